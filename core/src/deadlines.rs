@@ -1,0 +1,282 @@
+//! When which lock's lease may have ended: what the background needs to delete expired locks.
+//!
+//! One entry a lock, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is as large as the
+//! number of locks in memory and never larger. An extension does not touch its entry: the entry then comes due
+//! too early, is found to be of a lock that still lives, and is put back at the lock's present deadline. That makes
+//! EXTEND cost nothing here, and is right because deadlines only ever move away.
+
+use std::collections::BTreeMap;
+
+use crate::{BootTime, Lock};
+
+/// A lock's entry in [`Deadlines`]: when it comes due, and a ticket that tells entries of one moment apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    due: BootTime,
+    /// 0: no entry.
+    ticket: u32,
+}
+
+/// An entry that came due. Its lock may have been extended since, or be gone.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The database of the lock's key.
+    pub db: u32,
+    /// The name of its key.
+    pub name: Box<[u8]>,
+    slot: Slot,
+}
+
+impl Due {
+    /// Whether this entry is the one of `lock`, and not of an earlier lock under the same name.
+    pub fn is_of(&self, lock: &Lock) -> bool {
+        lock.slot == self.slot
+    }
+}
+
+/// The entries of one database, by due time.
+type Queue = BTreeMap<Slot, Box<[u8]>>;
+
+/// What was watched in one or all databases until they were emptied. Dropping it takes a while when it is large.
+#[derive(Debug, Default)]
+pub struct Detached(#[expect(dead_code, reason = "kept only to be dropped, where its owner likes")] Vec<Queue>);
+
+/// The entries of all locks in memory.
+#[derive(Debug, Default)]
+pub struct Deadlines {
+    /// By database number.
+    queues: Vec<Queue>,
+    ticket: u32,
+}
+
+impl Deadlines {
+    /// Sees to it that `lock`, now stored under `name` in `db`, has an entry due no later than its deadline.
+    pub fn watch(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
+        if lock.slot.ticket != 0 {
+            if lock.slot.due <= lock.deadline {
+                return;
+            }
+            self.forget(db, lock);
+        }
+        self.insert(db, name.into(), lock);
+    }
+
+    /// `lock` is about to leave `db`, or the name it had there: its entry goes.
+    pub fn forget(&mut self, db: u32, lock: &mut Lock) {
+        if let Some(queue) = self.queues.get_mut(db as usize) {
+            queue.remove(&lock.slot);
+        }
+        lock.slot = Slot::default();
+    }
+
+    /// Takes out the entry that has been due longest at `now`, if any is due.
+    pub fn pop_due(&mut self, now: BootTime) -> Option<Due> {
+        let (db, _) = self.first().filter(|(_, slot)| now > slot.due)?;
+        let (slot, name) = self.queues[db].pop_first()?;
+        Some(Due { db: db as u32, name, slot })
+    }
+
+    /// The entry came due but its `lock` still lives: back in, at its present deadline.
+    pub fn put_back(&mut self, due: Due, lock: &mut Lock) {
+        self.insert(due.db, due.name, lock);
+    }
+
+    /// When the next entry comes due.
+    pub fn earliest(&self) -> Option<BootTime> {
+        self.first().map(|(_, slot)| slot.due)
+    }
+
+    /// The number of entries: of locks in memory.
+    pub fn len(&self) -> usize {
+        self.queues.iter().map(Queue::len).sum()
+    }
+
+    /// Whether no lock is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Two databases change places.
+    pub fn swap(&mut self, one: u32, other: u32) {
+        self.reach(one.max(other));
+        self.queues.swap(one as usize, other as usize);
+    }
+
+    /// A database, or all of them (`None`), is about to be emptied.
+    pub fn detach(&mut self, db: Option<u32>) -> Detached {
+        Detached(match db {
+            None => std::mem::take(&mut self.queues),
+            Some(db) => self.queues.get_mut(db as usize).map(std::mem::take).into_iter().collect(),
+        })
+    }
+
+    fn first(&self) -> Option<(usize, Slot)> {
+        let firsts = self.queues.iter().enumerate();
+        firsts.filter_map(|(db, queue)| Some((db, *queue.first_key_value()?.0))).min_by_key(|&(_, slot)| slot)
+    }
+
+    fn insert(&mut self, db: u32, name: Box<[u8]>, lock: &mut Lock) {
+        self.reach(db);
+        let queue = &mut self.queues[db as usize];
+        loop {
+            self.ticket = self.ticket.checked_add(1).unwrap_or(1);
+            lock.slot = Slot { due: lock.deadline, ticket: self.ticket };
+            // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
+            if !queue.contains_key(&lock.slot) {
+                break;
+            }
+        }
+        queue.insert(lock.slot, name);
+    }
+
+    fn reach(&mut self, db: u32) {
+        if self.queues.len() <= db as usize {
+            self.queues.resize_with(db as usize + 1, Queue::new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::fixture::*;
+    use crate::request::Note;
+    use proptest::prelude::*;
+
+    /// A lock whose deadline is `ms` milliseconds after boot.
+    fn until(ms: u64) -> Lock {
+        Lock::new(owner("me"), Note::default(), token(1), BootTime::default(), ttl(ms))
+    }
+
+    fn us(ms: u64, more: u64) -> BootTime {
+        at(ms).boot.plus_us(more)
+    }
+
+    #[test]
+    fn comes_due_after_the_deadline_in_order_over_all_databases() {
+        let mut deadlines = Deadlines::default();
+        for (db, name, ms) in [(0, "a", 30), (3, "b", 10), (0, "c", 20)] {
+            deadlines.watch(db, name.as_bytes(), &mut until(ms));
+        }
+        assert_eq!((deadlines.len(), deadlines.earliest()), (3, Some(us(10, 0))));
+        assert_eq!(deadlines.pop_due(us(10, 0)), None, "held through the deadline");
+        let due = deadlines.pop_due(us(100, 0)).unwrap();
+        assert_eq!((due.db, &*due.name), (3, &b"b"[..]));
+        assert_eq!(&*deadlines.pop_due(us(100, 0)).unwrap().name, b"c");
+        assert_eq!(&*deadlines.pop_due(us(100, 0)).unwrap().name, b"a");
+        assert_eq!(deadlines.pop_due(us(100, 0)), None);
+        assert!(deadlines.is_empty());
+    }
+
+    #[test]
+    fn an_extended_lock_is_put_back_at_its_deadline() {
+        let mut deadlines = Deadlines::default();
+        let mut lock = until(10);
+        deadlines.watch(0, b"k", &mut lock);
+        lock.prolong(us(5, 0), ttl(20));
+        deadlines.watch(0, b"k", &mut lock);
+        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(10, 0))), "an extension costs nothing");
+        let due = deadlines.pop_due(us(10, 1)).unwrap();
+        assert!(due.is_of(&lock));
+        deadlines.put_back(due, &mut lock);
+        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(25, 0))));
+        assert!(deadlines.pop_due(us(25, 1)).unwrap().is_of(&lock));
+    }
+
+    #[test]
+    fn an_earlier_deadline_moves_the_entry() {
+        let mut deadlines = Deadlines::default();
+        let mut lock = until(50);
+        deadlines.watch(0, b"k", &mut lock);
+        lock.replace(until(20));
+        deadlines.watch(0, b"k", &mut lock);
+        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(20, 0))));
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_lock_is_recognised() {
+        let mut deadlines = Deadlines::default();
+        let mut first = until(10);
+        deadlines.watch(0, b"k", &mut first);
+        let due = deadlines.pop_due(us(11, 0)).unwrap();
+        let mut second = until(10);
+        deadlines.watch(0, b"k", &mut second);
+        assert!(!due.is_of(&second));
+    }
+
+    #[test]
+    fn databases_swap_and_detach() {
+        let mut deadlines = Deadlines::default();
+        let mut locks: Vec<_> = (0..4).map(|n| until(10 + n)).collect();
+        for (db, lock) in locks.iter_mut().enumerate() {
+            deadlines.watch(db as u32, b"k", lock);
+        }
+        deadlines.swap(1, 9);
+        deadlines.forget(9, &mut locks[1]);
+        assert_eq!(deadlines.len(), 3);
+        deadlines.detach(Some(2));
+        deadlines.detach(Some(77));
+        assert_eq!(deadlines.len(), 2);
+        deadlines.forget(2, &mut locks[2]);
+        deadlines.detach(None);
+        assert!(deadlines.is_empty());
+    }
+
+    #[test]
+    fn tickets_start_over_without_losing_an_entry() {
+        let mut deadlines = Deadlines { ticket: u32::MAX - 1, ..Default::default() };
+        let (mut a, mut b, mut c) = (until(10), until(10), until(10));
+        deadlines.watch(0, b"a", &mut a);
+        deadlines.watch(0, b"b", &mut b);
+        deadlines.ticket = u32::MAX - 1;
+        deadlines.watch(0, b"c", &mut c);
+        assert_eq!(deadlines.len(), 3);
+        assert!(a.slot != b.slot && b.slot != c.slot && a.slot != c.slot && c.slot.ticket != 0);
+    }
+
+    proptest! {
+        /// Against a plain list: one entry a lock, none lost, none early, whatever is done.
+        #[test]
+        fn exactly_one_entry_a_lock(steps in prop::collection::vec((0u8..4, 0u8..8, 1u64..100), 1..300)) {
+            let mut deadlines = Deadlines::default();
+            let mut locks: std::collections::HashMap<u8, Lock> = Default::default();
+            let mut now = BootTime::default();
+            for (what, name, ms) in steps {
+                match what {
+                    0 => {
+                        let mut lock = Lock::new(owner("me"), Note::default(), token(1), now, ttl(ms));
+                        if let Some(old) = locks.get_mut(&name) {
+                            old.replace(lock);
+                            deadlines.watch(0, &[name], old);
+                        } else {
+                            deadlines.watch(0, &[name], &mut lock);
+                            locks.insert(name, lock);
+                        }
+                    }
+                    1 => if let Some(lock) = locks.get_mut(&name) {
+                        lock.prolong(now, ttl(ms));
+                        deadlines.watch(0, &[name], lock);
+                    },
+                    2 => if let Some(mut lock) = locks.remove(&name) {
+                        deadlines.forget(0, &mut lock);
+                    },
+                    _ => {
+                        now = now.plus_ms(ms as u32);
+                        while let Some(due) = deadlines.pop_due(now) {
+                            let name = due.name[0];
+                            let lock = locks.get_mut(&name).expect("no entry without a lock");
+                            prop_assert!(due.is_of(lock));
+                            if lock.is_expired(now) {
+                                locks.remove(&name);
+                            } else {
+                                deadlines.put_back(due, lock);
+                            }
+                        }
+                        prop_assert!(locks.values().all(|lock| !lock.is_expired(now)));
+                    }
+                }
+                prop_assert_eq!(deadlines.len(), locks.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The rules of Palisade locks, without Redis.
+//!
+//! A *lock* is what one key holds: an owner, a fencing token, a number of holds, and a *lease* that ends at a
+//! deadline on the boot clock. Everything here is a function of its inputs: the time is handed in as [`Now`], what
+//! the key holds is handed in as `Option<&mut Lock>`, and what has to be done about it (store, delete, nothing) is
+//! handed out as the outcome. The Redis module performs those effects; a model checker can perform them in memory.
+//!
+//! # States of a key
+//!
+//! | state | what the key holds | who sees it so |
+//! |---|---|---|
+//! | free | nothing, or a lock whose deadline has passed | every command, at once |
+//! | held | a lock whose deadline has not passed | its owner may extend, re-enter, release; others are refused |
+//! | held, suspect | the same, but it came from outside (`RESTORE`) | others are refused; its owner may release it, nothing else |
+//!
+//! # Invariants
+//!
+//! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]).
+//! 2. A grant's token is larger than every token the key ever had ([`Tokens`]): also after the key was released,
+//!    deleted or flushed, because `last` lives outside the keys.
+//! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
+//! 4. A refusal changes nothing.
+//! 5. Every live lock has exactly one entry in [`Deadlines`], due no later than its deadline; nothing else has one
+//!    for longer than the lease it was made for.
+//!
+//! # Map
+//!
+//! Requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
+//! [`check()`], [`break_lock()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
+//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Counters`]. Why something was refused: [`Refusal`]. Every
+//! limit: [`limits`].
+
+#![forbid(unsafe_code)]
+
+mod acquire;
+mod break_lock;
+mod check;
+mod counters;
+mod deadlines;
+mod extend;
+pub mod limits;
+mod lock;
+mod node;
+pub mod record;
+mod reenter;
+mod refusal;
+mod release;
+pub mod request;
+mod time;
+mod tokens;
+
+pub use acquire::{Acquired, acquire};
+pub use break_lock::break_lock;
+pub use check::check;
+pub use counters::Counters;
+pub use deadlines::{Deadlines, Due, Slot};
+pub use extend::{Extended, extend};
+pub use lock::Lock;
+pub use node::Node;
+pub use reenter::{Reentered, reenter};
+pub use refusal::Refusal;
+pub use release::{Released, release};
+pub use time::{BootTime, Now};
+pub use tokens::{Token, Tokens};

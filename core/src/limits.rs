@@ -1,0 +1,35 @@
+//! Every limit in one place. What a user can run into is also in the documentation of the commands.
+
+/// Longest owner in bytes. An owner names one acquisition; 20 random bytes are plenty, 256 leave room for names
+/// made of host, process and purpose.
+pub const OWNER_BYTES_MAX: usize = 256;
+
+/// Longest note in bytes: a line or two for the person who looks for a culprit.
+pub const NOTE_BYTES_MAX: usize = 1024;
+
+/// Default of `lock.max-ttl`, in milliseconds.
+pub const MAX_TTL_DEFAULT_MS: u32 = 60_000;
+
+/// Upper bound of `lock.max-ttl` and so of every ttl, in milliseconds: one day. A node that cannot prove what it
+/// granted must refuse for as long as the longest lease could still run.
+pub const MAX_TTL_LIMIT_MS: u32 = 86_400_000;
+
+/// Default of `lock.max-clock-skew`, in milliseconds.
+pub const MAX_CLOCK_SKEW_DEFAULT_MS: u32 = 2_000;
+
+/// Upper bound of `lock.max-clock-skew`, in milliseconds: clocks that are further apart are broken.
+pub const MAX_CLOCK_SKEW_LIMIT_MS: u32 = 60_000;
+
+/// Most holds of one lock: deeper nesting is a leak in the caller.
+pub const HOLDS_MAX: u32 = 1_000_000;
+
+/// Tokens are below this: integers up to 2^53 are exact in Lua, JavaScript and JSON.
+pub const TOKEN_LIMIT: u64 = 1 << 53;
+
+/// The wall clock is taken as a hint for tokens only up to here (the year 2112 in microseconds), so that no clock,
+/// however wrong, uses up the token space.
+pub const TOKEN_HINT_MAX: u64 = 1 << 52;
+
+/// Number of stripes over which the highest tokens of forgotten keys are kept: 512 KiB in all. More stripes mean
+/// that fewer unrelated keys push each other's tokens ahead of the clock.
+pub const TOKEN_STRIPES: usize = 1 << 16;

@@ -1,0 +1,200 @@
+//! What a key holds while it is locked.
+
+use crate::request::{Note, Owner, Ttl};
+use crate::{BootTime, Slot, Token};
+
+/// One lock: who holds it, since when, until when, and with which token. It is held until its deadline has passed;
+/// after that it is free, whether or not it is still in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    pub(crate) token: Token,
+    pub(crate) deadline: BootTime,
+    pub(crate) granted: BootTime,
+    /// Length of the lease when its deadline was last set: what may be left of it never exceeds this.
+    pub(crate) ttl_ms: u32,
+    pub(crate) holds: u32,
+    pub(crate) suspect: bool,
+    owner_len: u16,
+    /// Owner, then note: one allocation for both.
+    text: Box<[u8]>,
+    /// This lock's entry in the node's deadlines.
+    pub(crate) slot: Slot,
+}
+
+impl Lock {
+    /// A lock granted to `owner` at `granted`, with one hold.
+    pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
+        Self {
+            token,
+            deadline: granted.plus_ms(ttl.ms()),
+            granted,
+            ttl_ms: ttl.ms(),
+            holds: 1,
+            suspect: false,
+            owner_len: owner.bytes().len() as u16,
+            text: [owner.bytes(), note.bytes()].concat().into_boxed_slice(),
+            slot: Slot::default(),
+        }
+    }
+
+    /// Whether the lease is over. At the deadline itself it still holds: readings are truncated to a microsecond,
+    /// so a holder that counts from its own send never outlives what the node grants.
+    pub fn is_expired(&self, now: BootTime) -> bool {
+        now > self.deadline
+    }
+
+    /// Whether `owner` is the one who was granted this lock.
+    pub fn is_of(&self, owner: Owner<'_>) -> bool {
+        self.owner() == owner.bytes()
+    }
+
+    /// The owner's bytes.
+    pub fn owner(&self) -> &[u8] {
+        &self.text[..usize::from(self.owner_len)]
+    }
+
+    /// The note's bytes; empty if there is none.
+    pub fn note(&self) -> &[u8] {
+        &self.text[usize::from(self.owner_len)..]
+    }
+
+    /// The fencing token of this grant.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// How often it is held: 1, and one more for each re-entry.
+    pub fn holds(&self) -> u32 {
+        self.holds
+    }
+
+    /// When the lease ends.
+    pub fn deadline(&self) -> BootTime {
+        self.deadline
+    }
+
+    /// Whether it came from outside, so that this node cannot vouch for it.
+    pub fn is_suspect(&self) -> bool {
+        self.suspect
+    }
+
+    /// It came from outside: it keeps others out until its deadline and can be released, nothing else.
+    pub fn mark_suspect(&mut self) {
+        self.suspect = true;
+    }
+
+    /// Milliseconds of the lease that are surely left.
+    pub fn left_ms(&self, now: BootTime) -> u64 {
+        self.deadline.ms_since(now)
+    }
+
+    /// Milliseconds since the grant.
+    pub fn held_ms(&self, now: BootTime) -> u64 {
+        now.ms_since(self.granted)
+    }
+
+    /// Heap memory of a lock beside the value itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// This lock's entry in the node's deadlines.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// `next` takes this lock's place under the same key, and so its entry in the deadlines.
+    pub fn replace(&mut self, next: Lock) {
+        let slot = self.slot;
+        *self = next;
+        self.slot = slot;
+    }
+
+    /// Deadline = max(deadline, now + ttl): a lease never gets shorter.
+    pub(crate) fn prolong(&mut self, now: BootTime, ttl: Ttl) {
+        let asked = now.plus_ms(ttl.ms());
+        if asked > self.deadline {
+            self.deadline = asked;
+            self.ttl_ms = ttl.ms();
+        }
+    }
+}
+
+/// The lock a key holds at `now`, if it is held.
+pub(crate) fn live<'a>(held: Option<&'a mut Lock>, now: BootTime) -> Option<&'a mut Lock> {
+    held.filter(|lock| !lock.is_expired(now))
+}
+
+/// The lock that `owner` holds at `now`, if it does.
+pub(crate) fn live_of<'a>(held: Option<&'a mut Lock>, owner: Owner<'_>, now: BootTime) -> Option<&'a mut Lock> {
+    live(held, now).filter(|lock| lock.is_of(owner))
+}
+
+/// Refuses what a node cannot vouch for.
+pub(crate) fn vouched(lock: &Lock, now: BootTime) -> Result<(), crate::Refusal> {
+    if lock.suspect { Err(crate::Refusal::Suspect { left_ms: lock.deadline.ms_since_rounded_up(now) }) } else { Ok(()) }
+}
+
+/// Makers of locks and requests for the tables of the rules.
+#[cfg(test)]
+pub(crate) mod fixture {
+    use super::*;
+    use crate::Now;
+
+    /// The default `lock.max-ttl` of the tables, in milliseconds.
+    pub const MAX_TTL_MS: u32 = 60_000;
+
+    pub fn owner(name: &str) -> Owner<'_> {
+        Owner::new(name.as_bytes()).unwrap()
+    }
+
+    pub fn ttl(ms: u64) -> Ttl {
+        Ttl::new(Some(ms), MAX_TTL_MS).unwrap()
+    }
+
+    pub fn token(value: u64) -> Token {
+        Token::new(value).unwrap()
+    }
+
+    /// `ms` milliseconds after boot; the wall clock shows 1 000 µs more.
+    pub fn at(ms: u64) -> Now {
+        Now::new(BootTime::from_us(ms * 1_000), ms * 1_000 + 1_000)
+    }
+
+    /// A lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
+    pub fn mine(holds: u32) -> Lock {
+        let mut lock = Lock::new(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
+        lock.holds = holds;
+        lock
+    }
+
+    /// The same, come from outside.
+    pub fn suspect() -> Lock {
+        let mut lock = mine(1);
+        lock.mark_suspect();
+        lock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::*;
+    use super::*;
+
+    #[test]
+    fn held_through_the_deadline_and_free_a_microsecond_later() {
+        let lock = mine(1);
+        let deadline = BootTime::from_us(1_000_000);
+        assert_eq!(lock.deadline(), deadline);
+        assert!(!lock.is_expired(deadline));
+        assert!(lock.is_expired(deadline.plus_us(1)));
+    }
+
+    #[test]
+    fn owner_and_note_share_memory_and_stay_apart() {
+        let note = Note::new(b"\0note\xFF").unwrap();
+        let lock = Lock::new(owner("o"), note, token(1), BootTime::default(), ttl(1));
+        assert_eq!((lock.owner(), lock.note()), (&b"o"[..], &b"\0note\xFF"[..]));
+        assert_eq!(lock.heap_bytes(), 7);
+    }
+}

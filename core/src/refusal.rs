@@ -1,0 +1,146 @@
+//! Why a command was refused: a stable first word, then what to do. Every error text stands here.
+
+use std::fmt;
+
+use crate::limits::{HOLDS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TOKEN_LIMIT};
+
+/// A refusal. Its `Display` is the error a client reads; the first word is the stable code. A refused command has
+/// changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `OWNED`: this owner holds the lock already and did not say that it repeats itself.
+    Owned,
+    /// `GUARDED`: the lock came from outside; this node cannot vouch for it.
+    Suspect {
+        /// Milliseconds until its lease ends.
+        left_ms: u64,
+    },
+    /// `WRONGTYPE`: the key holds something that is not a lock.
+    WrongType,
+    /// `READONLY`: only a master can answer.
+    MasterOnly,
+    /// `LOCKPANIC`: this command failed inside the module.
+    Panicked,
+    /// `LOCKPANIC`: an earlier command failed inside the module, which grants nothing since.
+    Poisoned,
+    /// `ERR`: the owner is empty or too long.
+    OwnerLength,
+    /// `ERR`: the note is too long.
+    NoteLength,
+    /// `ERR`: not a ttl this node takes.
+    Ttl {
+        /// The largest it takes, in milliseconds.
+        max_ms: u32,
+    },
+    /// `ERR`: not a token.
+    Token,
+    /// `ERR`: not a number of holds.
+    Level,
+    /// `ERR`: the lock already has as many holds as a lock can have.
+    HoldsExhausted,
+    /// `ERR`: no token is left for this key.
+    TokensExhausted,
+    /// `ERR`: the command does not know this option.
+    UnknownOption {
+        /// What it knows.
+        known: &'static str,
+    },
+    /// `ERR`: an option was given twice.
+    RepeatedOption {
+        /// Which one.
+        name: &'static str,
+    },
+    /// `ERR`: an option's value is missing.
+    MissingValue {
+        /// Which option's.
+        name: &'static str,
+    },
+    /// `ERR`: an ordinary client sent the internal command.
+    Internal,
+    /// `ERR`: the internal command carried a record that is none.
+    BadRecord(crate::record::Damaged),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owned => f.write_str(
+                "OWNED this owner already holds the lock: use LOCK.REENTER for one hold more, LOCK.EXTEND for more \
+                 time, or ACQUIRE with RETRY to get the answer of a repeated request",
+            ),
+            Self::Suspect { left_ms } => write!(
+                f,
+                "GUARDED {left_ms} this lock came from outside (RESTORE, MIGRATE): it keeps others out until its lease \
+                 ends and can be released, nothing else"
+            ),
+            Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
+            Self::MasterOnly => f.write_str(
+                "READONLY this is a replica and may lag behind a newer grant: ask the master",
+            ),
+            Self::Panicked => f.write_str(
+                "LOCKPANIC the command failed inside the lock module, which grants nothing from now on: see the \
+                 server's log, then restart the server",
+            ),
+            Self::Poisoned => f.write_str(
+                "LOCKPANIC an earlier command failed inside the lock module, which grants nothing since: see the \
+                 server's log, then restart the server",
+            ),
+            Self::OwnerLength => write!(f, "ERR owner must be 1 to {OWNER_BYTES_MAX} bytes long"),
+            Self::NoteLength => write!(f, "ERR NOTE must be at most {NOTE_BYTES_MAX} bytes long"),
+            Self::Ttl { max_ms } => write!(
+                f,
+                "ERR ttl must be an integer from 1 to {max_ms} milliseconds (the server's lock.max-ttl)"
+            ),
+            Self::Token => write!(f, "ERR token must be an integer from 1 to {}", TOKEN_LIMIT - 1),
+            Self::Level => write!(f, "ERR LEVEL must be an integer from 1 to {HOLDS_MAX}"),
+            Self::HoldsExhausted => write!(
+                f,
+                "ERR this lock has {HOLDS_MAX} holds, the most a lock can have: release some"
+            ),
+            Self::TokensExhausted => write!(
+                f,
+                "ERR no token below {TOKEN_LIMIT} is left for this key: lock another name"
+            ),
+            Self::UnknownOption { known } => write!(f, "ERR unknown option: this command takes {known}"),
+            Self::RepeatedOption { name } => write!(f, "ERR option {name} was given twice: give it once"),
+            Self::MissingValue { name } => write!(f, "ERR option {name} needs a value after it"),
+            Self::Internal => f.write_str(
+                "ERR LOCK.EFFECT is how a master tells replicas and its AOF what a lock holds: clients use LOCK.ACQUIRE",
+            ),
+            Self::BadRecord(damaged) => write!(f, "ERR not a lock record: {damaged}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_words_are_stable_and_texts_fit_one_line() {
+        let cases = [
+            (Refusal::Owned, "OWNED"),
+            (Refusal::Suspect { left_ms: 17 }, "GUARDED 17"),
+            (Refusal::WrongType, "WRONGTYPE"),
+            (Refusal::MasterOnly, "READONLY"),
+            (Refusal::Panicked, "LOCKPANIC"),
+            (Refusal::Poisoned, "LOCKPANIC"),
+            (Refusal::OwnerLength, "ERR owner"),
+            (Refusal::NoteLength, "ERR NOTE"),
+            (Refusal::Ttl { max_ms: 5 }, "ERR ttl must be an integer from 1 to 5 milliseconds"),
+            (Refusal::Token, "ERR token must be an integer from 1 to 9007199254740991"),
+            (Refusal::Level, "ERR LEVEL"),
+            (Refusal::UnknownOption { known: "RETRY" }, "ERR unknown option: this command takes RETRY"),
+            (Refusal::RepeatedOption { name: "NOTE" }, "ERR option NOTE was given twice"),
+            (Refusal::MissingValue { name: "NOTE" }, "ERR option NOTE needs a value"),
+            (Refusal::Internal, "ERR LOCK.EFFECT"),
+        ];
+        for (refusal, start) in cases {
+            let text = refusal.to_string();
+            assert!(text.starts_with(start), "{text}");
+            assert!(!text.contains(['\r', '\n', '\0']) && !text.contains("  "), "{text}");
+        }
+    }
+}

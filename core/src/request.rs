@@ -1,0 +1,141 @@
+//! What a client can ask for, already validated: a value of these types is within its bounds.
+
+use crate::limits::{HOLDS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
+use crate::{Refusal, Token};
+
+/// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a>(&'a [u8]);
+
+impl<'a> Owner<'a> {
+    /// These bytes as an owner.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if bytes.is_empty() || bytes.len() > OWNER_BYTES_MAX { Err(Refusal::OwnerLength) } else { Ok(Self(bytes)) }
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// A text for people, at most 1 KiB of any bytes; empty is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note<'a>(&'a [u8]);
+
+impl<'a> Note<'a> {
+    /// These bytes as a note.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if bytes.len() > NOTE_BYTES_MAX { Err(Refusal::NoteLength) } else { Ok(Self(bytes)) }
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// A lease's length in milliseconds, from 1 to the node's `lock.max-ttl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl(u32);
+
+impl Ttl {
+    /// `ms` milliseconds, if they are from 1 to `max_ms`. `None` stands for what is not a number at all.
+    pub fn new(ms: Option<u64>, max_ms: u32) -> Result<Self, Refusal> {
+        match ms.and_then(|ms| u32::try_from(ms).ok()) {
+            Some(ms) if (1..=max_ms).contains(&ms) => Ok(Self(ms)),
+            _ => Err(Refusal::Ttl { max_ms }),
+        }
+    }
+
+    /// Milliseconds.
+    pub fn ms(self) -> u32 {
+        self.0
+    }
+}
+
+/// A number of holds that a request names, from 1 to [`HOLDS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(u32);
+
+impl Level {
+    /// This many holds.
+    pub fn new(holds: Option<u64>) -> Result<Self, Refusal> {
+        match holds.and_then(|holds| u32::try_from(holds).ok()) {
+            Some(holds) if (1..=HOLDS_MAX).contains(&holds) => Ok(Self(holds)),
+            _ => Err(Refusal::Level),
+        }
+    }
+
+    /// The number.
+    pub fn holds(self) -> u32 {
+        self.0
+    }
+}
+
+/// LOCK.ACQUIRE: take the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Acquire<'a> {
+    /// Who wants it.
+    pub owner: Owner<'a>,
+    /// For how long, from the grant on.
+    pub ttl: Ttl,
+    /// Whether the request may be a repetition: then an existing grant of this owner is the answer.
+    pub retry: bool,
+    /// For people.
+    pub note: Note<'a>,
+}
+
+/// LOCK.RELEASE: give one hold, or all down to a level, back.
+#[derive(Clone, Copy, Debug)]
+pub struct Release<'a> {
+    /// Who holds it.
+    pub owner: Owner<'a>,
+    /// Down to `level - 1` holds; one hold less where absent.
+    pub level: Option<Level>,
+    /// Only if the grant has this token.
+    pub token: Option<Token>,
+}
+
+/// LOCK.EXTEND: a later deadline.
+#[derive(Clone, Copy, Debug)]
+pub struct Extend<'a> {
+    /// Who holds it.
+    pub owner: Owner<'a>,
+    /// At least this long from now.
+    pub ttl: Ttl,
+    /// Only if the grant has this token.
+    pub token: Option<Token>,
+}
+
+/// LOCK.REENTER: one hold more.
+#[derive(Clone, Copy, Debug)]
+pub struct Reenter<'a> {
+    /// Who holds it.
+    pub owner: Owner<'a>,
+    /// At least this many holds; one hold more where absent.
+    pub level: Option<Level>,
+    /// Also extend to at least this long from now.
+    pub ttl: Option<Ttl>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds() {
+        assert_eq!(Owner::new(b""), Err(Refusal::OwnerLength));
+        assert!(Owner::new(&[0; 256]).is_ok());
+        assert_eq!(Owner::new(&[0xFF; 257]), Err(Refusal::OwnerLength));
+        assert!(Note::new(b"").is_ok() && Note::new(&[b'x'; 1024]).is_ok());
+        assert_eq!(Note::new(&[b'x'; 1025]), Err(Refusal::NoteLength));
+        for (ms, valid) in [(None, false), (Some(0), false), (Some(1), true), (Some(500), true), (Some(501), false)] {
+            assert_eq!(Ttl::new(ms, 500).is_ok(), valid, "{ms:?}");
+        }
+        assert_eq!(Ttl::new(Some(u64::MAX), 500), Err(Refusal::Ttl { max_ms: 500 }));
+        for (holds, valid) in [(None, false), (Some(0), false), (Some(1), true), (Some(1_000_001), false)] {
+            assert_eq!(Level::new(holds).is_ok(), valid, "{holds:?}");
+        }
+    }
+}
