@@ -1,1 +1,38 @@
+//! Palisade's server module: native locks for Redis and Valkey.
+//!
+//! The rules of locks are in `palisade-core`; this crate translates between them and the server. A command of
+//! [`commands`] reads top to bottom: arguments, request, rule, effects, reply. [`effects`] is how what a rule decided
+//! reaches keys, replicas and AOF; [`expiry`] deletes locks whose lease ended; [`lock_type`] is the data type;
+//! [`events`] what the server tells about its keys; [`state`] the node's memory; [`config`] what an operator sets;
+//! [`ffi`] the seam to the server's C API, the only place with `unsafe`.
 
+#![deny(unsafe_code)]
+
+mod arguments;
+mod clock;
+mod commands;
+mod config;
+mod effects;
+mod events;
+mod expiry;
+#[allow(unsafe_code)]
+mod ffi;
+mod info_section;
+mod lock_type;
+mod state;
+
+use ffi::Context;
+
+/// Makes the module's type, commands, parameters and events known to the server.
+fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
+    ffi::register_data_type::<lock_type::LockType>(ctx)?;
+    commands::register(ctx)?;
+    config::register(ctx, arguments)?;
+    ffi::subscribe::<events::NodeEvents>(ctx)?;
+    ffi::register_info::<info_section::Section>(ctx)
+}
+
+/// Parameters are set, data is not loaded yet: from here on the module works.
+fn start(_ctx: Context<'_>) {
+    state::start();
+}

@@ -77,8 +77,8 @@ impl Deadlines {
     }
 
     /// The entry came due but its `lock` still lives: back in, at its present deadline.
-    pub fn put_back(&mut self, due: Due, lock: &mut Lock) {
-        self.insert(due.db, due.name, lock);
+    pub fn put_back(&mut self, due: &Due, lock: &mut Lock) {
+        self.insert(due.db, due.name.clone(), lock);
     }
 
     /// When the next entry comes due.
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(10, 0))), "an extension costs nothing");
         let due = deadlines.pop_due(us(10, 1)).unwrap();
         assert!(due.is_of(&lock));
-        deadlines.put_back(due, &mut lock);
+        deadlines.put_back(&due, &mut lock);
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(25, 0))));
         assert!(deadlines.pop_due(us(25, 1)).unwrap().is_of(&lock));
     }
@@ -269,7 +269,7 @@ mod tests {
                             if lock.is_expired(now) {
                                 locks.remove(&name);
                             } else {
-                                deadlines.put_back(due, lock);
+                                deadlines.put_back(&due, lock);
                             }
                         }
                         prop_assert!(locks.values().all(|lock| !lock.is_expired(now)));

@@ -1,0 +1,115 @@
+//! A cursor over a command's arguments that makes validated requests of them.
+
+use palisade_core::request::{Level, Note, Owner, Ttl};
+use palisade_core::{Refusal, Token};
+
+use crate::config;
+use crate::ffi::Call;
+
+/// What has not been read yet of a command's arguments after the key. The server has checked that there are as
+/// many as the command needs at least.
+pub struct Arguments<'a> {
+    call: &'a Call<'a>,
+    next: usize,
+}
+
+impl<'a> Arguments<'a> {
+    /// The arguments of `call` after its key.
+    pub fn after_key(call: &'a Call<'a>) -> Self {
+        Self { call, next: 1 }
+    }
+
+    /// The next argument.
+    fn take(&mut self) -> Option<&'a [u8]> {
+        let argument = self.call.argument(self.next);
+        self.next += 1;
+        argument
+    }
+
+    /// The next argument as an owner.
+    pub fn owner(&mut self) -> Result<Owner<'a>, Refusal> {
+        Owner::new(self.take().unwrap_or_default())
+    }
+
+    /// The next argument as a ttl.
+    pub fn ttl(&mut self) -> Result<Ttl, Refusal> {
+        parse_ttl(self.take().unwrap_or_default())
+    }
+
+    /// The next argument as a token.
+    pub fn token(&mut self) -> Result<Token, Refusal> {
+        parse_token(self.take().unwrap_or_default())
+    }
+
+    /// The next argument as it is.
+    pub fn bytes(&mut self) -> &'a [u8] {
+        self.take().unwrap_or_default()
+    }
+
+    /// The next option's name, in whatever case the client writes it.
+    pub fn option(&mut self) -> Option<&'a [u8]> {
+        self.take()
+    }
+
+    /// The value of option `name`, which may be given once.
+    pub fn value<T>(
+        &mut self,
+        name: &'static str,
+        into: &mut Option<T>,
+        parse: impl FnOnce(&'a [u8]) -> Result<T, Refusal>,
+    ) -> Result<(), Refusal> {
+        let value = self.take().ok_or(Refusal::MissingValue { name })?;
+        once(name, into, parse(value)?)
+    }
+}
+
+/// Keeps the value of option `name`, which may be given once.
+pub fn once<T>(name: &'static str, into: &mut Option<T>, value: T) -> Result<(), Refusal> {
+    match into.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Refusal::RepeatedOption { name }),
+    }
+}
+
+/// A ttl within this node's bounds.
+pub fn parse_ttl(bytes: &[u8]) -> Result<Ttl, Refusal> {
+    Ttl::new(parse_integer(bytes), config::max_ttl_ms())
+}
+
+/// A token.
+pub fn parse_token(bytes: &[u8]) -> Result<Token, Refusal> {
+    parse_integer(bytes).and_then(Token::new).ok_or(Refusal::Token)
+}
+
+/// A number of holds.
+pub fn parse_level(bytes: &[u8]) -> Result<Level, Refusal> {
+    Level::new(parse_integer(bytes))
+}
+
+/// A note.
+pub fn parse_note(bytes: &[u8]) -> Result<Note<'_>, Refusal> {
+    Note::new(bytes)
+}
+
+/// A decimal integer as Redis takes it: digits only, none of them a leading zero, 64 bits.
+pub fn parse_integer(bytes: &[u8]) -> Option<u64> {
+    let well_formed = bytes.iter().all(u8::is_ascii_digit) && (bytes.len() == 1 || bytes.first() != Some(&b'0'));
+    if well_formed { std::str::from_utf8(bytes).ok()?.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_integer;
+
+    #[test]
+    fn integers_as_redis_takes_them() {
+        for (text, value) in [("0", Some(0)), ("7", Some(7)), ("18446744073709551615", Some(u64::MAX))] {
+            assert_eq!(parse_integer(text.as_bytes()), value);
+        }
+        for text in ["", "-1", "+1", "01", "00", " 1", "1 ", "1.0", "1e3", "0x1", "18446744073709551616", "\u{0661}"] {
+            assert_eq!(parse_integer(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse_integer(b"1\0"), None);
+        assert_eq!(parse_integer(b"\xFF"), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! Where the rules' time comes from, and the only place that reads a clock.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lazy_static::lazy_static;
+use palisade_core::record::BootId;
+use palisade_core::{BootTime, Now};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Identifies a boot of this machine on Linux.
+const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
+
+/// How far this process's boot clock is shifted against the machine's (time namespaces).
+const CLOCK_OFFSETS_FILE: &str = "/proc/self/timens_offsets";
+
+lazy_static! {
+    /// Which boot this process's boot clock belongs to.
+    static ref BOOT_ID: BootId = BootId(machine_boot_id().unwrap_or_else(rand::random));
+}
+
+/// Both clocks, now.
+pub fn now() -> Now {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now::new(boot_now(), u64::try_from(wall.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The boot clock, now.
+pub fn boot_now() -> BootTime {
+    let time = clock_gettime(ClockId::Boottime);
+    BootTime::from_us(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+}
+
+/// Which boot [`boot_now`] counts from.
+pub fn boot_id() -> BootId {
+    *BOOT_ID
+}
+
+/// The machine's boot id, if this process sees the machine's own boot clock. Where it does not, nothing that another
+/// process wrote can be compared, so a random id is right: leases then start over in full.
+fn machine_boot_id() -> Option<[u8; 16]> {
+    let shifted = std::fs::read_to_string(CLOCK_OFFSETS_FILE).is_ok_and(|offsets| {
+        offsets
+            .lines()
+            .any(|line| line.starts_with("boottime") && line.split_whitespace().skip(1).any(|offset| offset != "0"))
+    });
+    let id = std::fs::read_to_string(BOOT_ID_FILE).ok().filter(|_| !shifted)?;
+    parse_boot_id(&id)
+}
+
+/// A UUID as text: 32 hexadecimal digits, dashes ignored.
+fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
+    if digits.len() != 32 {
+        return None;
+    }
+    Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_ids_are_read_as_the_system_writes_them() {
+        let id = parse_boot_id("00112233-4455-6677-8899-aabbccddeeff\n").unwrap();
+        assert_eq!((id[0], id[1], id[15]), (0x00, 0x11, 0xFF));
+        for wrong in ["", "00112233", "zz112233-4455-6677-8899-aabbccddeeff"] {
+            assert_eq!(parse_boot_id(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_boot_clock_runs_and_its_id_stays() {
+        let before = boot_now();
+        assert!(boot_now() >= before && before.as_us() > 0);
+        assert_eq!(boot_id(), boot_id());
+    }
+}

@@ -1,0 +1,53 @@
+//! LOCK.EFFECT key record: how replicas and a reloaded AOF are told what a lock holds.
+//!
+//! The only effect beside DEL. It is a record as in the RDB file (see `palisade_core::record`), so that one format says
+//! everything: owner, token, holds, note, full ttl, grant, deadline, the time of writing and the boot they belong to.
+
+use std::ffi::CStr;
+
+use palisade_core::Refusal;
+use palisade_core::record::{self, Arrival};
+
+use super::{CONSTANT, SINCE, open};
+use crate::arguments::Arguments;
+use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
+use crate::{clock, effects, state};
+
+/// The command's name, as it is written to the AOF and sent to replicas.
+pub const NAME: &CStr = c"LOCK.EFFECT";
+
+/// The lock is this now.
+pub struct Effect;
+
+impl Command for Effect {
+    const SPEC: Spec = Spec {
+        name: NAME,
+        summary: c"Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
+        complexity: CONSTANT,
+        since: SINCE,
+        flags: c"write fast",
+        acl: AclGroup::Operator,
+        key: Some(KeyAccess::Insert),
+        arguments: &[Argument { name: c"record", token: None, shape: Shape::Bytes }],
+        vouches: false,
+    };
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        let arrival = if call.ctx.is_from_aof() {
+            Arrival::Storage
+        } else if call.ctx.is_from_master() {
+            Arrival::Stream
+        } else {
+            return Err(Refusal::Internal);
+        };
+        let record = Arguments::after_key(call).bytes();
+        let lock = record::decode(record, arrival, clock::boot_now(), clock::boot_id()).map_err(Refusal::BadRecord)?;
+        let mut key = open(call)?;
+        state::with(|node| node.tokens.learn(key.name().bytes(), lock.token()));
+        key.put(lock);
+        effects::stored(call.ctx, &mut key);
+        // Passed on as it came, to this replica's own replicas and AOF.
+        call.ctx.replicate_record(NAME, key.name(), record);
+        Ok(Reply::Ok)
+    }
+}

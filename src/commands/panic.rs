@@ -1,0 +1,27 @@
+//! LOCK.PANIC: fails on purpose. Only in builds for the tests of the panic boundary.
+
+use palisade_core::Refusal;
+
+use super::{CONSTANT, SINCE};
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
+
+/// Fails.
+pub struct Panic;
+
+impl Command for Panic {
+    const SPEC: Spec = Spec {
+        name: c"LOCK.PANIC",
+        summary: c"Fails on purpose, for tests.",
+        complexity: CONSTANT,
+        since: SINCE,
+        flags: c"write",
+        acl: AclGroup::Operator,
+        key: None,
+        arguments: &[],
+        vouches: false,
+    };
+
+    fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {
+        panic!("injected fault\r\nwith\0bytes")
+    }
+}

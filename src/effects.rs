@@ -1,0 +1,44 @@
+//! How what a rule decided reaches the key, the node's memory, the replicas and the AOF.
+//!
+//! Effects are replicated, never requests: a replica or a reloaded AOF is told what a lock holds now (LOCK.EFFECT) or
+//! that it is gone (DEL), so it needs no clock and no rule to hold the same.
+
+use palisade_core::{Lock, Now, record};
+
+use crate::commands::effect;
+use crate::ffi::{Context, LockKey};
+use crate::{clock, expiry, state};
+
+/// The key now holds `lock`.
+pub fn granted(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Lock, now: Now) {
+    key.put(lock);
+    changed(ctx, key, now);
+}
+
+/// The lock that the key holds was changed in place.
+pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
+    stored(ctx, key);
+    if let Some(lock) = key.lock() {
+        let mut record = Vec::new();
+        record::encode(lock, now.boot, clock::boot_id(), &mut record);
+        ctx.replicate_record(effect::NAME, key.name(), &record);
+    }
+}
+
+/// The lock that the key holds is new or changed here: what every node does about it, whoever decided it.
+pub fn stored(ctx: Context<'_>, key: &mut LockKey<'_>) {
+    key.clear_expiry();
+    key.signal_modified();
+    let (db, name) = (ctx.db(), key.name());
+    if let Some(lock) = key.lock_mut() {
+        state::with(|node| node.deadlines.watch(db, name.bytes(), lock));
+    }
+    expiry::arm(ctx);
+}
+
+/// The lock ends: the key is deleted. (Its entry in the deadlines goes when the server unlinks it.)
+pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) {
+    key.delete();
+    key.signal_modified();
+    ctx.replicate_del(key.name());
+}

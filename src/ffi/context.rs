@@ -1,0 +1,140 @@
+//! What the module can ask of the server while the server calls it.
+
+use std::ffi::{CString, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+use super::key::KeyName;
+use super::{api, boundary, raw};
+
+/// Client id of the AOF loader (`CLIENT_ID_AOF`).
+const AOF_CLIENT_ID: u64 = u64::MAX;
+
+/// A running timer.
+#[derive(Clone, Copy, Debug)]
+pub struct TimerId(raw::RedisModuleTimerID);
+
+/// The server, for the length of one call from it.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    raw: *mut raw::RedisModuleCtx,
+    call: PhantomData<&'a ()>,
+}
+
+impl<'a> Context<'a> {
+    /// # Safety
+    /// `raw` is the context of a call from the server that lasts for `'a`.
+    pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
+        Self { raw, call: PhantomData }
+    }
+
+    pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
+        self.raw
+    }
+
+    /// The database that keys are looked up in.
+    pub fn db(self) -> u32 {
+        // SAFETY: the context is live for 'a.
+        let db = unsafe { api!(RedisModule_GetSelectedDb(self.raw)) };
+        u32::try_from(db).unwrap_or(0)
+    }
+
+    /// From now on looks keys up in `db`.
+    pub fn select(self, db: u32) {
+        // SAFETY: the context is live for 'a; a number that is no database is refused by the server.
+        unsafe { api!(RedisModule_SelectDb(self.raw, db as c_int)) };
+    }
+
+    /// The server is a master, not a replica.
+    pub fn is_master(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER)
+    }
+
+    /// The server is reading its data, from its own files or from its master.
+    pub fn is_loading(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// The command comes from the AOF: its effects took place at an unknown time.
+    pub fn is_from_aof(self) -> bool {
+        // SAFETY: the context is live for 'a.
+        unsafe { api!(RedisModule_GetClientId(self.raw)) == AOF_CLIENT_ID }
+    }
+
+    /// The command comes over a replication link: its effects took place on the master a moment ago.
+    pub fn is_from_master(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
+    }
+
+    /// Nothing may be written now but by a client's write command: writes are paused (CLIENT PAUSE, FAILOVER).
+    pub fn must_not_write(self) -> bool {
+        // SAFETY: takes nothing.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// Sends `command key payload` to the replicas and the AOF.
+    pub fn replicate_record(self, command: &'static std::ffi::CStr, key: KeyName<'_>, payload: &[u8]) {
+        // SAFETY: the context is live for 'a; the format announces a module string and a buffer with its length,
+        // which follow and outlive the call.
+        unsafe {
+            api!(RedisModule_Replicate(
+                self.raw,
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                key.raw(),
+                payload.as_ptr(),
+                payload.len()
+            ))
+        };
+    }
+
+    /// Sends `DEL key` to the replicas and the AOF.
+    pub fn replicate_del(self, key: KeyName<'_>) {
+        // SAFETY: the context is live for 'a; the format announces a module string, which follows.
+        unsafe { api!(RedisModule_Replicate(self.raw, c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
+    }
+
+    /// Tells those who WATCH or track `key` that it changed.
+    pub fn signal_modified(self, key: KeyName<'_>) {
+        // SAFETY: context and name are live.
+        unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.raw())) };
+    }
+
+    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: after a step of it, too early or late.
+    pub fn start_timer(self, ms: i64, callback: fn(Context<'_>)) -> TimerId {
+        // SAFETY: the context is live; the timer's data is the callback itself, which lives as long as the module.
+        TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw, ms, Some(on_timer), callback as *mut c_void)) })
+    }
+
+    /// Stops a timer; one that has already run is left alone.
+    pub fn stop_timer(self, timer: TimerId) {
+        // SAFETY: the context is live; the server looks the id up; the data is not asked for.
+        unsafe { api!(RedisModule_StopTimer(self.raw, timer.0, null_mut())) };
+    }
+
+    fn has(self, flag: u32) -> bool {
+        // SAFETY: the context is live for 'a.
+        unsafe { api!(RedisModule_GetContextFlags(self.raw)) & flag as c_int != 0 }
+    }
+}
+
+extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    boundary::run("a timer", || {
+        // SAFETY: `start_timer` is the only one that creates timers, and their data is such a function.
+        let callback: fn(Context<'_>) = unsafe { std::mem::transmute(data) };
+        // SAFETY: the server's context lasts for the call.
+        callback(unsafe { Context::new(ctx) });
+    });
+}
+
+/// Writes a warning to the server's log: somebody has to do something.
+pub fn warn(text: &str) {
+    let text = c_text(text);
+    // SAFETY: a log line may come without a context; the format takes one C string, which follows.
+    unsafe { api!(RedisModule_Log(null_mut(), c"warning".as_ptr(), c"<lock> %s".as_ptr(), text.as_ptr())) };
+}
+
+/// `text` as a C string; a NUL byte in it, which C would take for its end, becomes a question mark.
+pub fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
+}

@@ -1,0 +1,233 @@
+//! The data type: how the server saves, loads, measures and frees locks.
+//!
+//! `free` may run on another thread (lazy freeing), so it touches the lock's own memory only. `unlink` runs on the main
+//! thread before a key goes, for whatever reason but a flush: there the node forgets the lock.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use palisade_core::Lock;
+
+use super::context::{Context, warn};
+use super::key::{KeyName, string_bytes};
+use super::{api, boundary, raw};
+
+/// The name that TYPE tells, nine characters as the server wants it.
+const NAME: &CStr = c"redislock";
+
+/// The version of what is saved. The record has a version of its own: this one stays.
+const ENCODING_VERSION: c_int = 1;
+
+/// Version of the struct of callbacks: that of Redis 7.0, since servers refuse one newer than their own.
+const METHODS_VERSION: u64 = 4;
+
+/// What the server asks about locks.
+pub trait DataType {
+    /// The internal command that re-creates a lock when the AOF is rewritten: `command key bytes`.
+    const AOF_COMMAND: &'static CStr;
+
+    /// Appends the lock's record to `out`.
+    fn save(lock: &Lock, out: &mut Vec<u8>);
+
+    /// The lock of a record that arrives for the key `name` in `db`, or why it is none. The box
+    /// becomes the value: it does not move, and `unlink` is called for it as for any other.
+    fn load(ctx: Context<'_>, db: u32, name: KeyName<'_>, bytes: &[u8]) -> Result<Box<Lock>, String>;
+
+    /// The key that holds the lock leaves `db`, or its name there.
+    fn unlink(db: u32, lock: &mut Lock);
+
+    /// Bytes of memory that a lock takes under a name of this length, beside the key itself.
+    fn memory(lock: &Lock, name_bytes: usize) -> usize;
+}
+
+/// Locks that the server keeps for us.
+static IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of locks in memory: held ones, and for a moment those that expired or wait to be freed.
+pub fn locks_in_memory() -> usize {
+    IN_MEMORY.load(Ordering::Relaxed)
+}
+
+/// Hands a lock over to the server, which gives it back through `free`.
+pub(super) fn hand_over(lock: Box<Lock>) -> NonNull<Lock> {
+    IN_MEMORY.fetch_add(1, Ordering::Relaxed);
+    NonNull::from(Box::leak(lock))
+}
+
+/// Takes a lock back from the server and drops it. May run on any thread.
+///
+/// # Safety
+/// `lock` comes from `hand_over`, and nobody uses it any more.
+pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
+    IN_MEMORY.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: `hand_over` leaked this box; the caller's promise.
+    drop(unsafe { Box::from_raw(lock.as_ptr()) });
+}
+
+struct Handle(*mut raw::RedisModuleType);
+
+// SAFETY: the pointer is only compared and handed back to the server; the type lives as long as the module.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+static HANDLE: OnceLock<Handle> = OnceLock::new();
+
+/// The server's handle of the data type; null before it is registered.
+pub(super) fn handle() -> *mut raw::RedisModuleType {
+    HANDLE.get().map_or(null_mut(), |handle| handle.0)
+}
+
+/// Registers the data type.
+pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
+    let mut methods = raw::RedisModuleTypeMethods {
+        version: METHODS_VERSION,
+        rdb_load: Some(rdb_load::<D>),
+        rdb_save: Some(rdb_save::<D>),
+        aof_rewrite: Some(aof_rewrite::<D>),
+        mem_usage: None,
+        digest: Some(digest),
+        free: Some(free),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        free_effort: None,
+        unlink: None,
+        // Without a copy callback COPY refuses: one grant must not become two.
+        copy: None,
+        // Locks live for seconds: what a defragmentation would move is gone before it pays.
+        defrag: None,
+        mem_usage2: Some(mem_usage::<D>),
+        free_effort2: None,
+        unlink2: Some(unlink::<D>),
+        copy2: None,
+        aux_save2: None,
+    };
+    // SAFETY: the module is being loaded; the server copies the methods.
+    let handle = unsafe { api!(RedisModule_CreateDataType(ctx.raw(), NAME.as_ptr(), ENCODING_VERSION, &mut methods)) };
+    if handle.is_null() {
+        return Err("the server did not take the data type redislock: does another module have it?".to_owned());
+    }
+    HANDLE.get_or_init(|| Handle(handle));
+    Ok(())
+}
+
+extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
+    boundary::run("loading a lock", || {
+        if encoding != ENCODING_VERSION {
+            warn(&format!(
+                "a lock in encoding {encoding} was refused, this module reads {ENCODING_VERSION}: load a module that \
+                 knows it"
+            ));
+            return null_mut();
+        }
+        // SAFETY: the server's `io` lasts for the call; the buffer is ours to free; key and context are the server's.
+        unsafe {
+            let mut len = 0;
+            let buffer = api!(RedisModule_LoadStringBuffer(io, &mut len));
+            if buffer.is_null() || api!(RedisModule_IsIOError(io)) != 0 {
+                warn("a lock was refused: its record could not be read");
+                return null_mut();
+            }
+            let bytes = std::slice::from_raw_parts(buffer.cast::<u8>(), len);
+            let db = u32::try_from(api!(RedisModule_GetDbIdFromIO(io))).unwrap_or(0);
+            let name = KeyName::new(api!(RedisModule_GetKeyNameFromIO(io)).cast_mut());
+            // Flags of the server as a whole need no context, and this one has no client.
+            let loaded = D::load(Context::new(null_mut()), db, name, bytes);
+            api!(RedisModule_Free(buffer.cast()));
+            match loaded {
+                Ok(lock) => hand_over(lock).as_ptr().cast(),
+                Err(why) => {
+                    warn(&format!("a lock was refused: {why}"));
+                    null_mut()
+                }
+            }
+        }
+    })
+    .unwrap_or(null_mut())
+}
+
+extern "C" fn rdb_save<D: DataType>(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    boundary::run("saving a lock", || {
+        // SAFETY: the value is a lock of ours that the server holds for the call.
+        let record = record::<D>(unsafe { &*value.cast::<Lock>() });
+        // SAFETY: the server's `io` lasts for the call; it copies the bytes.
+        unsafe { api!(RedisModule_SaveStringBuffer(io, record.as_ptr().cast(), record.len())) };
+    });
+}
+
+extern "C" fn aof_rewrite<D: DataType>(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    boundary::run("rewriting the AOF", || {
+        // SAFETY: as in `rdb_save`.
+        let record = record::<D>(unsafe { &*value.cast::<Lock>() });
+        // SAFETY: the format announces a module string and a buffer with its length, which follow.
+        unsafe {
+            api!(RedisModule_EmitAOF(io, D::AOF_COMMAND.as_ptr(), c"sb".as_ptr(), key, record.as_ptr(), record.len()))
+        };
+    });
+}
+
+fn record<D: DataType>(lock: &Lock) -> Vec<u8> {
+    let mut record = Vec::new();
+    D::save(lock, &mut record);
+    record
+}
+
+/// What DEBUG DIGEST compares between a master and its replica: all but times, which differ between machines.
+extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    boundary::run("digesting a lock", || {
+        // SAFETY: the value is a lock of ours, the digest the server's; both last for the call.
+        unsafe {
+            let lock = &*value.cast::<Lock>();
+            for part in [lock.owner(), lock.note()] {
+                api!(RedisModule_DigestAddStringBuffer(digest, part.as_ptr().cast(), part.len()));
+            }
+            for part in [lock.token().get(), u64::from(lock.holds())] {
+                api!(RedisModule_DigestAddLongLong(digest, part as i64));
+            }
+            api!(RedisModule_DigestEndSequence(digest));
+        }
+    });
+}
+
+/// May run on any thread.
+extern "C" fn free(value: *mut c_void) {
+    boundary::run("freeing a lock", || {
+        if let Some(lock) = NonNull::new(value.cast::<Lock>()) {
+            // SAFETY: every value of this type was handed over, and the server frees it once.
+            unsafe { take_back(lock) };
+        }
+    });
+}
+
+extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
+    boundary::run("unlinking a lock", || {
+        // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it and
+        // `LockKey` gave up its own before it deletes.
+        let lock = unsafe { &mut *value.cast_mut().cast::<Lock>() };
+        // SAFETY: the server's context lasts for the call.
+        let db = unsafe { api!(RedisModule_GetDbIdFromOptCtx(ctx)) };
+        D::unlink(u32::try_from(db).unwrap_or(0), lock);
+    });
+}
+
+extern "C" fn mem_usage<D: DataType>(
+    ctx: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+    _sample_size: usize,
+) -> usize {
+    boundary::run("measuring a lock", || {
+        // SAFETY: the value is a lock of ours and the name the server's; both last for the call.
+        unsafe {
+            let name = api!(RedisModule_GetKeyNameFromOptCtx(ctx));
+            D::memory(&*value.cast::<Lock>(), if name.is_null() { 0 } else { string_bytes(name).len() })
+        }
+    })
+    .unwrap_or(0)
+}

@@ -1,0 +1,40 @@
+//! The module's section of INFO.
+
+use std::ffi::{CStr, c_int};
+
+use super::context::Context;
+use super::{api, boundary, raw};
+
+/// What INFO shows.
+pub trait InfoSection {
+    /// Names, without the `lock_` that the server puts before them, and values.
+    fn fields() -> Vec<(&'static CStr, u64)>;
+}
+
+/// Has the server ask `S`.
+pub fn register<S: InfoSection>(ctx: Context<'_>) -> Result<(), String> {
+    // SAFETY: the module is being loaded.
+    if unsafe { api!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(on_info::<S>))) } == raw::REDISMODULE_OK as c_int {
+        Ok(())
+    } else {
+        Err("the server did not take the section of INFO".to_owned())
+    }
+}
+
+extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    // A report of a crash must not look at state that the crash may have left half written.
+    if for_crash_report != 0 {
+        return;
+    }
+    boundary::run("INFO", || {
+        // SAFETY: the server's `info` lasts for the call; the names are constants. Without a name the section has the
+        // module's.
+        unsafe {
+            if api!(RedisModule_InfoAddSection(info, c"".as_ptr())) == raw::REDISMODULE_OK as c_int {
+                for (name, value) in S::fields() {
+                    api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value));
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,178 @@
+//! Keys: their names, and the locks they hold.
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+
+use palisade_core::Lock;
+
+use super::context::Context;
+use super::{api, data_type, raw};
+
+/// The name of a key, borrowed from the server.
+#[derive(Clone, Copy)]
+pub struct KeyName<'a> {
+    raw: *mut raw::RedisModuleString,
+    life: PhantomData<&'a [u8]>,
+}
+
+impl<'a> KeyName<'a> {
+    /// # Safety
+    /// `raw` is a string of the server that lives for `'a`.
+    pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    pub(super) fn raw(self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+
+    /// The name's bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        // SAFETY: the string lives for 'a.
+        unsafe { string_bytes(self.raw) }
+    }
+
+    /// Calls `body` with `bytes` as a name.
+    pub fn with<T>(bytes: &[u8], body: impl FnOnce(KeyName<'_>) -> T) -> T {
+        struct Owned(*mut raw::RedisModuleString);
+        impl Drop for Owned {
+            fn drop(&mut self) {
+                // SAFETY: created below, without a context, and freed only here.
+                unsafe { api!(RedisModule_FreeString(null_mut(), self.0)) };
+            }
+        }
+        // SAFETY: the server copies the bytes; without a context the string is ours to free.
+        let owned = Owned(unsafe { api!(RedisModule_CreateString(null_mut(), bytes.as_ptr().cast(), bytes.len())) });
+        // SAFETY: the string lives until `owned` is dropped, after `body`.
+        body(unsafe { KeyName::new(owned.0) })
+    }
+}
+
+/// The bytes of a string of the server.
+///
+/// # Safety
+/// `string` lives for `'a` and is not changed meanwhile.
+pub(super) unsafe fn string_bytes<'a>(string: *const raw::RedisModuleString) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: the caller's promise; `len` is ours.
+    unsafe {
+        let bytes = api!(RedisModule_StringPtrLen(string, &mut len));
+        if bytes.is_null() { &[] } else { std::slice::from_raw_parts(bytes.cast(), len) }
+    }
+}
+
+/// The key holds something that is not a lock.
+#[derive(Debug)]
+pub struct NotALock;
+
+/// An open key that is free or holds a lock.
+///
+/// Opening, storing and deleting can call the module back (a key that expired by itself is unlinked): nobody holds on
+/// to the node's state across them.
+pub struct LockKey<'a> {
+    ctx: Context<'a>,
+    name: KeyName<'a>,
+    /// Null: opened for reading, and absent.
+    raw: *mut raw::RedisModuleKey,
+    lock: Option<NonNull<Lock>>,
+}
+
+impl<'a> LockKey<'a> {
+    /// Opens a key to look at its lock.
+    pub fn read(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
+        Self::open(ctx, name, raw::REDISMODULE_READ)
+    }
+
+    /// Opens a key to store, change or delete its lock.
+    pub fn write(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
+        Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, NotALock> {
+        // SAFETY: context and name are live for 'a.
+        let raw = unsafe { api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode as c_int)) };
+        let mut key = Self { ctx, name, raw, lock: None };
+        if raw.is_null() {
+            return Ok(key);
+        }
+        // SAFETY: the key is open; a module value of our type is a lock that `put` or the loader made.
+        unsafe {
+            match api!(RedisModule_KeyType(raw)) as isize {
+                raw::REDISMODULE_KEYTYPE_EMPTY => {}
+                raw::REDISMODULE_KEYTYPE_MODULE if api!(RedisModule_ModuleTypeGetType(raw)) == data_type::handle() => {
+                    key.lock = NonNull::new(api!(RedisModule_ModuleTypeGetValue(raw)).cast());
+                }
+                _ => return Err(NotALock),
+            }
+        }
+        Ok(key)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> KeyName<'a> {
+        self.name
+    }
+
+    /// The lock it holds.
+    pub fn lock(&self) -> Option<&Lock> {
+        // SAFETY: the lock lives while the key is open and not deleted; `delete` clears this pointer.
+        self.lock.map(|lock| unsafe { lock.as_ref() })
+    }
+
+    /// The lock it holds, to change it in place.
+    pub fn lock_mut(&mut self) -> Option<&mut Lock> {
+        // SAFETY: as above; the server runs one command at a time, and `&mut self` keeps out any other reference of ours.
+        self.lock.map(|mut lock| unsafe { lock.as_mut() })
+    }
+
+    /// The key now holds `lock`, in place of what it held.
+    pub fn put(&mut self, lock: Lock) {
+        if let Some(held) = self.lock_mut() {
+            held.replace(lock);
+            return;
+        }
+        let value = data_type::hand_over(Box::new(lock));
+        // SAFETY: the key is open for writing; the value is a lock on the heap, which the server owns from here on.
+        let status = unsafe {
+            api!(RedisModule_ModuleTypeSetValue(self.raw, data_type::handle(), value.as_ptr().cast::<c_void>()))
+        };
+        if status != raw::REDISMODULE_OK as c_int {
+            // SAFETY: the server did not take it.
+            unsafe { data_type::take_back(value) };
+            panic!("the server did not take a lock for a key open for writing");
+        }
+        self.lock = Some(value);
+    }
+
+    /// Clears an expiry that somebody gave the key: a lease ends by its own deadline only.
+    pub fn clear_expiry(&mut self) {
+        // SAFETY: the key is open for writing.
+        unsafe {
+            if api!(RedisModule_GetExpire(self.raw)) != raw::REDISMODULE_NO_EXPIRE.into() {
+                api!(RedisModule_SetExpire(self.raw, raw::REDISMODULE_NO_EXPIRE.into()));
+            }
+        }
+    }
+
+    /// Deletes the key with its lock.
+    pub fn delete(&mut self) {
+        self.lock = None;
+        // SAFETY: the key is open for writing.
+        unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+    }
+
+    /// Tells those who WATCH or track the key that it changed.
+    pub fn signal_modified(&self) {
+        self.ctx.signal_modified(self.name);
+    }
+}
+
+impl Drop for LockKey<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: opened by `open` and closed only here.
+            unsafe { api!(RedisModule_CloseKey(self.raw)) };
+        }
+    }
+}

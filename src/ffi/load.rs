@@ -1,0 +1,78 @@
+//! How the server loads the module.
+//!
+//! `redis_module!` is not used: it registers through calls that servers below the supported ones lack, and would
+//! end such a server in place of a clear line; and its handlers let panics pass.
+
+use std::ffi::c_int;
+
+use super::context::{Context, warn};
+use super::{api, boundary, config, raw};
+
+/// The module's name: the prefix of its parameters and of its fields in INFO.
+const NAME: &std::ffi::CStr = c"lock";
+
+/// The oldest server that has all that the module needs, as the API tells versions: 0x00MMmmpp.
+const OLDEST_SERVER: c_int = 0x0007_0000;
+
+/// 0.1.0 as MODULE LIST shows it: major × 10000 + minor × 100 + patch.
+const VERSION: c_int = 100;
+
+/// The entry that the server looks for.
+///
+/// # Safety
+/// Called by the server alone, with its context and `argc` arguments that last for the call.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the context is the server's; this fills in the API's pointers, so it comes before anything else, the
+    // allocator included.
+    let initialised =
+        unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int) };
+    if initialised != raw::REDISMODULE_OK as c_int {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    boundary::install_hook();
+    let loaded = boundary::run("loading the module", || {
+        // SAFETY: the server's context and arguments last for the call.
+        let (ctx, arguments) = unsafe {
+            let arguments = (0..argc as usize).map(|n| super::key::string_bytes(*argv.add(n))).collect::<Vec<_>>();
+            (Context::new(ctx), arguments)
+        };
+        load(ctx, &arguments)
+    });
+    match loaded {
+        Some(Ok(())) => raw::REDISMODULE_OK as c_int,
+        Some(Err(why)) => {
+            warn(&format!("the lock module was not loaded: {why}"));
+            raw::REDISMODULE_ERR as c_int
+        }
+        None => raw::REDISMODULE_ERR as c_int,
+    }
+}
+
+fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
+    // SAFETY: reads a pointer that the server filled in, or did not.
+    let version = unsafe { raw::RedisModule_GetServerVersion }.map_or(0, |version| {
+        // SAFETY: takes nothing.
+        unsafe { version() }
+    });
+    if version < OLDEST_SERVER {
+        return Err(format!(
+            "it needs Redis 7.0 or Valkey 8.0 at least, this server speaks {}.{}: upgrade the server",
+            version >> 16,
+            version >> 8 & 0xFF
+        ));
+    }
+    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    // SAFETY: the module is being loaded. We check for errors of loading, and signal changed keys ourselves.
+    unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
+    super::command::add_acl_category(ctx);
+    crate::register(ctx, arguments)?;
+    config::load(ctx)?;
+    crate::start(ctx);
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! The seam to the server's C API: the only folder with `unsafe` in it.
+//!
+//! What the rest of the module needs from the server stands here as safe functions and types: [`Context`] to talk to
+//! it, [`KeyName`] and [`LockKey`] to reach a lock, traits to be called back by it. Nothing here knows a rule of
+//! locks. What all callbacks have in common: they come from the server through the one boundary in [`boundary`],
+//! which no panic passes, and on the main thread, but for `free` of the data type.
+//!
+//! The API's functions are pointers that the server fills in when the module is loaded; what is newer than the
+//! oldest supported server (Redis 7.0) may be absent and is asked for each time.
+
+mod boundary;
+mod command;
+mod config;
+mod context;
+mod data_type;
+mod events;
+mod info;
+mod key;
+mod load;
+mod reply;
+
+pub use boundary::is_poisoned;
+pub use command::{AclGroup, Argument, Call, Command, KeyAccess, Shape, Spec, register as register_command};
+pub use config::{NumericConfig, register as register_config};
+pub use context::{Context, TimerId};
+pub use data_type::{DataType, locks_in_memory, register as register_data_type};
+pub use events::{Arrival, Events, subscribe};
+pub use info::{InfoSection, register as register_info};
+pub use key::{KeyName, LockKey, NotALock};
+pub use reply::{Reply, Value};
+
+use redis_module::raw;
+
+/// Calls a function of the API that every supported server has.
+macro_rules! api {
+    ($function:ident($($argument:expr),* $(,)?)) => {{
+        let function = $crate::ffi::raw::$function.expect(concat!(stringify!($function), " is part of every supported server"));
+        function($($argument),*)
+    }};
+}
+use api;
+
+/// The server counts the module's memory as its own. Tests have no server, so they use the system's allocator.
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
