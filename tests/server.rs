@@ -1,1 +1,24 @@
+//! The module on real servers: one file a property.
+//!
+//! `PALISADE_SERVER` names the server binary (default `redis-server`), `PALISADE_MODULE` the module (default: the one
+//! built with these tests).
 
+mod harness;
+
+mod access;
+mod arguments;
+mod commands;
+mod configuration;
+mod descriptions;
+mod expiry;
+mod failures;
+mod garbage;
+mod key_commands;
+mod memory;
+mod model;
+mod persistence;
+mod replication;
+mod restore;
+mod scripts;
+mod tokens;
+mod wall_clock;

@@ -121,7 +121,7 @@ impl Lock {
 }
 
 /// The lock a key holds at `now`, if it is held.
-pub(crate) fn live<'a>(held: Option<&'a mut Lock>, now: BootTime) -> Option<&'a mut Lock> {
+pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> {
     held.filter(|lock| !lock.is_expired(now))
 }
 

@@ -7,7 +7,7 @@ pub mod effect;
 mod extend;
 mod help;
 mod info;
-#[cfg(feature = "fault-injection")]
+#[cfg(debug_assertions)]
 mod panic;
 mod reenter;
 mod release;
@@ -45,7 +45,7 @@ pub fn register(ctx: Context<'_>) -> Result<(), String> {
     register_command::<break_lock::Break>(ctx)?;
     register_command::<help::Help>(ctx)?;
     register_command::<effect::Effect>(ctx)?;
-    #[cfg(feature = "fault-injection")]
+    #[cfg(debug_assertions)]
     register_command::<panic::Panic>(ctx)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! LOCK.PANIC: fails on purpose. Only in builds for the tests of the panic boundary.
+//! LOCK.PANIC: fails on purpose, for the tests of the panic boundary. Only in debug builds.
 
 use palisade_core::Refusal;
 

@@ -1,0 +1,78 @@
+# Palisade: `make run` starts a lock server, `make test` runs every test, `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MODULE := target/release/libpalisade.so
+SERVER ?= redis-server
+CLI ?= redis-cli
+
+# Rust lists its tools here before a new login shell finds them.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PORT=6380 make run            on a port of your choice (default: 6379 or the next free one)"
+	@echo "  DATA=folder make run          with its data elsewhere (default: data/<port>)"
+	@echo "  SERVER=/path/to/valkey-server make run"
+	@echo "  PALISADE_SERVER=/path/to/valkey-server make test"
+
+.PHONY: setup
+setup: ## Install what is missing: redis-server, libclang, a C compiler (Debian, Ubuntu)
+	@command -v cargo >/dev/null || { echo "Rust is missing: install it from https://rustup.rs, then try again." >&2; exit 1; }
+	@missing=(); \
+	command -v $(SERVER) >/dev/null || missing+=(redis-server); \
+	command -v $(CLI) >/dev/null || missing+=(redis-tools); \
+	command -v cc >/dev/null || missing+=(build-essential); \
+	compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*/libclang*.so*' >/dev/null \
+	  || [ -n "$${LIBCLANG_PATH:-}" ] || missing+=(libclang-dev); \
+	if [ $${#missing[@]} -gt 0 ]; then \
+	  if ! command -v apt-get >/dev/null; then \
+	    echo "Missing: $${missing[*]} (names of Debian packages). Install them with your package manager, then try again." >&2; \
+	    exit 1; \
+	  fi; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "Installing what is missing: $${missing[*]}"; \
+	  $$sudo apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
+	fi
+
+.PHONY: build
+build: setup ## Build the module, optimised: target/release/libpalisade.so
+	@cargo build --release --package palisade
+
+.PHONY: run
+run: build ## Start a server with the module in the foreground
+	@port=$${PORT:-}; \
+	busy() { (exec 3<>/dev/tcp/127.0.0.1/$$1) 2>/dev/null; }; \
+	if [ -z "$$port" ]; then \
+	  port=6379; while busy $$port; do port=$$((port + 1)); done; \
+	elif busy $$port; then \
+	  echo "Port $$port is taken: choose another with PORT=, or leave it out for a free one." >&2; exit 1; \
+	fi; \
+	data=$${DATA:-data/$$port}; mkdir -p "$$data"; \
+	echo; \
+	echo "A lock server starts on port $$port, its data is in $$data. Ctrl-C ends it. Try in another terminal:"; \
+	echo; \
+	echo "  $(CLI) -p $$port LOCK.ACQUIRE orders:42 me 10000      # a fencing token: the lock is yours for 10 s"; \
+	echo "  $(CLI) -p $$port LOCK.INFO orders:42                  # who holds it"; \
+	echo "  $(CLI) -p $$port LOCK.RELEASE orders:42 me            # 0 holds left: it is free"; \
+	echo; \
+	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(CURDIR)/$(MODULE)"
+
+.PHONY: test
+test: setup ## Run every test: the rules, and the module on a real server
+	@cargo test --workspace
+
+.PHONY: lint
+lint: setup ## Check format, lints and documentation
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+
+.PHONY: clean
+clean: ## Remove what was built; data of `make run` stays
+	@cargo clean

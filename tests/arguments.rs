@@ -1,0 +1,145 @@
+//! Bad input gets an error that names what is wrong and its bounds, and changes nothing.
+
+use crate::harness::{Server, error, int, null, text};
+
+#[test]
+fn what_is_wrong_is_named_with_its_bounds() {
+    let server = Server::start();
+    let mut me = server.client();
+    let ttl = "ERR ttl must be an integer from 1 to 60000 milliseconds";
+    let token = "ERR token must be an integer from 1 to 9007199254740991";
+    let level = "ERR LEVEL must be an integer from 1 to 1000000";
+    let cases = [
+        ("LOCK.ACQUIRE k me 0", ttl),
+        ("LOCK.ACQUIRE k me -1", ttl),
+        ("LOCK.ACQUIRE k me 60001", ttl),
+        ("LOCK.ACQUIRE k me 4294967297", ttl),
+        ("LOCK.ACQUIRE k me 9223372036854775807", ttl),
+        ("LOCK.ACQUIRE k me 99999999999999999999999", ttl),
+        ("LOCK.ACQUIRE k me 1.5", ttl),
+        ("LOCK.ACQUIRE k me 1e3", ttl),
+        ("LOCK.ACQUIRE k me 01", ttl),
+        ("LOCK.ACQUIRE k me +1", ttl),
+        ("LOCK.ACQUIRE k me soon", ttl),
+        ("LOCK.ACQUIRE k me ", ttl),
+        ("LOCK.EXTEND k me 0", ttl),
+        ("LOCK.EXTEND k me 60001", ttl),
+        ("LOCK.REENTER k me TTL 0", ttl),
+        ("LOCK.REENTER k me TTL x", ttl),
+        ("LOCK.EXTEND k me 1 TOKEN 0", token),
+        ("LOCK.EXTEND k me 1 TOKEN 9007199254740992", token),
+        ("LOCK.RELEASE k me TOKEN -5", token),
+        ("LOCK.CHECK k 0", token),
+        ("LOCK.CHECK k x", token),
+        ("LOCK.RELEASE k me LEVEL 0", level),
+        ("LOCK.RELEASE k me LEVEL 1000001", level),
+        ("LOCK.REENTER k me LEVEL 0", level),
+        ("LOCK.REENTER k me LEVEL -1", level),
+        ("LOCK.ACQUIRE k  1000", "ERR owner must be 1 to 256 bytes long"),
+        ("LOCK.ACQUIRE k me 1000 WAIT 5", "ERR unknown option: this command takes RETRY and NOTE text"),
+        ("LOCK.ACQUIRE k me 1000 ", "ERR unknown option"),
+        ("LOCK.ACQUIRE k me 1000 NOTE", "ERR option NOTE needs a value"),
+        ("LOCK.ACQUIRE k me 1000 NOTE a NOTE b", "ERR option NOTE was given twice"),
+        ("LOCK.ACQUIRE k me 1000 RETRY NOTE a retry", "ERR option RETRY was given twice"),
+        ("LOCK.RELEASE k me LEVEL", "ERR option LEVEL needs a value"),
+        ("LOCK.RELEASE k me LEVEL 1 level 1", "ERR option LEVEL was given twice"),
+        ("LOCK.RELEASE k me RETRY", "ERR unknown option: this command takes LEVEL n and TOKEN t"),
+        ("LOCK.EXTEND k me 1 TOKEN", "ERR option TOKEN needs a value"),
+        ("LOCK.EXTEND k me 1 TOKEN 1 TOKEN 1", "ERR option TOKEN was given twice"),
+        ("LOCK.EXTEND k me 1 LEVEL 1", "ERR unknown option: this command takes TOKEN t"),
+        ("LOCK.REENTER k me LEVEL 1 TTL", "ERR option TTL needs a value"),
+        ("LOCK.REENTER k me TTL 1 TTL 1", "ERR option TTL was given twice"),
+        ("LOCK.REENTER k me NOTE x", "ERR unknown option: this command takes LEVEL n and TTL ms"),
+        ("LOCK.ACQUIRE k me", "ERR wrong number of arguments"),
+        ("LOCK.RELEASE k", "ERR wrong number of arguments"),
+        ("LOCK.EXTEND k me", "ERR wrong number of arguments"),
+        ("LOCK.REENTER k", "ERR wrong number of arguments"),
+        ("LOCK.CHECK k", "ERR wrong number of arguments"),
+        ("LOCK.CHECK k 1 2", "ERR wrong number of arguments"),
+        ("LOCK.INFO", "ERR wrong number of arguments"),
+        ("LOCK.INFO k k", "ERR wrong number of arguments"),
+        ("LOCK.BREAK", "ERR wrong number of arguments"),
+        ("LOCK.HELP me", "ERR wrong number of arguments"),
+        ("LOCK.EFFECT k x", "ERR LOCK.EFFECT is how a master tells"),
+    ];
+    for (line, expected) in cases {
+        let error = error(me.say(line));
+        assert!(error.starts_with(expected), "{line}: {error}");
+        assert_eq!(me.say("EXISTS k"), int(0), "{line}");
+    }
+    // The same on a held lock: nothing of it changes.
+    let token = me.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
+    for (line, expected) in cases {
+        let error = error(me.say(line));
+        assert!(error.starts_with(expected), "{line}: {error}");
+    }
+    let info = me.say("LOCK.INFO k");
+    assert_eq!((info.field("token"), info.field("holds"), info.field("note")), (int(token), int(1), text("n")));
+}
+
+#[test]
+fn options_in_any_order_and_case() {
+    let server = Server::start();
+    let mut me = server.client();
+    let token = me.say("LOCK.ACQUIRE k me 1000 note RETRY retry").as_int();
+    assert_eq!(me.say("LOCK.INFO k").field("note"), text("RETRY"), "a value may look like an option");
+    assert_eq!(me.say(&format!("LOCK.RELEASE k me tOkEn {token} level 3")), int(1));
+    assert_eq!(me.say("lock.reenter k me ttl 5000 LEVEL 2"), int(2));
+    assert_eq!(me.say(&format!("lock.release k me LEVEL 1 TOKEN {token}")), int(0));
+}
+
+#[test]
+fn owners_are_any_bytes_up_to_256() {
+    let server = Server::start();
+    let mut me = server.client();
+    let longest = [0xFF; 256];
+    let owners: [&[u8]; 6] = [b"\0", b"a\0b", b"\xFF\xFE", b"\r\n+OK", &longest, b" "];
+    for owner in owners {
+        let token = me.send(&[b"LOCK.ACQUIRE", b"k", owner, b"10000"]).as_int();
+        assert_eq!(me.send(&[b"LOCK.INFO", b"k"]).field("owner").as_bytes(), owner);
+        assert_eq!(me.send(&[b"LOCK.EXTEND", b"k", owner, b"10000"]), int(token));
+        assert_eq!(me.send(&[b"LOCK.RELEASE", b"k", b"a"]), null());
+        assert_eq!(me.send(&[b"LOCK.RELEASE", b"k", owner]), int(0));
+    }
+    for owner in [&b""[..], &[b'x'; 257], &[b'x'; 1 << 20]] {
+        for command in [&b"LOCK.ACQUIRE"[..], b"LOCK.EXTEND"] {
+            let error = error(me.send(&[command, b"k", owner, b"10000"]));
+            assert_eq!(error, "ERR owner must be 1 to 256 bytes long");
+        }
+        assert!(error(me.send(&[b"LOCK.RELEASE", b"k", owner])).starts_with("ERR owner"));
+        assert!(error(me.send(&[b"LOCK.REENTER", b"k", owner])).starts_with("ERR owner"));
+    }
+}
+
+#[test]
+fn notes_are_any_bytes_up_to_1024() {
+    let server = Server::start();
+    let mut me = server.client();
+    let longest = [b'\n'; 1024];
+    let notes: [&[u8]; 4] = [b"", b"\0\xFF\r\n", b"deploy on web-3, pid 4711", &longest];
+    for note in notes {
+        me.send(&[b"LOCK.ACQUIRE", b"k", b"me", b"10000", b"NOTE", note]).as_int();
+        assert_eq!(me.send(&[b"LOCK.INFO", b"k"]).field("note").as_bytes(), note);
+        me.say("LOCK.RELEASE k me");
+    }
+    let error = error(me.send(&[b"LOCK.ACQUIRE", b"k", b"me", b"10000", b"NOTE", &[b'x'; 1025]]));
+    assert_eq!(error, "ERR NOTE must be at most 1024 bytes long");
+}
+
+#[test]
+fn keys_are_any_bytes_that_the_server_takes() {
+    let server = Server::start();
+    let mut me = server.client();
+    let huge = vec![0xAB; 64 << 20];
+    let keys: [&[u8]; 5] = [b"", b"\0", b"a\0b", b"\xFF\xFE\r\n", &huge];
+    for key in keys {
+        let token = me.send(&[b"LOCK.ACQUIRE", key, b"me", b"60000"]).as_int();
+        assert_eq!(me.send(&[b"LOCK.ACQUIRE", key, b"you", b"60000"]), null());
+        assert_eq!(me.send(&[b"LOCK.INFO", key]).field("token"), int(token));
+    }
+    assert_eq!((server.info("held"), server.info("deadlines")), (5, 5));
+    for key in keys {
+        assert_eq!(me.send(&[b"LOCK.RELEASE", key, b"me"]), int(0));
+    }
+    assert_eq!((server.info("held"), server.info("deadlines")), (0, 0));
+}

@@ -1,0 +1,82 @@
+//! What an operator sets, and what the server says of it.
+
+use std::path::Path;
+
+use crate::harness::{Server, Setup, error, text};
+
+#[test]
+fn defaults_and_what_can_be_changed() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.say("CONFIG GET lock.max-ttl").field("lock.max-ttl"), text("60000"));
+    assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("2000"));
+    assert!(error(client.say("CONFIG SET lock.max-ttl 1000")).contains("immutable"));
+    assert_eq!(client.say("CONFIG SET lock.max-clock-skew 500"), text("OK"));
+    assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("500"));
+    for value in ["-1", "60001", "x"] {
+        assert!(error(client.say(&format!("CONFIG SET lock.max-clock-skew {value}"))).starts_with("ERR"));
+    }
+    assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("500"));
+}
+
+#[test]
+fn as_arguments_of_the_module() {
+    let server = Setup::new().module_arguments("max-ttl 30000 max-clock-skew 100").start();
+    let mut client = server.client();
+    assert_eq!(client.say("CONFIG GET lock.max-ttl").field("lock.max-ttl"), text("30000"));
+    assert_eq!(server.info("max_ttl_ms"), 30_000);
+    assert!(client.say("LOCK.ACQUIRE k me 30000").as_int() > 0);
+    assert!(error(client.say("LOCK.EXTEND k me 30001")).contains("from 1 to 30000 milliseconds"));
+}
+
+#[test]
+fn as_lines_of_a_configuration_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("redis.conf");
+    std::fs::write(&file, "lock.max-ttl 5000\nlock.max-clock-skew 7\n").unwrap();
+    let server = Setup::new().config(&file).start();
+    let mut client = server.client();
+    assert_eq!(client.say("CONFIG GET lock.max-ttl").field("lock.max-ttl"), text("5000"));
+    assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("7"));
+}
+
+#[test]
+fn what_is_out_of_bounds_keeps_the_server_from_starting_and_says_why() {
+    let cases = [
+        ("max-ttl 0", "its argument `max-ttl` needs an integer from 1 to 86400000"),
+        ("max-ttl 86400001", "its argument `max-ttl` needs an integer from 1 to 86400000"),
+        ("max-ttl", "its argument `max-ttl` needs an integer"),
+        ("max-ttl ten", "its argument `max-ttl` needs an integer"),
+        ("max-tll 10", "it has no argument `max-tll`, only max-ttl, max-clock-skew"),
+        ("max-ttl 10 max-ttl 10", "its argument `max-ttl` was given twice"),
+        ("max-clock-skew -1", "its argument `max-clock-skew` needs an integer from 0 to 60000"),
+    ];
+    for (arguments, expected) in cases {
+        let log = Setup::new().module_arguments(arguments).refused();
+        assert!(log.contains("the lock module was not loaded"), "{arguments}:\n{log}");
+        assert!(log.contains(expected), "{arguments}:\n{log}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for line in ["lock.max-ttl 0", "lock.max-ttl 86400001", "lock.max-clock-skew soon"] {
+        let file = dir.path().join("redis.conf");
+        std::fs::write(&file, line).unwrap();
+        let log = Setup::new().config(&file).refused();
+        assert!(log.contains(line.split(' ').next().unwrap()), "{line}:\n{log}");
+        assert!(log.contains("a lock.* parameter in redis.conf"), "{line}:\n{log}");
+    }
+}
+
+#[test]
+fn the_shipped_configuration_is_a_safe_master() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf");
+    let server = Setup::bare().config(&file).start();
+    let mut client = server.client();
+    let mut get = |name: &str| client.say(&format!("CONFIG GET {name}")).field(name).as_text();
+    assert_eq!(get("appendonly"), "yes");
+    assert_eq!(get("appendfsync"), "always");
+    assert_eq!(get("no-appendfsync-on-rewrite"), "no");
+    assert_eq!(get("maxmemory-policy"), "noeviction");
+    assert!(get("maxmemory").parse::<u64>().unwrap() > 0);
+    assert_eq!(get("lock.max-ttl"), "60000");
+    assert!(client.say("LOCK.ACQUIRE k me 1000").as_int() > 0);
+}

@@ -1,0 +1,125 @@
+//! What the server tells of the commands: COMMAND DOCS, INFO, GETKEYS, HELP. redis-cli makes its hints of it.
+
+use crate::harness::{Client, Reply, Server, text};
+
+/// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
+const COMMANDS: [(&str, i64, &str, bool, &str); 8] = [
+    ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [RETRY] [NOTE text]"),
+    ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
+    ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
+    ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl]"),
+    ("LOCK.CHECK", 3, "access", false, "key token"),
+    ("LOCK.INFO", 2, "access", false, "key"),
+    ("LOCK.BREAK", 2, "delete", true, "key"),
+    ("LOCK.HELP", 1, "", false, ""),
+];
+
+fn texts(list: &Reply) -> Vec<String> {
+    list.as_list().iter().map(Reply::as_text).collect()
+}
+
+#[test]
+fn command_docs_show_every_argument() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, _, _, _, arguments) in COMMANDS {
+        let docs = client.say(&format!("COMMAND DOCS {name}")).as_list();
+        // Servers differ in the case in which they tell a module command's name.
+        assert_eq!(docs[0].as_text().to_uppercase(), name);
+        assert!(docs[1].field("summary").as_text().len() > 10);
+        assert_eq!(docs[1].field("since"), text("0.1.0"));
+        assert!(docs[1].field("complexity").as_text().starts_with("O("));
+        assert_eq!(docs[1].field("module"), text("lock"));
+        if !arguments.is_empty() {
+            let shown: Vec<_> = docs[1].field("arguments").as_list().iter().map(typed).collect();
+            assert_eq!(shown.join(" "), arguments, "{name}");
+        }
+    }
+}
+
+/// An argument of COMMAND DOCS as a person types it.
+fn typed(argument: &Reply) -> String {
+    let fields = argument.as_list();
+    let has = |name: &str| fields.chunks(2).any(|pair| pair[0] == text(name));
+    let name = argument.field("name").as_text();
+    if !has("token") {
+        return name;
+    }
+    assert_eq!(texts(&argument.field("flags")), ["optional"]);
+    let token = argument.field("token").as_text();
+    if argument.field("type") == text("pure-token") { format!("[{token}]") } else { format!("[{token} {name}]") }
+}
+
+#[test]
+fn command_info_has_arity_flags_and_keys() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, arity, access, writes, _) in COMMANDS {
+        let list = client.say(&format!("COMMAND INFO {name}")).as_list();
+        let info = list[0].as_list();
+        assert_eq!(info[1].as_int(), arity, "{name}");
+        let flags = texts(&info[2]);
+        assert!(flags.contains(&"fast".to_owned()), "{name}: {flags:?}");
+        assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
+        assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
+        assert_eq!(flags.contains(&"denyoom".to_owned()), name == "LOCK.ACQUIRE", "{name}: {flags:?}");
+        let keys: Vec<_> = info[3..6].iter().map(Reply::as_int).collect();
+        assert_eq!(keys, if access.is_empty() { [0, 0, 0] } else { [1, 1, 1] }, "{name}");
+        if !access.is_empty() {
+            let spec = &info[8].as_list()[0];
+            let flags = texts(&spec.field("flags"));
+            assert!(flags.contains(&access.to_owned()), "{name}: {flags:?}");
+            assert!(flags.contains(&if writes { "RW" } else { "RO" }.to_owned()), "{name}: {flags:?}");
+        }
+    }
+}
+
+#[test]
+fn the_key_is_the_first_argument() {
+    let server = Server::start();
+    let mut client = server.client();
+    for line in ["LOCK.ACQUIRE a b 1000 NOTE c", "LOCK.RELEASE a b", "LOCK.CHECK a 1", "LOCK.BREAK a"] {
+        assert_eq!(texts(&client.say(&format!("COMMAND GETKEYS {line}"))), ["a"], "{line}");
+    }
+}
+
+#[test]
+fn help_lists_every_command() {
+    let server = Server::start();
+    let lines = texts(&server.client().say("LOCK.HELP"));
+    for (name, _, _, _, arguments) in COMMANDS {
+        let syntax = format!("{name} {arguments}").trim_end().to_owned();
+        assert!(lines.contains(&syntax), "{syntax} is not in {lines:?}");
+    }
+    assert!(!lines.iter().any(|line| line.contains("EFFECT")), "the internal command is not for people");
+}
+
+/// Whether the server has ACL categories for modules' commands: Redis from 7.4, Valkey from 8.0.
+fn has_categories(client: &mut Client) -> bool {
+    texts(&client.say("ACL CAT")).contains(&"lock".to_owned())
+}
+
+#[test]
+fn acl_categories_tell_users_from_operators() {
+    let server = Server::start();
+    let mut client = server.client();
+    if !has_categories(&mut client) {
+        let version = client.say("INFO server").as_text();
+        let version = version.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap().to_owned();
+        assert!(version.as_str() < "7.4", "{version} has categories for modules");
+        return;
+    }
+    let in_category = |client: &mut Client, category: &str| {
+        let mut names: Vec<_> = texts(&client.say(&format!("ACL CAT {category}")));
+        names.retain(|name| name.to_uppercase().starts_with("LOCK."));
+        names.iter_mut().for_each(|name| *name = name.to_uppercase());
+        names.retain(|name| name != "LOCK.PANIC");
+        names.sort();
+        names
+    };
+    assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 1, "all, and LOCK.EFFECT");
+    assert_eq!(in_category(&mut client, "dangerous"), ["LOCK.BREAK", "LOCK.EFFECT"]);
+    assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO"]);
+    let writing = ["LOCK.ACQUIRE", "LOCK.BREAK", "LOCK.EFFECT", "LOCK.EXTEND", "LOCK.REENTER", "LOCK.RELEASE"];
+    assert_eq!(in_category(&mut client, "write"), writing);
+}

@@ -1,0 +1,173 @@
+//! A client that says what a person would type, and the replies it gets.
+
+use std::path::Path;
+
+use redis::{Connection, ConnectionLike, RedisResult, Value};
+
+/// What the server answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    Null,
+    Int(i64),
+    Text(Vec<u8>),
+    List(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+    /// Code and text, as sent.
+    Error(String),
+}
+
+/// An integer.
+pub fn int(value: i64) -> Reply {
+    Reply::Int(value)
+}
+
+/// Null.
+pub fn null() -> Reply {
+    Reply::Null
+}
+
+/// A string.
+pub fn text(text: &str) -> Reply {
+    Reply::Text(text.into())
+}
+
+/// An error's code and text.
+pub fn error(reply: Reply) -> String {
+    match reply {
+        Reply::Error(text) => text,
+        other => panic!("an error was expected, not {other:?}"),
+    }
+}
+
+impl Reply {
+    /// The integer it is.
+    #[track_caller]
+    pub fn as_int(&self) -> i64 {
+        match self {
+            Reply::Int(value) => *value,
+            other => panic!("an integer was expected, not {other:?}"),
+        }
+    }
+
+    /// The text it is.
+    #[track_caller]
+    pub fn as_text(&self) -> String {
+        match self {
+            Reply::Text(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("a text was expected, not {other:?}"),
+        }
+    }
+
+    /// The bytes it is.
+    #[track_caller]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Reply::Text(bytes) => bytes,
+            other => panic!("a text was expected, not {other:?}"),
+        }
+    }
+
+    /// Its elements; of a map names and values in turn, as RESP2 has them.
+    #[track_caller]
+    pub fn as_list(&self) -> Vec<Reply> {
+        match self {
+            Reply::List(list) => list.clone(),
+            Reply::Map(pairs) => pairs.iter().flat_map(|(name, value)| [name.clone(), value.clone()]).collect(),
+            other => panic!("a list was expected, not {other:?}"),
+        }
+    }
+
+    /// The value of `name` in a map, or in a flat list of names and values.
+    #[track_caller]
+    pub fn field(&self, name: &str) -> Reply {
+        let list = self.as_list();
+        let pair = list.chunks(2).find(|pair| pair[0] == text(name));
+        pair.unwrap_or_else(|| panic!("no field {name} in {self:?}"))[1].clone()
+    }
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Nil => Reply::Null,
+            Value::Int(value) => Reply::Int(value),
+            Value::Boolean(value) => Reply::Int(value.into()),
+            Value::BulkString(bytes) => Reply::Text(bytes),
+            Value::SimpleString(text) => Reply::Text(text.into()),
+            Value::VerbatimString { text, .. } => Reply::Text(text.into()),
+            Value::Okay => text("OK"),
+            Value::Array(list) | Value::Set(list) => Reply::List(list.into_iter().map(Reply::from).collect()),
+            Value::Map(pairs) => Reply::Map(pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect()),
+            Value::ServerError(error) => {
+                Reply::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+            }
+            other => panic!("a kind of reply that no test expects: {other:?}"),
+        }
+    }
+}
+
+impl From<RedisResult<Value>> for Reply {
+    fn from(result: RedisResult<Value>) -> Self {
+        match result {
+            Ok(value) => value.into(),
+            Err(error) => {
+                let detail = error.detail().map_or_else(|| error.to_string(), str::to_owned);
+                Reply::Error(format!("{} {detail}", error.code().unwrap_or("no code")))
+            }
+        }
+    }
+}
+
+/// A connection.
+pub struct Client(Connection);
+
+impl Client {
+    pub fn connect(socket: &Path, resp3: bool) -> Self {
+        Self::try_connect(socket, resp3).expect("the server can be reached")
+    }
+
+    pub fn try_connect(socket: &Path, resp3: bool) -> Option<Self> {
+        let protocol = if resp3 { "?protocol=resp3" } else { "" };
+        let client = redis::Client::open(format!("redis+unix://{}{protocol}", socket.display())).unwrap();
+        let connection = client.get_connection().ok()?;
+        connection.set_read_timeout(Some(super::PATIENCE)).unwrap();
+        connection.set_write_timeout(Some(super::PATIENCE)).unwrap();
+        Some(Self(connection))
+    }
+
+    /// Sends a line, split at spaces.
+    pub fn say(&mut self, line: &str) -> Reply {
+        self.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+    }
+
+    /// Sends these arguments.
+    pub fn send(&mut self, arguments: &[&[u8]]) -> Reply {
+        let mut command = redis::Cmd::new();
+        for argument in arguments {
+            command.arg(*argument);
+        }
+        self.0.req_command(&command).into()
+    }
+
+    /// Sends all lines at once and collects their replies.
+    pub fn pipeline(&mut self, lines: &[String]) -> Vec<Reply> {
+        let mut packed = Vec::new();
+        for line in lines {
+            let mut command = redis::Cmd::new();
+            for argument in line.split(' ') {
+                command.arg(argument);
+            }
+            packed.extend(command.get_packed_command());
+        }
+        self.0.send_packed_command(&packed).unwrap();
+        lines.iter().map(|_| self.0.recv_response().into()).collect()
+    }
+
+    /// One field of INFO.
+    #[track_caller]
+    pub fn info_field(&mut self, field: &str) -> u64 {
+        let info = self.say("INFO everything").as_text();
+        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {field} in INFO:\n{info}")).parse().unwrap()
+    }
+}

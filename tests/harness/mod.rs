@@ -1,0 +1,271 @@
+//! A server in a temporary directory, and clients that say what a person would type.
+//!
+//! Clients reach it over a Unix socket, so that no test depends on a free port; only replication needs one. When a test
+//! fails, the server's log is printed.
+
+mod client;
+mod wall_clock;
+
+pub use client::{Client, Reply, error, int, null, text};
+pub use wall_clock::WallClock;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long anything may take that a test waits for. Generous, since it is only reached when something is wrong.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Pause between two looks at a condition.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Ports for replication, below those that systems hand out by themselves.
+const PORTS: std::ops::Range<u16> = 21_000..31_000;
+
+/// Waits until `condition` holds; fails with `what` if it never does.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        sleep(LOOK_AGAIN);
+    }
+}
+
+/// The module that is tested. Cargo does not build a library of this kind for tests, so it is told to, once.
+pub fn module() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(module) = std::env::var_os("PALISADE_MODULE") {
+        return module.into();
+    }
+    let build = || {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "palisade"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "the module does not build");
+        let test = std::env::current_exe().unwrap();
+        test.ancestors().nth(2).unwrap().join("libpalisade.so")
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+/// What a server is started with.
+pub struct Setup {
+    module_arguments: Vec<String>,
+    options: Vec<(String, String)>,
+    config: Option<PathBuf>,
+    replication: bool,
+    wall_clock: Option<WallClock>,
+}
+
+impl Setup {
+    /// Nothing but the module: no persistence.
+    pub fn new() -> Self {
+        Self::bare().option("save", "").option("enable-debug-command", "yes")
+    }
+
+    /// The module, and whatever the server does by itself.
+    pub fn bare() -> Self {
+        Self { module_arguments: vec![], options: vec![], config: None, replication: false, wall_clock: None }
+    }
+
+    /// The AOF, synced at every command.
+    pub fn aof(self) -> Self {
+        self.option("appendonly", "yes").option("appendfsync", "always")
+    }
+
+    /// An option of the server, as in redis.conf.
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        self.options.retain(|(known, _)| known != name);
+        self.options.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Arguments of the module.
+    pub fn module_arguments(mut self, arguments: &str) -> Self {
+        self.module_arguments = arguments.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
+    /// A configuration file.
+    pub fn config(mut self, path: &Path) -> Self {
+        self.config = Some(path.to_owned());
+        self
+    }
+
+    /// Reachable over TCP too, for a replica or a master.
+    pub fn replication(mut self) -> Self {
+        self.replication = true;
+        self
+    }
+
+    /// A wall clock that the test can step.
+    pub fn wall_clock(mut self) -> Self {
+        self.wall_clock = Some(WallClock::new());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> Server {
+        let mut server = self.spawn();
+        server.wait_ready();
+        server
+    }
+
+    /// Starts a server that is expected to give up, and returns its log.
+    pub fn refused(self) -> String {
+        let mut server = self.spawn();
+        wait_until("the server gives up", || server.child.try_wait().unwrap().is_some());
+        server.log()
+    }
+
+    fn spawn(self) -> Server {
+        let dir = tempfile::Builder::new().prefix("palisade-").tempdir().unwrap();
+        let port = if self.replication { free_port() } else { 0 };
+        let child = self.command(dir.path(), port).spawn().expect("PALISADE_SERVER or redis-server can be started");
+        Server { setup: self, dir, port, child }
+    }
+
+    fn command(&self, dir: &Path, port: u16) -> Command {
+        let server = std::env::var("PALISADE_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let mut command = Command::new(server);
+        if let Some(config) = &self.config {
+            command.arg(config);
+        }
+        command.args(["--port", &port.to_string(), "--dir", dir.to_str().unwrap()]);
+        command.args(["--unixsocket", dir.join("socket").to_str().unwrap()]);
+        command.args(["--logfile", dir.join("log").to_str().unwrap()]);
+        for (name, value) in &self.options {
+            command.arg(format!("--{name}")).arg(value);
+        }
+        command.arg("--loadmodule").arg(module()).args(&self.module_arguments);
+        if let Some(clock) = &self.wall_clock {
+            clock.preload(&mut command);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// Two tests that ask at once get different ports: each looks in a place of its own.
+fn free_port() -> u16 {
+    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    let span = PORTS.len() as u32;
+    loop {
+        let step = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let port = PORTS.start + ((std::process::id() * 16 + u32::from(step)) % span) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A running server with the module.
+pub struct Server {
+    setup: Setup,
+    dir: TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl Server {
+    /// With nothing but the module.
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    /// A new client.
+    pub fn client(&self) -> Client {
+        Client::connect(&self.dir.path().join("socket"), false)
+    }
+
+    /// A new client that speaks RESP3.
+    pub fn client_resp3(&self) -> Client {
+        Client::connect(&self.dir.path().join("socket"), true)
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    /// Its port, if it was set up for replication.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The wall clock it sees.
+    pub fn wall_clock(&self) -> &WallClock {
+        self.setup.wall_clock.as_ref().expect("set up with a wall clock")
+    }
+
+    /// Its log.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// One field of the module's section in INFO.
+    pub fn info(&self, field: &str) -> u64 {
+        self.client().info_field(&format!("lock_{field}"))
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again, on the same folder, with what it was started with.
+    pub fn start_again(&mut self) {
+        // The socket of the life before would answer "connection refused", not "absent".
+        let _ = fs::remove_file(self.socket());
+        self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
+        self.wait_ready();
+    }
+
+    /// Starts it again, set up in another way.
+    pub fn start_again_with(&mut self, change: impl FnOnce(Setup) -> Setup) {
+        self.setup = change(std::mem::replace(&mut self.setup, Setup::bare()));
+        self.start_again();
+    }
+
+    /// Ends it by command, and waits until it has.
+    pub fn shutdown(&mut self, how: &str) {
+        self.client().say(format!("SHUTDOWN {how}").trim_end());
+        wait_until("the server shuts down", || self.child.try_wait().unwrap().is_some());
+    }
+
+    fn wait_ready(&mut self) {
+        let socket = self.socket();
+        wait_until("the server answers", || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("the server ended with {status}:\n{}", self.log());
+            }
+            Client::try_connect(&socket, false).is_some_and(|mut client| client.say("PING") == text("PONG"))
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let ended = self.child.try_wait().ok().flatten();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let ended = ended.map(|status| format!(", which had ended with {status}")).unwrap_or_default();
+            eprintln!("--- log of the server{ended}\n{}---", self.log());
+        }
+    }
+}

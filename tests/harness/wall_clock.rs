@@ -1,0 +1,53 @@
+//! A wall clock that a test can step under a running server: a preloaded shim adds an offset that it reads from a
+//! mapped file. The boot and monotonic clocks stay true.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// The offset's file, and the shim that reads it.
+pub struct WallClock {
+    dir: TempDir,
+}
+
+impl WallClock {
+    pub fn new() -> Self {
+        let clock = Self { dir: tempfile::tempdir().unwrap() };
+        clock.set(0);
+        clock
+    }
+
+    /// The wall clock now shows `seconds` more than the truth.
+    pub fn set(&self, seconds: i64) {
+        // Written in place: the file stays mapped.
+        use std::os::unix::fs::FileExt;
+        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.file()).unwrap();
+        file.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
+    }
+
+    pub fn preload(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", shim()).env("WALL_CLOCK_OFFSET_FILE", self.file());
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("offset")
+    }
+}
+
+/// The shim, compiled once a run.
+fn shim() -> &'static Path {
+    static SHIM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    &SHIM
+        .get_or_init(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let shim = dir.path().join("wall_clock.so");
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/wall_clock.c");
+            let status = Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source).status();
+            assert!(status.expect("a C compiler is installed").success());
+            (dir, shim)
+        })
+        .1
+}

@@ -1,0 +1,70 @@
+//! Full memory, and freeing much of it at once.
+
+use crate::harness::{Reply, Server, Setup, error, int, wait_until};
+
+#[test]
+fn full_memory_refuses_acquire_and_nothing_else() {
+    let server = Setup::new().aof().option("maxmemory-policy", "noeviction").start();
+    let mut client = server.client();
+    let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
+    client.say("LOCK.ACQUIRE l me 60000");
+    client.say("CONFIG SET maxmemory 1");
+    assert!(error(client.say("LOCK.ACQUIRE other me 60000")).starts_with("OOM"));
+    assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token));
+    assert_eq!(client.say("LOCK.REENTER k me"), int(2));
+    assert!(client.say(&format!("LOCK.CHECK k {token}")).as_int() > 0);
+    assert_eq!(client.say("LOCK.RELEASE k me LEVEL 1"), int(0));
+    assert!(client.say("LOCK.BREAK l").as_int() > 0);
+    client.say("CONFIG SET maxmemory 0");
+    assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
+}
+
+#[test]
+fn an_evicted_lock_leaves_no_bookkeeping() {
+    let server = Setup::new().option("maxmemory-policy", "allkeys-random").start();
+    let mut client = server.client();
+    for n in 0..2_000 {
+        client.say(&format!("LOCK.ACQUIRE k{n} me 60000"));
+    }
+    let used = client.info_field("used_memory");
+    client.say(&format!("CONFIG SET maxmemory {}", used - 100_000));
+    wait_until("some are evicted", || {
+        client.say("SET x 1");
+        client.info_field("evicted_keys") > 0
+    });
+    client.say("CONFIG SET maxmemory 0");
+    client.say("DEL x");
+    let left = client.say("DBSIZE").as_int() as u64;
+    assert!(left < 2_000);
+    wait_until("bookkeeping is that of the rest", || (server.info("held"), server.info("deadlines")) == (left, left));
+}
+
+#[test]
+fn a_hundred_thousand_locks_are_flushed_under_load() {
+    for how in ["FLUSHALL ASYNC", "FLUSHALL SYNC"] {
+        let server = Server::start();
+        let mut client = server.client();
+        for batch in 0..10 {
+            let lines: Vec<_> = (0..10_000).map(|n| format!("LOCK.ACQUIRE k{} me 60000", batch * 10_000 + n)).collect();
+            client.pipeline(&lines);
+        }
+        assert_eq!((server.info("held"), server.info("deadlines")), (100_000, 100_000));
+        std::thread::scope(|scope| {
+            for worker in 0..2 {
+                let mut busy = server.client();
+                scope.spawn(move || {
+                    for n in 0..3_000 {
+                        let key = n % 50;
+                        assert!(!matches!(busy.say(&format!("LOCK.ACQUIRE b{key} w{worker} 60000")), Reply::Error(_)));
+                        busy.say(&format!("LOCK.RELEASE b{key} w{worker}"));
+                    }
+                });
+            }
+            client.say(how);
+        });
+        client.say("FLUSHALL");
+        wait_until("nothing is left", || (server.info("held"), server.info("deadlines")) == (0, 0));
+        assert_eq!(client.say("DBSIZE"), int(0));
+        assert_eq!(server.info("poisoned"), 0);
+    }
+}

@@ -1,0 +1,229 @@
+//! What a crash, a restart or a rewrite keeps: owner, token, holds, note, and on one boot the exact deadline.
+
+use std::fs;
+
+use crate::harness::{Client, Reply, Server, Setup, error, int, null, text, wait_until};
+
+/// Locks of every shape, in two databases.
+fn fill(client: &mut Client) {
+    client.say("LOCK.ACQUIRE plain me 60000");
+    client.say("LOCK.ACQUIRE deep me 60000 NOTE nightly-job");
+    client.say("LOCK.REENTER deep me LEVEL 3");
+    client.send(&[b"LOCK.ACQUIRE", b"bin\0\xFF", b"\0\xFF\r\n", b"60000", b"NOTE", b"\0\xFF\r\n"]);
+    client.say("LOCK.ACQUIRE extended me 1000");
+    client.say("LOCK.EXTEND extended me 60000");
+    client.say("LOCK.ACQUIRE released me 60000");
+    client.say("LOCK.RELEASE released me");
+    client.say("LOCK.ACQUIRE broken me 60000");
+    client.say("LOCK.BREAK broken");
+    client.say("LOCK.ACQUIRE old-name me 60000");
+    client.say("RENAME old-name new-name");
+    client.say("SELECT 5");
+    client.say("LOCK.ACQUIRE plain you 60000");
+    client.say("SELECT 0");
+}
+
+const KEYS: [&[u8]; 7] = [b"plain", b"deep", b"bin\0\xFF", b"extended", b"new-name", b"released", b"broken"];
+
+/// All there is to know of the locks, without times; and when each ends, on this machine's boot clock.
+fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
+    let (mut locks, mut ends) = (vec![], vec![]);
+    for key in KEYS {
+        let info = client.send(&[b"LOCK.INFO", key]);
+        let boot_ms = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = boot_ms.tv_sec * 1000 + boot_ms.tv_nsec / 1_000_000;
+        if info == null() {
+            locks.push(info);
+            continue;
+        }
+        locks.extend(["owner", "token", "holds", "note", "suspect"].map(|name| info.field(name)));
+        ends.push(now + info.field("ttl").as_int());
+    }
+    locks.push(client.say("DEBUG DIGEST"));
+    (locks, ends)
+}
+
+#[track_caller]
+fn assert_same((locks, ends): (Vec<Reply>, Vec<i64>), client: &mut Client) {
+    let (now_locks, now_ends) = picture(client);
+    assert_eq!(now_locks, locks);
+    assert_eq!(now_ends.len(), ends.len());
+    for (now, before) in now_ends.iter().zip(&ends) {
+        // Between reading a ttl and the clock beside it the machine may be busy; a lease that started over would
+        // be off by as long as the server was away.
+        assert!((now - before).abs() < 250, "the deadline moved by {} ms", now - before);
+    }
+}
+
+/// Long enough that a lease which started over at a restart would be noticed.
+fn let_leases_run() {
+    std::thread::sleep(std::time::Duration::from_millis(600));
+}
+
+#[test]
+fn kill_nine_loses_nothing_with_the_aof_always() {
+    let mut server = Setup::new().aof().start();
+    fill(&mut server.client());
+    let before = picture(&mut server.client());
+    let_leases_run();
+    server.kill();
+    server.start_again();
+    let mut client = server.client();
+    assert_same(before, &mut client);
+    let token = client.say("LOCK.INFO deep").field("token").as_int();
+    assert_eq!(client.say("LOCK.EXTEND deep me 60000"), int(token), "the holder goes on");
+    assert_eq!(client.say("LOCK.RELEASE deep me LEVEL 1"), int(0));
+    assert_eq!((server.info("held"), server.info("deadlines")), (5, 5), "four here, one in database 5");
+}
+
+#[test]
+fn a_rewritten_aof_holds_the_same() {
+    for preamble in ["yes", "no"] {
+        let mut server = Setup::new().aof().option("aof-use-rdb-preamble", preamble).start();
+        let mut client = server.client();
+        fill(&mut client);
+        let before = picture(&mut client);
+        wait_until("the rewrite starts", || {
+            !matches!(client.say("BGREWRITEAOF"), Reply::Error(_)) || client.info_field("aof_rewrite_in_progress") == 1
+        });
+        wait_until("the rewrite ends", || {
+            client.info_field("aof_rewrite_in_progress") == 0 && client.info_field("aof_rewrite_scheduled") == 0
+        });
+        let_leases_run();
+        server.kill();
+        server.start_again();
+        assert_same(before, &mut server.client());
+    }
+}
+
+#[test]
+fn a_snapshot_holds_the_same() {
+    let mut server = Setup::new().option("save", "3600 1").start();
+    fill(&mut server.client());
+    let before = picture(&mut server.client());
+    let_leases_run();
+    server.shutdown("SAVE");
+    server.start_again();
+    assert_same(before, &mut server.client());
+}
+
+#[test]
+fn a_lease_that_ends_while_the_server_is_down_is_over() {
+    for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
+        let mut server = setup.start();
+        let mut client = server.client();
+        client.say("LOCK.ACQUIRE short me 300");
+        client.say("LOCK.ACQUIRE long me 60000");
+        drop(client);
+        server.shutdown("");
+        let_leases_run();
+        server.start_again();
+        let mut client = server.client();
+        assert_eq!(client.say("LOCK.INFO short"), null());
+        assert_eq!(client.say("LOCK.EXTEND short me 1000"), null());
+        wait_until("it is deleted in the background", || client.say("EXISTS short") == int(0));
+        assert_eq!(client.say("LOCK.INFO long").field("owner"), text("me"));
+    }
+}
+
+/// The commands in an AOF, without those of the server itself.
+fn commands_in_aof(server: &Server) -> Vec<String> {
+    let mut commands = vec![];
+    for entry in fs::read_dir(server.dir().join("appendonlydir")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.to_str().unwrap().contains(".incr.") {
+            continue;
+        }
+        let bytes = fs::read(path).unwrap();
+        let mut rest = &bytes[..];
+        let number = |rest: &mut &[u8]| {
+            let end = rest.iter().position(|&b| b == b'\n').unwrap();
+            let number: usize = std::str::from_utf8(&rest[1..end - 1]).unwrap().parse().unwrap();
+            *rest = &rest[end + 1..];
+            number
+        };
+        while !rest.is_empty() {
+            if rest[0] == b'#' {
+                let end = rest.iter().position(|&b| b == b'\n').unwrap();
+                rest = &rest[end + 1..];
+                continue;
+            }
+            let count = number(&mut rest);
+            for n in 0..count {
+                let len = number(&mut rest);
+                if n == 0 {
+                    commands.push(String::from_utf8_lossy(&rest[..len]).to_uppercase());
+                }
+                rest = &rest[len + 2..];
+            }
+        }
+    }
+    commands.retain(|command| !["SELECT", "MULTI", "EXEC"].contains(&command.as_str()));
+    commands
+}
+
+#[test]
+fn the_aof_shows_only_effects_and_deletions() {
+    let server = Setup::new().aof().start();
+    let mut client = server.client();
+    for line in [
+        "LOCK.ACQUIRE k me 60000",       // LOCK.EFFECT
+        "LOCK.ACQUIRE k me 60000",       // refused
+        "LOCK.ACQUIRE k me 60000 RETRY", // unchanged
+        "LOCK.ACQUIRE k you 60000",      // contended
+        "LOCK.REENTER k me",             // LOCK.EFFECT
+        "LOCK.REENTER k me LEVEL 2",     // unchanged
+        "LOCK.EXTEND k me 60000",        // LOCK.EFFECT
+        "LOCK.EXTEND k me 1",            // unchanged
+        "LOCK.RELEASE k you",            // not held
+        "LOCK.RELEASE k me",             // LOCK.EFFECT
+        "LOCK.RELEASE k me LEVEL 2",     // unchanged
+        "LOCK.INFO k",
+        "LOCK.CHECK k 1",
+        "LOCK.RELEASE k me",       // DEL
+        "LOCK.ACQUIRE k me 60000", // LOCK.EFFECT
+        "LOCK.BREAK k",            // DEL
+        "LOCK.BREAK k",            // free
+        "LOCK.ACQUIRE k me 5",     // LOCK.EFFECT, and DEL when it expires
+    ] {
+        client.say(line);
+    }
+    wait_until("the last lock expires", || client.say("EXISTS k") == int(0));
+    let (e, d) = ("LOCK.EFFECT", "DEL");
+    assert_eq!(commands_in_aof(&server), [e, e, e, e, d, e, d, e, d]);
+}
+
+#[test]
+fn effects_of_transactions_and_scripts_are_in_the_aof() {
+    let mut server = Setup::new().aof().start();
+    let mut client = server.client();
+    client.say("MULTI");
+    client.say("LOCK.ACQUIRE a me 60000");
+    client.say("LOCK.ACQUIRE b me 60000");
+    client.say("LOCK.RELEASE a me");
+    client.say("EXEC");
+    client.say("EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],'me',60000)) 1 c");
+    let digest = client.say("DEBUG DIGEST");
+    server.kill();
+    server.start_again();
+    let mut client = server.client();
+    assert_eq!(client.say("DEBUG DIGEST"), digest);
+    assert_eq!((client.say("LOCK.INFO a"), client.say("LOCK.INFO c").field("owner")), (null(), text("me")));
+}
+
+#[test]
+fn a_restored_lock_is_still_suspect_after_a_restart() {
+    for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
+        let mut server = setup.start();
+        let mut client = server.client();
+        client.say("LOCK.ACQUIRE k me 60000");
+        let dump = client.say("DUMP k");
+        assert_eq!(client.send(&[b"RESTORE", b"copy", b"0", dump.as_bytes()]), text("OK"));
+        drop(client);
+        server.shutdown("");
+        server.start_again();
+        let mut client = server.client();
+        assert!(error(client.say("LOCK.EXTEND copy me 1000")).starts_with("GUARDED"));
+        assert!(client.say("LOCK.EXTEND k me 60000").as_int() > 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! A replica holds the same locks and decides nothing.
+
+use crate::harness::{Client, Server, Setup, error, int, null, text, wait_until};
+
+/// A master and its replica, in step.
+fn pair() -> (Server, Server) {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    (master, replica)
+}
+
+fn follow(replica: &Server, master: &Server) {
+    assert_eq!(replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port())), text("OK"));
+    // The stream runs only from the replica's first acknowledgement on, up to a second later.
+    let mut client = master.client();
+    wait_until("the replica is known", || client.say("INFO replication").as_text().contains("connected_slaves:1"));
+    client.say("SET stream runs");
+    client.say("DEL stream");
+    in_step(&mut client);
+}
+
+/// Waits until the replica has seen all that the master has done.
+fn in_step(master: &mut Client) {
+    assert_eq!(master.say("WAIT 1 60000"), int(1));
+}
+
+#[test]
+fn a_replica_keeps_the_same_locks() {
+    let (server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    let token = master.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
+    master.say("LOCK.REENTER k me LEVEL 3");
+    master.say("LOCK.EXTEND k me 60000");
+    master.say("SELECT 4");
+    master.say("LOCK.ACQUIRE l me 60000");
+    in_step(&mut master);
+    let info = copy.say("LOCK.INFO k");
+    assert_eq!((info.field("owner"), info.field("token")), (text("me"), int(token)));
+    assert_eq!((info.field("holds"), info.field("note")), (int(3), text("n")));
+    assert_eq!(info.field("suspect"), int(0));
+    let (left, copied) = (server.client().say("LOCK.INFO k").field("ttl"), info.field("ttl"));
+    assert!(copied.as_int() >= left.as_int(), "never shorter than promised: {copied:?} < {left:?}");
+    assert_eq!(master.say("DEBUG DIGEST"), copy.say("DEBUG DIGEST"));
+    master.say("SELECT 0");
+    master.say("RENAME k m");
+    master.say("SWAPDB 0 4");
+    master.say("MOVE l 7");
+    in_step(&mut master);
+    assert_eq!(master.say("DEBUG DIGEST"), copy.say("DEBUG DIGEST"));
+    assert_eq!((replica.info("held"), replica.info("deadlines")), (2, 2));
+    master.say("FLUSHALL");
+    in_step(&mut master);
+    wait_until("nothing is left", || (replica.info("held"), replica.info("deadlines")) == (0, 0));
+}
+
+#[test]
+fn a_replica_gets_locks_by_full_synchronisation() {
+    let server = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let mut master = server.client();
+    for n in 0..500 {
+        master.say(&format!("LOCK.ACQUIRE k{n} me 60000"));
+    }
+    let replica = Setup::new().replication().start();
+    // It had locks of its own, which the synchronisation replaces.
+    replica.client().say("LOCK.ACQUIRE own me 60000");
+    follow(&replica, &server);
+    in_step(&mut master);
+    assert_eq!(replica.client().say("LOCK.INFO own"), null());
+    wait_until("bookkeeping is that of the new locks", || {
+        (replica.info("held"), replica.info("deadlines")) == (500, 500)
+    });
+    assert_eq!(master.say("DEBUG DIGEST"), replica.client().say("DEBUG DIGEST"));
+}
+
+#[test]
+fn a_replica_refuses_writes_and_vouches_for_nothing() {
+    let (server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    let token = master.say("LOCK.ACQUIRE k me 60000").as_int();
+    in_step(&mut master);
+    for line in ["LOCK.ACQUIRE x me 1000", "LOCK.RELEASE k me", "LOCK.EXTEND k me 1000", "LOCK.REENTER k me"] {
+        assert!(error(copy.say(line)).starts_with("READONLY"), "{line}");
+    }
+    assert!(error(copy.say("LOCK.BREAK k")).starts_with("READONLY"));
+    assert!(error(copy.say("LOCK.EFFECT k x")).starts_with("READONLY"));
+    assert!(error(copy.say(&format!("LOCK.CHECK k {token}"))).starts_with("READONLY"));
+    assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
+}
+
+#[test]
+fn expiry_is_the_masters_and_reaches_the_replica() {
+    let (server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    master.say("LOCK.ACQUIRE k me 200");
+    in_step(&mut master);
+    assert_eq!(copy.say("EXISTS k"), int(1));
+    wait_until("it is deleted on the replica", || copy.say("EXISTS k") == int(0));
+    assert_eq!(replica.info("expiries"), 0, "the replica was told");
+    assert_eq!(server.info("expiries"), 1);
+    assert_eq!((replica.info("held"), replica.info("deadlines")), (0, 0));
+}
+
+#[test]
+fn an_expired_lock_is_free_on_a_replica_whose_master_is_silent() {
+    let (mut server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    let token = master.say("LOCK.ACQUIRE k me 400").as_int();
+    in_step(&mut master);
+    server.kill();
+    assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
+    wait_until("the lease ends", || copy.say("LOCK.INFO k") == null());
+    assert_eq!(copy.say("EXISTS k"), int(1), "a replica deletes nothing by itself");
+    // Promoted, it cleans up.
+    copy.say("REPLICAOF NO ONE");
+    wait_until("it is deleted", || copy.say("EXISTS k") == int(0));
+    assert!(copy.say("LOCK.ACQUIRE k you 1000").as_int() > token, "tokens go on");
+}
+
+#[test]
+fn a_promoted_replica_knows_the_holder() {
+    let (mut server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    let token = master.say("LOCK.ACQUIRE k me 60000").as_int();
+    in_step(&mut master);
+    server.kill();
+    copy.say("REPLICAOF NO ONE");
+    assert_eq!(copy.say("LOCK.ACQUIRE k you 1000"), null());
+    assert_eq!(copy.say("LOCK.EXTEND k me 60000"), int(token));
+    assert_eq!(copy.say("LOCK.RELEASE k me"), int(0));
+    assert!(copy.say("LOCK.ACQUIRE k you 1000").as_int() > token);
+}
+
+#[test]
+fn a_replica_with_an_aof_keeps_locks_over_its_own_restart() {
+    let server = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let mut replica = Setup::new().replication().aof().start();
+    follow(&replica, &server);
+    let mut master = server.client();
+    let token = master.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
+    in_step(&mut master);
+    wait_until("its AOF is being written", || replica.client().info_field("aof_rewrite_in_progress") == 0);
+    master.say("LOCK.REENTER k me");
+    in_step(&mut master);
+    replica.kill();
+    replica.start_again();
+    let info = replica.client().say("LOCK.INFO k");
+    assert_eq!((info.field("token"), info.field("holds"), info.field("note")), (int(token), int(2), text("n")));
+}
+
+#[test]
+fn a_restored_lock_reaches_the_replica_as_suspect() {
+    let (server, replica) = pair();
+    let mut master = server.client();
+    master.say("LOCK.ACQUIRE k me 60000");
+    let dump = master.say("DUMP k");
+    assert_eq!(master.send(&[b"RESTORE", b"copy", b"0", dump.as_bytes()]), text("OK"));
+    in_step(&mut master);
+    assert_eq!(replica.client().say("LOCK.INFO copy").field("suspect"), int(1));
+    assert_eq!(master.say("DEBUG DIGEST"), replica.client().say("DEBUG DIGEST"));
+}
+
+#[test]
+fn a_paused_failover_with_expiring_locks_harms_nobody() {
+    let (server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    for n in 0..200 {
+        master.say(&format!("LOCK.ACQUIRE k{n} me {}", 50 + n));
+    }
+    in_step(&mut master);
+    assert_eq!(master.say(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 30000", replica.port())), text("OK"));
+    wait_until("the roles have changed", || {
+        copy.say("ROLE").as_list()[0] == text("master") && master.say("ROLE").as_list()[0] == text("slave")
+    });
+    wait_until("every lock expires", || copy.say("DBSIZE") == int(0) && master.say("DBSIZE") == int(0));
+    for server in [&server, &replica] {
+        wait_until("nothing is left", || (server.info("held"), server.info("deadlines")) == (0, 0));
+    }
+}

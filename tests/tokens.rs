@@ -1,0 +1,51 @@
+//! Tokens of a key only ever grow.
+
+use crate::harness::{Server, Setup, int};
+
+const LIMIT: i64 = 1 << 53;
+
+#[test]
+fn strictly_grow_whatever_happens_to_the_key() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut last = 0;
+    let ends = ["LOCK.RELEASE k me", "LOCK.BREAK k", "DEL k", "UNLINK k", "FLUSHALL", "FLUSHDB ASYNC", "RENAME k l"];
+    for end in ends.iter().cycle().take(200) {
+        let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
+        assert!(token > last && token < LIMIT, "{token} after {last}, before {end}");
+        last = token;
+        client.say(end);
+    }
+    assert!(server.info("token_high") >= last as u64);
+}
+
+#[test]
+fn stay_above_those_of_an_earlier_life_without_any_data() {
+    // Released keys are in no file: only the clock keeps their tokens behind.
+    let mut server = Server::start();
+    let mut last = 0;
+    for _ in 0..3 {
+        let mut client = server.client();
+        for _ in 0..100 {
+            let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            client.say("LOCK.RELEASE k me");
+        }
+        drop(client);
+        server.kill();
+        server.start_again();
+    }
+}
+
+#[test]
+fn stay_above_those_of_loaded_locks() {
+    let mut server = Setup::new().aof().module_arguments("max-clock-skew 60000").start();
+    // The first life starts a minute ahead, as the second does not.
+    let token = server.client().say("LOCK.ACQUIRE k me 60000").as_int();
+    server.kill();
+    server.start_again_with(|setup| setup.module_arguments("max-clock-skew 0"));
+    let mut client = server.client();
+    assert_eq!(client.say("LOCK.BREAK k"), int(token));
+    assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
+}

@@ -1,0 +1,57 @@
+//! No jump of the wall clock frees a lock early or keeps a free one.
+
+use crate::harness::{Client, Server, Setup, int, null, wait_until};
+
+const DAY: i64 = 86_400;
+
+fn start() -> Server {
+    let server = Setup::new().wall_clock().start();
+    // The shim works: the server's own clock follows.
+    let mut client = server.client();
+    let before = client.say("TIME").as_list()[0].as_text().parse::<i64>().unwrap();
+    server.wall_clock().set(DAY);
+    wait_until("the server sees the step", || {
+        client.say("TIME").as_list()[0].as_text().parse::<i64>().unwrap() >= before + DAY
+    });
+    server.wall_clock().set(0);
+    server
+}
+
+fn left(client: &mut Client, key: &str) -> i64 {
+    client.say(&format!("LOCK.INFO {key}")).field("ttl").as_int()
+}
+
+#[test]
+fn a_held_lock_neither_ends_early_nor_stays_late() {
+    for step in [DAY, -DAY, 3_600, -3_600] {
+        let server = start();
+        let mut client = server.client();
+        let token = client.say("LOCK.ACQUIRE long me 60000").as_int();
+        client.say("LOCK.ACQUIRE short me 500");
+        let before = left(&mut client, "long");
+        server.wall_clock().set(step);
+        assert_eq!(client.say("LOCK.ACQUIRE long you 1000"), null(), "step {step}");
+        // Both the lease's end and the clean-up come, though the server's own timers sleep or rush.
+        wait_until("the short lease ends and is cleaned up", || client.say("EXISTS short") == int(0));
+        assert!(before - left(&mut client, "long") < 30_000, "step {step}");
+        assert_eq!(client.say("LOCK.EXTEND long me 60000"), int(token), "step {step}");
+        assert!(client.say("LOCK.ACQUIRE short you 300").as_int() > 0);
+        wait_until("and again, after the step", || client.say("EXISTS short") == int(0));
+    }
+}
+
+#[test]
+fn tokens_grow_whichever_way_the_clock_goes() {
+    let server = start();
+    let mut client = server.client();
+    let mut last = 0;
+    for step in [0, DAY, -DAY, 0, -3_600, 3_600, -DAY] {
+        server.wall_clock().set(step);
+        for _ in 0..3 {
+            let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
+            assert!(token > last, "{token} after {last} at {step}");
+            last = token;
+            client.say("LOCK.RELEASE k me");
+        }
+    }
+}
