@@ -1,10 +1,10 @@
 //! Palisade's server module: native locks for Redis and Valkey.
 //!
 //! The rules of locks are in `palisade-core`; this crate translates between them and the server. A command of
-//! [`commands`] reads top to bottom: arguments, request, rule, effects, reply. [`effects`] is how what a rule decided
-//! reaches keys, replicas and AOF; [`expiry`] deletes locks whose lease ended; [`lock_type`] is the data type;
-//! [`events`] what the server tells about its keys; [`state`] the node's memory; [`config`] what an operator sets;
-//! [`ffi`] the seam to the server's C API, the only place with `unsafe`.
+//! `commands` reads top to bottom: arguments, request, rule, effects, reply. `effects` is how what a rule decided
+//! reaches keys, replicas and AOF; `expiry` deletes locks whose lease ended; `lock_type` is the data type;
+//! `events` what the server tells about its keys; `state` the node's memory; `config` what an operator sets;
+//! `ffi` the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
 

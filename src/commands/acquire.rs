@@ -1,4 +1,4 @@
-//! LOCK.ACQUIRE key owner ttl [RETRY] [NOTE text]
+//! `LOCK.ACQUIRE key owner ttl [RETRY] [NOTE text]`
 
 use palisade_core::request::Acquire as Request;
 use palisade_core::{Acquired, Refusal, acquire};

@@ -1,4 +1,4 @@
-//! LOCK.BREAK key
+//! `LOCK.BREAK key`
 
 use palisade_core::{Refusal, break_lock};
 

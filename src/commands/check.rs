@@ -1,4 +1,4 @@
-//! LOCK.CHECK key token
+//! `LOCK.CHECK key token`
 
 use palisade_core::{Refusal, check};
 

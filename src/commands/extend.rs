@@ -1,4 +1,4 @@
-//! LOCK.EXTEND key owner ttl [TOKEN t]
+//! `LOCK.EXTEND key owner ttl [TOKEN t]`
 
 use palisade_core::request::Extend as Request;
 use palisade_core::{Extended, Refusal, extend};

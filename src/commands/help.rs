@@ -1,4 +1,4 @@
-//! LOCK.HELP
+//! `LOCK.HELP`
 
 use palisade_core::Refusal;
 

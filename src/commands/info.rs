@@ -1,4 +1,4 @@
-//! LOCK.INFO key
+//! `LOCK.INFO key`
 
 use palisade_core::Refusal;
 

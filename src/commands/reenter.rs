@@ -1,4 +1,4 @@
-//! LOCK.REENTER key owner [LEVEL n] [TTL ms]
+//! `LOCK.REENTER key owner [LEVEL n] [TTL ms]`
 
 use palisade_core::request::Reenter as Request;
 use palisade_core::{Reentered, Refusal, reenter};

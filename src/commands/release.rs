@@ -1,4 +1,4 @@
-//! LOCK.RELEASE key owner [LEVEL n] [TOKEN t]
+//! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 
 use palisade_core::request::Release as Request;
 use palisade_core::{Refusal, Released, release};

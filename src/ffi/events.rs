@@ -2,6 +2,7 @@
 //!
 //! Callbacks of key events change memory only: what they wrote would stand in the AOF before its own cause.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::context::Context;
@@ -99,6 +100,11 @@ extern "C" fn on_swap<E: Events>(
     });
 }
 
+thread_local! {
+    /// The database that a key is being moved out of: MOVE tells of it right before the one it moves to.
+    static MOVED_FROM: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
 extern "C" fn on_key<E: Events>(
     ctx: *mut raw::RedisModuleCtx,
     _kind: c_int,
@@ -107,12 +113,21 @@ extern "C" fn on_key<E: Events>(
 ) -> c_int {
     // SAFETY: the event's name is a C string of the server; its bytes may be anything.
     let event = unsafe { CStr::from_ptr(event) };
-    let by = match event.to_bytes() {
-        b"rename_to" | b"move_to" => Arrival::Moved,
-        b"restore" => Arrival::Restored,
-        _ => return raw::REDISMODULE_OK as c_int,
-    };
     // SAFETY: context and name last for the call.
-    boundary::run("a key event", || unsafe { E::arrived(Context::new(ctx), KeyName::new(key), by) });
+    let (ctx, name) = unsafe { (Context::new(ctx), KeyName::new(key)) };
+    boundary::run("a key event", || match event.to_bytes() {
+        b"restore" => E::arrived(ctx, name, Arrival::Restored),
+        b"rename_to" => E::arrived(ctx, name, Arrival::Moved),
+        b"move_from" => MOVED_FROM.set(Some(ctx.db())),
+        b"move_to" => {
+            E::arrived(ctx, name, Arrival::Moved);
+            // Some Valkeys call back with the client that moves the key and leave it in the other database
+            // (valkey-io/valkey#4024): its next commands, and a replica's, would run there.
+            if let Some(db) = MOVED_FROM.take() {
+                ctx.select(db);
+            }
+        }
+        _ => {}
+    });
     raw::REDISMODULE_OK as c_int
 }
