@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-MODULE := target/release/libpalisade.so
+MODULE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libpalisade.so
 SERVER ?= redis-server
 CLI ?= redis-cli
 
@@ -61,7 +61,7 @@ run: build ## Start a server with the module in the foreground
 	echo "  $(CLI) -p $$port LOCK.INFO orders:42                  # who holds it"; \
 	echo "  $(CLI) -p $$port LOCK.RELEASE orders:42 me            # 0 holds left: it is free"; \
 	echo; \
-	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(CURDIR)/$(MODULE)"
+	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(MODULE)"
 
 .PHONY: test
 test: setup ## Run every test: the rules, and the module on a real server
