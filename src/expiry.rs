@@ -105,15 +105,12 @@ fn expire_one(ctx: Context<'_>, now: BootTime) -> bool {
     KeyName::with(&due.name, |name| {
         // Not a lock any more: somebody overwrote the key, and its entry should have gone with it.
         let Ok(mut key) = LockKey::write(ctx, name) else { return };
-        match key.lock_mut() {
-            Some(lock) if due.is_of(lock) && !lock.is_expired(now) => {
-                state::with(|node| node.deadlines.put_back(&due, lock));
-            }
+        match key.lock() {
             Some(lock) if due.is_of(lock) => {
                 effects::freed(ctx, &mut key);
                 state::with(|node| node.counters.expiries += 1);
             }
-            // The entry of an earlier lock under this name, or of none.
+            // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
             _ => {}
         }
     });

@@ -28,11 +28,12 @@ fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     ffi::register_data_type::<lock_type::LockType>(ctx)?;
     commands::register(ctx)?;
     config::register(ctx, arguments)?;
-    ffi::subscribe::<events::NodeEvents>(ctx)?;
     ffi::register_info::<info_section::Section>(ctx)
 }
 
-/// Parameters are set, data is not loaded yet: from here on the module works.
-fn start(_ctx: Context<'_>) {
+/// Parameters are set, data is not loaded yet: from here on the module works. Subscribing comes last of all: servers
+/// before 7.2 go on calling a module whose loading failed after it.
+fn start(ctx: Context<'_>) -> Result<(), String> {
     state::start();
+    ffi::subscribe::<events::NodeEvents>(ctx)
 }

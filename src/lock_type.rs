@@ -1,14 +1,17 @@
 //! The data type `redislock`: between the server's files and the rules' records.
 
+use std::cell::Cell;
 use std::ffi::CStr;
-use std::mem::size_of;
 
 use palisade_core::record::{self, Arrival};
-use palisade_core::{Lock, Slot};
+use palisade_core::{BootTime, Lock, Slot};
 
 use crate::commands::effect;
-use crate::ffi::{Context, DataType, KeyName};
-use crate::{clock, config, state};
+use crate::ffi::{Context, DataType, KeyName, warn};
+use crate::{clock, config, events, state};
+
+/// Least time between two warnings about refused records, in milliseconds.
+const WARNING_PAUSE_MS: u64 = 1_000;
 
 /// Locks as the server sees them.
 pub struct LockType;
@@ -20,21 +23,18 @@ impl DataType for LockType {
         record::encode(lock, clock::boot_now(), clock::boot_id(), out);
     }
 
-    fn load(ctx: Context<'_>, db: u32, name: KeyName<'_>, bytes: &[u8]) -> Result<Box<Lock>, String> {
-        let now = clock::now();
-        // Own files and a master's word are taken as they are. What is left is a client's RESTORE.
-        let arrival = if ctx.is_loading() || !ctx.is_master() { Arrival::Storage } else { Arrival::Payload };
-        let lock = record::decode(bytes, arrival, now.boot, clock::boot_id()).map_err(|damaged| damaged.to_string())?;
-        let mut lock = Box::new(lock);
-        state::with(|node| {
-            let skew_ms = config::max_clock_skew_ms();
-            if arrival == Arrival::Payload && !node.tokens.plausible(name.bytes(), lock.token(), now.wall_us, skew_ms) {
-                return Err("its token is further ahead than lock.max-clock-skew allows".to_owned());
+    fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>> {
+        let arrival = if ctx.is_loading() || ctx.is_obedient() { Arrival::Storage } else { Arrival::Payload };
+        match read(arrival, name.bytes(), bytes) {
+            Ok(lock) => {
+                events::lock_was_read();
+                Some(Box::new(lock))
             }
-            node.tokens.learn(name.bytes(), lock.token());
-            node.deadlines.watch(db, name.bytes(), &mut lock);
-            Ok(lock)
-        })
+            Err(why) => {
+                warn_now_and_then(&why);
+                None
+            }
+        }
     }
 
     fn unlink(db: u32, lock: &mut Lock) {
@@ -44,5 +44,33 @@ impl DataType for LockType {
     fn memory(lock: &Lock, name_bytes: usize) -> usize {
         // The lock, its owner and note, and its entry in the deadlines.
         size_of::<Lock>() + lock.heap_bytes() + size_of::<(Slot, Box<[u8]>)>() + name_bytes
+    }
+}
+
+/// The lock of a record. What comes from a client must be one that this node could have granted.
+fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
+    let now = clock::now();
+    let lock = record::decode(bytes, arrival, now.boot, clock::boot_id()).map_err(|damaged| damaged.to_string())?;
+    if arrival == Arrival::Payload {
+        if lock.ttl_ms() > config::max_ttl_ms() {
+            return Err("its ttl is longer than lock.max-ttl allows".to_owned());
+        }
+        let skew_ms = config::max_clock_skew_ms();
+        if !state::with(|node| node.tokens.plausible(name, lock.token(), now.wall_us, skew_ms)) {
+            return Err("its token is further ahead than lock.max-clock-skew allows".to_owned());
+        }
+    }
+    Ok(lock)
+}
+
+/// The server tells the client only that the format is bad; the log tells why, but no client can flood it.
+fn warn_now_and_then(why: &str) {
+    thread_local! {
+        static LAST: Cell<Option<BootTime>> = const { Cell::new(None) };
+    }
+    let now = clock::boot_now();
+    if LAST.get().is_none_or(|last| now.ms_since(last) >= WARNING_PAUSE_MS) {
+        LAST.set(Some(now));
+        warn(&format!("a lock was refused: {why}"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::harness::{Server, Setup, error, text};
+use crate::harness::{Server, Setup, error, text, wait_until};
 
 #[test]
 fn defaults_and_what_can_be_changed() {
@@ -79,4 +79,22 @@ fn the_shipped_configuration_is_a_safe_master() {
     assert!(get("maxmemory").parse::<u64>().unwrap() > 0);
     assert_eq!(get("lock.max-ttl"), "60000");
     assert!(client.say("LOCK.ACQUIRE k me 1000").as_int() > 0);
+}
+
+/// Redis 7.0 went on calling a module whose loading had failed, and crashed at its next cron.
+#[test]
+fn a_failed_load_at_run_time_leaves_the_server_alone() {
+    let server = Setup::new().module_later().start();
+    let mut client = server.client();
+    let module = crate::harness::module();
+    let path = module.to_str().unwrap();
+    for wrong in ["CONFIG lock.max-ttl 0", "CONFIG lock.max-ttl x", "CONFIG lock.max-tll 5", "ARGS max-ttl 0"] {
+        assert!(error(client.say(&format!("MODULE LOADEX {path} {wrong}"))).starts_with("ERR"), "{wrong}");
+        let before = client.info_field("uptime_in_seconds");
+        wait_until("cron has come by", || client.info_field("uptime_in_seconds") > before);
+    }
+    assert_eq!(client.say(&format!("MODULE LOADEX {path} CONFIG lock.max-ttl 5000")), text("OK"));
+    assert!(client.say("LOCK.ACQUIRE k me 5000").as_int() > 0);
+    client.say("DEL k");
+    assert!(error(client.say("MODULE UNLOAD lock")).contains("data type"), "its locks may be in keys");
 }

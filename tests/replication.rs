@@ -177,3 +177,29 @@ fn a_paused_failover_with_expiring_locks_harms_nobody() {
         wait_until("nothing is left", || (server.info("held"), server.info("deadlines")) == (0, 0));
     }
 }
+
+/// A replica that takes writes from clients granted what its master had granted to another.
+#[test]
+fn a_writable_replica_grants_nothing_either() {
+    let (server, replica) = pair();
+    let (mut master, mut copy) = (server.client(), replica.client());
+    copy.say("CONFIG SET replica-read-only no");
+    let token = master.say("LOCK.ACQUIRE k me 60000").as_int();
+    let dump = master.say("DUMP k");
+    in_step(&mut master);
+    for line in [
+        "LOCK.ACQUIRE x me 1000".to_owned(),
+        "LOCK.RELEASE k me".to_owned(),
+        "LOCK.EXTEND k me 1000".to_owned(),
+        "LOCK.REENTER k me".to_owned(),
+        "LOCK.BREAK k".to_owned(),
+        format!("LOCK.CHECK k {token}"),
+    ] {
+        assert!(error(copy.say(&line)).starts_with("READONLY this is a replica"), "{line}");
+    }
+    assert!(error(copy.say("LOCK.EFFECT k x")).starts_with("ERR LOCK.EFFECT"));
+    assert_eq!(copy.send(&[b"RESTORE", b"copy", b"0", dump.as_bytes()]), text("OK"));
+    assert_eq!(copy.say("LOCK.INFO copy").field("suspect"), int(1));
+    copy.say("REPLICAOF NO ONE");
+    assert!(copy.say("LOCK.ACQUIRE x me 1000").as_int() > 0);
+}

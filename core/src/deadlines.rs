@@ -1,9 +1,7 @@
 //! When which lock's lease may have ended: what the background needs to delete expired locks.
 //!
-//! One entry a lock, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is as large as the
-//! number of locks in memory and never larger. An extension does not touch its entry: the entry then comes due
-//! too early, is found to be of a lock that still lives, and is put back at the lock's present deadline. That makes
-//! EXTEND cost nothing here, and is right because deadlines only ever move away.
+//! One entry a lock, at its deadline, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is
+//! as large as the number of locks in memory and never larger.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +15,7 @@ pub struct Slot {
     ticket: u32,
 }
 
-/// An entry that came due. Its lock may have been extended since, or be gone.
+/// An entry that came due.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The database of the lock's key.
@@ -39,7 +37,19 @@ type Queue = BTreeMap<Slot, Box<[u8]>>;
 
 /// What was watched in one or all databases until they were emptied. Dropping it takes a while when it is large.
 #[derive(Debug, Default)]
-pub struct Detached(#[expect(dead_code, reason = "kept only to be dropped, where its owner likes")] Vec<Queue>);
+pub struct Detached(Vec<Queue>);
+
+impl Detached {
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Queue::len).sum()
+    }
+
+    /// Whether nothing was watched.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
 
 /// The entries of all locks in memory.
 #[derive(Debug, Default)]
@@ -50,15 +60,23 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Sees to it that `lock`, now stored under `name` in `db`, has an entry due no later than its deadline.
+    /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its deadline.
     pub fn watch(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
-        if lock.slot.ticket != 0 {
-            if lock.slot.due <= lock.deadline {
-                return;
-            }
-            self.forget(db, lock);
+        if lock.slot.ticket != 0 && lock.slot.due == lock.deadline {
+            return;
         }
-        self.insert(db, name.into(), lock);
+        self.reach(db);
+        let queue = &mut self.queues[db as usize];
+        let name = queue.remove(&lock.slot).unwrap_or_else(|| name.into());
+        loop {
+            self.ticket = self.ticket.checked_add(1).unwrap_or(1);
+            lock.slot = Slot { due: lock.deadline, ticket: self.ticket };
+            // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
+            if !queue.contains_key(&lock.slot) {
+                break;
+            }
+        }
+        queue.insert(lock.slot, name);
     }
 
     /// `lock` is about to leave `db`, or the name it had there: its entry goes.
@@ -74,11 +92,6 @@ impl Deadlines {
         let (db, _) = self.first().filter(|(_, slot)| now > slot.due)?;
         let (slot, name) = self.queues[db].pop_first()?;
         Some(Due { db: db as u32, name, slot })
-    }
-
-    /// The entry came due but its `lock` still lives: back in, at its present deadline.
-    pub fn put_back(&mut self, due: &Due, lock: &mut Lock) {
-        self.insert(due.db, due.name.clone(), lock);
     }
 
     /// When the next entry comes due.
@@ -113,20 +126,6 @@ impl Deadlines {
     fn first(&self) -> Option<(usize, Slot)> {
         let firsts = self.queues.iter().enumerate();
         firsts.filter_map(|(db, queue)| Some((db, *queue.first_key_value()?.0))).min_by_key(|&(_, slot)| slot)
-    }
-
-    fn insert(&mut self, db: u32, name: Box<[u8]>, lock: &mut Lock) {
-        self.reach(db);
-        let queue = &mut self.queues[db as usize];
-        loop {
-            self.ticket = self.ticket.checked_add(1).unwrap_or(1);
-            lock.slot = Slot { due: lock.deadline, ticket: self.ticket };
-            // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
-            if !queue.contains_key(&lock.slot) {
-                break;
-            }
-        }
-        queue.insert(lock.slot, name);
     }
 
     fn reach(&mut self, db: u32) {
@@ -169,28 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn an_extended_lock_is_put_back_at_its_deadline() {
+    fn the_entry_moves_with_the_deadline() {
         let mut deadlines = Deadlines::default();
         let mut lock = until(10);
         deadlines.watch(0, b"k", &mut lock);
         lock.prolong(us(5, 0), ttl(20));
         deadlines.watch(0, b"k", &mut lock);
-        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(10, 0))), "an extension costs nothing");
-        let due = deadlines.pop_due(us(10, 1)).unwrap();
-        assert!(due.is_of(&lock));
-        deadlines.put_back(&due, &mut lock);
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(25, 0))));
-        assert!(deadlines.pop_due(us(25, 1)).unwrap().is_of(&lock));
-    }
-
-    #[test]
-    fn an_earlier_deadline_moves_the_entry() {
-        let mut deadlines = Deadlines::default();
-        let mut lock = until(50);
-        deadlines.watch(0, b"k", &mut lock);
         lock.replace(until(20));
         deadlines.watch(0, b"k", &mut lock);
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(20, 0))));
+        let due = deadlines.pop_due(us(20, 1)).unwrap();
+        assert!(due.is_of(&lock) && &*due.name == b"k");
     }
 
     #[test]
@@ -266,11 +255,8 @@ mod tests {
                             let name = due.name[0];
                             let lock = locks.get_mut(&name).expect("no entry without a lock");
                             prop_assert!(due.is_of(lock));
-                            if lock.is_expired(now) {
-                                locks.remove(&name);
-                            } else {
-                                deadlines.put_back(&due, lock);
-                            }
+                            prop_assert!(lock.is_expired(now));
+                            locks.remove(&name);
                         }
                         prop_assert!(locks.values().all(|lock| !lock.is_expired(now)));
                     }

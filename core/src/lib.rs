@@ -20,8 +20,7 @@
 //!    deleted or flushed, because `last` lives outside the keys.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
-//! 5. Every live lock has exactly one entry in [`Deadlines`], due no later than its deadline; nothing else has one
-//!    for longer than the lease it was made for.
+//! 5. Every lock in memory has exactly one entry in [`Deadlines`], at its deadline, and nothing else has one.
 //!
 //! # Map
 //!

@@ -73,6 +73,11 @@ impl Lock {
         self.deadline
     }
 
+    /// Length of the lease when its deadline was last set, in milliseconds.
+    pub fn ttl_ms(&self) -> u32 {
+        self.ttl_ms
+    }
+
     /// Whether it came from outside, so that this node cannot vouch for it.
     pub fn is_suspect(&self) -> bool {
         self.suspect

@@ -143,8 +143,8 @@ pub fn decode(bytes: &[u8], arrival: Arrival, now: BootTime, boot: BootId) -> Re
     lock.holds = holds;
     lock.suspect = flags & FLAG_SUSPECT != 0;
     if same_boot {
-        lock.granted = granted;
         // The clock of one boot never goes back, except where a machine is set back to a snapshot.
+        lock.granted = granted.min(now);
         lock.deadline = deadline.min(latest);
     } else {
         lock.granted = BootTime::from_us(now.us_since(BootTime::from_us(written.us_since(granted))));
@@ -248,6 +248,10 @@ mod tests {
     fn a_clock_set_back_with_its_machine_leaves_at_most_the_full_ttl() {
         let (_, bytes) = sample();
         assert_eq!(decode(&bytes, Arrival::Storage, ms(3_000), HERE).unwrap().left_ms(ms(3_000)), 2_000);
+        let lock = decode(&bytes, Arrival::Storage, ms(3_000), HERE).unwrap();
+        let mut again = Vec::new();
+        encode(&lock, ms(3_000), HERE, &mut again);
+        assert_eq!(decode(&again, Arrival::Storage, ms(3_000), HERE), Ok(lock), "it can be written and read again");
         let refused = decode(&bytes, Arrival::Payload, ms(3_000), HERE);
         assert_eq!(refused, Err(Damaged::Field("deadline")));
     }

@@ -75,7 +75,7 @@ impl fmt::Display for Refusal {
             ),
             Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
             Self::MasterOnly => f.write_str(
-                "READONLY this is a replica and may lag behind a newer grant: ask the master",
+                "READONLY this is a replica, which may lag behind a newer grant: ask the master",
             ),
             Self::Panicked => f.write_str(
                 "LOCKPANIC the command failed inside the lock module, which grants nothing from now on: see the \

@@ -26,6 +26,7 @@ impl Command for Acquire {
             Argument { name: c"retry", token: Some(c"RETRY"), shape: Shape::Token },
             Argument { name: c"text", token: Some(c"NOTE"), shape: Shape::Bytes },
         ],
+        master_only: true,
         vouches: true,
     };
 

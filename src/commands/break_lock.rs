@@ -20,6 +20,7 @@ impl Command for Break {
         acl: AclGroup::Operator,
         key: Some(KeyAccess::Delete),
         arguments: &[],
+        master_only: true,
         vouches: false,
     };
 

@@ -21,14 +21,12 @@ impl Command for Check {
         acl: AclGroup::Read,
         key: Some(KeyAccess::Read),
         arguments: &[Argument { name: c"token", token: None, shape: Shape::Integer }],
+        master_only: true,
         vouches: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let token = Arguments::after_key(call).token()?;
-        if !call.ctx.is_master() {
-            return Err(Refusal::MasterOnly);
-        }
         let now = clock::now();
         let key = look(call)?;
         Ok(check(key.lock(), token, now)?.map_or(Reply::Null, Reply::Integer))

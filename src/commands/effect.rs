@@ -29,6 +29,7 @@ impl Command for Effect {
         acl: AclGroup::Operator,
         key: Some(KeyAccess::Insert),
         arguments: &[Argument { name: c"record", token: None, shape: Shape::Bytes }],
+        master_only: false,
         vouches: false,
     };
 

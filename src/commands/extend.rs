@@ -26,6 +26,7 @@ impl Command for Extend {
             Argument { name: c"ttl", token: None, shape: Shape::Integer },
             Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
         ],
+        master_only: true,
         vouches: true,
     };
 

@@ -18,6 +18,7 @@ impl Command for Help {
         acl: AclGroup::Help,
         key: None,
         arguments: &[],
+        master_only: false,
         vouches: false,
     };
 

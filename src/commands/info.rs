@@ -19,6 +19,7 @@ impl Command for Info {
         acl: AclGroup::Read,
         key: Some(KeyAccess::Read),
         arguments: &[],
+        master_only: false,
         vouches: false,
     };
 

@@ -18,6 +18,7 @@ impl Command for Panic {
         acl: AclGroup::Operator,
         key: None,
         arguments: &[],
+        master_only: false,
         vouches: false,
     };
 

@@ -27,6 +27,7 @@ impl Command for Reenter {
             Argument { name: c"level", token: Some(c"LEVEL"), shape: Shape::Integer },
             Argument { name: c"ttl", token: Some(c"TTL"), shape: Shape::Integer },
         ],
+        master_only: true,
         vouches: true,
     };
 

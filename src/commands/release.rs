@@ -26,6 +26,7 @@ impl Command for Release {
             Argument { name: c"level", token: Some(c"LEVEL"), shape: Shape::Integer },
             Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
         ],
+        master_only: true,
         vouches: false,
     };
 

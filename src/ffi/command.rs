@@ -37,6 +37,8 @@ pub struct Spec {
     pub key: Option<KeyAccess>,
     /// Its arguments after the key.
     pub arguments: &'static [Argument],
+    /// Whether a replica must refuse it, also one that takes writes from clients.
+    pub master_only: bool,
     /// Whether it must be refused when the module can no longer be trusted.
     pub vouches: bool,
 }
@@ -315,6 +317,9 @@ extern "C" fn trampoline<C: Command>(
     // SAFETY: the server's context lasts for the call.
     let ctx = unsafe { Context::new(ctx) };
     let result = boundary::run(what(), || {
+        if C::SPEC.master_only && !ctx.is_master() {
+            return Err(Refusal::MasterOnly);
+        }
         if C::SPEC.vouches && boundary::is_poisoned() {
             return Err(Refusal::Poisoned);
         }

@@ -3,12 +3,21 @@
 use std::ffi::{CString, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::key::KeyName;
 use super::{api, boundary, raw};
 
 /// Client id of the AOF loader (`CLIENT_ID_AOF`).
 const AOF_CLIENT_ID: u64 = u64::MAX;
+
+/// Kept from the events of the server: asking it for all its flags costs as much as a look-up of a key.
+static IS_MASTER: AtomicBool = AtomicBool::new(true);
+
+/// The server is a master from now on, or a replica.
+pub(super) fn set_master(is_master: bool) {
+    IS_MASTER.store(is_master, Ordering::Relaxed);
+}
 
 /// A running timer.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +56,12 @@ impl<'a> Context<'a> {
 
     /// The server is a master, not a replica.
     pub fn is_master(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER)
+        IS_MASTER.load(Ordering::Relaxed)
+    }
+
+    /// The server is a replica that takes writes from its master alone.
+    pub fn is_obedient(self) -> bool {
+        !self.is_master() && self.has(raw::REDISMODULE_CTX_FLAGS_READONLY)
     }
 
     /// The server is reading its data, from its own files or from its master.
@@ -112,7 +126,7 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_StopTimer(self.raw, timer.0, null_mut())) };
     }
 
-    fn has(self, flag: u32) -> bool {
+    pub(super) fn has(self, flag: u32) -> bool {
         // SAFETY: the context is live for 'a.
         unsafe { api!(RedisModule_GetContextFlags(self.raw)) & flag as c_int != 0 }
     }

@@ -31,9 +31,9 @@ pub trait DataType {
     /// Appends the lock's record to `out`.
     fn save(lock: &Lock, out: &mut Vec<u8>);
 
-    /// The lock of a record that arrives for the key `name` in `db`, or why it is none. The box
-    /// becomes the value: it does not move, and `unlink` is called for it as for any other.
-    fn load(ctx: Context<'_>, db: u32, name: KeyName<'_>, bytes: &[u8]) -> Result<Box<Lock>, String>;
+    /// The lock of a record that arrives for the key `name`, if it is a possible one. The server may still drop it:
+    /// once it is stored, an event of the key follows.
+    fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
     /// The key that holds the lock leaves `db`, or its name there.
     fn unlink(db: u32, lock: &mut Lock);
@@ -132,18 +132,11 @@ extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int
                 return null_mut();
             }
             let bytes = std::slice::from_raw_parts(buffer.cast::<u8>(), len);
-            let db = u32::try_from(api!(RedisModule_GetDbIdFromIO(io))).unwrap_or(0);
             let name = KeyName::new(api!(RedisModule_GetKeyNameFromIO(io)).cast_mut());
             // Flags of the server as a whole need no context, and this one has no client.
-            let loaded = D::load(Context::new(null_mut()), db, name, bytes);
+            let loaded = D::load(Context::new(null_mut()), name, bytes);
             api!(RedisModule_Free(buffer.cast()));
-            match loaded {
-                Ok(lock) => hand_over(lock).as_ptr().cast(),
-                Err(why) => {
-                    warn(&format!("a lock was refused: {why}"));
-                    null_mut()
-                }
-            }
+            loaded.map_or(null_mut(), |lock| hand_over(lock).as_ptr().cast())
         }
     })
     .unwrap_or(null_mut())

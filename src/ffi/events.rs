@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::context::Context;
+use super::context::{self, Context};
 use super::key::KeyName;
 use super::{api, boundary, raw};
 
@@ -19,6 +19,9 @@ pub trait Events {
 
     /// Two databases changed places.
     fn swap(one: u32, other: u32);
+
+    /// The key `name` of the selected database was loaded from an RDB file or stream.
+    fn loaded(ctx: Context<'_>, name: KeyName<'_>);
 
     /// The key `name` of the selected database is there by RENAME, MOVE or RESTORE.
     fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival);
@@ -35,7 +38,9 @@ pub enum Arrival {
 
 /// Has the server call `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
-    let events: [(u64, raw::RedisModuleEventCallback); 3] = [
+    context::set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
+    let events: [(u64, raw::RedisModuleEventCallback); 4] = [
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron::<E>)),
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush::<E>)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap::<E>)),
@@ -49,14 +54,24 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
             return Err(format!("the server did not take a subscription to its event {id}"));
         }
     }
+    let kinds = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
     // SAFETY: the module is being loaded.
-    let status = unsafe {
-        api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), raw::REDISMODULE_NOTIFY_GENERIC, Some(on_key::<E>)))
-    };
+    let status = unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), kinds, Some(on_key::<E>))) };
     if status != raw::REDISMODULE_OK as c_int {
         return Err("the server did not take a subscription to key events".to_owned());
     }
     Ok(())
+}
+
+extern "C" fn on_role(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    boundary::run("a change of role", || {
+        context::set_master(subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER)
+    });
 }
 
 extern "C" fn on_cron<E: Events>(
@@ -116,6 +131,8 @@ extern "C" fn on_key<E: Events>(
     // SAFETY: context and name last for the call.
     let (ctx, name) = unsafe { (Context::new(ctx), KeyName::new(key)) };
     boundary::run("a key event", || match event.to_bytes() {
+        // This name lies on the server's stack: opening the key would keep it, which the server does not survive.
+        b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
         b"restore" => E::arrived(ctx, name, Arrival::Restored),
         b"rename_to" => E::arrived(ctx, name, Arrival::Moved),
         b"move_from" => MOVED_FROM.set(Some(ctx.db())),

@@ -22,7 +22,7 @@ mod reply;
 pub use boundary::is_poisoned;
 pub use command::{AclGroup, Argument, Call, Command, KeyAccess, Shape, Spec, register as register_command};
 pub use config::{NumericConfig, register as register_config};
-pub use context::{Context, TimerId};
+pub use context::{Context, TimerId, warn};
 pub use data_type::{DataType, locks_in_memory, register as register_data_type};
 pub use events::{Arrival, Events, subscribe};
 pub use info::{InfoSection, register as register_info};

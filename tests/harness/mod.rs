@@ -62,6 +62,7 @@ pub struct Setup {
     options: Vec<(String, String)>,
     config: Option<PathBuf>,
     replication: bool,
+    module_later: bool,
     wall_clock: Option<WallClock>,
 }
 
@@ -73,7 +74,14 @@ impl Setup {
 
     /// The module, and whatever the server does by itself.
     pub fn bare() -> Self {
-        Self { module_arguments: vec![], options: vec![], config: None, replication: false, wall_clock: None }
+        Self {
+            module_arguments: vec![],
+            options: vec![],
+            config: None,
+            replication: false,
+            module_later: false,
+            wall_clock: None,
+        }
     }
 
     /// The AOF, synced at every command.
@@ -98,6 +106,12 @@ impl Setup {
     pub fn config(mut self, path: &Path) -> Self {
         self.config = Some(path.to_owned());
         self
+    }
+
+    /// Without the module: the test loads it itself.
+    pub fn module_later(mut self) -> Self {
+        self.module_later = true;
+        self.option("enable-module-command", "yes")
     }
 
     /// Reachable over TCP too, for a replica or a master.
@@ -145,7 +159,9 @@ impl Setup {
         for (name, value) in &self.options {
             command.arg(format!("--{name}")).arg(value);
         }
-        command.arg("--loadmodule").arg(module()).args(&self.module_arguments);
+        if !self.module_later {
+            command.arg("--loadmodule").arg(module()).args(&self.module_arguments);
+        }
         if let Some(clock) = &self.wall_clock {
             clock.preload(&mut command);
         }
