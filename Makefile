@@ -46,6 +46,7 @@ build: setup ## Build the module, optimised: target/release/libpalisade.so
 
 .PHONY: run
 run: build ## Start a server with the module in the foreground
+	@# A node whose data folder was made just now has granted nothing, so its guard is lifted; any other's never is.
 	@port=$${PORT:-}; \
 	busy() { (exec 3<>/dev/tcp/127.0.0.1/$$1) 2>/dev/null; }; \
 	if [ -z "$$port" ]; then \
@@ -53,7 +54,8 @@ run: build ## Start a server with the module in the foreground
 	elif busy $$port; then \
 	  echo "Port $$port is taken: choose another with PORT=, or leave it out for a free one." >&2; exit 1; \
 	fi; \
-	data=$${DATA:-data/$$port}; mkdir -p "$$data"; \
+	data=$${DATA:-data/$$port}; \
+	new=; [ -d "$$data" ] || new=yes; mkdir -p "$$data"; \
 	echo; \
 	echo "A lock server starts on port $$port, its data is in $$data. Ctrl-C ends it. Try in another terminal:"; \
 	echo; \
@@ -61,11 +63,20 @@ run: build ## Start a server with the module in the foreground
 	echo "  $(CLI) -p $$port LOCK.INFO orders:42                  # who holds it"; \
 	echo "  $(CLI) -p $$port LOCK.RELEASE orders:42 me            # 0 holds left: it is free"; \
 	echo; \
+	if [ "$$new" ]; then \
+	  (for _ in {1..100}; do \
+	    $(CLI) -p $$port LOCK.GUARD LIFT >/dev/null 2>&1 && break; sleep 0.1; \
+	  done) & \
+	fi; \
 	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(MODULE)"
 
 .PHONY: test
 test: setup ## Run every test: the rules, and the module on a real server
 	@cargo test --workspace
+
+.PHONY: crash
+crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about ten minutes
+	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::
 
 .PHONY: lint
 lint: setup ## Check format, lints and documentation

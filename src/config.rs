@@ -1,11 +1,15 @@
 //! What an operator sets: `lock.*` in redis.conf and CONFIG, or arguments after `--loadmodule`.
 
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
 
+use palisade_core::GuardPolicy;
 use palisade_core::limits::{MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS};
 
 use crate::arguments::parse_integer;
-use crate::ffi::{Context, NumericConfig, register_config};
+use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
 
 /// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because it says for how long a node
 /// that lost its memory must refuse.
@@ -29,7 +33,25 @@ static MAX_CLOCK_SKEW: NumericConfig = NumericConfig {
     immutable: false,
 };
 
-static ALL: [&NumericConfig; 2] = [&MAX_TTL, &MAX_CLOCK_SKEW];
+static NUMBERS: [&NumericConfig; 2] = [&MAX_TTL, &MAX_CLOCK_SKEW];
+
+/// `lock.restart-guard`: when a start is guarded.
+static RESTART_GUARD: ChoiceConfig =
+    ChoiceConfig { name: c"restart-guard", words: [c"auto", c"always", c"never"], value: AtomicI64::new(0) };
+
+/// `lock.state-file`: where the node keeps what it must know over its lives; empty: nowhere.
+static STATE_FILE: TextConfig = TextConfig { name: c"state-file", value: Mutex::new(String::new()) };
+
+/// When a start is guarded.
+pub fn restart_guard() -> GuardPolicy {
+    [GuardPolicy::Auto, GuardPolicy::Always, GuardPolicy::Never][RESTART_GUARD.get()]
+}
+
+/// Where the node keeps its state, as an absolute path; `None`: nowhere.
+pub fn state_file() -> Option<PathBuf> {
+    let path = STATE_FILE.get();
+    (!path.is_empty()).then(|| std::path::absolute(&path).unwrap_or_else(|_| path.into()))
+}
 
 /// The longest lease, in milliseconds.
 pub fn max_ttl_ms() -> u32 {
@@ -44,27 +66,60 @@ pub fn max_clock_skew_ms() -> u32 {
 /// Makes every parameter known; `arguments` are the module's, pairs of a name and a value.
 pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let given = parse(arguments)?;
-    for (config, value) in ALL.iter().zip(given) {
+    for (config, value) in NUMBERS.iter().zip(given.numbers) {
         register_config(ctx, config, value)?;
     }
-    Ok(())
+    register_choice(ctx, &RESTART_GUARD, given.restart_guard.unwrap_or(0))?;
+    register_text(ctx, &STATE_FILE, &given.state_file.unwrap_or_else(|| default_state_file(ctx)))
 }
 
-/// The value given for each parameter of [`ALL`].
-fn parse(arguments: &[&[u8]]) -> Result<[Option<i64>; ALL.len()], String> {
-    let mut given = [None; ALL.len()];
+/// Named after what tells servers in one folder apart: the port, the TLS port, or the socket.
+fn default_state_file(ctx: Context<'_>) -> String {
+    let port = |name| ctx.parameter(name).filter(|port| port != "0");
+    let name = port(c"port").or_else(|| port(c"tls-port")).or_else(|| {
+        let socket = ctx.parameter(c"unixsocket")?;
+        Some(Path::new(&socket).file_name()?.to_string_lossy().into_owned())
+    });
+    format!("lock-node-{}.state", name.unwrap_or_default())
+}
+
+/// What the module's arguments set.
+#[derive(Debug, Default, PartialEq)]
+struct Given {
+    numbers: [Option<i64>; NUMBERS.len()],
+    restart_guard: Option<usize>,
+    state_file: Option<String>,
+}
+
+fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
+    let mut given = Given::default();
     for pair in arguments.chunks(2) {
-        let name = String::from_utf8_lossy(pair[0]);
-        let Some(n) = ALL.iter().position(|config| config.name.to_bytes().eq_ignore_ascii_case(pair[0])) else {
-            let known: Vec<_> = ALL.iter().map(|config| config.name.to_string_lossy()).collect();
-            return Err(format!("it has no argument `{name}`, only {}, each followed by a number", known.join(", ")));
+        let name = String::from_utf8_lossy(pair[0]).to_lowercase();
+        let value = pair.get(1).copied();
+        let is = |config: &CStr| config.to_bytes() == name.as_bytes();
+        let again = if let Some(n) = NUMBERS.iter().position(|config| is(config.name)) {
+            let config = NUMBERS[n];
+            let number = value.and_then(parse_integer).and_then(|value| i64::try_from(value).ok());
+            let Some(number) = number.filter(|number| (config.min..=config.max).contains(number)) else {
+                return Err(format!("its argument `{name}` needs an integer from {} to {}", config.min, config.max));
+            };
+            given.numbers[n].replace(number).is_some()
+        } else if is(RESTART_GUARD.name) {
+            let word = |word: &&CStr| value.is_some_and(|value| word.to_bytes().eq_ignore_ascii_case(value));
+            let Some(n) = RESTART_GUARD.words.iter().position(word) else {
+                return Err(format!("its argument `{name}` needs one of auto, always, never"));
+            };
+            given.restart_guard.replace(n).is_some()
+        } else if is(STATE_FILE.name) {
+            let Some(path) = value else { return Err(format!("its argument `{name}` needs a path, or \"\" for none")) };
+            given.state_file.replace(String::from_utf8_lossy(path).into_owned()).is_some()
+        } else {
+            return Err(format!(
+                "it has no argument `{name}`, only max-ttl, max-clock-skew, restart-guard and state-file, each followed \
+                 by a value"
+            ));
         };
-        let config = ALL[n];
-        let value = pair.get(1).and_then(|value| parse_integer(value)).and_then(|value| i64::try_from(value).ok());
-        let Some(value) = value.filter(|value| (config.min..=config.max).contains(value)) else {
-            return Err(format!("its argument `{name}` needs an integer from {} to {}", config.min, config.max));
-        };
-        if given[n].replace(value).is_some() {
+        if again {
             return Err(format!("its argument `{name}` was given twice"));
         }
     }
@@ -77,13 +132,21 @@ mod tests {
 
     #[test]
     fn arguments_are_pairs_within_bounds() {
-        let cases: [(&[&[u8]], Result<[Option<i64>; 2], &str>); 8] = [
-            (&[], Ok([None, None])),
-            (&[b"max-ttl", b"30000"], Ok([Some(30_000), None])),
-            (&[b"MAX-CLOCK-SKEW", b"0", b"max-ttl", b"1"], Ok([Some(1), Some(0)])),
+        let numbers = |one, other| Given { numbers: [one, other], ..Given::default() };
+        let cases: [(&[&[u8]], Result<Given, &str>); 12] = [
+            (&[], Ok(Given::default())),
+            (&[b"max-ttl", b"30000"], Ok(numbers(Some(30_000), None))),
+            (&[b"MAX-CLOCK-SKEW", b"0", b"max-ttl", b"1"], Ok(numbers(Some(1), Some(0)))),
+            (
+                &[b"restart-guard", b"Never", b"state-file", b""],
+                Ok(Given { restart_guard: Some(2), state_file: Some(String::new()), ..Given::default() }),
+            ),
             (&[b"max-ttl", b"0"], Err("from 1 to 86400000")),
             (&[b"max-ttl", b"soon"], Err("from 1 to 86400000")),
             (&[b"max-ttl"], Err("from 1 to 86400000")),
+            (&[b"restart-guard", b"sometimes"], Err("one of auto, always, never")),
+            (&[b"restart-guard"], Err("one of auto, always, never")),
+            (&[b"state-file"], Err("needs a path")),
             (&[b"max-tll", b"1"], Err("no argument `max-tll`, only max-ttl, max-clock-skew")),
             (&[b"max-ttl", b"1", b"max-ttl", b"1"], Err("twice")),
         ];

@@ -1,9 +1,12 @@
 //! What the node does when the server tells of its databases and keys. Memory only: nothing is written here.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 
-use crate::ffi::{Arrival, Context, Events, KeyName, LockKey};
-use crate::{expiry, state};
+use palisade_core::BootTime;
+
+use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
+use crate::{expiry, life, start, state};
 
 /// So many entries of the bookkeeping are freed without a thread of their own.
 const FREED_AT_ONCE: usize = 1_000;
@@ -13,11 +16,42 @@ pub struct NodeEvents;
 
 impl Events for NodeEvents {
     fn cron(ctx: Context<'_>) {
+        life::tick(ctx);
         expiry::look_after(ctx);
     }
 
-    fn flush(db: Option<u32>) {
+    fn loading(from: Source) {
+        LOADING.set(Some(from));
+        start::loading(from);
+    }
+
+    fn loaded_all(ctx: Context<'_>) {
+        LOADING.set(None);
+        life::reloaded();
+        start::decide(ctx);
+    }
+
+    fn role(_ctx: Context<'_>, is_master: bool) {
+        life::role_changed(is_master);
+    }
+
+    fn configured(ctx: Context<'_>, names: &[&CStr]) {
+        life::configured(ctx, names);
+    }
+
+    fn shutdown(ctx: Context<'_>) {
+        start::end(ctx);
+    }
+
+    fn evicted(ctx: Context<'_>, name: KeyName<'_>) {
+        life::evicted(ctx.db(), name.bytes());
+    }
+
+    fn flush(ctx: Context<'_>, db: Option<u32>) {
         let detached = state::with(|node| node.deadlines.detach(db));
+        if let Some(last) = detached.last() {
+            dropped(ctx, last);
+        }
         if detached.len() > FREED_AT_ONCE {
             // A million entries take a while to free: the server need not wait for it. Where no thread can be had the
             // closure, and with it the entries, is dropped right here.
@@ -25,7 +59,12 @@ impl Events for NodeEvents {
         }
     }
 
-    fn swap(one: u32, other: u32) {
+    fn swap(ctx: Context<'_>, one: u32, other: u32) {
+        let ends = state::with(|node| (node.deadlines.last(one), node.deadlines.last(other)));
+        // Where a database without locks takes the place of one with locks, those are gone from their names.
+        if let (Some(last), None) | (None, Some(last)) = ends {
+            dropped(ctx, last);
+        }
         state::with(|node| node.deadlines.swap(one, other));
     }
 
@@ -43,6 +82,7 @@ impl Events for NodeEvents {
         if by == Arrival::Restored {
             lock.mark_suspect();
         }
+        life::seen(lock);
         state::with(|node| {
             node.tokens.learn(name.bytes(), lock.token());
             node.deadlines.watch(db, name.bytes(), lock);
@@ -51,7 +91,17 @@ impl Events for NodeEvents {
     }
 }
 
+/// Live locks are dropped by FLUSHALL and the like: a master that grants them anew would grant them twice. While a
+/// snapshot or the master's data is being loaded they are on their way back.
+fn dropped(ctx: Context<'_>, last: BootTime) {
+    if ctx.is_master() && LOADING.get() != Some(Source::Snapshot) {
+        life::dropped(last);
+    }
+}
+
 thread_local! {
+    /// What the server is reading its data from.
+    static LOADING: Cell<Option<Source>> = const { Cell::new(None) };
     /// A lock was read since the last key was loaded.
     static READ: Cell<bool> = const { Cell::new(false) };
 }

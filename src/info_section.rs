@@ -2,29 +2,41 @@
 
 use std::ffi::CStr;
 
-use crate::ffi::{InfoSection, is_poisoned, locks_in_memory};
-use crate::{config, state};
+use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
+use crate::{clock, config, life, state};
 
 /// The module's section.
 pub struct Section;
 
 impl InfoSection for Section {
-    fn fields() -> Vec<(&'static CStr, u64)> {
+    fn fields() -> Vec<(&'static CStr, Field)> {
+        let now = clock::boot_now();
+        let number = |value: u64| Field::Number(value);
+        let (id, incarnation, failing) = life::with(|life| (life.id, life.incarnation, life.failing));
         state::with(|node| {
             let counters = &node.counters;
+            let armed = node.guard.armed(now);
             vec![
-                (c"held", locks_in_memory() as u64),
-                (c"grants", counters.grants),
-                (c"contended", counters.contended),
-                (c"releases", counters.releases),
-                (c"expiries", counters.expiries),
-                (c"breaks", counters.breaks),
-                (c"extensions", counters.extensions),
-                (c"reentries", counters.reentries),
-                (c"token_high", node.tokens.high()),
-                (c"deadlines", node.deadlines.len() as u64),
-                (c"max_ttl_ms", config::max_ttl_ms().into()),
-                (c"poisoned", is_poisoned().into()),
+                (c"held", number(locks_in_memory() as u64)),
+                (c"grants", number(counters.grants)),
+                (c"contended", number(counters.contended)),
+                (c"releases", number(counters.releases)),
+                (c"expiries", number(counters.expiries)),
+                (c"breaks", number(counters.breaks)),
+                (c"extensions", number(counters.extensions)),
+                (c"reentries", number(counters.reentries)),
+                (c"token_high", number(node.tokens.high())),
+                (c"token_ceiling", number(node.tokens.ceiling())),
+                (c"deadlines", number(node.deadlines.len() as u64)),
+                (c"max_ttl_ms", number(config::max_ttl_ms().into())),
+                (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
+                (c"guard_ms", number(node.guard.left_ms(now))),
+                (c"guard_reason", Field::Word(armed.map_or("", |armed| armed.cause.word()).to_owned())),
+                (c"evicted", number(node.evicted.len() as u64)),
+                (c"node_id", Field::Word(format!("{id:032x}"))),
+                (c"incarnation", number(incarnation)),
+                (c"state_file_failing", number(failing.into())),
+                (c"poisoned", number(is_poisoned().into())),
             ]
         })
     }

@@ -3,7 +3,8 @@
 //! The rules of locks are in `palisade-core`; this crate translates between them and the server. A command of
 //! `commands` reads top to bottom: arguments, request, rule, effects, reply. `effects` is how what a rule decided
 //! reaches keys, replicas and AOF; `expiry` deletes locks whose lease ended; `lock_type` is the data type;
-//! `events` what the server tells about its keys; `state` the node's memory; `config` what an operator sets;
+//! `events` what the server tells about its keys; `state` the node's memory; `start`, `life` and `keeper` what the node
+//! keeps over its lives, on the disk; `config` what an operator sets;
 //! `ffi` the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
@@ -18,7 +19,10 @@ mod expiry;
 #[allow(unsafe_code)]
 mod ffi;
 mod info_section;
+mod keeper;
+mod life;
 mod lock_type;
+mod start;
 mod state;
 
 use ffi::Context;
@@ -33,7 +37,7 @@ fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
 
 /// Parameters are set, data is not loaded yet: from here on the module works. Subscribing comes last of all: servers
 /// before 7.2 go on calling a module whose loading failed after it.
-fn start(ctx: Context<'_>) -> Result<(), String> {
-    state::start();
+fn begin(ctx: Context<'_>) -> Result<(), String> {
+    start::begin(ctx)?;
     ffi::subscribe::<events::NodeEvents>(ctx)
 }

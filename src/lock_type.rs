@@ -8,7 +8,7 @@ use palisade_core::{BootTime, Lock, Slot};
 
 use crate::commands::effect;
 use crate::ffi::{Context, DataType, KeyName, warn};
-use crate::{clock, config, events, state};
+use crate::{clock, config, events, life, state};
 
 /// Least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
@@ -38,6 +38,7 @@ impl DataType for LockType {
     }
 
     fn unlink(db: u32, lock: &mut Lock) {
+        life::unlinked(db, lock);
         state::with(|node| node.deadlines.forget(db, lock));
     }
 

@@ -8,18 +8,14 @@ use std::mem::ManuallyDrop;
 
 use palisade_core::Node;
 
-use crate::{clock, config};
-
 thread_local! {
     /// Never dropped: at exit the system takes memory back faster than a walk over every entry would.
     static NODE: ManuallyDrop<RefCell<Option<Node>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
-/// Starts the node's memory empty. No token up to the clock plus its greatest skew is issued: an earlier life, whose
-/// keys may be gone, issued none above.
-pub fn start() {
-    let floor = clock::now().wall_us + u64::from(config::max_clock_skew_ms()) * 1_000;
-    NODE.with(|node| *node.borrow_mut() = Some(Node::new(floor)));
+/// The node's memory is `node` from now on.
+pub fn begin(node: Node) {
+    NODE.with(|memory| *memory.borrow_mut() = Some(node));
 }
 
 /// Calls `body` with the node's memory.

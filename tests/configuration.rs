@@ -21,7 +21,7 @@ fn defaults_and_what_can_be_changed() {
 
 #[test]
 fn as_arguments_of_the_module() {
-    let server = Setup::new().module_arguments("max-ttl 30000 max-clock-skew 100").start();
+    let server = Setup::new().module_arguments(&["max-ttl", "30000", "max-clock-skew", "100"]).start();
     let mut client = server.client();
     assert_eq!(client.say("CONFIG GET lock.max-ttl").field("lock.max-ttl"), text("30000"));
     assert_eq!(server.info("max_ttl_ms"), 30_000);
@@ -47,12 +47,14 @@ fn what_is_out_of_bounds_keeps_the_server_from_starting_and_says_why() {
         ("max-ttl 86400001", "its argument `max-ttl` needs an integer from 1 to 86400000"),
         ("max-ttl", "its argument `max-ttl` needs an integer"),
         ("max-ttl ten", "its argument `max-ttl` needs an integer"),
-        ("max-tll 10", "it has no argument `max-tll`, only max-ttl, max-clock-skew"),
+        ("max-tll 10", "it has no argument `max-tll`, only max-ttl, max-clock-skew, restart-guard and state-file"),
         ("max-ttl 10 max-ttl 10", "its argument `max-ttl` was given twice"),
+        ("restart-guard maybe", "its argument `restart-guard` needs one of auto, always, never"),
         ("max-clock-skew -1", "its argument `max-clock-skew` needs an integer from 0 to 60000"),
     ];
     for (arguments, expected) in cases {
-        let log = Setup::new().module_arguments(arguments).refused();
+        let words: Vec<_> = arguments.split(' ').collect();
+        let log = Setup::new().module_arguments(&words).refused();
         assert!(log.contains("the lock module was not loaded"), "{arguments}:\n{log}");
         assert!(log.contains(expected), "{arguments}:\n{log}");
     }
@@ -94,6 +96,7 @@ fn a_failed_load_at_run_time_leaves_the_server_alone() {
         wait_until("cron has come by", || client.info_field("uptime_in_seconds") > before);
     }
     assert_eq!(client.say(&format!("MODULE LOADEX {path} CONFIG lock.max-ttl 5000")), text("OK"));
+    client.say("LOCK.GUARD LIFT");
     assert!(client.say("LOCK.ACQUIRE k me 5000").as_int() > 0);
     client.say("DEL k");
     assert!(error(client.say("MODULE UNLOAD lock")).contains("data type"), "its locks may be in keys");

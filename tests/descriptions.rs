@@ -3,14 +3,17 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 8] = [
-    ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [RETRY] [NOTE text]"),
+const COMMANDS: [(&str, i64, &str, bool, &str); 11] = [
+    ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [FENCE token] [RETRY] [NOTE text]"),
     ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
     ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl]"),
+    ("LOCK.FENCE", 4, "update", true, "key owner token"),
     ("LOCK.CHECK", 3, "access", false, "key token"),
     ("LOCK.INFO", 2, "access", false, "key"),
     ("LOCK.BREAK", 2, "delete", true, "key"),
+    ("LOCK.NODE", 1, "", false, ""),
+    ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
     ("LOCK.HELP", 1, "", false, ""),
 ];
 
@@ -91,7 +94,10 @@ fn help_lists_every_command() {
         let syntax = format!("{name} {arguments}").trim_end().to_owned();
         assert!(lines.contains(&syntax), "{syntax} is not in {lines:?}");
     }
-    assert!(!lines.iter().any(|line| line.contains("EFFECT")), "the internal command is not for people");
+    assert!(
+        !lines.iter().any(|line| line.contains("EFFECT") || line.contains("CEILING")),
+        "the internal command is not for people"
+    );
 }
 
 /// Whether the server has ACL categories for modules' commands: Redis from 7.4, Valkey from 8.0.
@@ -117,9 +123,11 @@ fn acl_categories_tell_users_from_operators() {
         names.sort();
         names
     };
-    assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 1, "all, and LOCK.EFFECT");
-    assert_eq!(in_category(&mut client, "dangerous"), ["LOCK.BREAK", "LOCK.EFFECT"]);
-    assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO"]);
-    let writing = ["LOCK.ACQUIRE", "LOCK.BREAK", "LOCK.EFFECT", "LOCK.EXTEND", "LOCK.REENTER", "LOCK.RELEASE"];
-    assert_eq!(in_category(&mut client, "write"), writing);
+    assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 2, "all, and the internal ones");
+    assert_eq!(in_category(&mut client, "dangerous"), ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.GUARD"]);
+    assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE"]);
+    let writing = in_category(&mut client, "write");
+    for (name, _, _, writes, _) in COMMANDS {
+        assert_eq!(writing.contains(&name.to_owned()), writes || name == "LOCK.GUARD", "{name}");
+    }
 }

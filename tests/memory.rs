@@ -55,7 +55,10 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
                 scope.spawn(move || {
                     for n in 0..3_000 {
                         let key = n % 50;
-                        assert!(!matches!(busy.say(&format!("LOCK.ACQUIRE b{key} w{worker} 60000")), Reply::Error(_)));
+                        // Granted, held by the other, or refused because the flush dropped live locks.
+                        if let Reply::Error(text) = busy.say(&format!("LOCK.ACQUIRE b{key} w{worker} 60000")) {
+                            assert!(text.starts_with("GUARDED "), "{text}");
+                        }
                         busy.say(&format!("LOCK.RELEASE b{key} w{worker}"));
                     }
                 });

@@ -156,6 +156,7 @@ fn run(seed: u64) {
             }
             _ => {
                 say("FLUSHALL".to_owned());
+                say("LOCK.GUARD LIFT".to_owned());
                 model.locks.clear();
             }
         }

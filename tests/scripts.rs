@@ -49,18 +49,21 @@ fn in_a_script() {
 fn the_internal_command_is_refused_in_every_disguise() {
     let server = Setup::new().aof().start();
     let mut client = server.client();
-    let refused = "ERR LOCK.EFFECT is how a master tells";
+    let refused = "ERR LOCK.EFFECT and LOCK.CEILING are how a master tells";
     assert!(error(client.say("LOCK.EFFECT k x")).starts_with(refused));
-    assert!(error(client.say("EVAL return(redis.call('LOCK.EFFECT','k','x')) 0")).contains("LOCK.EFFECT is how"));
+    assert!(
+        error(client.say("EVAL return(redis.call('LOCK.EFFECT','k','x')) 0"))
+            .contains("LOCK.EFFECT and LOCK.CEILING are how")
+    );
     client.say("MULTI");
     client.say("LOCK.EFFECT k x");
     client.say("EVAL return(redis.call('LOCK.EFFECT','k','x')) 0");
     for reply in client.say("EXEC").as_list() {
-        assert!(error(reply).contains("LOCK.EFFECT is how"));
+        assert!(error(reply).contains("LOCK.EFFECT and LOCK.CEILING are how"));
     }
     let library = "#!lua name=l\nredis.register_function('f', function() return redis.call('LOCK.EFFECT','k','x') end)";
     client.send(&[b"FUNCTION", b"LOAD", library.as_bytes()]);
-    assert!(error(client.say("FCALL f 0")).contains("LOCK.EFFECT is how"));
+    assert!(error(client.say("FCALL f 0")).contains("LOCK.EFFECT and LOCK.CEILING are how"));
     assert_eq!(client.say("EXISTS k"), int(0));
 }
 

@@ -1,6 +1,7 @@
 //! LOCK.ACQUIRE: who gets a free lock.
 
-use crate::lock::{live, vouched};
+use crate::guard::vouched;
+use crate::lock::live;
 use crate::request::Acquire;
 use crate::{Lock, Node, Now, Refusal, Token};
 
@@ -15,11 +16,13 @@ pub enum Acquired {
     Contended,
 }
 
-/// Takes the lock `name` for the owner that asks, if it is free at `now`; `held` is what the key holds.
+/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now`; `held` is what the key holds. While the
+/// node is guarded it grants nothing: what is free here may be held by somebody it has forgotten.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
 /// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer.
 pub fn acquire(
+    db: u32,
     name: &[u8],
     held: Option<&mut Lock>,
     ask: &Acquire<'_>,
@@ -27,18 +30,25 @@ pub fn acquire(
     now: Now,
 ) -> Result<Acquired, Refusal> {
     let in_memory = held.is_some();
-    if let Some(lock) = live(held, now.boot) {
-        return if !lock.is_of(ask.owner) {
+    let held = live(held, now.boot);
+    if let Some(lock) = held.as_ref().filter(|lock| ask.retry && lock.is_of(ask.owner)) {
+        vouched(lock, node, now.boot)?;
+        return Ok(Acquired::Unchanged(lock.token));
+    }
+    node.guard.serve(now.boot)?;
+    if let Some(lock) = held {
+        return if lock.is_of(ask.owner) {
+            Err(Refusal::Owned)
+        } else {
             node.counters.contended += 1;
             Ok(Acquired::Contended)
-        } else if ask.retry {
-            vouched(lock, now.boot)?;
-            Ok(Acquired::Unchanged(lock.token))
-        } else {
-            Err(Refusal::Owned)
         };
     }
-    let token = node.tokens.issue(name, now.wall_us).ok_or(Refusal::TokensExhausted)?;
+    if let Some(until) = node.evicted.bars(db, name, ask.owner, now.boot) {
+        return Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now.boot) });
+    }
+    let token = node.tokens.issue(name, ask.fence, now.wall_us, node.skew_ms)?;
+    node.evicted.forget(db, name);
     node.counters.grants += 1;
     // An expired lock that the background had not deleted yet ends here.
     node.counters.expiries += u64::from(in_memory);
@@ -48,16 +58,17 @@ pub fn acquire(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Cause;
     use crate::lock::fixture::*;
     use crate::request::Note;
 
     fn ask(name: &str, retry: bool) -> Acquire<'_> {
-        Acquire { owner: owner(name), ttl: ttl(500), retry, note: Note::default() }
+        Acquire { owner: owner(name), ttl: ttl(500), retry, fence: None, note: Note::default() }
     }
 
     #[test]
     fn table() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         // (what the key holds, owner, RETRY, at ms, outcome: Ok(true) granted, Ok(false) contended)
         let cases: [(Option<Lock>, &str, bool, u64, Result<Acquired, Refusal>); 9] = [
             (Some(mine(1)), "you", false, 0, Ok(Acquired::Contended)),
@@ -73,7 +84,7 @@ mod tests {
         for (held, name, retry, ms, expected) in cases {
             let mut held = held;
             let before = held.clone();
-            assert_eq!(acquire(b"k", held.as_mut(), &ask(name, retry), node, at(ms)), expected);
+            assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), node, at(ms)), expected);
             assert_eq!(held, before, "a refusal changes nothing");
         }
         assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
@@ -81,14 +92,14 @@ mod tests {
 
     #[test]
     fn free_whether_absent_or_expired_and_for_the_full_ttl_from_the_grant() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         for (held, name) in [(None, "you"), (Some(mine(4)), "you"), (Some(mine(4)), "me"), (Some(suspect()), "me")] {
             let mut held = held;
             let now = at(1_001);
-            let Ok(Acquired::Granted(lock)) = acquire(b"k", held.as_mut(), &ask(name, true), node, now) else {
+            let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask(name, true), node, now) else {
                 panic!("{held:?} is free for {name}")
             };
-            assert_eq!((lock.owner(), lock.holds(), lock.is_suspect()), (name.as_bytes(), 1, false));
+            assert_eq!((lock.owner(), lock.holds(), lock.suspect), (name.as_bytes(), 1, false));
             assert_eq!((lock.deadline(), lock.granted), (now.boot.plus_ms(500), now.boot));
         }
         assert_eq!((node.counters.grants, node.counters.expiries), (4, 3));
@@ -96,10 +107,10 @@ mod tests {
 
     #[test]
     fn every_grant_has_a_larger_token() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         let mut last = 0;
         for ms in [5_000, 5_000, 4_000, 0, 6_000] {
-            let Ok(Acquired::Granted(lock)) = acquire(b"k", None, &ask("me", false), node, at(ms)) else { panic!() };
+            let Ok(Acquired::Granted(lock)) = acquire(0, b"k", None, &ask("me", false), node, at(ms)) else { panic!() };
             assert!(lock.token().get() > last);
             last = lock.token().get();
         }
@@ -108,7 +119,50 @@ mod tests {
     #[test]
     fn without_tokens_nothing_is_granted() {
         let node = &mut Node::new(u64::MAX);
-        assert_eq!(acquire(b"k", None, &ask("me", false), node, at(0)), Err(Refusal::TokensExhausted));
+        assert_eq!(acquire(0, b"k", None, &ask("me", false), node, at(0)), Err(Refusal::TokensExhausted));
         assert_eq!(node.counters.grants, 0);
+    }
+
+    #[test]
+    fn while_guarded_only_a_repetition_of_what_the_node_vouches_for() {
+        let mut node = node();
+        node.guard.arm(Cause::Flush, at(10).boot, at(500).boot);
+        let guarded = Err(Refusal::Guarded { left_ms: 480, cause: Cause::Flush });
+        let mut since = Lock::new(owner("me"), Note::default(), token(9), at(15).boot, ttl(1_000));
+        for (held, name, retry) in [
+            (None, "me", true),
+            (Some(mine(1)), "you", false),
+            (Some(mine(1)), "me", false),
+            (Some(mine(1)), "me", true),
+        ] {
+            let mut held = held;
+            assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), &mut node, at(20)), guarded);
+        }
+        let repeated = acquire(0, b"k", Some(&mut since), &ask("me", true), &mut node, at(20));
+        assert_eq!(repeated, Ok(Acquired::Unchanged(token(9))));
+        assert!(acquire(0, b"k", None, &ask("me", false), &mut node, at(501)).is_ok());
+    }
+
+    #[test]
+    fn locks_of_a_life_that_is_not_remembered_are_suspect() {
+        let mut node = node();
+        node.vouches_from = at(100).boot;
+        let repeated = acquire(0, b"k", Some(&mut mine(1)), &ask("me", true), &mut node, at(200));
+        assert_eq!(repeated, Err(Refusal::Suspect { left_ms: 800 }));
+        assert_eq!(
+            acquire(0, b"k", Some(&mut mine(1)), &ask("you", true), &mut node, at(200)),
+            Ok(Acquired::Contended)
+        );
+    }
+
+    #[test]
+    fn an_evicted_lock_bars_its_key_from_others() {
+        let mut node = node();
+        node.evicted.note(0, b"k", &mine(1));
+        let refusal = Err(Refusal::Evicted { left_ms: 900 });
+        assert_eq!(acquire(0, b"k", None, &ask("you", false), &mut node, at(100)), refusal);
+        assert!(matches!(acquire(1, b"k", None, &ask("you", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
+        assert!(matches!(acquire(0, b"k", None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
+        assert!(node.evicted.is_empty());
     }
 }

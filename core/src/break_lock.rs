@@ -17,7 +17,7 @@ mod tests {
 
     #[test]
     fn any_held_lock_and_no_free_one() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         assert_eq!(break_lock(Some(&mut mine(3)), node, at(1_000)), Some(token(7)));
         assert_eq!(break_lock(Some(&mut suspect()), node, at(0)), Some(token(7)));
         assert_eq!(break_lock(Some(&mut mine(3)), node, at(1_001)), None);

@@ -1,13 +1,13 @@
 //! LOCK.CHECK: what a resource asks before it lets a holder write.
 
-use crate::lock::vouched;
-use crate::{Lock, Now, Refusal, Token};
+use crate::guard::vouched;
+use crate::{Lock, Node, Now, Refusal, Token};
 
 /// Milliseconds left of the grant with exactly this token, if it is the current one.
-pub fn check(held: Option<&Lock>, token: Token, now: Now) -> Result<Option<u64>, Refusal> {
+pub fn check(held: Option<&Lock>, token: Token, node: &Node, now: Now) -> Result<Option<u64>, Refusal> {
     match held {
         Some(lock) if lock.token == token && !lock.is_expired(now.boot) => {
-            vouched(lock, now.boot)?;
+            vouched(lock, node, now.boot)?;
             Ok(Some(lock.left_ms(now.boot)))
         }
         _ => Ok(None),
@@ -21,13 +21,14 @@ mod tests {
 
     #[test]
     fn only_exactly_the_current_grant() {
-        assert_eq!(check(Some(&mine(2)), token(7), at(400)), Ok(Some(600)));
-        assert_eq!(check(Some(&mine(2)), token(7), at(1_000)), Ok(Some(0)));
-        assert_eq!(check(Some(&mine(2)), token(7), at(1_001)), Ok(None));
-        assert_eq!(check(Some(&mine(2)), token(6), at(0)), Ok(None));
-        assert_eq!(check(Some(&mine(2)), token(8), at(0)), Ok(None));
-        assert_eq!(check(None, token(7), at(0)), Ok(None));
-        assert_eq!(check(Some(&suspect()), token(7), at(0)), Err(Refusal::Suspect { left_ms: 1_000 }));
-        assert_eq!(check(Some(&suspect()), token(8), at(0)), Ok(None));
+        let node = &node();
+        assert_eq!(check(Some(&mine(2)), token(7), node, at(400)), Ok(Some(600)));
+        assert_eq!(check(Some(&mine(2)), token(7), node, at(1_000)), Ok(Some(0)));
+        assert_eq!(check(Some(&mine(2)), token(7), node, at(1_001)), Ok(None));
+        assert_eq!(check(Some(&mine(2)), token(6), node, at(0)), Ok(None));
+        assert_eq!(check(Some(&mine(2)), token(8), node, at(0)), Ok(None));
+        assert_eq!(check(None, token(7), node, at(0)), Ok(None));
+        assert_eq!(check(Some(&suspect()), token(7), node, at(0)), Err(Refusal::Suspect { left_ms: 1_000 }));
+        assert_eq!(check(Some(&suspect()), token(8), node, at(0)), Ok(None));
     }
 }

@@ -45,6 +45,11 @@ impl Detached {
         self.0.iter().map(Queue::len).sum()
     }
 
+    /// When the last of the locks would have ended.
+    pub fn last(&self) -> Option<BootTime> {
+        self.0.iter().filter_map(|queue| queue.last_key_value()).map(|(slot, _)| slot.due).max()
+    }
+
     /// Whether nothing was watched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -107,6 +112,17 @@ impl Deadlines {
     /// Whether no lock is in memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// When the last lock of `db` ends.
+    pub fn last(&self, db: u32) -> Option<BootTime> {
+        Some(self.queues.get(db as usize)?.last_key_value()?.0.due)
+    }
+
+    /// Database and name of every lock.
+    pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let databases = self.queues.iter().enumerate();
+        databases.flat_map(|(db, queue)| queue.values().map(move |name| (db as u32, &**name)))
     }
 
     /// Two databases change places.
@@ -203,7 +219,9 @@ mod tests {
         deadlines.swap(1, 9);
         deadlines.forget(9, &mut locks[1]);
         assert_eq!(deadlines.len(), 3);
-        deadlines.detach(Some(2));
+        assert_eq!((deadlines.last(9), deadlines.last(3)), (None, Some(us(13, 0))));
+        assert_eq!(deadlines.names().collect::<Vec<_>>(), [(0, &b"k"[..]), (2, b"k"), (3, b"k")]);
+        assert_eq!(deadlines.detach(Some(2)).last(), Some(us(12, 0)));
         deadlines.detach(Some(77));
         assert_eq!(deadlines.len(), 2);
         deadlines.forget(2, &mut locks[2]);

@@ -1,6 +1,7 @@
 //! LOCK.EXTEND: a later deadline.
 
-use crate::lock::{live_of, vouched};
+use crate::guard::vouched;
+use crate::lock::live_of;
 use crate::request::Extend;
 use crate::{Lock, Node, Now, Refusal, Token};
 
@@ -21,7 +22,7 @@ pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: N
     if ask.token.is_some_and(|token| token != lock.token) {
         return Ok(Extended::NotHeld);
     }
-    vouched(lock, now.boot)?;
+    vouched(lock, node, now.boot)?;
     node.counters.extensions += 1;
     let before = lock.deadline;
     lock.prolong(now.boot, ask.ttl);
@@ -36,7 +37,7 @@ mod tests {
 
     #[test]
     fn table() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         // (owner, ttl, TOKEN, at ms, outcome, deadline after in ms)
         let cases = [
             ("me", 1_000, None, 500, Prolonged(token(7)), 1_500),
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn an_absent_lock_stays_absent_and_a_suspect_one_is_not_prolonged() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         let ask = Extend { owner: owner("me"), ttl: ttl(2_000), token: None };
         assert_eq!(extend(None, &ask, node, at(0)), Ok(NotHeld));
         let mut lock = suspect();

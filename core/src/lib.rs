@@ -11,13 +11,15 @@
 //! |---|---|---|
 //! | free | nothing, or a lock whose deadline has passed | every command, at once |
 //! | held | a lock whose deadline has not passed | its owner may extend, re-enter, release; others are refused |
-//! | held, suspect | the same, but it came from outside (`RESTORE`) | others are refused; its owner may release it, nothing else |
+//! | held, suspect | the same, but it came from outside (`RESTORE`) or from a life that the node cannot prove to remember | others are refused; its owner may release it, nothing else |
 //!
 //! # Invariants
 //!
-//! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]).
+//! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]). A node that may have
+//!    forgotten grants is guarded until they have all ended ([`Guard`]).
 //! 2. A grant's token is larger than every token the key ever had ([`Tokens`]): also after the key was released,
-//!    deleted or flushed, because `last` lives outside the keys.
+//!    deleted or flushed, because `last` lives outside the keys, and in another life, because none is issued above
+//!    a ceiling that is on the disk.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
 //! 5. Every lock in memory has exactly one entry in [`Deadlines`], at its deadline, and nothing else has one.
@@ -25,8 +27,9 @@
 //! # Map
 //!
 //! Requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
-//! [`check()`], [`break_lock()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
-//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Counters`]. Why something was refused: [`Refusal`]. Every
+//! [`check()`], [`fence()`], [`break_lock()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
+//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Counters`]; what it keeps over its lives:
+//! [`NodeState`], and what a start can prove of them: [`Start`]. Why something was refused: [`Refusal`]. Every
 //! limit: [`limits`].
 
 #![forbid(unsafe_code)]
@@ -36,15 +39,22 @@ mod break_lock;
 mod check;
 mod counters;
 mod deadlines;
+mod digest;
+mod evicted;
 mod extend;
+mod fence;
+mod guard;
 pub mod limits;
 mod lock;
 mod node;
+mod node_state;
+mod owed;
 pub mod record;
 mod reenter;
 mod refusal;
 mod release;
 pub mod request;
+mod start;
 mod time;
 mod tokens;
 
@@ -53,11 +63,18 @@ pub use break_lock::break_lock;
 pub use check::check;
 pub use counters::Counters;
 pub use deadlines::{Deadlines, Due, Slot};
+pub use digest::LocksDigest;
+pub use evicted::Evicted;
 pub use extend::{Extended, extend};
+pub use fence::{Fenced, fence};
+pub use guard::{Armed, Cause, Guard, guard_ms};
 pub use lock::Lock;
 pub use node::Node;
+pub use node_state::{NodeState, SavedGuard, Unreadable};
+pub use owed::Owed;
 pub use reenter::{Reentered, reenter};
 pub use refusal::Refusal;
 pub use release::{Released, release};
+pub use start::{GuardPolicy, Start};
 pub use time::{BootTime, Now};
 pub use tokens::{Token, Tokens};

@@ -33,3 +33,20 @@ pub const TOKEN_HINT_MAX: u64 = 1 << 52;
 /// Number of stripes over which the highest tokens of forgotten keys are kept: 512 KiB in all. More stripes mean
 /// that fewer unrelated keys push each other's tokens ahead of the clock.
 pub const TOKEN_STRIPES: usize = 1 << 16;
+
+/// LOCK.FENCE raises no token above this: far beyond every clock, and far from the end of the token space.
+pub const FENCE_CAP: u64 = 1 << 52;
+
+/// How far the ceiling of tokens is kept ahead, in tokens (microseconds of the clock): 5 s of grants without a write to
+/// the disk.
+pub const CEILING_LEAD: u64 = 5_000_000;
+
+/// How far the ceiling is kept ahead of where a start begins before anything is granted, in tokens: enough for the
+/// first grants, little enough that a node that restarts all day does not drive its tokens ahead.
+pub const START_LEAD: u64 = 10_000;
+
+/// Longest guard that an operator can arm, in milliseconds: one day and what belongs to it.
+pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
+
+/// Most evicted locks that are remembered one by one; beyond it the whole node is guarded.
+pub const EVICTED_MAX: usize = 65_536;

@@ -78,11 +78,6 @@ impl Lock {
         self.ttl_ms
     }
 
-    /// Whether it came from outside, so that this node cannot vouch for it.
-    pub fn is_suspect(&self) -> bool {
-        self.suspect
-    }
-
     /// It came from outside: it keeps others out until its deadline and can be released, nothing else.
     pub fn mark_suspect(&mut self) {
         self.suspect = true;
@@ -135,16 +130,16 @@ pub(crate) fn live_of<'a>(held: Option<&'a mut Lock>, owner: Owner<'_>, now: Boo
     live(held, now).filter(|lock| lock.is_of(owner))
 }
 
-/// Refuses what a node cannot vouch for.
-pub(crate) fn vouched(lock: &Lock, now: BootTime) -> Result<(), crate::Refusal> {
-    if lock.suspect { Err(crate::Refusal::Suspect { left_ms: lock.deadline.ms_since_rounded_up(now) }) } else { Ok(()) }
-}
-
 /// Makers of locks and requests for the tables of the rules.
 #[cfg(test)]
 pub(crate) mod fixture {
     use super::*;
     use crate::Now;
+
+    /// A node that serves.
+    pub fn node() -> crate::Node {
+        crate::Node::new(10)
+    }
 
     /// The default `lock.max-ttl` of the tables, in milliseconds.
     pub const MAX_TTL_MS: u32 = 60_000;

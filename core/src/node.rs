@@ -1,6 +1,7 @@
 //! What one node remembers beside the locks themselves.
 
-use crate::{Counters, Deadlines, Tokens};
+use crate::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
+use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens};
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Debug)]
@@ -11,11 +12,33 @@ pub struct Node {
     pub deadlines: Deadlines,
     /// Totals since load.
     pub counters: Counters,
+    /// Refuses while grants may have been forgotten.
+    pub guard: Guard,
+    /// Locks granted before are of a life that the node cannot prove to remember.
+    pub vouches_from: BootTime,
+    /// Locks that the server dropped to make room.
+    pub evicted: Evicted,
+    /// `lock.max-clock-skew`, in milliseconds.
+    pub skew_ms: u32,
 }
 
 impl Node {
     /// A node that issues no token up to `token_floor`.
     pub fn new(token_floor: u64) -> Self {
-        Self { tokens: Tokens::new(token_floor), deadlines: Deadlines::default(), counters: Counters::default() }
+        Self {
+            tokens: Tokens::new(token_floor),
+            deadlines: Deadlines::default(),
+            counters: Counters::default(),
+            guard: Guard::default(),
+            vouches_from: BootTime::default(),
+            evicted: Evicted::default(),
+            skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
+        }
+    }
+
+    /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from a life that the node
+    /// cannot prove to remember.
+    pub fn is_suspect(&self, lock: &Lock) -> bool {
+        lock.suspect || lock.granted < self.vouches_from
     }
 }

@@ -260,7 +260,7 @@ mod tests {
     fn suspect_is_kept() {
         let mut bytes = Vec::new();
         encode(&suspect(), ms(0), HERE, &mut bytes);
-        assert!(decode(&bytes, Arrival::Storage, ms(0), HERE).unwrap().is_suspect());
+        assert!(decode(&bytes, Arrival::Storage, ms(0), HERE).unwrap().suspect);
     }
 
     #[test]

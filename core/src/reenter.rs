@@ -1,7 +1,8 @@
 //! LOCK.REENTER: one hold more for the owner that has the lock.
 
+use crate::guard::vouched;
 use crate::limits::HOLDS_MAX;
-use crate::lock::{live_of, vouched};
+use crate::lock::live_of;
 use crate::request::Reenter;
 use crate::{Lock, Node, Now, Refusal};
 
@@ -20,7 +21,7 @@ pub enum Reentered {
 /// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one.
 pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<Reentered, Refusal> {
     let Some(lock) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
-    vouched(lock, now.boot)?;
+    vouched(lock, node, now.boot)?;
     let holds = ask.level.map_or(lock.holds + 1, |level| level.holds().max(lock.holds));
     if holds > HOLDS_MAX {
         return Err(Refusal::HoldsExhausted);
@@ -43,7 +44,7 @@ mod tests {
 
     #[test]
     fn table() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         // (owner, holds, LEVEL, TTL, at ms, outcome, holds after, deadline after in ms)
         let cases = [
             ("me", 1, None, None, 0, Changed(2), 2, 1_000),
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn bounded_and_not_for_suspect_or_absent_locks() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         let ask = Reenter { owner: owner("me"), level: None, ttl: Some(ttl(5_000)) };
         let mut lock = mine(HOLDS_MAX);
         assert_eq!(reenter(Some(&mut lock), &ask, node, at(0)), Err(Refusal::HoldsExhausted));

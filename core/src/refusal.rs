@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::limits::{HOLDS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TOKEN_LIMIT};
+use crate::guard::Cause;
+use crate::limits::{FENCE_CAP, GUARD_LIMIT_MS, HOLDS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TOKEN_LIMIT};
+
+/// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
+const NOT_YET_MS: u32 = 10;
 
 /// A refusal. Its `Display` is the error a client reads; the first word is the stable code. A refused command has
 /// changed nothing.
@@ -15,6 +19,24 @@ pub enum Refusal {
         /// Milliseconds until its lease ends.
         left_ms: u64,
     },
+    /// `GUARDED`: the node may have forgotten grants.
+    Guarded {
+        /// Milliseconds until it serves.
+        left_ms: u64,
+        /// Why.
+        cause: Cause,
+    },
+    /// `GUARDED`: the server evicted this lock, its holder may still rely on it.
+    Evicted {
+        /// Milliseconds until its lease ends.
+        left_ms: u64,
+    },
+    /// `NOTYET`: the state file is not up to it yet.
+    NotYet,
+    /// `ERR`: a token above what FENCE raises to.
+    FenceCap,
+    /// `ERR`: not a length of a guard.
+    GuardLength,
     /// `WRONGTYPE`: the key holds something that is not a lock.
     WrongType,
     /// `READONLY`: only a master can answer.
@@ -70,9 +92,27 @@ impl fmt::Display for Refusal {
             ),
             Self::Suspect { left_ms } => write!(
                 f,
-                "GUARDED {left_ms} this lock came from outside (RESTORE, MIGRATE): it keeps others out until its lease \
-                 ends and can be released, nothing else"
+                "GUARDED {left_ms} this lock came from outside (RESTORE, MIGRATE) or from a life that the node cannot \
+                 prove to remember: it keeps others out until its lease ends and can be released, nothing else"
             ),
+            Self::Guarded { left_ms, cause } => write!(
+                f,
+                "GUARDED {left_ms} this node may have forgotten grants ({}) and grants nothing until they have ended: \
+                 try again after that many milliseconds",
+                cause.word()
+            ),
+            Self::Evicted { left_ms } => write!(
+                f,
+                "GUARDED {left_ms} the server evicted this lock to make room and its holder may still rely on it: try \
+                 again after that many milliseconds, and set maxmemory-policy noeviction"
+            ),
+            Self::NotYet => write!(
+                f,
+                "NOTYET {NOT_YET_MS} the node's state file must be written first: try again after that many \
+                 milliseconds; if this lasts, the disk fails, see the server's log and INFO lock"
+            ),
+            Self::FenceCap => write!(f, "ERR token must be at most {FENCE_CAP}"),
+            Self::GuardLength => write!(f, "ERR ARM needs an integer from 1 to {GUARD_LIMIT_MS} milliseconds"),
             Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
             Self::MasterOnly => f.write_str(
                 "READONLY this is a replica, which may lag behind a newer grant: ask the master",
@@ -105,7 +145,8 @@ impl fmt::Display for Refusal {
             Self::RepeatedOption { name } => write!(f, "ERR option {name} was given twice: give it once"),
             Self::MissingValue { name } => write!(f, "ERR option {name} needs a value after it"),
             Self::Internal => f.write_str(
-                "ERR LOCK.EFFECT is how a master tells replicas and its AOF what a lock holds: clients use LOCK.ACQUIRE",
+                "ERR LOCK.EFFECT and LOCK.CEILING are how a master tells replicas and its AOF what there is: clients use \
+                 LOCK.ACQUIRE",
             ),
             Self::BadRecord(damaged) => write!(f, "ERR not a lock record: {damaged}"),
         }
@@ -123,6 +164,11 @@ mod tests {
         let cases = [
             (Refusal::Owned, "OWNED"),
             (Refusal::Suspect { left_ms: 17 }, "GUARDED 17"),
+            (Refusal::Guarded { left_ms: 17, cause: Cause::Flush }, "GUARDED 17"),
+            (Refusal::Evicted { left_ms: 17 }, "GUARDED 17"),
+            (Refusal::NotYet, "NOTYET 10"),
+            (Refusal::FenceCap, "ERR token must be at most 4503599627370496"),
+            (Refusal::GuardLength, "ERR ARM needs an integer from 1 to 172800000"),
             (Refusal::WrongType, "WRONGTYPE"),
             (Refusal::MasterOnly, "READONLY"),
             (Refusal::Panicked, "LOCKPANIC"),

@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn table() {
         use Released::*;
-        let node = &mut Node::new(10);
+        let node = &mut node();
         // (owner, holds, LEVEL, TOKEN, at ms, outcome, holds after)
         let cases = [
             ("me", 1, None, None, 0, Freed, 1),
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_absent_lock_is_not_held_and_a_suspect_one_can_be_released() {
-        let node = &mut Node::new(10);
+        let node = &mut node();
         let ask = Release { owner: owner("me"), level: None, token: None };
         assert_eq!(release(None, &ask, node, at(0)), Released::NotHeld);
         assert_eq!(release(Some(&mut suspect()), &ask, node, at(0)), Released::Freed);

@@ -82,6 +82,8 @@ pub struct Acquire<'a> {
     pub ttl: Ttl,
     /// Whether the request may be a repetition: then an existing grant of this owner is the answer.
     pub retry: bool,
+    /// The token that a quorum client proposes.
+    pub fence: Option<Token>,
     /// For people.
     pub note: Note<'a>,
 }

@@ -5,7 +5,8 @@
 //! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
 //! locked, and a grant is always above everything its stripe has seen.
 
-use crate::limits::{TOKEN_LIMIT, TOKEN_STRIPES};
+use crate::Refusal;
+use crate::limits::{CEILING_LEAD, START_LEAD, TOKEN_LIMIT, TOKEN_STRIPES};
 
 /// A fencing token: 1 ≤ token < 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,18 +24,21 @@ impl Token {
     }
 }
 
-/// `last` of every stripe: the highest token ever issued or learnt for its keys.
+/// `last` of every stripe, the highest token ever issued or learnt for its keys, and the ceiling above which none is
+/// issued: it is on the disk before a token needs it, so a later life knows what this one can have issued.
 #[derive(Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
+    floor: u64,
     high: u64,
+    ceiling: u64,
 }
 
 impl Tokens {
-    /// Every stripe starts at `floor`: no token up to it is issued again.
+    /// Every stripe starts at `floor`: no token up to it is issued again. Without a ceiling until one is set.
     pub fn new(floor: u64) -> Self {
         let floor = floor.min(TOKEN_LIMIT - 1);
-        Self { last: vec![floor; TOKEN_STRIPES].into_boxed_slice(), high: 0 }
+        Self { last: vec![floor; TOKEN_STRIPES].into_boxed_slice(), floor, high: 0, ceiling: TOKEN_LIMIT - 1 }
     }
 
     /// The highest token that a key of this key's stripe ever had.
@@ -47,13 +51,56 @@ impl Tokens {
         self.high
     }
 
-    /// A new token for `key`: max(last + 1, wall clock). `None` when the token space is used up.
-    pub fn issue(&mut self, key: &[u8], wall_us: u64) -> Option<Token> {
-        let last = &mut self.last[stripe(key)];
-        let token = Token::new((*last + 1).max(wall_us))?;
-        *last = token.get();
+    /// No token above it is issued.
+    pub fn ceiling(&self) -> u64 {
+        self.ceiling
+    }
+
+    /// The ceiling on the disk is this now.
+    pub fn set_ceiling(&mut self, ceiling: u64) {
+        self.ceiling = ceiling.min(TOKEN_LIMIT - 1);
+    }
+
+    /// Somebody else may have issued tokens up to `floor`: no stripe issues one up to it.
+    pub fn raise_floor(&mut self, floor: u64) {
+        let floor = floor.min(TOKEN_LIMIT - 1);
+        self.floor = self.floor.max(floor);
+        for last in &mut self.last {
+            *last = (*last).max(floor);
+        }
+    }
+
+    /// Where the ceiling should be: ahead of the clock by some seconds and of everything issued. A start alone raises
+    /// it hardly: what it issues first is little above where it starts.
+    pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
+        let ahead_of_clock = wall_us + u64::from(skew_ms) * 1_000 + CEILING_LEAD;
+        let ahead_of_issued = if self.high > self.floor { self.high + CEILING_LEAD } else { self.floor + START_LEAD };
+        ahead_of_clock.max(ahead_of_issued).min(TOKEN_LIMIT - 1)
+    }
+
+    /// A new token for `key`: the proposal, if it is above `last` and at most the clock plus skew and the ceiling, else
+    /// last + 1; without a proposal max(last + 1, clock).
+    pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, wall_us: u64, skew_ms: u32) -> Result<Token, Refusal> {
+        let last = self.last(key);
+        let bound = (wall_us + u64::from(skew_ms) * 1_000).min(self.ceiling);
+        let value = match proposal {
+            Some(proposal) if last < proposal.get() && proposal.get() <= bound => proposal.get(),
+            Some(_) => last + 1,
+            None => (last + 1).max(wall_us.min(self.ceiling)),
+        };
+        let token = Token::new(value).ok_or(Refusal::TokensExhausted)?;
+        self.below_ceiling(token)?;
+        self.learn(key, token);
+        Ok(token)
+    }
+
+    /// Refuses a token above the ceiling, and sees to it that the ceiling will be raised for it.
+    pub fn below_ceiling(&mut self, token: Token) -> Result<(), Refusal> {
+        if token.get() <= self.ceiling {
+            return Ok(());
+        }
         self.high = self.high.max(token.get());
-        Some(token)
+        Err(Refusal::NotYet)
     }
 
     /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again.
@@ -98,7 +145,7 @@ mod tests {
         let cases = [(100, 1_001), (1_000, 1_002), (5_000, 5_000), (5_000, 5_001), (4_000, 5_002), (0, 5_003)];
         let mut tokens = Tokens::new(1_000);
         for (wall_us, expected) in cases {
-            assert_eq!(tokens.issue(b"k", wall_us).map(Token::get), Some(expected));
+            assert_eq!(tokens.issue(b"k", None, wall_us, 0).map(Token::get), Ok(expected));
         }
         assert_eq!(tokens.high(), 5_003);
     }
@@ -108,15 +155,15 @@ mod tests {
         let mut tokens = Tokens::new(10);
         tokens.learn(b"a", Token::new(1_000_000).unwrap());
         assert_ne!(stripe(b"a"), stripe(b"b"));
-        assert_eq!(tokens.issue(b"b", 20).map(Token::get), Some(20));
+        assert_eq!(tokens.issue(b"b", None, 20, 0).map(Token::get), Ok(20));
     }
 
     #[test]
     fn the_end_of_the_token_space_is_a_refusal() {
         let mut tokens = Tokens::new(TOKEN_LIMIT - 2);
-        assert_eq!(tokens.issue(b"k", 0).map(Token::get), Some(TOKEN_LIMIT - 1));
-        assert_eq!(tokens.issue(b"k", 0), None);
-        assert_eq!(Tokens::new(u64::MAX).issue(b"k", 0), None);
+        assert_eq!(tokens.issue(b"k", None, 0, 0).map(Token::get), Ok(TOKEN_LIMIT - 1));
+        assert_eq!(tokens.issue(b"k", None, 0, 0), Err(Refusal::TokensExhausted));
+        assert_eq!(Tokens::new(u64::MAX).issue(b"k", None, 0, 0), Err(Refusal::TokensExhausted));
     }
 
     #[test]
@@ -128,6 +175,79 @@ mod tests {
         tokens.learn(b"k", token(9_000));
         assert!(tokens.plausible(b"k", token(9_000), 1_000, 2));
         assert!(!tokens.plausible(b"k", token(9_001), 1_000, 2));
+    }
+
+    #[test]
+    fn proposals() {
+        // (last, clock, skew ms, ceiling, proposal, issued)
+        let cases = [
+            (10, 5_000, 1, 9_000, 5_500, Ok(5_500)),
+            (10, 5_000, 1, 9_000, 11, Ok(11)),
+            (10, 5_000, 1, 9_000, 10, Ok(11)),
+            (10, 5_000, 1, 9_000, 9, Ok(11)),
+            (10, 5_000, 1, 9_000, 6_000, Ok(6_000)),
+            (10, 5_000, 1, 9_000, 6_001, Ok(11)),
+            (10, 5_000, 1, 5_400, 5_500, Ok(11)),
+            (10, 5_000, 1, 9_000, TOKEN_LIMIT - 1, Ok(11)),
+            (8_000, 5_000, 1, 9_000, 5_500, Ok(8_001)),
+            (9_000, 5_000, 1, 9_000, 5_500, Err(Refusal::NotYet)),
+        ];
+        for (last, wall_us, skew_ms, ceiling, proposal, expected) in cases {
+            let mut tokens = Tokens::new(last);
+            tokens.set_ceiling(ceiling);
+            let issued = tokens.issue(b"k", Token::new(proposal), wall_us, skew_ms).map(Token::get);
+            assert_eq!(issued, expected, "{last} {proposal}");
+        }
+    }
+
+    /// Lives of one node, small numbers, every combination of clock and number of grants: no token repeats or falls,
+    /// none is above the ceiling that was on the disk, whatever the clock does between two lives.
+    #[test]
+    fn every_small_history_of_lives() {
+        fn live(saved: u64, highest: u64, lives: u32) {
+            if lives == 0 {
+                return;
+            }
+            for wall_us in [0, 40, 1_000_000_000] {
+                for grants in 0..4 {
+                    let mut tokens = Tokens::new(saved.max(wall_us));
+                    // The disk may stand still (the ceiling of the life before) or work.
+                    for ceiling in [saved, tokens.wanted_ceiling(wall_us, 0)] {
+                        tokens.set_ceiling(ceiling);
+                        let mut last = highest;
+                        for _ in 0..grants {
+                            match tokens.issue(b"k", None, wall_us, 0) {
+                                Ok(token) => {
+                                    assert!(token.get() > last && token.get() <= ceiling);
+                                    last = token.get();
+                                }
+                                Err(refusal) => assert_eq!(refusal, Refusal::NotYet),
+                            }
+                        }
+                        live(ceiling.max(saved), last, lives - 1);
+                    }
+                }
+            }
+        }
+        live(100, 100, 3);
+    }
+
+    #[test]
+    fn starts_alone_raise_the_ceiling_hardly() {
+        let mut ceiling = 1_000_000;
+        for _ in 0..1_000 {
+            ceiling = Tokens::new(ceiling).wanted_ceiling(0, 0).max(ceiling);
+        }
+        assert!(ceiling <= 1_000_000 + CEILING_LEAD + 1_000 * START_LEAD, "{ceiling}");
+    }
+
+    #[test]
+    fn a_raised_floor_is_below_every_later_token() {
+        let mut tokens = Tokens::new(10);
+        tokens.raise_floor(5_000);
+        assert_eq!(tokens.issue(b"k", None, 20, 0).map(Token::get), Ok(5_001));
+        tokens.raise_floor(1);
+        assert_eq!(tokens.issue(b"k", None, 20, 0).map(Token::get), Ok(5_002));
     }
 
     proptest! {
@@ -146,7 +266,7 @@ mod tests {
                         seen.insert(key, before.max(value));
                     }
                 } else {
-                    let token = tokens.issue(&key, value).unwrap().get();
+                    let token = tokens.issue(&key, Token::new(value ^ 5), value, 3).unwrap().get();
                     prop_assert!(token > before);
                     seen.insert(key, token);
                 }

@@ -1,12 +1,12 @@
-//! `LOCK.ACQUIRE key owner ttl [RETRY] [NOTE text]`
+//! `LOCK.ACQUIRE key owner ttl [FENCE token] [RETRY] [NOTE text]`
 
 use palisade_core::request::Acquire as Request;
 use palisade_core::{Acquired, Refusal, acquire};
 
 use super::{CONSTANT, SINCE, open};
-use crate::arguments::{Arguments, once, parse_note};
+use crate::arguments::{Arguments, once, parse_note, parse_token};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, state};
+use crate::{clock, effects, life};
 
 /// Takes the lock.
 pub struct Acquire;
@@ -23,6 +23,7 @@ impl Command for Acquire {
         arguments: &[
             Argument { name: c"owner", token: None, shape: Shape::Bytes },
             Argument { name: c"ttl", token: None, shape: Shape::Integer },
+            Argument { name: c"token", token: Some(c"FENCE"), shape: Shape::Integer },
             Argument { name: c"retry", token: Some(c"RETRY"), shape: Shape::Token },
             Argument { name: c"text", token: Some(c"NOTE"), shape: Shape::Bytes },
         ],
@@ -35,7 +36,8 @@ impl Command for Acquire {
         let now = clock::now();
         let mut key = open(call)?;
         let name = key.name().bytes();
-        match state::with(|node| acquire(name, key.lock_mut(), &ask, node, now))? {
+        let db = call.ctx.db();
+        match life::with_tokens(now, |node| acquire(db, name, key.lock_mut(), &ask, node, now))? {
             Acquired::Granted(lock) => {
                 let token = lock.token().get();
                 effects::granted(call.ctx, &mut key, lock, now);
@@ -49,15 +51,17 @@ impl Command for Acquire {
 
 fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
     let (owner, ttl) = (arguments.owner()?, arguments.ttl()?);
-    let (mut retry, mut note) = (None, None);
+    let (mut fence, mut retry, mut note) = (None, None, None);
     while let Some(option) = arguments.option() {
-        if option.eq_ignore_ascii_case(b"RETRY") {
+        if option.eq_ignore_ascii_case(b"FENCE") {
+            arguments.value("FENCE", &mut fence, parse_token)?;
+        } else if option.eq_ignore_ascii_case(b"RETRY") {
             once("RETRY", &mut retry, ())?;
         } else if option.eq_ignore_ascii_case(b"NOTE") {
             arguments.value("NOTE", &mut note, parse_note)?;
         } else {
-            return Err(Refusal::UnknownOption { known: "RETRY and NOTE text" });
+            return Err(Refusal::UnknownOption { known: "FENCE token, RETRY and NOTE text" });
         }
     }
-    Ok(Request { owner, ttl, retry: retry.is_some(), note: note.unwrap_or_default() })
+    Ok(Request { owner, ttl, fence, retry: retry.is_some(), note: note.unwrap_or_default() })
 }

@@ -4,8 +4,8 @@ use palisade_core::{Refusal, check};
 
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::Arguments;
-use crate::clock;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
+use crate::{clock, state};
 
 /// Is this token the current grant?
 pub struct Check;
@@ -29,6 +29,6 @@ impl Command for Check {
         let token = Arguments::after_key(call).token()?;
         let now = clock::now();
         let key = look(call)?;
-        Ok(check(key.lock(), token, now)?.map_or(Reply::Null, Reply::Integer))
+        Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))
     }
 }

@@ -11,7 +11,7 @@ use palisade_core::record::{self, Arrival};
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::Arguments;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, state};
+use crate::{clock, effects, life, state};
 
 /// The command's name, as it is written to the AOF and sent to replicas.
 pub const NAME: &CStr = c"LOCK.EFFECT";
@@ -44,6 +44,7 @@ impl Command for Effect {
         let record = Arguments::after_key(call).bytes();
         let lock = record::decode(record, arrival, clock::boot_now(), clock::boot_id()).map_err(Refusal::BadRecord)?;
         let mut key = open(call)?;
+        life::seen(&lock);
         state::with(|node| node.tokens.learn(key.name().bytes(), lock.token()));
         key.put(lock);
         effects::stored(call.ctx, &mut key);

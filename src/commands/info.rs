@@ -3,8 +3,8 @@
 use palisade_core::Refusal;
 
 use super::{CONSTANT, SINCE, look};
-use crate::clock;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec, Value};
+use crate::{clock, state};
 
 /// Who holds the lock?
 pub struct Info;
@@ -36,7 +36,7 @@ impl Command for Info {
             ("note", Value::Bytes(lock.note().to_vec())),
             // No command of this version waits in the server.
             ("waiters", Value::Integer(0)),
-            ("suspect", Value::Integer(lock.is_suspect().into())),
+            ("suspect", Value::Integer(state::with(|node| node.is_suspect(lock)).into())),
         ]))
     }
 }

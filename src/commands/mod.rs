@@ -2,11 +2,15 @@
 
 mod acquire;
 mod break_lock;
+pub mod ceiling;
 mod check;
 pub mod effect;
 mod extend;
+mod fence;
+mod guard;
 mod help;
 mod info;
+mod node;
 #[cfg(debug_assertions)]
 mod panic;
 mod reenter;
@@ -23,14 +27,17 @@ const SINCE: &std::ffi::CStr = c"0.1.0";
 const CONSTANT: &std::ffi::CStr = c"O(1)";
 
 /// The commands that clients use, in the order in which HELP shows them.
-const PUBLIC: [&Spec; 8] = [
+const PUBLIC: [&Spec; 11] = [
     &acquire::Acquire::SPEC,
     &release::Release::SPEC,
     &extend::Extend::SPEC,
     &reenter::Reenter::SPEC,
+    &fence::Fence::SPEC,
     &check::Check::SPEC,
     &info::Info::SPEC,
     &break_lock::Break::SPEC,
+    &node::Node::SPEC,
+    &guard::Guard::SPEC,
     &help::Help::SPEC,
 ];
 
@@ -40,10 +47,14 @@ pub fn register(ctx: Context<'_>) -> Result<(), String> {
     register_command::<release::Release>(ctx)?;
     register_command::<extend::Extend>(ctx)?;
     register_command::<reenter::Reenter>(ctx)?;
+    register_command::<fence::Fence>(ctx)?;
     register_command::<check::Check>(ctx)?;
     register_command::<info::Info>(ctx)?;
     register_command::<break_lock::Break>(ctx)?;
+    register_command::<node::Node>(ctx)?;
+    register_command::<guard::Guard>(ctx)?;
     register_command::<help::Help>(ctx)?;
+    register_command::<ceiling::Ceiling>(ctx)?;
     register_command::<effect::Effect>(ctx)?;
     #[cfg(debug_assertions)]
     register_command::<panic::Panic>(ctx)?;

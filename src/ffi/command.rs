@@ -15,6 +15,11 @@ pub trait Command {
     /// What the server, its clients and its documentation know of it.
     const SPEC: Spec;
 
+    /// Whether the node is ready for commands that vouch.
+    fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
+        crate::life::ready(ctx)
+    }
+
     /// Does it.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 }
@@ -39,7 +44,8 @@ pub struct Spec {
     pub arguments: &'static [Argument],
     /// Whether a replica must refuse it, also one that takes writes from clients.
     pub master_only: bool,
-    /// Whether it must be refused when the module can no longer be trusted.
+    /// Whether it promises something: refused when the module can no longer be trusted, and until the node's start is
+    /// decided and on the disk.
     pub vouches: bool,
 }
 
@@ -322,6 +328,9 @@ extern "C" fn trampoline<C: Command>(
         }
         if C::SPEC.vouches && boundary::is_poisoned() {
             return Err(Refusal::Poisoned);
+        }
+        if C::SPEC.vouches {
+            C::ready(ctx)?;
         }
         // SAFETY: the server hands over `argc` strings that last for the call.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };

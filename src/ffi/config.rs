@@ -1,10 +1,14 @@
 //! Configuration parameters of the module, as the server's own: CONFIG GET and SET, redis.conf, CONFIG REWRITE.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use super::context::Context;
-use super::{api, raw};
+use super::context::{Context, c_text};
+use super::key::string_bytes;
+use super::{api, boundary, raw};
 
 /// A number that an operator sets.
 pub struct NumericConfig {
@@ -29,11 +33,43 @@ impl NumericConfig {
     }
 }
 
+/// A word that an operator chooses.
+pub struct ChoiceConfig {
+    /// Its name after `lock.`.
+    pub name: &'static CStr,
+    /// What can be chosen.
+    pub words: [&'static CStr; 3],
+    /// Which of them is chosen; which it is if nobody chooses stands first.
+    pub value: AtomicI64,
+}
+
+impl ChoiceConfig {
+    /// Which word is chosen.
+    pub fn get(&self) -> usize {
+        self.value.load(Ordering::Relaxed) as usize
+    }
+}
+
+/// A text that an operator sets before the server starts.
+pub struct TextConfig {
+    /// Its name after `lock.`.
+    pub name: &'static CStr,
+    /// Where it is kept.
+    pub value: Mutex<String>,
+}
+
+impl TextConfig {
+    /// Its value now.
+    pub fn get(&self) -> String {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Makes `config` known, with `default` in place of its own if the module was given one as an argument.
 pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Option<i64>) -> Result<(), String> {
     let flags = if config.immutable { raw::REDISMODULE_CONFIG_IMMUTABLE } else { raw::REDISMODULE_CONFIG_DEFAULT };
     // SAFETY: the module is being loaded; name and config are statics, the config is what the callbacks are given back.
-    let status = unsafe {
+    taken(config.name, unsafe {
         api!(RedisModule_RegisterNumericConfig(
             ctx.raw(),
             config.name.as_ptr(),
@@ -46,11 +82,54 @@ pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Optio
             None,
             std::ptr::from_ref(config).cast_mut().cast::<c_void>()
         ))
-    };
+    })
+}
+
+/// Makes a choice known, with the word number `default` if nobody chooses.
+pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default: usize) -> Result<(), String> {
+    let mut words = config.words.map(CStr::as_ptr);
+    let values = [0, 1, 2];
+    // SAFETY: as in `register`; the server copies words and values.
+    taken(config.name, unsafe {
+        api!(RedisModule_RegisterEnumConfig(
+            ctx.raw(),
+            config.name.as_ptr(),
+            default as c_int,
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            words.as_mut_ptr(),
+            values.as_ptr(),
+            words.len() as c_int,
+            Some(get_choice),
+            Some(set_choice),
+            None,
+            std::ptr::from_ref(config).cast_mut().cast::<c_void>()
+        ))
+    })
+}
+
+/// Makes a text known, with `default` if nobody sets it.
+pub fn register_text(ctx: Context<'_>, config: &'static TextConfig, default: &str) -> Result<(), String> {
+    let default = c_text(default);
+    // SAFETY: as in `register`; the server copies the default.
+    taken(config.name, unsafe {
+        api!(RedisModule_RegisterStringConfig(
+            ctx.raw(),
+            config.name.as_ptr(),
+            default.as_ptr(),
+            raw::REDISMODULE_CONFIG_IMMUTABLE,
+            Some(get_text),
+            Some(set_text),
+            None,
+            std::ptr::from_ref(config).cast_mut().cast::<c_void>()
+        ))
+    })
+}
+
+fn taken(name: &CStr, status: c_int) -> Result<(), String> {
     if status == raw::REDISMODULE_OK as c_int {
         Ok(())
     } else {
-        Err(format!("the server did not take the configuration parameter lock.{}", config.name.to_string_lossy()))
+        Err(format!("the server did not take the configuration parameter lock.{}", name.to_string_lossy()))
     }
 }
 
@@ -64,7 +143,59 @@ pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
     }
 }
 
-// Neither callback can panic: they read or write an atomic.
+extern "C" fn get_text(_name: *const c_char, config: *mut c_void) -> *mut raw::RedisModuleString {
+    thread_local! {
+        /// The server reads the answer and leaves it to us: it lives until the next one.
+        static ANSWER: Cell<*mut raw::RedisModuleString> = const { Cell::new(null_mut()) };
+    }
+    boundary::run("reading a parameter", || {
+        // SAFETY: `register_text` handed over a static.
+        let text = unsafe { &*config.cast::<TextConfig>() }.get();
+        // SAFETY: the server copies the bytes; the last answer was ours alone.
+        unsafe {
+            let answer = api!(RedisModule_CreateString(null_mut(), text.as_ptr().cast(), text.len()));
+            let last = ANSWER.replace(answer);
+            if !last.is_null() {
+                api!(RedisModule_FreeString(null_mut(), last));
+            }
+            answer
+        }
+    })
+    .unwrap_or(null_mut())
+}
+
+extern "C" fn set_text(
+    _name: *const c_char,
+    value: *mut raw::RedisModuleString,
+    config: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    let set = boundary::run("setting a parameter", || {
+        // SAFETY: `register_text` handed over a static; the value lasts for the call.
+        let (config, value) = unsafe { (&*config.cast::<TextConfig>(), string_bytes(value)) };
+        let mut kept = config.value.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = String::from_utf8_lossy(value).into_owned();
+    });
+    (if set.is_some() { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR }) as c_int
+}
+
+// None of the following can panic: they read or write an atomic.
+
+extern "C" fn get_choice(_name: *const c_char, config: *mut c_void) -> c_int {
+    // SAFETY: `register_choice` handed over a static.
+    unsafe { &*config.cast::<ChoiceConfig>() }.get() as c_int
+}
+
+extern "C" fn set_choice(
+    _name: *const c_char,
+    value: c_int,
+    config: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as above. The server takes no other value than those registered.
+    unsafe { &*config.cast::<ChoiceConfig>() }.value.store(value.into(), Ordering::Relaxed);
+    raw::REDISMODULE_OK as c_int
+}
 
 extern "C" fn get(_name: *const c_char, config: *mut c_void) -> c_longlong {
     // SAFETY: `register` handed over a static.

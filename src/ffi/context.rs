@@ -1,8 +1,8 @@
 //! What the module can ask of the server while the server calls it.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::key::KeyName;
@@ -87,7 +87,7 @@ impl<'a> Context<'a> {
     }
 
     /// Sends `command key payload` to the replicas and the AOF.
-    pub fn replicate_record(self, command: &'static std::ffi::CStr, key: KeyName<'_>, payload: &[u8]) {
+    pub fn replicate_record(self, command: &'static CStr, key: KeyName<'_>, payload: &[u8]) {
         // SAFETY: the context is live for 'a; the format announces a module string and a buffer with its length,
         // which follow and outlive the call.
         unsafe {
@@ -126,6 +126,53 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_StopTimer(self.raw, timer.0, null_mut())) };
     }
 
+    /// What the server's configuration parameter `name` is.
+    pub fn parameter(self, name: &CStr) -> Option<String> {
+        // SAFETY: the context is live; the format announces two C strings, which follow; the reply is ours to free after
+        // its bytes were copied.
+        unsafe {
+            let reply =
+                api!(RedisModule_Call(self.raw, c"CONFIG".as_ptr(), c"cc".as_ptr(), c"GET".as_ptr(), name.as_ptr()));
+            if reply.is_null() {
+                return None;
+            }
+            let value = api!(RedisModule_CallReplyArrayElement(reply, 1));
+            let mut len = 0;
+            let text = if value.is_null() { null() } else { api!(RedisModule_CallReplyStringPtr(value, &mut len)) };
+            let text = (!text.is_null())
+                .then(|| String::from_utf8_lossy(std::slice::from_raw_parts(text.cast(), len)).into_owned());
+            api!(RedisModule_FreeCallReply(reply));
+            text
+        }
+    }
+
+    /// A number of the server's INFO.
+    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
+        let mut failed = 0;
+        // SAFETY: the context is live; the data is freed right after it was read.
+        let number = unsafe {
+            let info = api!(RedisModule_GetServerInfo(self.raw, section.as_ptr()));
+            let number = api!(RedisModule_ServerInfoGetFieldUnsigned(info, field.as_ptr(), &mut failed));
+            api!(RedisModule_FreeServerInfo(self.raw, info));
+            number
+        };
+        (failed == raw::REDISMODULE_OK as c_int).then_some(number)
+    }
+
+    /// Sends `command one other` to the replicas, and not to the AOF.
+    pub fn replicate_numbers(self, command: &'static CStr, one: u64, other: u64) {
+        // SAFETY: the context is live; the format announces two long longs, which follow, and that the AOF is left out.
+        unsafe {
+            api!(RedisModule_Replicate(
+                self.raw,
+                command.as_ptr(),
+                c"llA".as_ptr(),
+                one as std::ffi::c_longlong,
+                other as std::ffi::c_longlong
+            ))
+        };
+    }
+
     pub(super) fn has(self, flag: u32) -> bool {
         // SAFETY: the context is live for 'a.
         unsafe { api!(RedisModule_GetContextFlags(self.raw)) & flag as c_int != 0 }
@@ -143,9 +190,18 @@ extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
 
 /// Writes a warning to the server's log: somebody has to do something.
 pub fn warn(text: &str) {
+    log(c"warning", text);
+}
+
+/// Writes a notice to the server's log: worth a line in production.
+pub fn notice(text: &str) {
+    log(c"notice", text);
+}
+
+fn log(level: &CStr, text: &str) {
     let text = c_text(text);
     // SAFETY: a log line may come without a context; the format takes one C string, which follows.
-    unsafe { api!(RedisModule_Log(null_mut(), c"warning".as_ptr(), c"<lock> %s".as_ptr(), text.as_ptr())) };
+    unsafe { api!(RedisModule_Log(null_mut(), level.as_ptr(), c"<lock> %s".as_ptr(), text.as_ptr())) };
 }
 
 /// `text` as a C string; a NUL byte in it, which C would take for its end, becomes a question mark.

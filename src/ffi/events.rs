@@ -1,4 +1,5 @@
-//! What the server tells about itself: its cron, emptied and swapped databases, renamed, moved and restored keys.
+//! What the server tells about itself: its cron, role, loading and end, emptied and swapped databases, and keys that
+//! appear under a name by another way than a command of ours, or are evicted.
 //!
 //! Callbacks of key events change memory only: what they wrote would stand in the AOF before its own cause.
 
@@ -15,10 +16,28 @@ pub trait Events {
     fn cron(ctx: Context<'_>);
 
     /// A database, or all (`None`), is about to be emptied.
-    fn flush(db: Option<u32>);
+    fn flush(ctx: Context<'_>, db: Option<u32>);
 
     /// Two databases changed places.
-    fn swap(one: u32, other: u32);
+    fn swap(ctx: Context<'_>, one: u32, other: u32);
+
+    /// The server starts to read its data.
+    fn loading(from: Source);
+
+    /// The server has read its data, or failed to.
+    fn loaded_all(ctx: Context<'_>);
+
+    /// The server is a master from now on, or a replica.
+    fn role(ctx: Context<'_>, is_master: bool);
+
+    /// CONFIG SET named these parameters.
+    fn configured(ctx: Context<'_>, names: &[&CStr]);
+
+    /// The server ends, its data is saved if it is to be.
+    fn shutdown(ctx: Context<'_>);
+
+    /// The key of the selected database that was unlinked last made room.
+    fn evicted(ctx: Context<'_>, name: KeyName<'_>);
 
     /// The key `name` of the selected database was loaded from an RDB file or stream.
     fn loaded(ctx: Context<'_>, name: KeyName<'_>);
@@ -36,14 +55,26 @@ pub enum Arrival {
     Restored,
 }
 
+/// Where the server reads its data from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An RDB file, or its master.
+    Snapshot,
+    /// The AOF.
+    Aof,
+}
+
 /// Has the server call `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
-    let events: [(u64, raw::RedisModuleEventCallback); 4] = [
-        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role)),
+    let events: [(u64, raw::RedisModuleEventCallback); 7] = [
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role::<E>)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron::<E>)),
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush::<E>)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap::<E>)),
+        (raw::REDISMODULE_EVENT_LOADING, Some(on_loading::<E>)),
+        (raw::REDISMODULE_EVENT_CONFIG, Some(on_config::<E>)),
+        (raw::REDISMODULE_EVENT_SHUTDOWN, Some(on_shutdown::<E>)),
     ];
     for (id, callback) in events {
         // SAFETY: the module is being loaded; version 1 of each event's data is what the callbacks read.
@@ -54,7 +85,7 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
             return Err(format!("the server did not take a subscription to its event {id}"));
         }
     }
-    let kinds = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
+    let kinds = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: the module is being loaded.
     let status = unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), kinds, Some(on_key::<E>))) };
     if status != raw::REDISMODULE_OK as c_int {
@@ -63,15 +94,62 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     Ok(())
 }
 
-extern "C" fn on_role(
-    _ctx: *mut raw::RedisModuleCtx,
+extern "C" fn on_role<E: Events>(
+    ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,
     _data: *mut c_void,
 ) {
     boundary::run("a change of role", || {
-        context::set_master(subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER)
+        let is_master = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
+        context::set_master(is_master);
+        // SAFETY: the server's context lasts for the call.
+        E::role(unsafe { Context::new(ctx) }, is_master);
     });
+}
+
+extern "C" fn on_loading<E: Events>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    boundary::run("a loading event", || match subevent {
+        raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
+        raw::REDISMODULE_SUBEVENT_LOADING_RDB_START | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
+            E::loading(Source::Snapshot);
+        }
+        // SAFETY: the server's context lasts for the call.
+        _ => E::loaded_all(unsafe { Context::new(ctx) }),
+    });
+}
+
+extern "C" fn on_config<E: Events>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    boundary::run("a change of configuration", || {
+        // SAFETY: the event carries this struct, with as many names as it says, for the length of the call, as does the
+        // server's context.
+        unsafe {
+            let change = &*data.cast::<raw::RedisModuleConfigChange>();
+            let names: Vec<&CStr> =
+                (0..change.num_changes as usize).map(|n| CStr::from_ptr(*change.config_names.add(n))).collect();
+            E::configured(Context::new(ctx), &names);
+        }
+    });
+}
+
+extern "C" fn on_shutdown<E: Events>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server's context lasts for the call.
+    boundary::run("shutting down", || E::shutdown(unsafe { Context::new(ctx) }));
 }
 
 extern "C" fn on_cron<E: Events>(
@@ -85,7 +163,7 @@ extern "C" fn on_cron<E: Events>(
 }
 
 extern "C" fn on_flush<E: Events>(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,
     data: *mut c_void,
@@ -94,14 +172,14 @@ extern "C" fn on_flush<E: Events>(
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
             // SAFETY: a flush event carries this struct for the length of the call.
             let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
-            // -1 stands for all databases.
-            E::flush(u32::try_from(info.dbnum).ok());
+            // SAFETY: the server's context lasts for the call. -1 stands for all databases.
+            E::flush(unsafe { Context::new(ctx) }, u32::try_from(info.dbnum).ok());
         }
     });
 }
 
 extern "C" fn on_swap<E: Events>(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     _subevent: u64,
     data: *mut c_void,
@@ -110,7 +188,8 @@ extern "C" fn on_swap<E: Events>(
         // SAFETY: a swap event carries this struct for the length of the call.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         if let (Ok(one), Ok(other)) = (u32::try_from(info.dbnum_first), u32::try_from(info.dbnum_second)) {
-            E::swap(one, other);
+            // SAFETY: the server's context lasts for the call.
+            E::swap(unsafe { Context::new(ctx) }, one, other);
         }
     });
 }
@@ -133,6 +212,7 @@ extern "C" fn on_key<E: Events>(
     boundary::run("a key event", || match event.to_bytes() {
         // This name lies on the server's stack: opening the key would keep it, which the server does not survive.
         b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
+        b"evicted" => E::evicted(ctx, name),
         b"restore" => E::arrived(ctx, name, Arrival::Restored),
         b"rename_to" => E::arrived(ctx, name, Arrival::Moved),
         b"move_from" => MOVED_FROM.set(Some(ctx.db())),

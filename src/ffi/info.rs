@@ -2,13 +2,21 @@
 
 use std::ffi::{CStr, c_int};
 
-use super::context::Context;
+use super::context::{Context, c_text};
 use super::{api, boundary, raw};
 
 /// What INFO shows.
 pub trait InfoSection {
     /// Names, without the `lock_` that the server puts before them, and values.
-    fn fields() -> Vec<(&'static CStr, u64)>;
+    fn fields() -> Vec<(&'static CStr, Field)>;
+}
+
+/// A value in INFO.
+pub enum Field {
+    /// A number.
+    Number(u64),
+    /// A word.
+    Word(String),
 }
 
 /// Has the server ask `S`.
@@ -32,7 +40,15 @@ extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_cr
         unsafe {
             if api!(RedisModule_InfoAddSection(info, c"".as_ptr())) == raw::REDISMODULE_OK as c_int {
                 for (name, value) in S::fields() {
-                    api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value));
+                    match value {
+                        Field::Number(value) => {
+                            api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value));
+                        }
+                        Field::Word(word) => {
+                            let word = c_text(&word);
+                            api!(RedisModule_InfoAddFieldCString(info, name.as_ptr(), word.as_ptr()));
+                        }
+                    }
                 }
             }
         }

@@ -73,5 +73,5 @@ fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     super::command::add_acl_category(ctx);
     crate::register(ctx, arguments)?;
     config::load(ctx)?;
-    crate::start(ctx)
+    crate::begin(ctx)
 }

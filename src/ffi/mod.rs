@@ -21,11 +21,13 @@ mod reply;
 
 pub use boundary::is_poisoned;
 pub use command::{AclGroup, Argument, Call, Command, KeyAccess, Shape, Spec, register as register_command};
-pub use config::{NumericConfig, register as register_config};
-pub use context::{Context, TimerId, warn};
+pub use config::{
+    ChoiceConfig, NumericConfig, TextConfig, register as register_config, register_choice, register_text,
+};
+pub use context::{Context, TimerId, notice, warn};
 pub use data_type::{DataType, locks_in_memory, register as register_data_type};
-pub use events::{Arrival, Events, subscribe};
-pub use info::{InfoSection, register as register_info};
+pub use events::{Arrival, Events, Source, subscribe};
+pub use info::{Field, InfoSection, register as register_info};
 pub use key::{KeyName, LockKey, NotALock};
 pub use reply::{Reply, Value};
 

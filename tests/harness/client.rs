@@ -32,6 +32,7 @@ pub fn text(text: &str) -> Reply {
 }
 
 /// An error's code and text.
+#[track_caller]
 pub fn error(reply: Reply) -> String {
     match reply {
         Reply::Error(text) => text,
@@ -138,6 +139,40 @@ impl Client {
     /// Sends a line, split at spaces.
     pub fn say(&mut self, line: &str) -> Reply {
         self.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+    }
+
+    /// Says it until the answer is something else than "not yet": until the node's state is on the disk.
+    pub fn insist(&mut self, line: &str) -> Reply {
+        self.say_while(line, &["NOTYET "])
+    }
+
+    /// Says it until the node is neither guarded nor busy with its state.
+    pub fn outlast_guard(&mut self, line: &str) -> Reply {
+        self.say_while(line, &["NOTYET ", "GUARDED "])
+    }
+
+    fn say_while(&mut self, line: &str, refusals: &[&str]) -> Reply {
+        let mut reply = self.say(line);
+        super::wait_until(line, || {
+            let waits = matches!(&reply, Reply::Error(text) if refusals.iter().any(|code| text.starts_with(code)));
+            if waits {
+                reply = self.say(line);
+            }
+            !waits
+        });
+        reply
+    }
+
+    /// Says it to a server that may be gone: then `None`.
+    pub fn try_say(&mut self, line: &str) -> Option<Reply> {
+        let mut command = redis::Cmd::new();
+        for argument in line.split(' ') {
+            command.arg(argument);
+        }
+        match self.0.req_command(&command) {
+            Err(error) if error.is_io_error() || error.is_connection_dropped() => None,
+            result => Some(result.into()),
+        }
     }
 
     /// Sends these arguments.

@@ -63,6 +63,7 @@ pub struct Setup {
     config: Option<PathBuf>,
     replication: bool,
     module_later: bool,
+    guarded: bool,
     wall_clock: Option<WallClock>,
 }
 
@@ -80,6 +81,7 @@ impl Setup {
             config: None,
             replication: false,
             module_later: false,
+            guarded: false,
             wall_clock: None,
         }
     }
@@ -97,8 +99,8 @@ impl Setup {
     }
 
     /// Arguments of the module.
-    pub fn module_arguments(mut self, arguments: &str) -> Self {
-        self.module_arguments = arguments.split_whitespace().map(str::to_owned).collect();
+    pub fn module_arguments(mut self, arguments: &[&str]) -> Self {
+        self.module_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         self
     }
 
@@ -112,6 +114,12 @@ impl Setup {
     pub fn module_later(mut self) -> Self {
         self.module_later = true;
         self.option("enable-module-command", "yes")
+    }
+
+    /// With the guard of a node that proves nothing, as any new one has: else it is lifted at the first start.
+    pub fn guarded(mut self) -> Self {
+        self.guarded = true;
+        self
     }
 
     /// Reachable over TCP too, for a replica or a master.
@@ -130,6 +138,9 @@ impl Setup {
     pub fn start(self) -> Server {
         let mut server = self.spawn();
         server.wait_ready();
+        if !server.setup.guarded && !server.setup.module_later {
+            server.lift();
+        }
         server
     }
 
@@ -235,6 +246,11 @@ impl Server {
     /// One field of the module's section in INFO.
     pub fn info(&self, field: &str) -> u64 {
         self.client().info_field(&format!("lock_{field}"))
+    }
+
+    /// Ends its guard.
+    pub fn lift(&self) {
+        assert_eq!(self.client().say("LOCK.GUARD LIFT"), int(0));
     }
 
     /// kill -9.

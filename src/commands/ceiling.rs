@@ -1,0 +1,46 @@
+//! `LOCK.CEILING ceiling owed-max-ttl`: how a master tells its replicas what they must know when one is promoted. Never in
+//! the AOF.
+
+use std::ffi::CStr;
+
+use palisade_core::Refusal;
+
+use super::SINCE;
+use crate::arguments::parse_integer;
+use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
+use crate::life;
+
+/// The command's name, as it is sent to replicas.
+pub const NAME: &CStr = c"LOCK.CEILING";
+
+/// A master's ceiling of tokens, and the longest lease it may owe.
+pub struct Ceiling;
+
+impl Command for Ceiling {
+    const SPEC: Spec = Spec {
+        name: NAME,
+        summary: c"Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
+        complexity: c"O(1)",
+        since: SINCE,
+        flags: c"write fast",
+        acl: AclGroup::Operator,
+        key: None,
+        arguments: &[
+            Argument { name: c"ceiling", token: None, shape: Shape::Integer },
+            Argument { name: c"owed-max-ttl", token: None, shape: Shape::Integer },
+        ],
+        master_only: false,
+        vouches: false,
+    };
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        if !call.ctx.is_from_master() && !call.ctx.is_from_aof() {
+            return Err(Refusal::Internal);
+        }
+        let number = |n| call.argument(n).and_then(parse_integer);
+        if let (Some(ceiling), Some(owed_ms)) = (number(0), number(1)) {
+            life::heard(ceiling, u32::try_from(owed_ms).unwrap_or(u32::MAX));
+        }
+        Ok(Reply::Ok)
+    }
+}

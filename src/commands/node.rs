@@ -1,0 +1,52 @@
+//! `LOCK.NODE`
+
+use palisade_core::Refusal;
+
+use super::SINCE;
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec, Value};
+use crate::{clock, config, life, state};
+
+/// The version of the contract that the commands keep.
+const PROTOCOL: u64 = 1;
+
+/// Who is this node, and does it serve?
+pub struct Node;
+
+impl Command for Node {
+    const SPEC: Spec = Spec {
+        name: c"LOCK.NODE",
+        summary: c"Answers who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
+        complexity: c"O(1)",
+        since: SINCE,
+        flags: c"fast allow-stale",
+        acl: AclGroup::Read,
+        key: None,
+        arguments: &[],
+        master_only: false,
+        vouches: false,
+    };
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        // A start that is not decided yet is decided now: the answer should not be older than the first grant.
+        let _ = life::ready(call.ctx);
+        let now = clock::now();
+        let (id, incarnation) = life::with(|life| (life.id, life.incarnation));
+        let (guard_ms, cause) = state::with(|node| {
+            let cause = node.guard.armed(now.boot).map_or("", |armed| armed.cause.word());
+            (node.guard.left_ms(now.boot), cause)
+        });
+        let word = |word: &str| Value::Bytes(word.as_bytes().to_vec());
+        Ok(Reply::Map(vec![
+            ("id", Value::Bytes(format!("{id:032x}").into_bytes())),
+            ("incarnation", Value::Integer(incarnation)),
+            ("state", word(if guard_ms == 0 { "serving" } else { "guarded" })),
+            ("guard_ms", Value::Integer(guard_ms)),
+            ("guard_reason", word(cause)),
+            ("max_ttl", Value::Integer(config::max_ttl_ms().into())),
+            ("role", word(if call.ctx.is_master() { "master" } else { "replica" })),
+            ("clock_us", Value::Integer(now.wall_us)),
+            ("version", word(env!("CARGO_PKG_VERSION"))),
+            ("protocol", Value::Integer(PROTOCOL)),
+        ]))
+    }
+}

@@ -1,0 +1,382 @@
+//! This life of the node: what it keeps on the disk, when it is ready to promise, what it hears from its master.
+//!
+//! Whatever a later life must know is on the disk before this one relies on it: the ceiling above which it issues no
+//! token, the guard, and whether the AOF has everything. Where that is not so yet, promises are refused with NOTYET for
+//! the milliseconds that a write takes.
+
+use std::cell::{Cell, RefCell};
+
+use palisade_core::limits::{CEILING_LEAD, EVICTED_MAX};
+use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, SavedGuard, guard_ms};
+
+use crate::commands::ceiling;
+use crate::ffi::{Context, notice, warn};
+use crate::keeper::Keeper;
+use crate::{clock, config, start, state};
+
+/// How often a master tells its replicas its ceiling and what it owes, in milliseconds.
+const TELL_REPLICAS_MS: u64 = 2_000;
+
+/// What this life knows of itself.
+pub struct Life {
+    /// Writes the state file; `None`: the node has none.
+    pub keeper: Option<Keeper>,
+    /// What the last life left, until it is decided what it proves.
+    pub last: Option<NodeState>,
+    /// See [`NodeState`].
+    pub id: u128,
+    /// See [`NodeState`].
+    pub incarnation: u64,
+    /// The longest lease that may still run.
+    pub owed: Owed,
+    /// Everything granted in this life is in the AOF.
+    pub aof_life: bool,
+    /// The highest ceiling handed to the keeper, or heard of.
+    pub ceiling: u64,
+    /// The state with this number must be on the disk before anything is promised.
+    pub needed: u64,
+    /// It was decided what the last life proves.
+    pub decided: bool,
+    /// The guard before the last flush, until it is clear that the flush was not the start of a reload.
+    pub before_flush: Option<palisade_core::Guard>,
+    /// When replicas were told last.
+    pub told: BootTime,
+    /// The last write failed, and that was logged.
+    pub failing: bool,
+}
+
+thread_local! {
+    static LIFE: RefCell<Option<Life>> = const { RefCell::new(None) };
+    /// Nothing stands in the way of promises: the fast answer to the question of every command.
+    static READY: Cell<bool> = const { Cell::new(false) };
+    /// The server may evict keys.
+    static EVICTS: Cell<bool> = const { Cell::new(false) };
+    /// The lock that was unlinked last, if the server may evict keys.
+    static UNLINKED: RefCell<Option<(u32, Lock)>> = const { RefCell::new(None) };
+}
+
+/// This life begins.
+pub fn begin(life: Life) {
+    LIFE.set(Some(life));
+    READY.set(false);
+}
+
+/// Calls `body` with this life. No call to the server that can call back may be made in it.
+pub fn with<T>(body: impl FnOnce(&mut Life) -> T) -> T {
+    LIFE.with_borrow_mut(|life| body(life.as_mut().expect("the module is loaded before it is called")))
+}
+
+/// Whether the node is ready to promise: its start is decided, and what a later life must know is on the disk.
+pub fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
+    if READY.get() {
+        return Ok(());
+    }
+    if !with(|life| life.decided) {
+        start::decide(ctx);
+    }
+    if with(|life| life.is_saved()) {
+        refresh_ceiling();
+        READY.set(true);
+        return Ok(());
+    }
+    // While the node is guarded, that is what a client has to wait for.
+    let now = clock::boot_now();
+    state::with(|node| node.guard.serve(now)).and(Err(Refusal::NotYet))
+}
+
+/// Runs a rule that may need a token. If the ceiling is in its way, what is on the disk by now may be enough; else the
+/// ceiling is raised in the background.
+pub fn with_tokens<T>(
+    now: Now,
+    mut rule: impl FnMut(&mut palisade_core::Node) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let result = state::with(&mut rule);
+    if !matches!(result, Err(Refusal::NotYet)) {
+        return result;
+    }
+    refresh_ceiling();
+    let result = state::with(&mut rule);
+    if matches!(result, Err(Refusal::NotYet)) {
+        raise_ceiling(now);
+    }
+    result
+}
+
+impl Life {
+    fn is_saved(&self) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed)
+    }
+
+    /// What the state file should say at `now`.
+    pub fn snapshot(&mut self, now: Now) -> NodeState {
+        state::with(|node| {
+            self.ceiling = self.ceiling.max(node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
+            NodeState {
+                id: self.id,
+                incarnation: self.incarnation,
+                ceiling: self.ceiling,
+                owed_ms: self.owed.ms(now.boot),
+                boot: clock::boot_id(),
+                guard: node
+                    .guard
+                    .armed(now.boot)
+                    .map(|armed| SavedGuard { armed, left_ms: node.guard.left_ms(now.boot) }),
+                aof_life: self.aof_life,
+                end: None,
+            }
+        })
+    }
+
+    /// Has the state written; promises go on meanwhile.
+    fn save(&mut self, now: Now) -> u64 {
+        // Before the start is decided the file still has what the last life proves.
+        if !self.decided || self.keeper.is_none() {
+            return 0;
+        }
+        let state = self.snapshot(now);
+        self.keeper.as_ref().map_or(0, |keeper| keeper.save(state))
+    }
+
+    /// Has the state written; promises wait for it.
+    fn save_first(&mut self, now: Now) {
+        self.needed = self.save(now).max(self.needed);
+        READY.set(false);
+    }
+}
+
+/// The ceiling on the disk is what tokens are issued up to.
+pub fn refresh_ceiling() {
+    with(|life| {
+        if let Some(keeper) = &life.keeper {
+            state::with(|node| node.tokens.set_ceiling(keeper.ceiling()));
+        }
+    });
+}
+
+/// Has the ceiling raised, unless that is under way.
+fn raise_ceiling(now: Now) {
+    with(|life| {
+        let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
+        if wanted > life.ceiling {
+            life.save(now);
+        }
+    });
+}
+
+/// Ten times a second.
+pub fn tick(ctx: Context<'_>) {
+    // What was refused for want of a write, or waits for the end of a start, goes on even if no command comes.
+    let _ = ready(ctx);
+    let now = clock::now();
+    state::with(|node| {
+        node.skew_ms = config::max_clock_skew_ms();
+        node.evicted.sweep(now.boot);
+    });
+    with(|life| life.before_flush = None);
+    refresh_ceiling();
+    let lead = with(|life| {
+        let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
+        wanted.saturating_sub(life.ceiling)
+    });
+    if lead > CEILING_LEAD / 2 {
+        with(|life| life.save(now));
+    }
+    log_failures();
+    tell_replicas(ctx, now);
+}
+
+/// Says once when the state file cannot be written, and once when it can again.
+fn log_failures() {
+    let failure = with(|life| {
+        let failure = life.keeper.as_ref().and_then(Keeper::failure);
+        let changed = failure.is_some() != life.failing;
+        life.failing = failure.is_some();
+        changed.then_some(failure)
+    });
+    match failure {
+        Some(Some(why)) => warn(&format!(
+            "the state file cannot be written: {why}. Grants go on up to the ceiling that is on the disk, then they are \
+             refused with NOTYET until it can be written again"
+        )),
+        Some(None) => notice("the state file can be written again"),
+        None => {}
+    }
+}
+
+/// A master tells its replicas what they need to know when one of them is promoted.
+fn tell_replicas(ctx: Context<'_>, now: Now) {
+    let due = with(|life| now.boot.ms_since(life.told) >= TELL_REPLICAS_MS);
+    if !due || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
+        return;
+    }
+    let (ceiling, owed_ms) = with(|life| {
+        life.told = now.boot;
+        (life.ceiling, life.owed.ms(now.boot))
+    });
+    if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
+        ctx.replicate_numbers(ceiling::NAME, ceiling, owed_ms.into());
+    }
+}
+
+/// A master's ceiling and what it owes, heard by a replica.
+pub fn heard(ceiling: u64, owed_ms: u32) {
+    let now = clock::now();
+    with(|life| {
+        life.ceiling = life.ceiling.max(ceiling);
+        life.owed.raise(owed_ms, config::max_clock_skew_ms(), now.boot);
+    });
+}
+
+/// A lock was loaded or replicated: its lease may be longer than this node grants.
+pub fn seen(lock: &Lock) {
+    if lock.ttl_ms() > config::max_ttl_ms() {
+        let now = clock::boot_now();
+        with(|life| life.owed.raise(lock.ttl_ms(), config::max_clock_skew_ms(), now));
+    }
+}
+
+/// The role changed. A master that was a replica may not know what its own master granted last.
+pub fn role_changed(is_master: bool) {
+    let now = clock::now();
+    let skew_ms = config::max_clock_skew_ms();
+    with(|life| life.aof_life = false);
+    if is_master {
+        let (owed_ms, floor) =
+            with(|life| (life.owed.ms(now.boot), life.ceiling.max(now.wall_us + u64::from(skew_ms) * 1_000)));
+        state::with(|node| {
+            node.tokens.raise_floor(floor);
+            if config::restart_guard() != palisade_core::GuardPolicy::Never {
+                node.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(owed_ms, skew_ms)));
+            }
+        });
+        log_guard(now);
+    }
+    with(|life| life.save_first(now));
+}
+
+/// Parameters were set that decide whether everything is in the AOF, or whether locks can be evicted.
+pub fn configured(ctx: Context<'_>, names: &[&std::ffi::CStr]) {
+    let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
+    if any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]) {
+        not_all_in_aof();
+    }
+    if any_of(&[b"maxmemory-policy", b"lock.restart-guard", b"appendonly", b"save"]) {
+        inspect_configuration(ctx);
+    }
+}
+
+/// From now on the AOF may not have everything, and a later life must know before this one promises more.
+fn not_all_in_aof() {
+    let now = clock::now();
+    with(|life| {
+        if life.aof_life {
+            life.aof_life = false;
+            life.save_first(now);
+        }
+    });
+}
+
+/// Looks whether the server may evict locks, and warns of what undermines the guard.
+pub fn inspect_configuration(ctx: Context<'_>) {
+    let is = |name, value: &str| ctx.parameter(name).is_some_and(|is| is == value);
+    let evicts = !is(c"maxmemory-policy", "noeviction");
+    EVICTS.set(evicts);
+    if evicts {
+        warn("maxmemory-policy lets the server evict keys, held locks too: set it to noeviction on a lock server");
+    }
+    let has_file = with(|life| life.keeper.is_some());
+    if config::restart_guard() == palisade_core::GuardPolicy::Never
+        && !has_file
+        && is(c"appendonly", "no")
+        && is(c"save", "")
+    {
+        warn(
+            "without persistence, without a state file and with lock.restart-guard never this node forgets every grant \
+             at a restart and grants them again at once",
+        );
+    }
+}
+
+/// Live locks of a database, or of all, are dropped; the last of them would have ended at `last`.
+pub fn dropped(last: BootTime) {
+    let now = clock::now();
+    if now.boot > last {
+        return;
+    }
+    with(|life| {
+        state::with(|node| {
+            life.before_flush.get_or_insert(node.guard);
+            node.guard.arm(Cause::Flush, now.boot, last);
+        });
+        life.save(now);
+    });
+}
+
+/// Everything was loaded again: what was dropped right before is back.
+pub fn reloaded() {
+    let now = clock::now();
+    with(|life| {
+        if let Some(guard) = life.before_flush.take() {
+            state::with(|node| node.guard = guard);
+            life.save(now);
+        }
+    });
+}
+
+/// `lock` is about to leave `db`; whether to make room the next event tells.
+pub fn unlinked(db: u32, lock: &Lock) {
+    if EVICTS.get() {
+        UNLINKED.replace(Some((db, lock.clone())));
+    }
+}
+
+/// The lock unlinked last, under `name` in `db`, was evicted: its holder does not know. A restart would not know
+/// either, so nothing proves this life any more.
+pub fn evicted(db: u32, name: &[u8]) {
+    let now = clock::now();
+    let Some((_, lock)) = UNLINKED.take().filter(|(unlinked_db, _)| *unlinked_db == db) else { return };
+    if lock.is_expired(now.boot) {
+        return;
+    }
+    state::with(|node| {
+        if node.evicted.len() < EVICTED_MAX {
+            node.evicted.note(db, name, &lock);
+        } else {
+            node.guard.arm(Cause::Flush, now.boot, lock.deadline());
+        }
+    });
+    not_all_in_aof();
+}
+
+/// An operator arms the guard for `ms` milliseconds, or lifts it (`None`). Answers how long it lasts.
+pub fn guard_by_operator(ms: Option<u32>) -> u64 {
+    let now = clock::now();
+    let left = state::with(|node| {
+        match ms {
+            Some(ms) => node.guard.arm(Cause::Operator, now.boot, now.boot.plus_ms(ms)),
+            None => node.guard.lift(),
+        }
+        node.guard.left_ms(now.boot)
+    });
+    with(|life| life.before_flush = None);
+    if ms.is_some() {
+        log_guard(now);
+        with(|life| life.save_first(now));
+    } else {
+        notice("an operator lifted the guard: the node serves");
+        with(|life| life.save(now));
+    }
+    left
+}
+
+/// Tells the log how long the node is guarded, and why.
+pub fn log_guard(now: Now) {
+    let armed = state::with(|node| Some((node.guard.armed(now.boot)?.cause, node.guard.left_ms(now.boot))));
+    if let Some((cause, left_ms)) = armed {
+        notice(&format!(
+            "this node may have forgotten grants ({}) and grants nothing for {left_ms} ms: LOCK.GUARD LIFT ends that if \
+             you know that nobody holds a lock here",
+            cause.word()
+        ));
+    }
+}

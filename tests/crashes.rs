@@ -1,0 +1,209 @@
+//! Crashes at random moments under load, many in a row: no token comes back, nothing is granted while a lock that was
+//! acknowledged can still be valid, and where the node can prove what it granted nobody waits.
+//!
+//! `PALISADE_ROUNDS` says how many crashes of each kind (default 3; `make crash` runs 100).
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+
+use crate::harness::{Client, Reply, Server, Setup};
+
+/// Longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
+const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
+const TTL_MS: u64 = 200;
+const KEYS: usize = 12;
+const WORKERS: usize = 4;
+
+/// What clients were told of one key, over all lives.
+#[derive(Clone, Copy)]
+struct Told {
+    /// The largest token.
+    token: i64,
+    /// Until when its last acknowledged holder may rely on it, counted from before it asked.
+    valid_until: Instant,
+}
+
+#[derive(Default)]
+struct History(Mutex<HashMap<usize, Told>>);
+
+impl History {
+    fn granted(&self, key: usize, token: i64, sent: Instant) {
+        let mut told = self.0.lock().unwrap();
+        let last = told.get(&key).map_or(0, |told| told.token);
+        assert!(token > last, "key {key}: token {token} after {last}");
+        told.insert(key, Told { token, valid_until: sent + Duration::from_millis(TTL_MS) });
+    }
+
+    fn extended(&self, key: usize, sent: Instant) {
+        let mut told = self.0.lock().unwrap();
+        let told = told.get_mut(&key).unwrap();
+        told.valid_until = told.valid_until.max(sent + Duration::from_millis(TTL_MS));
+    }
+
+    fn gave_back(&self, key: usize) {
+        self.0.lock().unwrap().get_mut(&key).unwrap().valid_until = Instant::now();
+    }
+}
+
+/// Works on keys of its own, so that each key's history has one writer, until the server is gone.
+fn work(worker: usize, mut client: Client, history: &History, over: &AtomicBool) {
+    let mut random = rand::rng();
+    let mut serial = 0;
+    while !over.load(Ordering::Relaxed) {
+        let key = random.random_range(0..KEYS / WORKERS) * WORKERS + worker;
+        serial += 1;
+        let owner = format!("w{worker}-{serial}-{}", random.random::<u32>());
+        let sent = Instant::now();
+        match client.try_say(&format!("LOCK.ACQUIRE k{key} {owner} {TTL_MS}")) {
+            Some(Reply::Int(token)) => history.granted(key, token, sent),
+            Some(_) => continue,
+            None => return,
+        }
+        if random.random_range(0..3) == 0 {
+            let sent = Instant::now();
+            match client.try_say(&format!("LOCK.EXTEND k{key} {owner} {TTL_MS}")) {
+                Some(Reply::Int(_)) => history.extended(key, sent),
+                Some(_) => continue,
+                None => return,
+            }
+        }
+        if random.random_range(0..2) == 0 {
+            // From the moment it is sent it may be free.
+            history.gave_back(key);
+            if client.try_say(&format!("LOCK.RELEASE k{key} {owner}")).is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// What happens between a crash and the next start.
+type Between = fn(&Server, usize);
+
+fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
+    let rounds = std::env::var("PALISADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let history = History::default();
+    let mut server = setup.start();
+    let (mut held, mut proved, mut guarded) = (0, 0, 0);
+    for round in 0..rounds {
+        server.client().outlast_guard("LOCK.ACQUIRE ready me 1");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for worker in 0..WORKERS {
+                let (client, history, over) = (server.client(), &history, &over);
+                scope.spawn(move || work(worker, client, history, over));
+            }
+            sleep(Duration::from_millis(rand::rng().random_range(5..120)));
+            server.kill();
+            over.store(true, Ordering::Relaxed);
+        });
+        between(&server, round);
+        server.start_again();
+
+        let mut client = server.client();
+        let fresh = client.insist("LOCK.ACQUIRE fresh me 1");
+        let refused = matches!(&fresh, Reply::Error(text) if text.starts_with("GUARDED "));
+        assert_eq!(refused, !remembers, "{what}, round {round}: {fresh:?}\n{}", server.log());
+        guarded += usize::from(refused);
+        proved += usize::from(!refused);
+        // Every key is asked for until it is granted.
+        let told = history.0.lock().unwrap().clone();
+        held += told.values().filter(|told| told.valid_until > Instant::now()).count();
+        for (key, told) in told {
+            let (token, answered, sent) = loop {
+                let sent = Instant::now();
+                let reply = client.say(&format!("LOCK.ACQUIRE k{key} after-{round} {TTL_MS}"));
+                match reply {
+                    Reply::Int(token) => break (token, Instant::now(), sent),
+                    Reply::Null => {}
+                    Reply::Error(text) => {
+                        assert!(text.starts_with("GUARDED ") || text.starts_with("NOTYET "), "{text}")
+                    }
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert!(
+                answered >= told.valid_until,
+                "{what}, round {round}: key {key} was granted {:?} before its holder's lease ended\n{}",
+                told.valid_until - answered,
+                server.log()
+            );
+            history.granted(key, token, sent);
+            history.gave_back(key);
+            client.say(&format!("LOCK.RELEASE k{key} after-{round}"));
+        }
+    }
+    println!("{what}: {rounds} crashes, {held} locks held then, {proved} proved, {guarded} guarded");
+}
+
+fn short() -> Setup {
+    Setup::new().module_arguments(&SHORT)
+}
+
+fn nothing(_server: &Server, _round: usize) {}
+
+fn state_file(server: &Server) -> std::path::PathBuf {
+    server.dir().join("lock-node-socket.state")
+}
+
+#[test]
+fn without_persistence() {
+    campaign("no persistence", short(), false, nothing);
+}
+
+#[test]
+fn with_snapshots_only() {
+    campaign("RDB only", short().option("save", "1 1"), false, nothing);
+}
+
+#[test]
+fn with_the_aof_every_second() {
+    campaign("AOF everysec", short().option("appendonly", "yes").option("appendfsync", "everysec"), false, nothing);
+}
+
+#[test]
+fn with_the_aof_always() {
+    campaign("AOF always", short().aof(), true, nothing);
+}
+
+#[test]
+fn with_the_state_file_deleted() {
+    campaign("state file deleted", short().aof(), false, |server, _| fs::remove_file(state_file(server)).unwrap());
+}
+
+#[test]
+fn with_the_state_file_cut_short() {
+    campaign("state file cut short", short().aof(), false, |server, round| {
+        let text = fs::read(state_file(server)).unwrap();
+        // A different length each round; over a hundred rounds every third byte.
+        fs::write(state_file(server), &text[..(round * 3) % text.len()]).unwrap();
+    });
+}
+
+#[test]
+fn with_a_state_file_of_the_future() {
+    campaign("state file of the future", short().aof(), false, |server, _| {
+        let text = fs::read_to_string(state_file(server)).unwrap();
+        fs::write(state_file(server), text.replace("palisade-node 1", "palisade-node 2")).unwrap();
+    });
+}
+
+#[test]
+fn with_the_clock_set_back_an_hour_or_a_day() {
+    campaign("clock set back", short().wall_clock(), false, |server, round| {
+        server.wall_clock().set(if round % 2 == 0 { -3_600 } else { -86_400 });
+    });
+}
+
+#[test]
+fn with_the_clock_set_back_and_the_aof_always() {
+    campaign("clock set back, AOF always", short().aof().wall_clock(), true, |server, round| {
+        server.wall_clock().set(if round % 2 == 0 { -3_600 } else { -86_400 });
+    });
+}
