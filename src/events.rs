@@ -95,7 +95,7 @@ impl Events for NodeEvents {
 /// snapshot or the master's data is being loaded they are on their way back.
 fn dropped(ctx: Context<'_>, last: BootTime) {
     if ctx.is_master() && LOADING.get() != Some(Source::Snapshot) {
-        life::dropped(last);
+        life::dropped(last, LOADING.get().is_some());
     }
 }
 

@@ -297,15 +297,20 @@ pub fn inspect_configuration(ctx: Context<'_>) {
     }
 }
 
-/// Live locks of a database, or of all, are dropped; the last of them would have ended at `last`.
-pub fn dropped(last: BootTime) {
+/// Live locks of a database, or of all, are dropped; the last of them would have ended at `last`. If that is `replayed`
+/// from the AOF it is final; else it may be the start of a reload.
+pub fn dropped(last: BootTime, replayed: bool) {
     let now = clock::now();
     if now.boot > last {
         return;
     }
     with(|life| {
         state::with(|node| {
-            life.before_flush.get_or_insert(node.guard);
+            if !replayed {
+                life.before_flush.get_or_insert(node.guard);
+            } else if let Some(guard) = &mut life.before_flush {
+                guard.arm(Cause::Flush, now.boot, last);
+            }
             node.guard.arm(Cause::Flush, now.boot, last);
         });
         life.save(now);
@@ -358,14 +363,16 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
         }
         node.guard.left_ms(now.boot)
     });
-    with(|life| life.before_flush = None);
     if ms.is_some() {
         log_guard(now);
-        with(|life| life.save_first(now));
     } else {
         notice("an operator lifted the guard: the node serves");
-        with(|life| life.save(now));
     }
+    with(|life| {
+        life.before_flush = None;
+        // Lifted too: else a crash right after could bring the guard back over what was granted since.
+        life.save_first(now);
+    });
     left
 }
 

@@ -96,7 +96,7 @@ fn a_failed_load_at_run_time_leaves_the_server_alone() {
         wait_until("cron has come by", || client.info_field("uptime_in_seconds") > before);
     }
     assert_eq!(client.say(&format!("MODULE LOADEX {path} CONFIG lock.max-ttl 5000")), text("OK"));
-    client.say("LOCK.GUARD LIFT");
+    client.lift();
     assert!(client.say("LOCK.ACQUIRE k me 5000").as_int() > 0);
     client.say("DEL k");
     assert!(error(client.say("MODULE UNLOAD lock")).contains("data type"), "its locks may be in keys");

@@ -46,7 +46,7 @@ fn lift_and_arm_are_the_operators_word() {
     let mut server = Setup::new().guarded().start();
     let mut client = server.client();
     assert!(client.say("LOCK.GUARD").as_int() > 60_000);
-    assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
+    client.lift();
     let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
     let armed = client.say("LOCK.GUARD arm 50000").as_int();
     assert!((49_000..=50_000).contains(&armed));
@@ -72,7 +72,7 @@ fn lift_and_arm_are_the_operators_word() {
     server.start_again();
     let mut client = server.client();
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k me 1000")) > 30_000);
-    assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
+    client.lift();
     assert!(client.insist("LOCK.ACQUIRE k me 1000").as_int() > token);
 }
 
@@ -314,6 +314,30 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
         client.say(line);
         assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > 0, "{line}");
         client.say("LOCK.RELEASE k me");
+    }
+}
+
+/// The end of loading took the guard of a flush that the AOF replayed for that of a reload, and undid it.
+#[test]
+fn a_flush_that_only_the_aof_knows_of_is_guarded() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("node.state");
+    let arguments = ["state-file", path.to_str().unwrap()];
+    for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+        let mut server = Setup::new().aof().module_arguments(&arguments).start();
+        let mut client = server.client();
+        client.insist("LOCK.ACQUIRE k me 60000");
+        // From here on the state file stands still.
+        fs::rename(&folder, &away).unwrap();
+        client.say(line);
+        assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "{line}");
+        drop(client);
+        server.kill();
+        fs::rename(&away, &folder).unwrap();
+        server.start_again();
+        assert!(guarded_ms(server.client().say("LOCK.ACQUIRE k you 1000")) > 30_000, "{line}");
     }
 }
 

@@ -26,7 +26,7 @@ fn deleting_and_overwriting_break_the_lock_and_tokens_go_on() {
         last = token;
         assert!(!matches!(client.say(line), Reply::Error(_)), "{line}");
         client.say("DEL k");
-        client.say("LOCK.GUARD LIFT");
+        client.lift();
         assert_eq!(client.say("LOCK.EXTEND k me 1000"), null(), "{line}");
         assert_nothing_left(&server);
     }

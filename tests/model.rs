@@ -155,8 +155,8 @@ fn run(seed: u64) {
                 }
             }
             _ => {
-                say("FLUSHALL".to_owned());
-                say("LOCK.GUARD LIFT".to_owned());
+                client.say("FLUSHALL");
+                client.lift();
                 model.locks.clear();
             }
         }

@@ -15,7 +15,7 @@ fn strictly_grow_whatever_happens_to_the_key() {
         assert!(token > last && token < LIMIT, "{token} after {last}, before {end}");
         last = token;
         client.say(end);
-        client.say("LOCK.GUARD LIFT");
+        client.lift();
     }
     assert!(server.info("token_high") >= last as u64);
 }

@@ -250,7 +250,7 @@ impl Server {
 
     /// Ends its guard.
     pub fn lift(&self) {
-        assert_eq!(self.client().say("LOCK.GUARD LIFT"), int(0));
+        self.client().lift();
     }
 
     /// kill -9.
