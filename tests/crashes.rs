@@ -16,7 +16,6 @@ use crate::harness::{Client, Reply, Server, Setup};
 
 /// Longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
 const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
-const TTL_MS: u64 = 200;
 const KEYS: usize = 12;
 const WORKERS: usize = 4;
 
@@ -33,17 +32,17 @@ struct Told {
 struct History(Mutex<HashMap<usize, Told>>);
 
 impl History {
-    fn granted(&self, key: usize, token: i64, sent: Instant) {
+    fn granted(&self, key: usize, token: i64, sent: Instant, ttl_ms: u64) {
         let mut told = self.0.lock().unwrap();
         let last = told.get(&key).map_or(0, |told| told.token);
         assert!(token > last, "key {key}: token {token} after {last}");
-        told.insert(key, Told { token, valid_until: sent + Duration::from_millis(TTL_MS) });
+        told.insert(key, Told { token, valid_until: sent + Duration::from_millis(ttl_ms) });
     }
 
-    fn extended(&self, key: usize, sent: Instant) {
+    fn extended(&self, key: usize, sent: Instant, ttl_ms: u64) {
         let mut told = self.0.lock().unwrap();
         let told = told.get_mut(&key).unwrap();
-        told.valid_until = told.valid_until.max(sent + Duration::from_millis(TTL_MS));
+        told.valid_until = told.valid_until.max(sent + Duration::from_millis(ttl_ms));
     }
 
     fn gave_back(&self, key: usize) {
@@ -52,7 +51,7 @@ impl History {
 }
 
 /// Works on keys of its own, so that each key's history has one writer, until the server is gone.
-fn work(worker: usize, mut client: Client, history: &History, over: &AtomicBool) {
+fn work(worker: usize, mut client: Client, ttl_ms: u64, history: &History, over: &AtomicBool) {
     let mut random = rand::rng();
     let mut serial = 0;
     while !over.load(Ordering::Relaxed) {
@@ -60,15 +59,15 @@ fn work(worker: usize, mut client: Client, history: &History, over: &AtomicBool)
         serial += 1;
         let owner = format!("w{worker}-{serial}-{}", random.random::<u32>());
         let sent = Instant::now();
-        match client.try_say(&format!("LOCK.ACQUIRE k{key} {owner} {TTL_MS}")) {
-            Some(Reply::Int(token)) => history.granted(key, token, sent),
+        match client.try_say(&format!("LOCK.ACQUIRE k{key} {owner} {ttl_ms}")) {
+            Some(Reply::Int(token)) => history.granted(key, token, sent, ttl_ms),
             Some(_) => continue,
             None => return,
         }
         if random.random_range(0..3) == 0 {
             let sent = Instant::now();
-            match client.try_say(&format!("LOCK.EXTEND k{key} {owner} {TTL_MS}")) {
-                Some(Reply::Int(_)) => history.extended(key, sent),
+            match client.try_say(&format!("LOCK.EXTEND k{key} {owner} {ttl_ms}")) {
+                Some(Reply::Int(_)) => history.extended(key, sent, ttl_ms),
                 Some(_) => continue,
                 None => return,
             }
@@ -84,7 +83,7 @@ fn work(worker: usize, mut client: Client, history: &History, over: &AtomicBool)
 }
 
 /// What happens between a crash and the next start.
-type Between = fn(&Server, usize);
+type Between = fn(&mut Server, usize);
 
 fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
     let rounds = std::env::var("PALISADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
@@ -93,25 +92,27 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
     let (mut held, mut proved, mut guarded) = (0, 0, 0);
     for round in 0..rounds {
         server.client().outlast_guard("LOCK.ACQUIRE ready me 1");
+        let ttl_ms = server.info("max_ttl_ms");
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for worker in 0..WORKERS {
                 let (client, history, over) = (server.client(), &history, &over);
-                scope.spawn(move || work(worker, client, history, over));
+                scope.spawn(move || work(worker, client, ttl_ms, history, over));
             }
             sleep(Duration::from_millis(rand::rng().random_range(5..120)));
             server.kill();
             over.store(true, Ordering::Relaxed);
         });
-        between(&server, round);
+        between(&mut server, round);
         server.start_again();
 
+        let ttl_ms = server.info("max_ttl_ms");
         let mut client = server.client();
         let fresh = client.insist("LOCK.ACQUIRE fresh me 1");
         // What the node says of itself. (A short guard may be over before a busy machine lets us ask.)
         let log = server.log();
         let verdict = log.lines().rfind(|line| line.ends_with("of its last life")).unwrap();
-        assert_eq!(verdict.contains(" remembers every grant "), remembers, "{what}, round {round}:\n{log}");
+        assert_eq!(verdict.contains(", remembers every grant "), remembers, "{what}, round {round}:\n{log}");
         let refused = matches!(&fresh, Reply::Error(text) if text.starts_with("GUARDED "));
         assert!(!(remembers && refused), "{what}, round {round}: {fresh:?}\n{log}");
         guarded += usize::from(!remembers);
@@ -122,7 +123,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         for (key, told) in told {
             let (token, answered, sent) = loop {
                 let sent = Instant::now();
-                let reply = client.say(&format!("LOCK.ACQUIRE k{key} after-{round} {TTL_MS}"));
+                let reply = client.say(&format!("LOCK.ACQUIRE k{key} after-{round} {ttl_ms}"));
                 match reply {
                     Reply::Int(token) => break (token, Instant::now(), sent),
                     Reply::Null => {}
@@ -138,7 +139,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
                 told.valid_until - answered,
                 server.log()
             );
-            history.granted(key, token, sent);
+            history.granted(key, token, sent, ttl_ms);
             history.gave_back(key);
             client.say(&format!("LOCK.RELEASE k{key} after-{round}"));
         }
@@ -150,7 +151,7 @@ fn short() -> Setup {
     Setup::new().module_arguments(&SHORT)
 }
 
-fn nothing(_server: &Server, _round: usize) {}
+fn nothing(_server: &mut Server, _round: usize) {}
 
 fn state_file(server: &Server) -> std::path::PathBuf {
     server.dir().join("lock-node-socket.state")
@@ -209,5 +210,13 @@ fn with_the_clock_set_back_an_hour_or_a_day() {
 fn with_the_clock_set_back_and_the_aof_always() {
     campaign("clock set back, AOF always", short().aof().wall_clock(), true, |server, round| {
         server.wall_clock().set(if round % 2 == 0 { -3_600 } else { -86_400 });
+    });
+}
+
+#[test]
+fn with_max_ttl_lowered_and_raised() {
+    campaign("max-ttl lowered and raised", short(), false, |server, round| {
+        let max_ttl = if round % 2 == 0 { "60" } else { "200" };
+        server.change(|setup| setup.module_arguments(&["max-ttl", max_ttl, "max-clock-skew", "50"]));
     });
 }

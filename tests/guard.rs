@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use crate::harness::{Reply, Server, Setup, error, int, null, text, wait_until};
 
@@ -521,4 +524,74 @@ fn a_clock_set_back_between_two_lives_brings_no_token_back() {
         let mut client = server.client();
         assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > token, "{back}");
     }
+}
+
+#[test]
+fn a_terminated_server_ends_clean() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    server.signal(Signal::TERM);
+    server.wait_ended();
+    server.start_again();
+    assert_remembers(&server, token);
+}
+
+#[test]
+fn a_save_that_fails_ends_nothing_and_proves_nothing() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    // Where the snapshot should go there is a folder.
+    let snapshot = server.dir().join("dump.rdb");
+    fs::create_dir(&snapshot).unwrap();
+    assert!(error(server.client().say("SHUTDOWN SAVE")).contains("Errors trying to SHUTDOWN"));
+    assert_eq!(server.client().say("LOCK.EXTEND k me 60000"), int(token), "it goes on");
+    server.kill();
+    fs::remove_dir(&snapshot).unwrap();
+    server.start_again();
+    assert_guarded(&server, token);
+}
+
+/// The old master is frozen, not dead: it grants nothing more, and what it granted counts.
+#[test]
+fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
+    let setup = || Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&SHORT);
+    let (master, replica) = (setup().start(), setup().start());
+    let (mut client, mut copy) = (master.client(), replica.client());
+    copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica has heard of its master", || {
+        copy.say("INFO commandstats").as_text().to_lowercase().contains("lock.ceiling")
+    });
+    for round in 0..5 {
+        // Granted by the master alone: the replica never hears of it.
+        replica.signal(Signal::STOP);
+        let sent = Instant::now();
+        let token = client.insist(&format!("LOCK.ACQUIRE k{round} me 300")).as_int();
+        master.signal(Signal::STOP);
+        replica.signal(Signal::CONT);
+        copy.say("REPLICAOF NO ONE");
+        let newer = copy.outlast_guard(&format!("LOCK.ACQUIRE k{round} you 300")).as_int();
+        assert!(sent.elapsed() >= Duration::from_millis(300), "granted after {:?}", sent.elapsed());
+        assert!(newer > token, "{newer} after {token}");
+        master.signal(Signal::CONT);
+        copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+        wait_until("it follows again", || copy.say("INFO replication").as_text().contains("master_link_status:up"));
+    }
+}
+
+#[test]
+fn paused_writes_stop_neither_the_ceiling_nor_the_server() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    let mut client = master.client();
+    replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica is known", || client.say("INFO replication").as_text().contains("connected_slaves:1"));
+    for n in 0..100 {
+        client.insist(&format!("LOCK.ACQUIRE k{n} me {}", 10 * n + 1));
+    }
+    client.say("CLIENT PAUSE 100000 WRITE");
+    let first = master.info("token_ceiling");
+    wait_until("the ceiling moves on", || master.info("token_ceiling") > first);
+    let second = master.info("token_ceiling");
+    wait_until("and again, past the time at which replicas are told", || master.info("token_ceiling") > second);
+    client.say("CLIENT UNPAUSE");
+    wait_until("what had ended is gone", || client.say("DBSIZE") == int(0));
+    wait_until("on the replica too", || replica.client().say("DBSIZE") == int(0));
 }

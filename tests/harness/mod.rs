@@ -267,16 +267,32 @@ impl Server {
         self.wait_ready();
     }
 
-    /// Starts it again, set up in another way.
-    pub fn start_again_with(&mut self, change: impl FnOnce(Setup) -> Setup) {
+    /// Sets up its next life in another way.
+    pub fn change(&mut self, change: impl FnOnce(Setup) -> Setup) {
         self.setup = change(std::mem::replace(&mut self.setup, Setup::bare()));
+    }
+
+    /// Starts it again, set up in another way.
+    pub fn start_again_with(&mut self, how: impl FnOnce(Setup) -> Setup) {
+        self.change(how);
         self.start_again();
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait_ended(&mut self) {
+        wait_until("the server ends", || self.child.try_wait().unwrap().is_some());
     }
 
     /// Ends it by command, and waits until it has.
     pub fn shutdown(&mut self, how: &str) {
         self.client().say(format!("SHUTDOWN {how}").trim_end());
-        wait_until("the server shuts down", || self.child.try_wait().unwrap().is_some());
+        self.wait_ended();
     }
 
     fn wait_ready(&mut self) {
