@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 
-use crate::harness::{Client, Reply, Server, Setup};
+use crate::harness::{Client, Reply, Server, Setup, state_file};
 
 /// Longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
 const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
@@ -152,10 +152,6 @@ fn short() -> Setup {
 }
 
 fn nothing(_server: &mut Server, _round: usize) {}
-
-fn state_file(server: &Server) -> std::path::PathBuf {
-    server.dir().join("lock-node-socket.state")
-}
 
 #[test]
 fn without_persistence() {

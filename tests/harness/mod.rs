@@ -4,9 +4,11 @@
 //! fails, the server's log is printed.
 
 mod client;
+mod memory_of_grants;
 mod wall_clock;
 
 pub use client::{Client, Reply, error, int, null, text};
+pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use wall_clock::WallClock;
 
 use std::fs;

@@ -1,0 +1,58 @@
+//! What a node that was started again does with a lock that it had granted: remember it, or be guarded.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{Reply, Server, Setup, error, int, text};
+
+/// Short leases, so that a guard can be waited for: 300 ms × 1.01 + 100 ms.
+pub const SHORT: [&str; 4] = ["max-ttl", "300", "max-clock-skew", "100"];
+
+/// The milliseconds of a -GUARDED.
+#[track_caller]
+pub fn guarded_ms(reply: Reply) -> u64 {
+    let error = error(reply);
+    let ms = error.strip_prefix("GUARDED ").and_then(|rest| rest.split(' ').next());
+    ms.unwrap_or_else(|| panic!("{error}")).parse().unwrap()
+}
+
+/// The state file of a server.
+pub fn state_file(server: &Server) -> PathBuf {
+    server.dir().join("lock-node-socket.state")
+}
+
+/// A file that is there, as text.
+pub fn read(path: PathBuf) -> String {
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Locks `k` for "me" in a node that serves, and forgets nothing of it but what it is made to.
+pub fn held(setup: Setup) -> (Server, i64) {
+    let server = setup.start();
+    let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    (server, token)
+}
+
+/// The node remembers the lock that it granted with `token`: everybody goes on.
+pub fn assert_remembers(server: &Server, token: i64) {
+    let mut client = server.client();
+    assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token), "the holder goes on");
+    assert!(client.insist("LOCK.ACQUIRE other me 1000").as_int() > 0, "nobody waits");
+    assert_eq!(client.say("LOCK.RELEASE other me"), int(0));
+    assert_eq!(client.say("LOCK.INFO k").field("suspect"), int(0));
+    assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
+}
+
+/// The node is guarded as one that may have forgotten that grant; afterwards its tokens go on.
+pub fn assert_guarded(server: &Server, token: i64) {
+    let mut client = server.client();
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000);
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE other me 1000")) > 30_000);
+    if client.say("EXISTS k") == int(1) {
+        assert!(guarded_ms(client.say("LOCK.EXTEND k me 60000")) > 1_000);
+        assert_eq!(client.say("LOCK.INFO k").field("suspect"), int(1));
+        assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
+    }
+    server.lift();
+    assert!(client.insist("LOCK.ACQUIRE k you 1000").as_int() > token);
+}

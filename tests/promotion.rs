@@ -1,0 +1,89 @@
+//! A promoted replica may not know what its master granted last.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::harness::{SHORT, Server, Setup, error, guarded_ms, int, null, text, wait_until};
+
+#[test]
+fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    // The replica's own limit is far below its master's.
+    let mut replica = Setup::new().aof().replication().module_arguments(&SHORT).start();
+    let mut copy = replica.client();
+    copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    let token = master.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    wait_until("the lock is there", || copy.say("EXISTS k") == int(1));
+    assert!(error(copy.say("LOCK.ACQUIRE other me 10")).starts_with("READONLY"));
+    copy.say("REPLICAOF NO ONE");
+    assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > 50_000);
+    assert!(guarded_ms(copy.say("LOCK.EXTEND k me 10")) > 50_000);
+    assert_eq!(copy.say("LOCK.NODE").field("guard_reason"), text("promotion"));
+    replica.lift();
+    assert_eq!(copy.say("LOCK.BREAK k"), int(token));
+    let newer = copy.insist("LOCK.ACQUIRE k you 300").as_int();
+    assert!(newer > token);
+    // The AOF of this life began as a replica's: nothing proves that it has everything.
+    drop(copy);
+    replica.kill();
+    replica.start_again();
+    let mut copy = replica.client();
+    assert!(guarded_ms(copy.say("LOCK.ACQUIRE k me 10")) > 0);
+    replica.lift();
+    let mut reply = null();
+    wait_until("the lease of the loaded lock ends", || {
+        reply = copy.say("LOCK.ACQUIRE k me 10");
+        reply != null()
+    });
+    assert!(reply.as_int() > newer);
+}
+
+#[test]
+fn a_promoted_replica_issues_no_token_that_its_master_may_have_issued() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    let mut copy = replica.client();
+    copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    let ceiling = |server: &Server| server.info("token_ceiling");
+    let mut client = master.client();
+    wait_until("the replica is known", || client.say("INFO replication").as_text().contains("connected_slaves:1"));
+    let heard = ceiling(&master);
+    wait_until("the replica has heard of the ceiling", || {
+        copy.say("INFO commandstats").as_text().to_lowercase().contains("lock.ceiling")
+    });
+    let newest = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+    assert!(newest as u64 <= heard);
+    copy.say("REPLICAOF NO ONE");
+    replica.lift();
+    // Of this key the replica knows nothing; the master may have granted it up to its ceiling.
+    let token = copy.insist("LOCK.ACQUIRE other you 1000").as_int();
+    assert!(token as u64 > heard, "{token} is not above {heard}");
+}
+
+/// The old master is frozen, not dead: it grants nothing more, and what it granted counts.
+#[test]
+fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
+    let setup = || Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&SHORT);
+    let (master, replica) = (setup().start(), setup().start());
+    let (mut client, mut copy) = (master.client(), replica.client());
+    copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica has heard of its master", || {
+        copy.say("INFO commandstats").as_text().to_lowercase().contains("lock.ceiling")
+    });
+    for round in 0..5 {
+        // Granted by the master alone: the replica never hears of it.
+        replica.signal(Signal::STOP);
+        let sent = Instant::now();
+        let token = client.insist(&format!("LOCK.ACQUIRE k{round} me 300")).as_int();
+        master.signal(Signal::STOP);
+        replica.signal(Signal::CONT);
+        copy.say("REPLICAOF NO ONE");
+        let newer = copy.outlast_guard(&format!("LOCK.ACQUIRE k{round} you 300")).as_int();
+        assert!(sent.elapsed() >= Duration::from_millis(300), "granted after {:?}", sent.elapsed());
+        assert!(newer > token, "{newer} after {token}");
+        master.signal(Signal::CONT);
+        copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+        wait_until("it follows again", || copy.say("INFO replication").as_text().contains("master_link_status:up"));
+    }
+}

@@ -1,0 +1,170 @@
+//! A start either proves that the node remembers every grant of its last life, or is guarded.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::harness::{SHORT, Setup, assert_guarded, assert_remembers, error, guarded_ms, held, int, text, wait_until};
+
+#[test]
+fn kill_nine_with_the_aof_always_is_remembered_again_and_again() {
+    let (mut server, token) = held(Setup::new().aof());
+    for _ in 0..5 {
+        server.kill();
+        server.start_again();
+        assert_remembers(&server, token);
+    }
+}
+
+#[test]
+fn kill_nine_with_anything_less_is_guarded() {
+    for setup in [
+        Setup::new(),
+        Setup::new().option("save", "3600 1"),
+        Setup::new().option("appendonly", "yes").option("appendfsync", "everysec"),
+        Setup::new().aof().option("no-appendfsync-on-rewrite", "yes"),
+        Setup::new().aof().module_arguments(&["state-file", ""]),
+    ] {
+        let (mut server, token) = held(setup);
+        server.kill();
+        server.start_again();
+        assert_guarded(&server, token);
+    }
+}
+
+#[test]
+fn always_is_guarded_though_it_remembers() {
+    let (mut server, token) = held(Setup::new().aof().module_arguments(&["restart-guard", "always"]));
+    server.kill();
+    server.start_again();
+    let mut client = server.client();
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE other me 1000")) > 30_000);
+    assert!(guarded_ms(client.say("LOCK.EXTEND k me 60000")) > 30_000);
+    assert_eq!(client.say("LOCK.INFO k").field("suspect"), int(0));
+    server.lift();
+    assert_eq!(client.insist("LOCK.EXTEND k me 60000"), int(token));
+}
+
+#[test]
+fn never_is_the_operators_own_risk() {
+    let (mut server, token) = held(Setup::new().module_arguments(&["restart-guard", "never"]));
+    server.kill();
+    server.start_again();
+    let mut client = server.client();
+    assert!(client.insist("LOCK.ACQUIRE k you 1000").as_int() > token, "tokens grow all the same");
+}
+
+#[test]
+fn a_clean_end_is_proved_by_what_was_loaded() {
+    // (how it ends, setup)
+    let rdb = || Setup::new().option("save", "3600 1");
+    for (how, setup) in
+        [("SAVE", rdb()), ("", rdb()), ("", Setup::new().option("appendonly", "yes")), ("NOSAVE", Setup::new().aof())]
+    {
+        let (mut server, token) = held(setup);
+        for _ in 0..3 {
+            server.shutdown(how);
+            server.start_again();
+            assert_remembers(&server, token);
+        }
+        // The proof is used up: a crash after it is a crash.
+        let aof_always = how == "NOSAVE";
+        server.kill();
+        server.start_again();
+        if aof_always { assert_remembers(&server, token) } else { assert_guarded(&server, token) }
+    }
+}
+
+#[test]
+fn an_end_that_left_something_else_is_guarded() {
+    // Saved earlier, ended without saving: the file is an older set.
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    server.client().say("SAVE");
+    server.client().say("LOCK.ACQUIRE later me 60000");
+    server.shutdown("NOSAVE");
+    server.start_again();
+    assert_guarded(&server, token);
+    // Ended with a snapshot, started with the AOF newly on: nothing is loaded.
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    server.shutdown("SAVE");
+    server.start_again_with(|setup| setup.aof());
+    assert_guarded(&server, token);
+}
+
+#[test]
+fn saved_earlier_and_unchanged_since_is_proved() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    server.client().say("SAVE");
+    server.shutdown("NOSAVE");
+    server.start_again();
+    assert_remembers(&server, token);
+}
+
+#[test]
+fn a_crash_then_a_clean_restart_within_the_guard_is_still_guarded() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    server.kill();
+    server.start_again();
+    let before = guarded_ms(server.client().say("LOCK.ACQUIRE k you 1000"));
+    server.shutdown("SAVE");
+    server.start_again();
+    assert!(guarded_ms(server.client().say("LOCK.ACQUIRE k you 1000")) <= before, "not longer by the restart");
+    assert_guarded(&server, token);
+}
+
+#[test]
+fn a_change_of_the_aofs_settings_ends_its_proof() {
+    for change in ["appendfsync everysec", "no-appendfsync-on-rewrite yes", "appendonly no"] {
+        let (mut server, token) = held(Setup::new().aof());
+        let mut client = server.client();
+        let (name, value) = change.split_once(' ').unwrap();
+        let back = if value == "no" {
+            "yes"
+        } else if name == "appendfsync" {
+            "always"
+        } else {
+            "no"
+        };
+        assert_eq!(client.say(&format!("CONFIG SET {change}")), text("OK"));
+        assert_eq!(client.say(&format!("CONFIG SET {name} {back}")), text("OK"));
+        client.insist("LOCK.ACQUIRE after me 1000");
+        wait_until("the AOF is as it was", || client.info_field("aof_rewrite_in_progress") == 0);
+        drop(client);
+        server.kill();
+        server.start_again();
+        assert_guarded(&server, token);
+    }
+}
+
+#[test]
+fn a_lowered_max_ttl_still_honours_the_old_one() {
+    let (mut server, token) = held(Setup::new());
+    server.kill();
+    server.start_again_with(|setup| setup.module_arguments(&SHORT));
+    assert!(guarded_ms(server.client().say("LOCK.ACQUIRE k you 100")) > 30_000, "leases of the old limit may run");
+    server.lift();
+    assert!(server.client().insist("LOCK.ACQUIRE k you 100").as_int() > token);
+}
+
+#[test]
+fn a_terminated_server_ends_clean() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    server.signal(Signal::TERM);
+    server.wait_ended();
+    server.start_again();
+    assert_remembers(&server, token);
+}
+
+#[test]
+fn a_save_that_fails_ends_nothing_and_proves_nothing() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    // Where the snapshot should go there is a folder.
+    let snapshot = server.dir().join("dump.rdb");
+    fs::create_dir(&snapshot).unwrap();
+    assert!(error(server.client().say("SHUTDOWN SAVE")).contains("Errors trying to SHUTDOWN"));
+    assert_eq!(server.client().say("LOCK.EXTEND k me 60000"), int(token), "it goes on");
+    server.kill();
+    fs::remove_dir(&snapshot).unwrap();
+    server.start_again();
+    assert_guarded(&server, token);
+}

@@ -1,0 +1,167 @@
+//! What a node keeps over its lives: identity, and a ceiling below which all its tokens are.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::harness::{
+    Reply, Server, Setup, assert_guarded, error, held, int, null, read, state_file, text, wait_until,
+};
+
+#[test]
+fn a_state_file_that_cannot_be_read_proves_nothing_and_is_kept_aside() {
+    let damage: [(&str, fn(&str) -> String, &str); 4] = [
+        ("absent", |_| String::new(), ""),
+        ("cut short", |text| text[..text.len() / 2].to_owned(), "is damaged"),
+        ("changed", |text| text.replace("incarnation 1", "incarnation 9"), "is damaged"),
+        ("of the future", |text| text.replace("palisade-node 1", "palisade-node 2"), "is of version 2"),
+    ];
+    for (what, change, logged) in damage {
+        let (mut server, token) = held(Setup::new().aof());
+        let id = server.client().say("LOCK.NODE").field("id");
+        server.kill();
+        let path = state_file(&server);
+        let text = read(path.clone());
+        match change(&text) {
+            gone if gone.is_empty() => fs::remove_file(&path).unwrap(),
+            changed => fs::write(&path, changed).unwrap(),
+        }
+        server.start_again();
+        assert!(server.log().contains(logged), "{what}: {}", server.log());
+        assert_ne!(server.client().say("LOCK.NODE").field("id"), id, "{what}: a node without a memory is a new node");
+        assert_guarded(&server, token);
+        let aside = if what == "of the future" { ".other-version" } else { ".damaged" };
+        let kept = PathBuf::from(format!("{}{aside}", path.display()));
+        assert_eq!(kept.exists(), what != "absent", "{what}");
+    }
+}
+
+#[test]
+fn a_node_keeps_its_identity_and_counts_its_lives() {
+    let (mut server, _) = held(Setup::new().aof());
+    let id = server.client().say("LOCK.NODE").field("id");
+    assert_eq!(id.as_text().len(), 32);
+    for life in 2..5 {
+        server.kill();
+        server.start_again();
+        let node = server.client().say("LOCK.NODE");
+        assert_eq!((node.field("id"), node.field("incarnation")), (id.clone(), int(life)));
+        assert_eq!((node.field("role"), node.field("protocol")), (text("master"), int(1)));
+        assert_eq!(node.field("max_ttl"), int(60_000));
+        assert!(node.field("clock_us").as_int() > 1 << 50);
+    }
+    assert_ne!(Server::start().client().say("LOCK.NODE").field("id"), id);
+}
+
+#[test]
+fn two_servers_do_not_share_a_state_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shared.state");
+    let arguments = ["state-file", path.to_str().unwrap()];
+    let mut first = Setup::new().module_arguments(&arguments).start();
+    let log = Setup::new().module_arguments(&arguments).refused();
+    assert!(log.contains("another server uses the state file"), "{log}");
+    assert!(first.client().say("LOCK.ACQUIRE k me 1000").as_int() > 0);
+    first.kill();
+    Setup::new().module_arguments(&arguments).start();
+}
+
+#[test]
+fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("node.state");
+    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let mut client = server.client();
+    let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
+    // The folder goes away under it: nothing can be written.
+    let away = dir.path().join("away");
+    fs::rename(&folder, &away).unwrap();
+    wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
+    assert!(server.log().contains("the state file cannot be written"));
+    let mut last = token;
+    wait_until("the ceiling is reached", || {
+        client.say("LOCK.RELEASE k me");
+        match client.say("LOCK.ACQUIRE k me 60000") {
+            Reply::Error(text) => text.starts_with("NOTYET 10 "),
+            reply => {
+                assert!(reply.as_int() > last);
+                last = reply.as_int();
+                assert!(last as u64 <= server.info("token_ceiling"));
+                false
+            }
+        }
+    });
+    assert_eq!(client.say("LOCK.RELEASE k me"), null());
+    fs::rename(&away, &folder).unwrap();
+    assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > last);
+    wait_until("the recovery is noticed", || server.info("state_file_failing") == 0);
+    assert!(server.log().contains("the state file can be written again"));
+}
+
+#[test]
+fn proposals_of_a_quorum_client() {
+    let server = Server::start();
+    let mut client = server.client();
+    let first = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+    // A new node's first tokens are ahead of its clock by the skew: no proposal is above them before that has passed.
+    wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);
+    let clock = client.say("LOCK.NODE").field("clock_us").as_int();
+    let mut again = |proposal: i64| {
+        client.say("LOCK.RELEASE k me");
+        client.insist(&format!("LOCK.ACQUIRE k me 60000 FENCE {proposal}")).as_int()
+    };
+    let proposed = clock + 500_000;
+    assert_eq!(again(proposed), proposed, "taken");
+    assert_eq!(again(proposed), proposed + 1, "equal to the last: one more");
+    assert_eq!(again(first), proposed + 2, "lower: one more");
+    assert_eq!(again(clock + 3_600_000_000), proposed + 3, "an hour ahead: ignored");
+    assert_eq!(again((1 << 53) - 1), proposed + 4);
+    let held = proposed + 4;
+    // The second round: raised, never lowered, bounded by a fixed cap.
+    assert_eq!(client.say(&format!("LOCK.FENCE k me {held}")), int(held));
+    assert_eq!(client.say("LOCK.FENCE k me 1"), int(held), "lower is no error");
+    assert_eq!(client.say(&format!("LOCK.FENCE k you {}", held + 5)), null());
+    assert_eq!(client.say(&format!("LOCK.FENCE k me {}", held + 5)), int(held + 5));
+    assert_eq!(client.say("LOCK.INFO k").field("token"), int(held + 5));
+    let far = held + 7_200_000_000;
+    assert_eq!(client.insist(&format!("LOCK.FENCE k me {far}")), int(far), "hours ahead: after a write to the disk");
+    assert!(error(client.say("LOCK.FENCE k me 4503599627370497")).starts_with("ERR token must be at most"));
+    client.say("LOCK.RELEASE k me");
+    assert!(client.insist("LOCK.ACQUIRE k you 60000").as_int() > far);
+}
+
+#[test]
+fn a_clock_set_back_between_two_lives_brings_no_token_back() {
+    for back in [3_600, 86_400] {
+        let mut server = Setup::new().wall_clock().start();
+        server.wall_clock().set(0);
+        let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+        server.kill();
+        server.wall_clock().set(-back);
+        server.start_again();
+        server.lift();
+        let mut client = server.client();
+        assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > token, "{back}");
+    }
+}
+
+#[test]
+fn paused_writes_stop_neither_the_ceiling_nor_the_server() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    let mut client = master.client();
+    replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica is known", || client.say("INFO replication").as_text().contains("connected_slaves:1"));
+    for n in 0..100 {
+        client.insist(&format!("LOCK.ACQUIRE k{n} me {}", 10 * n + 1));
+    }
+    client.say("CLIENT PAUSE 100000 WRITE");
+    let first = master.info("token_ceiling");
+    wait_until("the ceiling moves on", || master.info("token_ceiling") > first);
+    let second = master.info("token_ceiling");
+    wait_until("and again, past the time at which replicas are told", || master.info("token_ceiling") > second);
+    client.say("CLIENT UNPAUSE");
+    wait_until("what had ended is gone", || client.say("DBSIZE") == int(0));
+    wait_until("on the replica too", || replica.client().say("DBSIZE") == int(0));
+}
