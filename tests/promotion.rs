@@ -89,3 +89,21 @@ fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
         wait_until("it follows again", || copy.say("INFO replication").as_text().contains("master_link_status:up"));
     }
 }
+
+/// A replica that ended clean has exactly what it had, and that proves nothing: its master may have granted more since.
+#[test]
+fn a_replica_that_is_started_as_a_master_is_guarded() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let mut replica = Setup::new().replication().option("save", "3600 1").start();
+    let mut copy = replica.client();
+    copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    master.client().insist("LOCK.ACQUIRE k me 60000");
+    wait_until("the lock is there", || copy.say("EXISTS k") == int(1));
+    drop(copy);
+    replica.shutdown("SAVE");
+    master.client().insist("LOCK.ACQUIRE later me 60000");
+    // Made a replica by command, it comes back as a master.
+    replica.start_again();
+    assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE later you 1000")) > 30_000);
+    assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
+}
