@@ -168,3 +168,19 @@ fn a_save_that_fails_ends_nothing_and_proves_nothing() {
     server.start_again();
     assert_guarded(&server, token);
 }
+
+/// The AOF may have been switched on just before, and still wait for its first rewrite: the module cannot know.
+#[test]
+fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
+    let mut server = Setup::new().aof().module_later().start();
+    let mut client = server.client();
+    let module = crate::harness::module();
+    assert_eq!(client.say(&format!("MODULE LOAD {}", module.display())), text("OK"));
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE k me 60000")) > 30_000);
+    client.lift();
+    let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
+    drop(client);
+    server.kill();
+    server.start_again_with(Setup::module_now);
+    assert_guarded(&server, token);
+}

@@ -118,6 +118,12 @@ impl Setup {
         self.option("enable-module-command", "yes")
     }
 
+    /// With the module from the start on.
+    pub fn module_now(mut self) -> Self {
+        self.module_later = false;
+        self
+    }
+
     /// With the guard of a node that proves nothing, as any new one has: else it is lifted at the first start.
     pub fn guarded(mut self) -> Self {
         self.guarded = true;
