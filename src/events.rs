@@ -3,13 +3,8 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 
-use palisade_core::BootTime;
-
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
 use crate::{expiry, life, start, state};
-
-/// So many entries of the bookkeeping are freed without a thread of their own.
-const FREED_AT_ONCE: usize = 1_000;
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -25,10 +20,16 @@ impl Events for NodeEvents {
         start::loading(from);
     }
 
-    fn loaded_all(ctx: Context<'_>) {
+    fn loaded_all(ctx: Context<'_>, complete: bool) {
         LOADING.set(None);
-        life::reloaded();
+        if complete {
+            life::reloaded(ctx);
+        }
         start::decide(ctx);
+    }
+
+    fn replica_came() {
+        life::replica_came();
     }
 
     fn role(_ctx: Context<'_>, is_master: bool) {
@@ -49,21 +50,22 @@ impl Events for NodeEvents {
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
         let detached = state::with(|node| node.deadlines.detach(db));
-        if let Some(last) = detached.last() {
-            dropped(ctx, last);
-        }
-        if detached.len() > FREED_AT_ONCE {
-            // A million entries take a while to free: the server need not wait for it. Where no thread can be had the
-            // closure, and with it the entries, is dropped right here.
-            let _ = std::thread::Builder::new().name("lock-flush".to_owned()).spawn(move || drop(detached));
+        match detached.last() {
+            Some(last) if ctx.is_master() => {
+                // Replayed from the AOF it is final; else the locks may be on their way back.
+                let replayed = LOADING.get() == Some(Source::Aof);
+                life::dropped(last, (!replayed).then_some(detached));
+            }
+            // A replica's master knows what is lost.
+            _ => life::free(vec![detached]),
         }
     }
 
     fn swap(ctx: Context<'_>, one: u32, other: u32) {
         let ends = state::with(|node| (node.deadlines.last(one), node.deadlines.last(other)));
         // Where a database without locks takes the place of one with locks, those are gone from their names.
-        if let (Some(last), None) | (None, Some(last)) = ends {
-            dropped(ctx, last);
+        if let ((Some(last), None) | (None, Some(last)), true) = (ends, ctx.is_master()) {
+            life::dropped(last, None);
         }
         state::with(|node| node.deadlines.swap(one, other));
     }
@@ -88,14 +90,6 @@ impl Events for NodeEvents {
             node.deadlines.watch(db, name.bytes(), lock);
         });
         expiry::arm(ctx);
-    }
-}
-
-/// Live locks are dropped by FLUSHALL and the like: a master that grants them anew would grant them twice. While a
-/// snapshot or the master's data is being loaded they are on their way back.
-fn dropped(ctx: Context<'_>, last: BootTime) {
-    if ctx.is_master() && LOADING.get() != Some(Source::Snapshot) {
-        life::dropped(last, LOADING.get().is_some());
     }
 }
 

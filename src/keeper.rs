@@ -48,10 +48,10 @@ struct Wanted {
 }
 
 impl Keeper {
-    /// Locks and reads the state file at `path`. What cannot be read is as good as absent: nothing is proved.
+    /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
     pub fn open(path: PathBuf) -> Result<(Self, Option<NodeState>), String> {
         let lock = lock(&path)?;
-        let last = read(&path);
+        let last = read(&path)?;
         let shared = Arc::new(Shared {
             path,
             wanted: Mutex::new(Wanted { number: 0, state: None, closed: false }),
@@ -167,10 +167,17 @@ fn lock(path: &Path) -> Result<Option<File>, String> {
     let beside = beside(path, ".lock");
     let file = match OpenOptions::new().create(true).truncate(false).write(true).open(&beside) {
         Ok(file) => file,
-        Err(error) => {
-            // Where no lock can be made no state can be written either, and nothing will be granted for long.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            // No state can be written there either, by nobody, and nothing will be granted for long.
             warn(&format!("the lock file {} cannot be made: {error}", beside.display()));
             return Ok(None);
+        }
+        Err(error) => {
+            return Err(format!(
+                "the lock file {} cannot be made, so another server could use the same state: {error}. See to the folder \
+                 and its permissions",
+                beside.display()
+            ));
         }
     };
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -180,25 +187,26 @@ fn lock(path: &Path) -> Result<Option<File>, String> {
              port or a dir of its own",
             path.display()
         )),
-        Err(error) => {
-            warn(&format!("the lock file {} cannot be locked: {error}", beside.display()));
-            Ok(None)
-        }
+        Err(error) => Err(format!("the lock file {} cannot be locked: {error}", beside.display())),
     }
 }
 
-/// The state in the file at `path`, if there is one that can be read. What cannot be is kept aside.
-fn read(path: &Path) -> Option<NodeState> {
+/// The state in the file at `path`, if there is one. What is damaged is as good as absent and kept aside; a file that is
+/// there and cannot be read is not to be replaced.
+fn read(path: &Path) -> Result<Option<NodeState>, String> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            warn(&format!("the state file {} cannot be read: {error}. It is treated as absent", path.display()));
-            return None;
+            return Err(format!(
+                "the state file {} cannot be read: {error}. See to its permissions; if it is lost, move it away, and the \
+                 node starts as a new one",
+                path.display()
+            ));
         }
     };
     let (why, suffix) = match NodeState::from_text(&String::from_utf8_lossy(&bytes)) {
-        Ok(state) => return Some(state),
+        Ok(state) => return Ok(Some(state)),
         Err(Unreadable::Damaged) => ("is damaged".to_owned(), ".damaged"),
         Err(Unreadable::Version(version)) => {
             (format!("is of version {version}, which this module does not know"), ".other-version")
@@ -210,7 +218,7 @@ fn read(path: &Path) -> Option<NodeState> {
         Err(error) => format!("not kept aside: {error}"),
     };
     warn(&format!("the state file {} {why}. It is treated as absent, and {kept}", path.display()));
-    None
+    Ok(None)
 }
 
 /// Replaces the file at `path` by one with this text, as a whole, and waits until that is on the disk.
@@ -237,6 +245,7 @@ mod tests {
             owed_ms: 1,
             boot: BootId([0; 16]),
             guard: None,
+            unproved_before: palisade_core::BootTime::default(),
             aof_life: false,
             end: None,
         }
@@ -256,7 +265,7 @@ mod tests {
         }
         keeper.close(state(7));
         keeper.save(state(8));
-        assert_eq!(read(&path), Some(state(7)), "nothing is written after the end");
+        assert_eq!(read(&path), Ok(Some(state(7))), "nothing is written after the end");
     }
 
     #[test]

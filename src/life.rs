@@ -7,15 +7,18 @@
 use std::cell::{Cell, RefCell};
 
 use palisade_core::limits::{CEILING_LEAD, EVICTED_MAX};
-use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, SavedGuard, guard_ms};
+use palisade_core::{BootTime, Cause, Detached, Lock, NodeState, Now, Owed, Refusal, SavedGuard, guard_ms};
 
 use crate::commands::ceiling;
-use crate::ffi::{Context, notice, warn};
+use crate::ffi::{Context, KeyName, LockKey, notice, warn};
 use crate::keeper::Keeper;
 use crate::{clock, config, start, state};
 
 /// How often a master tells its replicas its ceiling and what it owes, in milliseconds.
 const TELL_REPLICAS_MS: u64 = 2_000;
+
+/// So many entries of the bookkeeping are freed without a thread of their own.
+const FREED_AT_ONCE: usize = 1_000;
 
 /// What this life knows of itself.
 pub struct Life {
@@ -33,12 +36,14 @@ pub struct Life {
     pub aof_life: bool,
     /// The highest ceiling handed to the keeper, or heard of.
     pub ceiling: u64,
+    /// The ceiling and the longest lease that the keeper was handed last.
+    pub handed: (u64, u32),
     /// The state with this number must be on the disk before anything is promised.
     pub needed: u64,
     /// It was decided what the last life proves.
     pub decided: bool,
-    /// The guard before the last flush, until it is clear that the flush was not the start of a reload.
-    pub before_flush: Option<palisade_core::Guard>,
+    /// The guard before the last flushes and what they dropped, until it is clear whether that was the start of a reload.
+    pub before_flush: Option<(palisade_core::Guard, Vec<Detached>)>,
     /// When replicas were told last.
     pub told: BootTime,
     /// The last write failed, and that was logged.
@@ -52,7 +57,7 @@ thread_local! {
     /// The server may evict keys.
     static EVICTS: Cell<bool> = const { Cell::new(false) };
     /// The lock that was unlinked last, if the server may evict keys.
-    static UNLINKED: RefCell<Option<(u32, Lock)>> = const { RefCell::new(None) };
+    static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Lock)>> = const { RefCell::new(None) };
 }
 
 /// This life begins.
@@ -111,6 +116,10 @@ impl Life {
     pub fn snapshot(&mut self, now: Now) -> NodeState {
         state::with(|node| {
             self.ceiling = self.ceiling.max(node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
+            self.handed = (self.ceiling, self.owed.ms(now.boot));
+            // Once the longest lease from before has ended, none of those locks is left.
+            let unproved = node.vouches_from;
+            let may_be_left = now.boot <= unproved.plus_ms(guard_ms(self.owed.ms(now.boot), node.skew_ms));
             NodeState {
                 id: self.id,
                 incarnation: self.incarnation,
@@ -121,6 +130,7 @@ impl Life {
                     .guard
                     .armed(now.boot)
                     .map(|armed| SavedGuard { armed, left_ms: node.guard.left_ms(now.boot) }),
+                unproved_before: if may_be_left { unproved } else { BootTime::default() },
                 aof_life: self.aof_life,
                 end: None,
             }
@@ -140,6 +150,20 @@ impl Life {
     /// Has the state written; promises wait for it.
     fn save_first(&mut self, now: Now) {
         self.needed = self.save(now).max(self.needed);
+        READY.set(false);
+    }
+
+    /// Writes the state before anything else happens: something that a later life would believe is true no more, and
+    /// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
+    /// fails, promises wait until it does not.
+    fn save_at_once(&mut self, now: Now) {
+        if !self.decided || self.keeper.is_none() {
+            return;
+        }
+        let state = self.snapshot(now);
+        if let Some(keeper) = &self.keeper {
+            self.needed = keeper.save_now(state).max(self.needed);
+        }
         READY.set(false);
     }
 }
@@ -172,15 +196,18 @@ pub fn tick(ctx: Context<'_>) {
         node.skew_ms = config::max_clock_skew_ms();
         node.evicted.sweep(now.boot);
     });
-    with(|life| life.before_flush = None);
-    refresh_ceiling();
-    let lead = with(|life| {
-        let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
-        wanted.saturating_sub(life.ceiling)
-    });
-    if lead > CEILING_LEAD / 2 {
-        with(|life| life.save(now));
+    if let Some((_, dropped)) = with(|life| life.before_flush.take()) {
+        free(dropped);
     }
+    refresh_ceiling();
+    with(|life| {
+        let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
+        let (ceiling, owed_ms) = life.handed;
+        // Before half of the lead is used up, and when more was heard of than the disk knows.
+        if wanted > ceiling + CEILING_LEAD / 2 || life.ceiling > ceiling || life.owed.ms(now.boot) > owed_ms {
+            life.save(now);
+        }
+    });
     log_failures();
     tell_replicas(ctx, now);
 }
@@ -251,13 +278,21 @@ pub fn role_changed(is_master: bool) {
         });
         log_guard(now);
     }
-    with(|life| life.save_first(now));
+    with(|life| life.save_at_once(now));
+}
+
+/// A replica has come: it should know at once what it needs if it is promoted.
+pub fn replica_came() {
+    with(|life| life.told = BootTime::default());
 }
 
 /// Parameters were set that decide whether everything is in the AOF, or whether locks can be evicted.
 pub fn configured(ctx: Context<'_>, names: &[&std::ffi::CStr]) {
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
-    if any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]) {
+    let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
+    let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);
+    // Set to what it was it changes nothing; each change to something less comes by here itself.
+    if elsewhere || (aof && !start::everything_goes_to_aof(ctx)) {
         not_all_in_aof();
     }
     if any_of(&[b"maxmemory-policy", b"lock.restart-guard", b"appendonly", b"save"]) {
@@ -265,13 +300,13 @@ pub fn configured(ctx: Context<'_>, names: &[&std::ffi::CStr]) {
     }
 }
 
-/// From now on the AOF may not have everything, and a later life must know before this one promises more.
+/// From now on the AOF may not have everything, perhaps not even what this very transaction granted.
 fn not_all_in_aof() {
     let now = clock::now();
     with(|life| {
         if life.aof_life {
             life.aof_life = false;
-            life.save_first(now);
+            life.save_at_once(now);
         }
     });
 }
@@ -297,49 +332,65 @@ pub fn inspect_configuration(ctx: Context<'_>) {
     }
 }
 
-/// Live locks of a database, or of all, are dropped; the last of them would have ended at `last`. If that is `replayed`
-/// from the AOF it is final; else it may be the start of a reload.
-pub fn dropped(last: BootTime, replayed: bool) {
+/// Live locks are dropped; the last of them would have ended at `last`. If that is replayed from the AOF it is final; else
+/// it may be the start of a reload, and `detached` are the locks to come back.
+pub fn dropped(last: BootTime, detached: Option<Detached>) {
     let now = clock::now();
     if now.boot > last {
         return;
     }
     with(|life| {
         state::with(|node| {
-            if !replayed {
-                life.before_flush.get_or_insert(node.guard);
-            } else if let Some(guard) = &mut life.before_flush {
-                guard.arm(Cause::Flush, now.boot, last);
+            match (&mut life.before_flush, detached) {
+                (Some((_, all)), Some(detached)) => all.push(detached),
+                (None, Some(detached)) => life.before_flush = Some((node.guard, vec![detached])),
+                (Some((guard, _)), None) => guard.arm(Cause::Flush, now.boot, last),
+                (None, None) => {}
             }
             node.guard.arm(Cause::Flush, now.boot, last);
         });
-        life.save(now);
+        life.save_at_once(now);
     });
 }
 
-/// Everything was loaded again: what was dropped right before is back.
-pub fn reloaded() {
-    let now = clock::now();
-    with(|life| {
-        if let Some(guard) = life.before_flush.take() {
-            state::with(|node| node.guard = guard);
-            life.save(now);
-        }
-    });
+/// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
+pub fn reloaded(ctx: Context<'_>) {
+    let Some((guard, dropped)) = with(|life| life.before_flush.take()) else { return };
+    let is_back = |db, name: &[u8], end| {
+        ctx.select(db);
+        KeyName::with(name, |name| {
+            LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_some_and(|lock| lock.deadline() >= end))
+        })
+    };
+    if dropped.iter().flat_map(Detached::locks).all(|(db, name, end)| is_back(db, name, end)) {
+        let now = clock::now();
+        state::with(|node| node.guard = guard);
+        with(|life| life.save(now));
+    }
+    free(dropped);
 }
 
-/// `lock` is about to leave `db`; whether to make room the next event tells.
-pub fn unlinked(db: u32, lock: &Lock) {
-    if EVICTS.get() {
-        UNLINKED.replace(Some((db, lock.clone())));
+/// Frees the bookkeeping of dropped locks: a million entries take a while, so not on the server's time. Where no thread
+/// can be had the closure, and with it the entries, is dropped right here.
+pub fn free(dropped: Vec<Detached>) {
+    if dropped.iter().map(Detached::len).sum::<usize>() > FREED_AT_ONCE {
+        let _ = std::thread::Builder::new().name("lock-flush".to_owned()).spawn(move || drop(dropped));
     }
 }
 
-/// The lock unlinked last, under `name` in `db`, was evicted: its holder does not know. A restart would not know
-/// either, so nothing proves this life any more.
+/// `lock` is about to leave `name` in `db`; whether to make room the next event tells.
+pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
+    if EVICTS.get() {
+        UNLINKED.replace(Some((db, name.into(), lock.clone())));
+    }
+}
+
+/// The key `name` of `db` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
+/// know either, so nothing proves this life any more.
 pub fn evicted(db: u32, name: &[u8]) {
     let now = clock::now();
-    let Some((_, lock)) = UNLINKED.take().filter(|(unlinked_db, _)| *unlinked_db == db) else { return };
+    let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
+    let Some((_, _, lock)) = unlinked else { return };
     if lock.is_expired(now.boot) {
         return;
     }
@@ -370,8 +421,11 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
     }
     with(|life| {
         life.before_flush = None;
-        // Lifted too: else a crash right after could bring the guard back over what was granted since.
-        life.save_first(now);
+        match ms {
+            Some(_) => life.save_at_once(now),
+            // Else a crash right after could bring the guard back over what was granted since.
+            None => life.save_first(now),
+        }
     });
     left
 }

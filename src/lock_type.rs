@@ -37,8 +37,8 @@ impl DataType for LockType {
         }
     }
 
-    fn unlink(db: u32, lock: &mut Lock) {
-        life::unlinked(db, lock);
+    fn unlink(db: u32, name: &[u8], lock: &mut Lock) {
+        life::unlinked(db, name, lock);
         state::with(|node| node.deadlines.forget(db, lock));
     }
 

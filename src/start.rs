@@ -51,6 +51,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         owed: Owed::new(last.as_ref().map_or(0, |last| last.owed_ms), config::max_ttl_ms(), skew_ms, now.boot),
         aof_life: false,
         ceiling: last.as_ref().map_or(0, |last| last.ceiling),
+        handed: (0, 0),
         needed: 0,
         decided: false,
         before_flush: None,
@@ -94,8 +95,17 @@ pub fn decide(ctx: Context<'_>) {
                 let until = now.boot.plus_ms(guard_ms(life.owed.ms(now.boot), skew_ms));
                 node.guard.arm(Cause::Restart, now.boot, until);
             }
+            // Whatever was armed on another boot: every lock that was loaded is from before.
+            if last.as_ref().is_some_and(|last| last.boot != clock::boot_id()) {
+                node.guard.since_now(now.boot);
+            }
+            let unproved_before = last.as_ref().map_or(BootTime::default(), |last| last.unproved_before);
             if policy != GuardPolicy::Never && !proved {
                 node.vouches_from = now.boot;
+            } else if unproved_before != BootTime::default() {
+                // The last life could not vouch for some of these; on another boot it is not known for which.
+                let same_boot = last.as_ref().is_some_and(|last| last.boot == clock::boot_id());
+                node.vouches_from = if same_boot { unproved_before } else { now.boot };
             }
         });
         let snapshot = life.snapshot(now);
@@ -111,7 +121,7 @@ pub fn decide(ctx: Context<'_>) {
 }
 
 /// The AOF is on, synced at every command, also while it is rewritten.
-fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
+pub fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
     let is = |name, value: &str| ctx.parameter(name).is_some_and(|is| is == value);
     is(c"appendonly", "yes") && is(c"appendfsync", "always") && is(c"no-appendfsync-on-rewrite", "no")
 }

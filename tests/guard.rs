@@ -140,3 +140,50 @@ fn an_evicted_lock_bars_its_key_from_others() {
     assert_eq!(client.say(&format!("LOCK.EXTEND k{evicted} me 1000")), null(), "its holder is told the truth");
     assert!(client.say(&format!("LOCK.ACQUIRE k{evicted} me 1000")).as_int() > 0, "and may have it again");
 }
+
+#[test]
+fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
+    let (mut server, _) = held(Setup::new().aof());
+    for _ in 0..3 {
+        assert!(server.client().say("LOCK.GUARD ARM 50000").as_int() > 0);
+        server.kill();
+        server.start_again();
+        assert!(guarded_ms(server.client().say("LOCK.ACQUIRE k you 1000")) > 30_000);
+        server.lift();
+    }
+}
+
+/// A load after a flush was taken for a reload of what the flush had dropped.
+#[test]
+fn a_reload_that_brings_nothing_back_is_guarded() {
+    let (server, _) = held(Setup::new());
+    let mut client = server.client();
+    client.pipeline(&["FLUSHALL".to_owned(), "DEBUG RELOAD".to_owned()]);
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "dropped before the reload");
+
+    let server = Setup::new().start();
+    let mut client = server.client();
+    client.say("SAVE");
+    client.insist("LOCK.ACQUIRE k me 60000");
+    assert_eq!(client.say("DEBUG RELOAD NOSAVE"), text("OK"));
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "not in the file");
+}
+
+/// The eviction of an ordinary key was blamed on the lock that had been released before.
+#[test]
+fn an_evicted_key_that_is_no_lock_bars_nothing() {
+    let server = Setup::new().option("maxmemory-policy", "allkeys-lru").start();
+    let mut client = server.client();
+    client.say("LOCK.ACQUIRE k me 60000");
+    client.say("LOCK.RELEASE k me");
+    for n in 0..500 {
+        client.say(&format!("SET s{n} xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+    }
+    let used = client.info_field("used_memory");
+    client.say(&format!("CONFIG SET maxmemory {}", used - 20_000));
+    wait_until("some are evicted", || {
+        client.say("SET x 1");
+        client.info_field("evicted_keys") > 0
+    });
+    assert_eq!(server.info("evicted"), 0);
+}

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{SHORT, Server, Setup, error, guarded_ms, int, null, text, wait_until};
+use crate::harness::{SHORT, Server, Setup, error, guarded_ms, int, null, read, state_file, text, wait_until};
 
 #[test]
 fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {
@@ -106,4 +106,26 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     replica.start_again();
     assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE later you 1000")) > 30_000);
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
+}
+
+/// What a replica had heard was in its memory alone.
+#[test]
+fn what_a_replica_heard_outlives_its_restart() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let mut replica = Setup::new().replication().module_arguments(&SHORT).start();
+    let mut client = master.client();
+    // The master's ceiling is hours ahead of the clock.
+    let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+    let ahead = token + 7_200_000_000;
+    assert_eq!(client.insist(&format!("LOCK.FENCE k me {ahead}")), int(ahead));
+    client.say("LOCK.RELEASE k me");
+    replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica has heard, and put it on the disk", || {
+        read(state_file(&replica)).contains("owed-max-ttl-ms 60000")
+    });
+    replica.kill();
+    replica.start_again();
+    assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE k you 100")) > 50_000);
+    replica.lift();
+    assert!(replica.client().insist("LOCK.ACQUIRE k you 100").as_int() > ahead);
 }

@@ -184,3 +184,61 @@ fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     server.start_again_with(Setup::module_now);
     assert_guarded(&server, token);
 }
+
+/// What a transaction grants reaches the AOF at its end: by then it may be off.
+#[test]
+fn a_grant_in_the_transaction_that_turns_the_aof_off_is_not_taken_for_remembered() {
+    for last in ["CONFIG SET appendonly no", "CONFIG SET appendfsync no"] {
+        let mut server = Setup::new().aof().start();
+        let mut client = server.client();
+        client.say("MULTI");
+        client.say("LOCK.ACQUIRE k me 60000");
+        client.say(last);
+        let token = client.say("EXEC").as_list()[0].as_int();
+        drop(client);
+        server.kill();
+        server.start_again();
+        assert_guarded(&server, token);
+    }
+}
+
+#[test]
+fn setting_the_aof_to_what_it_is_changes_nothing_and_moving_it_does() {
+    let (mut server, token) = held(Setup::new().aof().option("enable-protected-configs", "yes"));
+    for line in ["CONFIG SET appendfsync always", "CONFIG SET appendonly yes no-appendfsync-on-rewrite no"] {
+        assert_eq!(server.client().say(line), text("OK"));
+    }
+    server.kill();
+    server.start_again();
+    assert_remembers(&server, token);
+    let elsewhere = server.dir().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    assert_eq!(server.client().say(&format!("CONFIG SET dir {}", elsewhere.display())), text("OK"));
+    server.kill();
+    server.start_again();
+    assert_guarded(&server, token);
+}
+
+/// A lock of a life that was not remembered stayed suspect for that life only: after a clean restart a stale holder was
+/// vouched for.
+#[test]
+fn a_suspect_lock_is_suspect_in_the_next_life_too() {
+    let (mut server, token) = held(Setup::new().option("save", "3600 1"));
+    let mut client = server.client();
+    client.say("SAVE");
+    client.say("LOCK.RELEASE k me");
+    assert!(client.say("LOCK.ACQUIRE k you 60000").as_int() > token);
+    drop(client);
+    server.kill();
+    for _ in 0..2 {
+        server.start_again();
+        server.lift();
+        let mut client = server.client();
+        assert_eq!(client.say("LOCK.INFO k").field("token"), int(token));
+        for line in [format!("LOCK.CHECK k {token}"), "LOCK.EXTEND k me 60000".to_owned()] {
+            assert!(guarded_ms(client.say(&line)) > 1_000, "{line}");
+        }
+        drop(client);
+        server.shutdown("SAVE");
+    }
+}

@@ -165,3 +165,15 @@ fn paused_writes_stop_neither_the_ceiling_nor_the_server() {
     wait_until("what had ended is gone", || client.say("DBSIZE") == int(0));
     wait_until("on the replica too", || replica.client().say("DBSIZE") == int(0));
 }
+
+#[test]
+fn what_is_there_and_cannot_be_used_is_not_replaced() {
+    for (what, expected) in [("node.state", "cannot be read"), ("node.state.lock", "cannot be made")] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.state");
+        let arguments = ["state-file", path.to_str().unwrap()];
+        fs::create_dir(dir.path().join(what)).unwrap();
+        let log = Setup::new().module_arguments(&arguments).refused();
+        assert!(log.contains(expected), "{what}: {log}");
+    }
+}

@@ -37,17 +37,27 @@ type Queue = BTreeMap<Slot, Box<[u8]>>;
 
 /// What was watched in one or all databases until they were emptied. Dropping it takes a while when it is large.
 #[derive(Debug, Default)]
-pub struct Detached(Vec<Queue>);
+pub struct Detached {
+    /// The database of the first queue.
+    first_db: u32,
+    queues: Vec<Queue>,
+}
 
 impl Detached {
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.0.iter().map(Queue::len).sum()
+        self.queues.iter().map(Queue::len).sum()
+    }
+
+    /// Database, name and end of every lock.
+    pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
+        let databases = (self.first_db..).zip(&self.queues);
+        databases.flat_map(|(db, queue)| queue.iter().map(move |(slot, name)| (db, &**name, slot.due)))
     }
 
     /// When the last of the locks would have ended.
     pub fn last(&self) -> Option<BootTime> {
-        self.0.iter().filter_map(|queue| queue.last_key_value()).map(|(slot, _)| slot.due).max()
+        self.queues.iter().filter_map(|queue| queue.last_key_value()).map(|(slot, _)| slot.due).max()
     }
 
     /// Whether nothing was watched.
@@ -133,10 +143,11 @@ impl Deadlines {
 
     /// A database, or all of them (`None`), is about to be emptied.
     pub fn detach(&mut self, db: Option<u32>) -> Detached {
-        Detached(match db {
+        let queues = match db {
             None => std::mem::take(&mut self.queues),
             Some(db) => self.queues.get_mut(db as usize).map(std::mem::take).into_iter().collect(),
-        })
+        };
+        Detached { first_db: db.unwrap_or(0), queues }
     }
 
     fn first(&self) -> Option<(usize, Slot)> {
@@ -221,7 +232,9 @@ mod tests {
         assert_eq!(deadlines.len(), 3);
         assert_eq!((deadlines.last(9), deadlines.last(3)), (None, Some(us(13, 0))));
         assert_eq!(deadlines.names().collect::<Vec<_>>(), [(0, &b"k"[..]), (2, b"k"), (3, b"k")]);
-        assert_eq!(deadlines.detach(Some(2)).last(), Some(us(12, 0)));
+        let detached = deadlines.detach(Some(2));
+        assert_eq!(detached.last(), Some(us(12, 0)));
+        assert_eq!(detached.locks().collect::<Vec<_>>(), [(2, &b"k"[..], us(12, 0))]);
         deadlines.detach(Some(77));
         assert_eq!(deadlines.len(), 2);
         deadlines.forget(2, &mut locks[2]);

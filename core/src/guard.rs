@@ -67,6 +67,13 @@ impl Guard {
         self.0 = Some(armed);
     }
 
+    /// It is of another boot: no time of its causes is known here, so everything until `now` is from before them.
+    pub fn since_now(&mut self, now: BootTime) {
+        if let Some(armed) = &mut self.0 {
+            armed.since = now;
+        }
+    }
+
     /// An operator says that nothing was forgotten.
     pub fn lift(&mut self) {
         self.0 = None;

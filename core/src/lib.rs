@@ -62,7 +62,7 @@ pub use acquire::{Acquired, acquire};
 pub use break_lock::break_lock;
 pub use check::check;
 pub use counters::Counters;
-pub use deadlines::{Deadlines, Due, Slot};
+pub use deadlines::{Deadlines, Detached, Due, Slot};
 pub use digest::LocksDigest;
 pub use evicted::Evicted;
 pub use extend::{Extended, extend};

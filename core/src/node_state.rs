@@ -10,6 +10,7 @@
 //! owed-max-ttl-ms 60000         the longest lease that may still run
 //! boot 9c1e…                    the boot of the machine that times below belong to
 //! guard restart 123 456 62600   cause, since, until (boot clock, µs), milliseconds left when written; or: guard none
+//! unproved-before 123           locks granted before are of a life that was not remembered (boot clock, µs); 0: none are
 //! aof-life yes                  everything granted in this life is in the AOF
 //! end 3 9a… 77…                 locks at a clean end: count, digest, digest for another boot; or: end none
 //! check 0f…                     first 16 hexadecimal digits of the SHA-256 of the lines above
@@ -50,6 +51,8 @@ pub struct NodeState {
     pub boot: BootId,
     /// The guard, if it was armed.
     pub guard: Option<SavedGuard>,
+    /// Locks granted before are of a life that the node could not prove to remember, and some may be left.
+    pub unproved_before: BootTime,
     /// Everything granted in this life is in the AOF.
     pub aof_life: bool,
     /// The locks at a clean end of this life.
@@ -79,6 +82,7 @@ impl NodeState {
                 writeln!(text, "guard {} {since} {until} {left_ms}", armed.cause.word())
             }
         };
+        let _ = writeln!(text, "unproved-before {}", self.unproved_before.as_us());
         let _ = writeln!(text, "aof-life {}", if self.aof_life { "yes" } else { "no" });
         let _ = match &self.end {
             None => writeln!(text, "end none"),
@@ -124,6 +128,7 @@ impl NodeState {
                 "none" => None,
                 guard => Some(parse_guard(guard)?),
             },
+            unproved_before: BootTime::from_us(value("unproved-before")?.parse().ok()?),
             aof_life: value("aof-life")? == "yes",
             end: match value("end")? {
                 "none" => None,
@@ -189,6 +194,7 @@ mod tests {
                 armed: Armed { until: time(456), since: time(123), cause: Cause::Flush },
                 left_ms: 1,
             }),
+            unproved_before: time(99),
             aof_life: true,
             end: Some(LocksDigest { count: 3, exact: u128::MAX, other_boot: 1 }),
         }

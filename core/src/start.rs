@@ -47,12 +47,23 @@ impl Start<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BootTime;
 
     const HERE: BootId = BootId([1; 16]);
     const ELSEWHERE: BootId = BootId([2; 16]);
 
     fn last(end: Option<LocksDigest>, aof_life: bool, boot: BootId) -> NodeState {
-        NodeState { id: 1, incarnation: 1, ceiling: 1, owed_ms: 1, boot, guard: None, aof_life, end }
+        NodeState {
+            id: 1,
+            incarnation: 1,
+            ceiling: 1,
+            owed_ms: 1,
+            boot,
+            guard: None,
+            unproved_before: BootTime::default(),
+            aof_life,
+            end,
+        }
     }
 
     fn digest(count: u64, exact: u128, other_boot: u128) -> LocksDigest {

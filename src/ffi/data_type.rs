@@ -35,8 +35,8 @@ pub trait DataType {
     /// once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
-    /// The key that holds the lock leaves `db`, or its name there.
-    fn unlink(db: u32, lock: &mut Lock);
+    /// The key `name` that holds the lock leaves `db`, or its name there.
+    fn unlink(db: u32, name: &[u8], lock: &mut Lock);
 
     /// Bytes of memory that a lock takes under a name of this length, beside the key itself.
     fn memory(lock: &Lock, name_bytes: usize) -> usize;
@@ -204,9 +204,12 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
         // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it and
         // `LockKey` gave up its own before it deletes.
         let lock = unsafe { &mut *value.cast_mut().cast::<Lock>() };
-        // SAFETY: the server's context lasts for the call.
-        let db = unsafe { api!(RedisModule_GetDbIdFromOptCtx(ctx)) };
-        D::unlink(u32::try_from(db).unwrap_or(0), lock);
+        // SAFETY: the server's context, and the name in it, last for the call.
+        let (db, name) = unsafe {
+            let name = api!(RedisModule_GetKeyNameFromOptCtx(ctx));
+            (api!(RedisModule_GetDbIdFromOptCtx(ctx)), if name.is_null() { &[] } else { string_bytes(name) })
+        };
+        D::unlink(u32::try_from(db).unwrap_or(0), name, lock);
     });
 }
 

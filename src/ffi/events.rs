@@ -24,8 +24,11 @@ pub trait Events {
     /// The server starts to read its data.
     fn loading(from: Source);
 
-    /// The server has read its data, or failed to.
-    fn loaded_all(ctx: Context<'_>);
+    /// The server has read its data, or failed to (not `complete`).
+    fn loaded_all(ctx: Context<'_>, complete: bool);
+
+    /// A replica has come and is in step.
+    fn replica_came();
 
     /// The server is a master from now on, or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
@@ -67,13 +70,14 @@ pub enum Source {
 /// Has the server call `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
-    let events: [(u64, raw::RedisModuleEventCallback); 7] = [
+    let events: [(u64, raw::RedisModuleEventCallback); 8] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role::<E>)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron::<E>)),
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush::<E>)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap::<E>)),
         (raw::REDISMODULE_EVENT_LOADING, Some(on_loading::<E>)),
         (raw::REDISMODULE_EVENT_CONFIG, Some(on_config::<E>)),
+        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(on_replica::<E>)),
         (raw::REDISMODULE_EVENT_SHUTDOWN, Some(on_shutdown::<E>)),
     ];
     for (id, callback) in events {
@@ -120,7 +124,20 @@ extern "C" fn on_loading<E: Events>(
             E::loading(Source::Snapshot);
         }
         // SAFETY: the server's context lasts for the call.
-        _ => E::loaded_all(unsafe { Context::new(ctx) }),
+        ended => E::loaded_all(unsafe { Context::new(ctx) }, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
+    });
+}
+
+extern "C" fn on_replica<E: Events>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    boundary::run("a replica's coming", || {
+        if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
+            E::replica_came();
+        }
     });
 }
 

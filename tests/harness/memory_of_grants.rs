@@ -18,7 +18,8 @@ pub fn guarded_ms(reply: Reply) -> u64 {
 
 /// The state file of a server.
 pub fn state_file(server: &Server) -> PathBuf {
-    server.dir().join("lock-node-socket.state")
+    let name = if server.port() == 0 { "socket".to_owned() } else { server.port().to_string() };
+    server.dir().join(format!("lock-node-{name}.state"))
 }
 
 /// A file that is there, as text.
