@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicI64;
 use palisade_core::GuardPolicy;
 use palisade_core::limits::{MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS};
 
-use crate::arguments::parse_integer;
 use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
+use crate::integer::parse_integer;
 
 /// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because it says for how long a node
 /// that lost its memory must refuse.

@@ -3,11 +3,15 @@
 //! Effects are replicated, never requests: a replica or a reloaded AOF is told what a lock holds now (LOCK.EFFECT) or
 //! that it is gone (DEL), so it needs no clock and no rule to hold the same.
 
+use std::ffi::CStr;
+
 use palisade_core::{Lock, Now, record};
 
-use crate::commands::effect;
 use crate::ffi::{Context, LockKey};
 use crate::{clock, expiry, state};
+
+/// The command that tells replicas and the AOF what a lock holds.
+pub const EFFECT: &CStr = c"LOCK.EFFECT";
 
 /// The key now holds `lock`.
 pub fn granted(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Lock, now: Now) {
@@ -21,7 +25,7 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
     if let Some(lock) = key.lock() {
         let mut record = Vec::new();
         record::encode(lock, now.boot, clock::boot_id(), &mut record);
-        ctx.replicate_record(effect::NAME, key.name(), &record);
+        ctx.replicate_record(EFFECT, key.name(), &record);
     }
 }
 

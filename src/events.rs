@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{expiry, life, start, state};
+use crate::{expiry, life, losses, start, state};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -23,7 +23,7 @@ impl Events for NodeEvents {
     fn loaded_all(ctx: Context<'_>, complete: bool) {
         LOADING.set(None);
         if complete {
-            life::reloaded(ctx);
+            losses::reloaded(ctx);
         }
         start::decide(ctx);
     }
@@ -45,7 +45,7 @@ impl Events for NodeEvents {
     }
 
     fn evicted(ctx: Context<'_>, name: KeyName<'_>) {
-        life::evicted(ctx.db(), name.bytes());
+        losses::evicted(ctx.db(), name.bytes());
     }
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
@@ -54,10 +54,10 @@ impl Events for NodeEvents {
             Some(last) if ctx.is_master() => {
                 // Replayed from the AOF it is final; else the locks may be on their way back.
                 let replayed = LOADING.get() == Some(Source::Aof);
-                life::dropped(last, (!replayed).then_some(detached));
+                losses::dropped(last, (!replayed).then_some(detached));
             }
             // A replica's master knows what is lost.
-            _ => life::free(vec![detached]),
+            _ => losses::free(vec![detached]),
         }
     }
 
@@ -65,7 +65,7 @@ impl Events for NodeEvents {
         let ends = state::with(|node| (node.deadlines.last(one), node.deadlines.last(other)));
         // Where a database without locks takes the place of one with locks, those are gone from their names.
         if let ((Some(last), None) | (None, Some(last)), true) = (ends, ctx.is_master()) {
-            life::dropped(last, None);
+            losses::dropped(last, None);
         }
         state::with(|node| node.deadlines.swap(one, other));
     }

@@ -1,7 +1,8 @@
 //! The state file: read when the module is loaded, written by a thread of its own from then on.
 //!
-//! The event loop hands a state over and goes on; what is on the disk it learns from two numbers. Only two writes are
-//! waited for: the one at the end of a start, before anything is granted, and the last one at a shutdown. A file is
+//! The event loop hands a state over and goes on; what is on the disk it learns from two numbers. It waits for a write
+//! only at the end of a start, before anything is granted, at a shutdown, and where an operator's command ends what a
+//! later life would believe. A file is
 //! replaced as a whole: written beside, synced, renamed, and the folder synced.
 
 use std::fs::{self, File, OpenOptions};

@@ -4,7 +4,7 @@
 //! `commands` reads top to bottom: arguments, request, rule, effects, reply. `effects` is how what a rule decided
 //! reaches keys, replicas and AOF; `expiry` deletes locks whose lease ended; `lock_type` is the data type;
 //! `events` what the server tells about its keys; `state` the node's memory; `start`, `life` and `keeper` what the node
-//! keeps over its lives, on the disk; `config` what an operator sets;
+//! keeps over its lives, on the disk; `losses` locks that are dropped while they are held; `config` what an operator sets;
 //! `ffi` the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
@@ -19,9 +19,11 @@ mod expiry;
 #[allow(unsafe_code)]
 mod ffi;
 mod info_section;
+mod integer;
 mod keeper;
 mod life;
 mod lock_type;
+mod losses;
 mod start;
 mod state;
 

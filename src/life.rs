@@ -2,23 +2,25 @@
 //!
 //! Whatever a later life must know is on the disk before this one relies on it: the ceiling above which it issues no
 //! token, the guard, and whether the AOF has everything. Where that is not so yet, promises are refused with NOTYET for
-//! the milliseconds that a write takes.
+//! the milliseconds that a write takes. Only where an operator ends something that a later life would believe (the AOF's
+//! settings, the role, a flush of live locks, an armed guard) is the write waited for, since what was promised in the
+//! very same transaction may depend on it.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
 
-use palisade_core::limits::{CEILING_LEAD, EVICTED_MAX};
-use palisade_core::{BootTime, Cause, Detached, Lock, NodeState, Now, Owed, Refusal, SavedGuard, guard_ms};
+use palisade_core::limits::CEILING_LEAD;
+use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, SavedGuard, guard_ms};
 
-use crate::commands::ceiling;
-use crate::ffi::{Context, KeyName, LockKey, notice, warn};
+use crate::ffi::{Context, notice, warn};
 use crate::keeper::Keeper;
-use crate::{clock, config, start, state};
+use crate::{clock, config, losses, start, state};
+
+/// The command that tells replicas a master's ceiling and what it owes.
+pub const CEILING: &CStr = c"LOCK.CEILING";
 
 /// How often a master tells its replicas its ceiling and what it owes, in milliseconds.
 const TELL_REPLICAS_MS: u64 = 2_000;
-
-/// So many entries of the bookkeeping are freed without a thread of their own.
-const FREED_AT_ONCE: usize = 1_000;
 
 /// What this life knows of itself.
 pub struct Life {
@@ -42,8 +44,6 @@ pub struct Life {
     pub needed: u64,
     /// It was decided what the last life proves.
     pub decided: bool,
-    /// The guard before the last flushes and what they dropped, until it is clear whether that was the start of a reload.
-    pub before_flush: Option<(palisade_core::Guard, Vec<Detached>)>,
     /// When replicas were told last.
     pub told: BootTime,
     /// The last write failed, and that was logged.
@@ -54,10 +54,6 @@ thread_local! {
     static LIFE: RefCell<Option<Life>> = const { RefCell::new(None) };
     /// Nothing stands in the way of promises: the fast answer to the question of every command.
     static READY: Cell<bool> = const { Cell::new(false) };
-    /// The server may evict keys.
-    static EVICTS: Cell<bool> = const { Cell::new(false) };
-    /// The lock that was unlinked last, if the server may evict keys.
-    static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Lock)>> = const { RefCell::new(None) };
 }
 
 /// This life begins.
@@ -138,7 +134,7 @@ impl Life {
     }
 
     /// Has the state written; promises go on meanwhile.
-    fn save(&mut self, now: Now) -> u64 {
+    pub fn save(&mut self, now: Now) -> u64 {
         // Before the start is decided the file still has what the last life proves.
         if !self.decided || self.keeper.is_none() {
             return 0;
@@ -156,7 +152,7 @@ impl Life {
     /// Writes the state before anything else happens: something that a later life would believe is true no more, and
     /// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
     /// fails, promises wait until it does not.
-    fn save_at_once(&mut self, now: Now) {
+    pub fn save_at_once(&mut self, now: Now) {
         if !self.decided || self.keeper.is_none() {
             return;
         }
@@ -196,9 +192,7 @@ pub fn tick(ctx: Context<'_>) {
         node.skew_ms = config::max_clock_skew_ms();
         node.evicted.sweep(now.boot);
     });
-    if let Some((_, dropped)) = with(|life| life.before_flush.take()) {
-        free(dropped);
-    }
+    losses::settle();
     refresh_ceiling();
     with(|life| {
         let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
@@ -241,7 +235,7 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
         (life.ceiling, life.owed.ms(now.boot))
     });
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        ctx.replicate_numbers(ceiling::NAME, ceiling, owed_ms.into());
+        ctx.replicate_numbers(CEILING, ceiling, owed_ms.into());
     }
 }
 
@@ -287,7 +281,7 @@ pub fn replica_came() {
 }
 
 /// Parameters were set that decide whether everything is in the AOF, or whether locks can be evicted.
-pub fn configured(ctx: Context<'_>, names: &[&std::ffi::CStr]) {
+pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
     let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
     let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);
@@ -301,7 +295,7 @@ pub fn configured(ctx: Context<'_>, names: &[&std::ffi::CStr]) {
 }
 
 /// From now on the AOF may not have everything, perhaps not even what this very transaction granted.
-fn not_all_in_aof() {
+pub fn not_all_in_aof() {
     let now = clock::now();
     with(|life| {
         if life.aof_life {
@@ -315,7 +309,7 @@ fn not_all_in_aof() {
 pub fn inspect_configuration(ctx: Context<'_>) {
     let is = |name, value: &str| ctx.parameter(name).is_some_and(|is| is == value);
     let evicts = !is(c"maxmemory-policy", "noeviction");
-    EVICTS.set(evicts);
+    losses::watch_evictions(evicts);
     if evicts {
         warn("maxmemory-policy lets the server evict keys, held locks too: set it to noeviction on a lock server");
     }
@@ -330,78 +324,6 @@ pub fn inspect_configuration(ctx: Context<'_>) {
              at a restart and grants them again at once",
         );
     }
-}
-
-/// Live locks are dropped; the last of them would have ended at `last`. If that is replayed from the AOF it is final; else
-/// it may be the start of a reload, and `detached` are the locks to come back.
-pub fn dropped(last: BootTime, detached: Option<Detached>) {
-    let now = clock::now();
-    if now.boot > last {
-        return;
-    }
-    with(|life| {
-        state::with(|node| {
-            match (&mut life.before_flush, detached) {
-                (Some((_, all)), Some(detached)) => all.push(detached),
-                (None, Some(detached)) => life.before_flush = Some((node.guard, vec![detached])),
-                (Some((guard, _)), None) => guard.arm(Cause::Flush, now.boot, last),
-                (None, None) => {}
-            }
-            node.guard.arm(Cause::Flush, now.boot, last);
-        });
-        life.save_at_once(now);
-    });
-}
-
-/// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
-pub fn reloaded(ctx: Context<'_>) {
-    let Some((guard, dropped)) = with(|life| life.before_flush.take()) else { return };
-    let is_back = |db, name: &[u8], end| {
-        ctx.select(db);
-        KeyName::with(name, |name| {
-            LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_some_and(|lock| lock.deadline() >= end))
-        })
-    };
-    if dropped.iter().flat_map(Detached::locks).all(|(db, name, end)| is_back(db, name, end)) {
-        let now = clock::now();
-        state::with(|node| node.guard = guard);
-        with(|life| life.save(now));
-    }
-    free(dropped);
-}
-
-/// Frees the bookkeeping of dropped locks: a million entries take a while, so not on the server's time. Where no thread
-/// can be had the closure, and with it the entries, is dropped right here.
-pub fn free(dropped: Vec<Detached>) {
-    if dropped.iter().map(Detached::len).sum::<usize>() > FREED_AT_ONCE {
-        let _ = std::thread::Builder::new().name("lock-flush".to_owned()).spawn(move || drop(dropped));
-    }
-}
-
-/// `lock` is about to leave `name` in `db`; whether to make room the next event tells.
-pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
-    if EVICTS.get() {
-        UNLINKED.replace(Some((db, name.into(), lock.clone())));
-    }
-}
-
-/// The key `name` of `db` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
-/// know either, so nothing proves this life any more.
-pub fn evicted(db: u32, name: &[u8]) {
-    let now = clock::now();
-    let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
-    let Some((_, _, lock)) = unlinked else { return };
-    if lock.is_expired(now.boot) {
-        return;
-    }
-    state::with(|node| {
-        if node.evicted.len() < EVICTED_MAX {
-            node.evicted.note(db, name, &lock);
-        } else {
-            node.guard.arm(Cause::Flush, now.boot, lock.deadline());
-        }
-    });
-    not_all_in_aof();
 }
 
 /// An operator arms the guard for `ms` milliseconds, or lifts it (`None`). Answers how long it lasts.
@@ -419,13 +341,11 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
     } else {
         notice("an operator lifted the guard: the node serves");
     }
-    with(|life| {
-        life.before_flush = None;
-        match ms {
-            Some(_) => life.save_at_once(now),
-            // Else a crash right after could bring the guard back over what was granted since.
-            None => life.save_first(now),
-        }
+    losses::settle();
+    with(|life| match ms {
+        Some(_) => life.save_at_once(now),
+        // Else a crash right after could bring the guard back over what was granted since.
+        None => life.save_first(now),
     });
     left
 }

@@ -6,9 +6,8 @@ use std::ffi::CStr;
 use palisade_core::record::{self, Arrival};
 use palisade_core::{BootTime, Lock, Slot};
 
-use crate::commands::effect;
 use crate::ffi::{Context, DataType, KeyName, warn};
-use crate::{clock, config, events, life, state};
+use crate::{clock, config, effects, events, losses, state};
 
 /// Least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
@@ -17,7 +16,7 @@ const WARNING_PAUSE_MS: u64 = 1_000;
 pub struct LockType;
 
 impl DataType for LockType {
-    const AOF_COMMAND: &'static CStr = effect::NAME;
+    const AOF_COMMAND: &'static CStr = effects::EFFECT;
 
     fn save(lock: &Lock, out: &mut Vec<u8>) {
         record::encode(lock, clock::boot_now(), clock::boot_id(), out);
@@ -38,7 +37,7 @@ impl DataType for LockType {
     }
 
     fn unlink(db: u32, name: &[u8], lock: &mut Lock) {
-        life::unlinked(db, name, lock);
+        losses::unlinked(db, name, lock);
         state::with(|node| node.deadlines.forget(db, lock));
     }
 

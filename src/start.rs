@@ -54,7 +54,6 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         handed: (0, 0),
         needed: 0,
         decided: false,
-        before_flush: None,
         told: BootTime::default(),
         failing: false,
         last,

@@ -1,24 +1,19 @@
 //! `LOCK.CEILING ceiling owed-max-ttl`: how a master tells its replicas what they must know when one is promoted. Never in
 //! the AOF.
 
-use std::ffi::CStr;
-
 use palisade_core::Refusal;
 
 use super::SINCE;
-use crate::arguments::parse_integer;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
+use crate::integer::parse_integer;
 use crate::life;
-
-/// The command's name, as it is sent to replicas.
-pub const NAME: &CStr = c"LOCK.CEILING";
 
 /// A master's ceiling of tokens, and the longest lease it may owe.
 pub struct Ceiling;
 
 impl Command for Ceiling {
     const SPEC: Spec = Spec {
-        name: NAME,
+        name: life::CEILING,
         summary: c"Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
         complexity: c"O(1)",
         since: SINCE,

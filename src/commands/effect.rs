@@ -3,8 +3,6 @@
 //! The only effect beside DEL. It is a record as in the RDB file (see `palisade_core::record`), so that one format says
 //! everything: owner, token, holds, note, full ttl, grant, deadline, the time of writing and the boot they belong to.
 
-use std::ffi::CStr;
-
 use palisade_core::Refusal;
 use palisade_core::record::{self, Arrival};
 
@@ -13,15 +11,12 @@ use crate::arguments::Arguments;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
 use crate::{clock, effects, life, state};
 
-/// The command's name, as it is written to the AOF and sent to replicas.
-pub const NAME: &CStr = c"LOCK.EFFECT";
-
 /// The lock is this now.
 pub struct Effect;
 
 impl Command for Effect {
     const SPEC: Spec = Spec {
-        name: NAME,
+        name: effects::EFFECT,
         summary: c"Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
         complexity: CONSTANT,
         since: SINCE,
@@ -49,7 +44,7 @@ impl Command for Effect {
         key.put(lock);
         effects::stored(call.ctx, &mut key);
         // Passed on as it came, to this replica's own replicas and AOF.
-        call.ctx.replicate_record(NAME, key.name(), record);
+        call.ctx.replicate_record(effects::EFFECT, key.name(), record);
         Ok(Reply::Ok)
     }
 }

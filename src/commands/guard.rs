@@ -4,8 +4,8 @@ use palisade_core::Refusal;
 use palisade_core::limits::GUARD_LIMIT_MS;
 
 use super::SINCE;
-use crate::arguments::parse_integer;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
+use crate::integer::parse_integer;
 use crate::{clock, life, state};
 
 /// The operator's word on the guard.

@@ -2,9 +2,9 @@
 
 mod acquire;
 mod break_lock;
-pub mod ceiling;
+mod ceiling;
 mod check;
-pub mod effect;
+mod effect;
 mod extend;
 mod fence;
 mod guard;

@@ -1,0 +1,24 @@
+//! Integers as clients and operators write them.
+
+/// A decimal integer as Redis takes it: digits only, none of them a leading zero, 64 bits.
+pub fn parse_integer(bytes: &[u8]) -> Option<u64> {
+    let well_formed = bytes.iter().all(u8::is_ascii_digit) && (bytes.len() == 1 || bytes.first() != Some(&b'0'));
+    if well_formed { std::str::from_utf8(bytes).ok()?.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_integer;
+
+    #[test]
+    fn integers_as_redis_takes_them() {
+        for (text, value) in [("0", Some(0)), ("7", Some(7)), ("18446744073709551615", Some(u64::MAX))] {
+            assert_eq!(parse_integer(text.as_bytes()), value);
+        }
+        for text in ["", "-1", "+1", "01", "00", " 1", "1 ", "1.0", "1e3", "0x1", "18446744073709551616", "\u{0661}"] {
+            assert_eq!(parse_integer(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse_integer(b"1\0"), None);
+        assert_eq!(parse_integer(b"\xFF"), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! Locks that are dropped while they are held: by FLUSHALL and its like, and by the server's evictions.
+//!
+//! Their holders do not know, so nobody else may be granted them before their leases have ended: after a flush nothing
+//! at all, after an eviction that key alone.
+
+use std::cell::{Cell, RefCell};
+
+use palisade_core::limits::EVICTED_MAX;
+use palisade_core::{BootTime, Cause, Detached, Guard, Lock};
+
+use crate::ffi::{Context, KeyName, LockKey};
+use crate::{clock, life, state};
+
+/// So many entries of the bookkeeping are freed without a thread of their own.
+const FREED_AT_ONCE: usize = 1_000;
+
+thread_local! {
+    /// The guard before the last flushes and what they dropped, until it is clear whether that was the start of a reload.
+    static BEFORE_FLUSH: RefCell<Option<(Guard, Vec<Detached>)>> = const { RefCell::new(None) };
+    /// The server may evict keys.
+    static EVICTS: Cell<bool> = const { Cell::new(false) };
+    /// The lock that was unlinked last, if the server may evict keys.
+    static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Lock)>> = const { RefCell::new(None) };
+}
+
+/// Live locks are dropped; the last of them would have ended at `last`. If that is replayed from the AOF it is final; else
+/// it may be the start of a reload, and `detached` are the locks to come back.
+pub fn dropped(last: BootTime, detached: Option<Detached>) {
+    let now = clock::now();
+    if now.boot > last {
+        return;
+    }
+    state::with(|node| {
+        BEFORE_FLUSH.with_borrow_mut(|before| match (&mut *before, detached) {
+            (Some((_, all)), Some(detached)) => all.push(detached),
+            (None, Some(detached)) => *before = Some((node.guard, vec![detached])),
+            (Some((guard, _)), None) => guard.arm(Cause::Flush, now.boot, last),
+            (None, None) => {}
+        });
+        node.guard.arm(Cause::Flush, now.boot, last);
+    });
+    life::with(|life| life.save_at_once(now));
+}
+
+/// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
+pub fn reloaded(ctx: Context<'_>) {
+    let Some((guard, dropped)) = BEFORE_FLUSH.take() else { return };
+    let is_back = |db, name: &[u8], end| {
+        ctx.select(db);
+        KeyName::with(name, |name| {
+            LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_some_and(|lock| lock.deadline() >= end))
+        })
+    };
+    if dropped.iter().flat_map(Detached::locks).all(|(db, name, end)| is_back(db, name, end)) {
+        let now = clock::now();
+        state::with(|node| node.guard = guard);
+        life::with(|life| life.save(now));
+    }
+    free(dropped);
+}
+
+/// What was dropped is gone for good: no reload brings it back any more.
+pub fn settle() {
+    if let Some((_, dropped)) = BEFORE_FLUSH.take() {
+        free(dropped);
+    }
+}
+
+/// Frees the bookkeeping of dropped locks: a million entries take a while, so not on the server's time. Where no thread
+/// can be had the closure, and with it the entries, is dropped right here.
+pub fn free(dropped: Vec<Detached>) {
+    if dropped.iter().map(Detached::len).sum::<usize>() > FREED_AT_ONCE {
+        let _ = std::thread::Builder::new().name("lock-flush".to_owned()).spawn(move || drop(dropped));
+    }
+}
+
+/// Whether the server may evict keys, by its configuration.
+pub fn watch_evictions(evicts: bool) {
+    EVICTS.set(evicts);
+}
+
+/// `lock` is about to leave `name` in `db`; whether to make room the next event tells.
+pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
+    if EVICTS.get() {
+        UNLINKED.replace(Some((db, name.into(), lock.clone())));
+    }
+}
+
+/// The key `name` of `db` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
+/// know either, so nothing proves this life any more.
+pub fn evicted(db: u32, name: &[u8]) {
+    let now = clock::now();
+    let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
+    let Some((_, _, lock)) = unlinked else { return };
+    if lock.is_expired(now.boot) {
+        return;
+    }
+    state::with(|node| {
+        if node.evicted.len() < EVICTED_MAX {
+            node.evicted.note(db, name, &lock);
+        } else {
+            node.guard.arm(Cause::Flush, now.boot, lock.deadline());
+        }
+    });
+    life::not_all_in_aof();
+}
