@@ -75,7 +75,7 @@ test: setup ## Run every test: the rules, and the module on a real server
 	@cargo test --workspace
 
 .PHONY: crash
-crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about ten minutes
+crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes
 	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::
 
 .PHONY: lint

@@ -101,3 +101,19 @@ fn a_failed_load_at_run_time_leaves_the_server_alone() {
     client.say("DEL k");
     assert!(error(client.say("MODULE UNLOAD lock")).contains("data type"), "its locks may be in keys");
 }
+
+#[test]
+fn what_undermines_the_guard_is_warned_of() {
+    let server = Server::start();
+    let warning = "maxmemory-policy lets the server evict keys";
+    assert!(!server.log().contains(warning));
+    server.client().say("CONFIG SET maxmemory-policy allkeys-lru");
+    assert!(server.log().contains(warning));
+
+    let forgetful = Setup::new().module_arguments(&["restart-guard", "never", "state-file", ""]).start();
+    assert!(forgetful.log().contains("this node forgets every grant at a restart"));
+    let careful = Setup::new().module_arguments(&["state-file", ""]).start();
+    assert!(!careful.log().contains("this node forgets every grant"));
+    careful.client().say("CONFIG SET lock.restart-guard never");
+    assert!(careful.log().contains("this node forgets every grant at a restart"));
+}
