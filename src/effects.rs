@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use palisade_core::{Lock, Now, record};
 
 use crate::ffi::{Context, LockKey};
-use crate::{clock, expiry, state};
+use crate::{clock, expiry, life, state};
 
 /// The command that tells replicas and the AOF what a lock holds.
 pub const EFFECT: &CStr = c"LOCK.EFFECT";
@@ -33,6 +33,20 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
 pub fn stored(ctx: Context<'_>, key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
+    watched(ctx, key);
+}
+
+/// The lock that the key holds came from elsewhere: no token up to its own is issued again, and its lease may be longer
+/// than this node grants.
+pub fn learnt(key: &LockKey<'_>) {
+    if let Some(lock) = key.lock() {
+        life::seen(lock);
+        state::with(|node| node.tokens.learn(key.name().bytes(), lock.token()));
+    }
+}
+
+/// The lock that the key holds will be deleted when its lease ends.
+pub fn watched(ctx: Context<'_>, key: &mut LockKey<'_>) {
     let (db, name) = (ctx.db(), key.name());
     if let Some(lock) = key.lock_mut() {
         state::with(|node| node.deadlines.watch(db, name.bytes(), lock));

@@ -1,10 +1,10 @@
-//! What the node does when the server tells of its databases and keys. Memory only: nothing is written here.
+//! What the node does when the server tells of its databases and keys. No key is written here, and so nothing to the AOF.
 
 use std::cell::Cell;
 use std::ffi::CStr;
 
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{expiry, life, losses, start, state};
+use crate::{effects, expiry, life, losses, start, state};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -78,18 +78,13 @@ impl Events for NodeEvents {
     }
 
     fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival) {
-        let db = ctx.db();
         let Ok(mut key) = LockKey::read(ctx, name) else { return };
         let Some(lock) = key.lock_mut() else { return };
         if by == Arrival::Restored {
             lock.mark_suspect();
         }
-        life::seen(lock);
-        state::with(|node| {
-            node.tokens.learn(name.bytes(), lock.token());
-            node.deadlines.watch(db, name.bytes(), lock);
-        });
-        expiry::arm(ctx);
+        effects::learnt(&key);
+        effects::watched(ctx, &mut key);
     }
 }
 

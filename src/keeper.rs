@@ -2,8 +2,7 @@
 //!
 //! The event loop hands a state over and goes on; what is on the disk it learns from two numbers. It waits for a write
 //! only at the end of a start, before anything is granted, at a shutdown, and where an operator's command ends what a
-//! later life would believe. A file is
-//! replaced as a whole: written beside, synced, renamed, and the folder synced.
+//! later life would believe. A file is replaced as a whole: written beside, synced, renamed, and the folder synced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

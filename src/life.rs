@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 
 use palisade_core::limits::CEILING_LEAD;
-use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, SavedGuard, guard_ms};
+use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, SavedGuard, ahead_us, guard_ms};
 
 use crate::ffi::{Context, notice, warn};
 use crate::keeper::Keeper;
@@ -262,8 +262,7 @@ pub fn role_changed(is_master: bool) {
     let skew_ms = config::max_clock_skew_ms();
     with(|life| life.aof_life = false);
     if is_master {
-        let (owed_ms, floor) =
-            with(|life| (life.owed.ms(now.boot), life.ceiling.max(now.wall_us + u64::from(skew_ms) * 1_000)));
+        let (owed_ms, floor) = with(|life| (life.owed.ms(now.boot), life.ceiling.max(ahead_us(now.wall_us, skew_ms))));
         state::with(|node| {
             node.tokens.raise_floor(floor);
             if config::restart_guard() != palisade_core::GuardPolicy::Never {
@@ -307,8 +306,7 @@ pub fn not_all_in_aof() {
 
 /// Looks whether the server may evict locks, and warns of what undermines the guard.
 pub fn inspect_configuration(ctx: Context<'_>) {
-    let is = |name, value: &str| ctx.parameter(name).is_some_and(|is| is == value);
-    let evicts = !is(c"maxmemory-policy", "noeviction");
+    let evicts = !ctx.parameter_is(c"maxmemory-policy", "noeviction");
     losses::watch_evictions(evicts);
     if evicts {
         warn("maxmemory-policy lets the server evict keys, held locks too: set it to noeviction on a lock server");
@@ -316,8 +314,8 @@ pub fn inspect_configuration(ctx: Context<'_>) {
     let has_file = with(|life| life.keeper.is_some());
     if config::restart_guard() == palisade_core::GuardPolicy::Never
         && !has_file
-        && is(c"appendonly", "no")
-        && is(c"save", "")
+        && ctx.parameter_is(c"appendonly", "no")
+        && ctx.parameter_is(c"save", "")
     {
         warn(
             "without persistence, without a state file and with lock.restart-guard never this node forgets every grant \

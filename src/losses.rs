@@ -28,7 +28,7 @@ thread_local! {
 pub fn dropped(last: BootTime, detached: Option<Detached>) {
     let now = clock::now();
     if now.boot > last {
-        return;
+        return free(detached.into_iter().collect());
     }
     state::with(|node| {
         BEFORE_FLUSH.with_borrow_mut(|before| match (&mut *before, detached) {

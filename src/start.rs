@@ -3,8 +3,7 @@
 
 use std::cell::Cell;
 
-use palisade_core::limits::TOKEN_LIMIT;
-use palisade_core::{BootTime, Cause, GuardPolicy, LocksDigest, Node, Owed, Start, guard_ms};
+use palisade_core::{BootTime, Cause, GuardPolicy, LocksDigest, Node, Owed, Start, ahead_us, guard_ms};
 
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::keeper::Keeper;
@@ -30,14 +29,12 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         }
         None => (None, None),
     };
-    let floor = last.as_ref().map_or(now.wall_us + u64::from(skew_ms) * 1_000, |last| last.ceiling.max(now.wall_us));
+    let floor = last.as_ref().map_or(ahead_us(now.wall_us, skew_ms), |last| last.ceiling.max(now.wall_us));
     let mut node = Node::new(floor);
     node.skew_ms = skew_ms;
     if keeper.is_some() {
         // Nothing is issued before the new ceiling is on the disk.
         node.tokens.set_ceiling(0);
-    } else {
-        node.tokens.set_ceiling(TOKEN_LIMIT);
     }
     if let Some(armed) = last.as_ref().and_then(|last| last.guard_now(clock::boot_id(), now.boot)) {
         node.guard.restore(armed);
@@ -94,8 +91,9 @@ pub fn decide(ctx: Context<'_>) {
                 let until = now.boot.plus_ms(guard_ms(life.owed.ms(now.boot), skew_ms));
                 node.guard.arm(Cause::Restart, now.boot, until);
             }
+            let same_boot = last.as_ref().is_none_or(|last| last.boot == clock::boot_id());
             // Whatever was armed on another boot: every lock that was loaded is from before.
-            if last.as_ref().is_some_and(|last| last.boot != clock::boot_id()) {
+            if !same_boot {
                 node.guard.since_now(now.boot);
             }
             let unproved_before = last.as_ref().map_or(BootTime::default(), |last| last.unproved_before);
@@ -103,7 +101,6 @@ pub fn decide(ctx: Context<'_>) {
                 node.vouches_from = now.boot;
             } else if unproved_before != BootTime::default() {
                 // The last life could not vouch for some of these; on another boot it is not known for which.
-                let same_boot = last.as_ref().is_some_and(|last| last.boot == clock::boot_id());
                 node.vouches_from = if same_boot { unproved_before } else { now.boot };
             }
         });
@@ -121,8 +118,9 @@ pub fn decide(ctx: Context<'_>) {
 
 /// The AOF is on, synced at every command, also while it is rewritten.
 pub fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
-    let is = |name, value: &str| ctx.parameter(name).is_some_and(|is| is == value);
-    is(c"appendonly", "yes") && is(c"appendfsync", "always") && is(c"no-appendfsync-on-rewrite", "no")
+    ctx.parameter_is(c"appendonly", "yes")
+        && ctx.parameter_is(c"appendfsync", "always")
+        && ctx.parameter_is(c"no-appendfsync-on-rewrite", "no")
 }
 
 /// The server ends: leaves the proof of what there was. A replica leaves none: its master may grant more meanwhile. Nor

@@ -76,5 +76,5 @@ pub use reenter::{Reentered, reenter};
 pub use refusal::Refusal;
 pub use release::{Released, release};
 pub use start::{GuardPolicy, Start};
-pub use time::{BootTime, Now};
+pub use time::{BootTime, Now, ahead_us};
 pub use tokens::{Token, Tokens};

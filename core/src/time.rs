@@ -47,6 +47,11 @@ impl BootTime {
     }
 }
 
+/// The latest that a clock may show elsewhere when one here shows `wall_us`, if clocks are up to `skew_ms` apart.
+pub const fn ahead_us(wall_us: u64, skew_ms: u32) -> u64 {
+    wall_us + skew_ms as u64 * US_PER_MS
+}
+
 /// The two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {

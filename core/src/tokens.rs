@@ -5,8 +5,8 @@
 //! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
 //! locked, and a grant is always above everything its stripe has seen.
 
-use crate::Refusal;
 use crate::limits::{CEILING_LEAD, START_LEAD, TOKEN_LIMIT, TOKEN_STRIPES};
+use crate::{Refusal, ahead_us};
 
 /// A fencing token: 1 ≤ token < 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ impl Tokens {
     /// Where the ceiling should be: ahead of the clock by some seconds and of everything issued. A start alone raises
     /// it hardly: what it issues first is little above where it starts.
     pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
-        let ahead_of_clock = wall_us + u64::from(skew_ms) * 1_000 + CEILING_LEAD;
+        let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD;
         let ahead_of_issued = if self.high > self.floor { self.high + CEILING_LEAD } else { self.floor + START_LEAD };
         ahead_of_clock.max(ahead_of_issued).min(TOKEN_LIMIT - 1)
     }
@@ -82,7 +82,7 @@ impl Tokens {
     /// last + 1; without a proposal max(last + 1, clock).
     pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, wall_us: u64, skew_ms: u32) -> Result<Token, Refusal> {
         let last = self.last(key);
-        let bound = (wall_us + u64::from(skew_ms) * 1_000).min(self.ceiling);
+        let bound = ahead_us(wall_us, skew_ms).min(self.ceiling);
         let value = match proposal {
             Some(proposal) if last < proposal.get() && proposal.get() <= bound => proposal.get(),
             Some(_) => last + 1,
@@ -113,7 +113,7 @@ impl Tokens {
     /// Whether a token that arrives from a client's payload is one this node could have issued: at most
     /// max(last, clock + skew). A larger one would drive the key's tokens towards their end.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
-        token.get() <= self.last(key).max(wall_us + u64::from(skew_ms) * 1_000)
+        token.get() <= self.last(key).max(ahead_us(wall_us, skew_ms))
     }
 }
 

@@ -28,7 +28,7 @@ impl Command for Acquire {
             Argument { name: c"text", token: Some(c"NOTE"), shape: Shape::Bytes },
         ],
         master_only: true,
-        vouches: true,
+        vouches: Some(life::ready),
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -21,7 +21,7 @@ impl Command for Break {
         key: Some(KeyAccess::Delete),
         arguments: &[],
         master_only: true,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -5,7 +5,7 @@ use palisade_core::{Refusal, check};
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::Arguments;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, state};
+use crate::{clock, life, state};
 
 /// Is this token the current grant?
 pub struct Check;
@@ -22,7 +22,7 @@ impl Command for Check {
         key: Some(KeyAccess::Read),
         arguments: &[Argument { name: c"token", token: None, shape: Shape::Integer }],
         master_only: true,
-        vouches: true,
+        vouches: Some(life::ready),
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

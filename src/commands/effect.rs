@@ -9,7 +9,7 @@ use palisade_core::record::{self, Arrival};
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::Arguments;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, life, state};
+use crate::{clock, effects};
 
 /// The lock is this now.
 pub struct Effect;
@@ -25,7 +25,7 @@ impl Command for Effect {
         key: Some(KeyAccess::Insert),
         arguments: &[Argument { name: c"record", token: None, shape: Shape::Bytes }],
         master_only: false,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -39,9 +39,8 @@ impl Command for Effect {
         let record = Arguments::after_key(call).bytes();
         let lock = record::decode(record, arrival, clock::boot_now(), clock::boot_id()).map_err(Refusal::BadRecord)?;
         let mut key = open(call)?;
-        life::seen(&lock);
-        state::with(|node| node.tokens.learn(key.name().bytes(), lock.token()));
         key.put(lock);
+        effects::learnt(&key);
         effects::stored(call.ctx, &mut key);
         // Passed on as it came, to this replica's own replicas and AOF.
         call.ctx.replicate_record(effects::EFFECT, key.name(), record);

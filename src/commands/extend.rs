@@ -6,7 +6,7 @@ use palisade_core::{Extended, Refusal, extend};
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, parse_token};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, state};
+use crate::{clock, effects, life, state};
 
 /// A later deadline.
 pub struct Extend;
@@ -27,7 +27,7 @@ impl Command for Extend {
             Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: true,
+        vouches: Some(life::ready),
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -25,7 +25,7 @@ impl Command for Fence {
             Argument { name: c"token", token: None, shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: true,
+        vouches: Some(life::ready),
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -27,7 +27,7 @@ impl Command for Guard {
             Argument { name: c"ms", token: Some(c"ARM"), shape: Shape::Integer },
         ],
         master_only: false,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -19,7 +19,7 @@ impl Command for Help {
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -20,7 +20,7 @@ impl Command for Info {
         key: Some(KeyAccess::Read),
         arguments: &[],
         master_only: false,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

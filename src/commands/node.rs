@@ -23,7 +23,7 @@ impl Command for Node {
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

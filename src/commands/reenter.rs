@@ -6,7 +6,7 @@ use palisade_core::{Reentered, Refusal, reenter};
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, parse_level, parse_ttl};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, state};
+use crate::{clock, effects, life, state};
 
 /// One hold more.
 pub struct Reenter;
@@ -28,7 +28,7 @@ impl Command for Reenter {
             Argument { name: c"ttl", token: Some(c"TTL"), shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: true,
+        vouches: Some(life::ready),
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -27,7 +27,7 @@ impl Command for Release {
             Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: false,
+        vouches: None,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

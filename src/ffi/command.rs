@@ -15,11 +15,6 @@ pub trait Command {
     /// What the server, its clients and its documentation know of it.
     const SPEC: Spec;
 
-    /// Whether the node is ready for commands that vouch.
-    fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
-        crate::life::ready(ctx)
-    }
-
     /// Does it.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 }
@@ -44,10 +39,13 @@ pub struct Spec {
     pub arguments: &'static [Argument],
     /// Whether a replica must refuse it, also one that takes writes from clients.
     pub master_only: bool,
-    /// Whether it promises something: refused when the module can no longer be trusted, and until the node's start is
-    /// decided and on the disk.
-    pub vouches: bool,
+    /// For one that promises something, what else it is refused by: it is refused too when the module can no longer be
+    /// trusted.
+    pub vouches: Option<Gate>,
 }
+
+/// Refuses a command before its arguments are read.
+pub type Gate = fn(Context<'_>) -> Result<(), Refusal>;
 
 /// Who a command is for: becomes ACL categories where the server has them for modules.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -326,11 +324,11 @@ extern "C" fn trampoline<C: Command>(
         if C::SPEC.master_only && !ctx.is_master() {
             return Err(Refusal::MasterOnly);
         }
-        if C::SPEC.vouches && boundary::is_poisoned() {
-            return Err(Refusal::Poisoned);
-        }
-        if C::SPEC.vouches {
-            C::ready(ctx)?;
+        if let Some(gate) = C::SPEC.vouches {
+            if boundary::is_poisoned() {
+                return Err(Refusal::Poisoned);
+            }
+            gate(ctx)?;
         }
         // SAFETY: the server hands over `argc` strings that last for the call.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };

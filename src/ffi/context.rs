@@ -146,6 +146,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Whether the server's configuration parameter `name` is `value`.
+    pub fn parameter_is(self, name: &CStr, value: &str) -> bool {
+        self.parameter(name).is_some_and(|is| is == value)
+    }
+
     /// A number of the server's INFO.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         let mut failed = 0;

@@ -119,6 +119,15 @@ impl From<RedisResult<Value>> for Reply {
     }
 }
 
+/// The command with these arguments.
+fn command<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> redis::Cmd {
+    let mut command = redis::Cmd::new();
+    arguments.for_each(|argument| {
+        command.arg(argument);
+    });
+    command
+}
+
 /// A connection.
 pub struct Client(Connection);
 
@@ -171,10 +180,7 @@ impl Client {
 
     /// Says it to a server that may be gone: then `None`.
     pub fn try_say(&mut self, line: &str) -> Option<Reply> {
-        let mut command = redis::Cmd::new();
-        for argument in line.split(' ') {
-            command.arg(argument);
-        }
+        let command = command(line.split(' ').map(str::as_bytes));
         match self.0.req_command(&command) {
             Err(error) if error.is_io_error() || error.is_connection_dropped() => None,
             result => Some(result.into()),
@@ -183,10 +189,7 @@ impl Client {
 
     /// Sends these arguments.
     pub fn send(&mut self, arguments: &[&[u8]]) -> Reply {
-        let mut command = redis::Cmd::new();
-        for argument in arguments {
-            command.arg(*argument);
-        }
+        let command = command(arguments.iter().copied());
         self.0.req_command(&command).into()
     }
 
@@ -194,11 +197,7 @@ impl Client {
     pub fn pipeline(&mut self, lines: &[String]) -> Vec<Reply> {
         let mut packed = Vec::new();
         for line in lines {
-            let mut command = redis::Cmd::new();
-            for argument in line.split(' ') {
-                command.arg(argument);
-            }
-            packed.extend(command.get_packed_command());
+            packed.extend(command(line.split(' ').map(str::as_bytes)).get_packed_command());
         }
         self.0.send_packed_command(&packed).unwrap();
         lines.iter().map(|_| self.0.recv_response().into()).collect()
