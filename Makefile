@@ -27,8 +27,12 @@ setup: ## Install what is missing: redis-server, libclang, a C compiler (Debian,
 	command -v $(SERVER) >/dev/null || missing+=(redis-server); \
 	command -v $(CLI) >/dev/null || missing+=(redis-tools); \
 	command -v cc >/dev/null || missing+=(build-essential); \
-	compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*/libclang*.so*' >/dev/null \
-	  || [ -n "$${LIBCLANG_PATH:-}" ] || missing+=(libclang-dev); \
+	libclang=; for name in libclang.so 'libclang.so.*' 'libclang-[0-9]*.so*'; do \
+	  for folder in '/usr/lib/llvm-*/lib' '/usr/lib/*' /usr/lib64; do \
+	    if compgen -G "$$folder/$$name" >/dev/null; then libclang=yes; fi; \
+	  done; \
+	done; \
+	[ -n "$$libclang$${LIBCLANG_PATH:-}" ] || missing+=(libclang-dev); \
 	if [ $${#missing[@]} -gt 0 ]; then \
 	  if ! command -v apt-get >/dev/null; then \
 	    echo "Missing: $${missing[*]} (names of Debian packages). Install them with your package manager, then try again." >&2; \
