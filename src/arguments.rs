@@ -1,6 +1,6 @@
 //! A cursor over a command's arguments that makes validated requests of them.
 
-use palisade_core::request::{Level, Note, Owner, Ttl};
+use palisade_core::request::{Level, Note, Owner, Patience, Ticket, Ttl, listed_waiters};
 use palisade_core::{Refusal, Token};
 
 use crate::config;
@@ -35,6 +35,11 @@ impl<'a> Arguments<'a> {
     /// The next argument as a ttl.
     pub fn ttl(&mut self) -> Result<Ttl, Refusal> {
         parse_ttl(self.take().unwrap_or_default())
+    }
+
+    /// The next argument as a time to wait.
+    pub fn patience(&mut self) -> Result<Patience, Refusal> {
+        parse_patience(self.take().unwrap_or_default())
     }
 
     /// The next argument as a token.
@@ -80,6 +85,21 @@ pub fn parse_ttl(bytes: &[u8]) -> Result<Ttl, Refusal> {
 /// A token.
 pub fn parse_token(bytes: &[u8]) -> Result<Token, Refusal> {
     parse_integer(bytes).and_then(Token::new).ok_or(Refusal::Token)
+}
+
+/// A time to wait.
+pub fn parse_patience(bytes: &[u8]) -> Result<Patience, Refusal> {
+    Patience::new(parse_integer(bytes))
+}
+
+/// A ticket.
+pub fn parse_ticket(bytes: &[u8]) -> Result<Ticket, Refusal> {
+    Ticket::new(parse_integer(bytes))
+}
+
+/// A number of waiters to list.
+pub fn parse_listed_waiters(bytes: &[u8]) -> Result<usize, Refusal> {
+    listed_waiters(parse_integer(bytes))
 }
 
 /// A number of holds.

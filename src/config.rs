@@ -6,7 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
 
 use palisade_core::GuardPolicy;
-use palisade_core::limits::{MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS};
+use palisade_core::limits::{
+    HANDOFF_WINDOW_DEFAULT_MS, HANDOFF_WINDOW_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS,
+    MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS, MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT,
+};
 
 use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
 use crate::integer::parse_integer;
@@ -33,7 +36,27 @@ static MAX_CLOCK_SKEW: NumericConfig = NumericConfig {
     immutable: false,
 };
 
-static NUMBERS: [&NumericConfig; 2] = [&MAX_TTL, &MAX_CLOCK_SKEW];
+/// `lock.max-waiters`: the most requests that wait on this node at a time.
+static MAX_WAITERS: NumericConfig = NumericConfig {
+    name: c"max-waiters",
+    value: AtomicI64::new(MAX_WAITERS_DEFAULT as i64),
+    default: MAX_WAITERS_DEFAULT as i64,
+    min: 0,
+    max: MAX_WAITERS_LIMIT as i64,
+    immutable: false,
+};
+
+/// `lock.handoff-window`: for how long a free lock is kept for a LOCK.WAIT that was told of it, in milliseconds.
+static HANDOFF_WINDOW: NumericConfig = NumericConfig {
+    name: c"handoff-window",
+    value: AtomicI64::new(HANDOFF_WINDOW_DEFAULT_MS as i64),
+    default: HANDOFF_WINDOW_DEFAULT_MS as i64,
+    min: 1,
+    max: HANDOFF_WINDOW_LIMIT_MS as i64,
+    immutable: false,
+};
+
+static NUMBERS: [&NumericConfig; 4] = [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &HANDOFF_WINDOW];
 
 /// `lock.restart-guard`: when a start is guarded.
 static RESTART_GUARD: ChoiceConfig =
@@ -61,6 +84,16 @@ pub fn max_ttl_ms() -> u32 {
 /// How far wall clocks may be apart, in milliseconds.
 pub fn max_clock_skew_ms() -> u32 {
     MAX_CLOCK_SKEW.get() as u32
+}
+
+/// How many requests may wait.
+pub fn max_waiters() -> u32 {
+    MAX_WAITERS.get() as u32
+}
+
+/// For how long a free lock is kept for one who was told, in milliseconds.
+pub fn handoff_window_ms() -> u32 {
+    HANDOFF_WINDOW.get() as u32
 }
 
 /// Makes every parameter known; `arguments` are the module's, pairs of a name and a value.
@@ -115,8 +148,8 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
             given.state_file.replace(String::from_utf8_lossy(path).into_owned()).is_some()
         } else {
             return Err(format!(
-                "it has no argument `{name}`, only max-ttl, max-clock-skew, restart-guard and state-file, each followed \
-                 by a value"
+                "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, handoff-window, restart-guard and \
+                 state-file, each followed by a value"
             ));
         };
         if again {
@@ -132,7 +165,7 @@ mod tests {
 
     #[test]
     fn arguments_are_pairs_within_bounds() {
-        let numbers = |one, other| Given { numbers: [one, other], ..Given::default() };
+        let numbers = |one, other| Given { numbers: [one, other, None, None], ..Given::default() };
         let cases: [(&[&[u8]], Result<Given, &str>); 12] = [
             (&[], Ok(Given::default())),
             (&[b"max-ttl", b"30000"], Ok(numbers(Some(30_000), None))),

@@ -8,15 +8,29 @@ use std::ffi::CStr;
 use palisade_core::{Lock, Now, record};
 
 use crate::ffi::{Context, LockKey};
-use crate::{clock, expiry, life, state};
+use crate::{alarm, clock, life, state};
 
 /// The command that tells replicas and the AOF what a lock holds.
 pub const EFFECT: &CStr = c"LOCK.EFFECT";
 
-/// The key now holds `lock`.
-pub fn granted(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Lock, now: Now) {
+/// Key events (`notify-keyspace-events` with `d`): a lock was granted to one who asked.
+pub const ACQUIRED: &CStr = c"lock.acquire";
+/// It was granted to one who waited.
+pub const HANDED_OVER: &CStr = c"lock.handoff";
+/// Its owner gave the last hold back.
+pub const RELEASED: &CStr = c"lock.release";
+/// Its owner asked for more time.
+pub const EXTENDED: &CStr = c"lock.extend";
+/// Its lease ended.
+pub const EXPIRED: &CStr = c"lock.expire";
+/// An operator took it away.
+pub const BROKEN: &CStr = c"lock.break";
+
+/// The key now holds `lock`, by `event`.
+pub fn granted(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Lock, event: &'static CStr, now: Now) {
     key.put(lock);
     changed(ctx, key, now);
+    ctx.notify(event, key.name());
 }
 
 /// The lock that the key holds was changed in place.
@@ -51,11 +65,14 @@ pub fn watched(ctx: Context<'_>, key: &mut LockKey<'_>) {
     if let Some(lock) = key.lock_mut() {
         state::with(|node| node.deadlines.watch(db, name.bytes(), lock));
     }
-    expiry::arm(ctx);
+    alarm::arm(ctx);
 }
 
-/// The lock ends: the key is deleted. (Its entry in the deadlines goes when the server unlinks it.)
+/// The lock ends, if there is one: the key is deleted. (Its entry in the deadlines goes when the server unlinks it.)
 pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) {
+    if key.lock().is_none() {
+        return;
+    }
     key.delete();
     key.signal_modified();
     ctx.replicate_del(key.name());

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{effects, expiry, life, losses, start, state};
+use crate::{alarm, effects, life, losses, start, state, waiting};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -12,7 +12,7 @@ pub struct NodeEvents;
 impl Events for NodeEvents {
     fn cron(ctx: Context<'_>) {
         life::tick(ctx);
-        expiry::look_after(ctx);
+        alarm::look_after(ctx);
     }
 
     fn loading(from: Source) {
@@ -59,6 +59,8 @@ impl Events for NodeEvents {
             // A replica's master knows what is lost.
             _ => losses::free(vec![detached]),
         }
+        // Those of other databases too: the guard may be armed now.
+        waiting::look_at_all(ctx, None);
     }
 
     fn swap(ctx: Context<'_>, one: u32, other: u32) {
@@ -68,6 +70,8 @@ impl Events for NodeEvents {
             losses::dropped(last, None);
         }
         state::with(|node| node.deadlines.swap(one, other));
+        waiting::look_at_all(ctx, Some(one));
+        waiting::look_at_all(ctx, Some(other));
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {

@@ -2,15 +2,19 @@
 //!
 //! The rules of locks are in `palisade-core`; this crate translates between them and the server. A command of
 //! `commands` reads top to bottom: arguments, request, rule, effects, reply. `effects` is how what a rule decided
-//! reaches keys, replicas and AOF; `expiry` deletes locks whose lease ended; `lock_type` is the data type;
+//! reaches keys, replicas and AOF; `hand_over` passes a lock that got free
+//! to the first who waits, `waiting` keeps those who do; `expiry` ends locks whose lease ended, `alarm` has all that done
+//! when it is due; `cluster` knows where a key is served; `lock_type` is the data type;
 //! `events` what the server tells about its keys; `state` the node's memory; `start`, `life` and `keeper` what the node
 //! keeps over its lives, on the disk; `losses` locks that are dropped while they are held; `config` what an operator sets;
 //! `ffi` the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
 
+mod alarm;
 mod arguments;
 mod clock;
+mod cluster;
 mod commands;
 mod config;
 mod effects;
@@ -18,6 +22,7 @@ mod events;
 mod expiry;
 #[allow(unsafe_code)]
 mod ffi;
+mod hand_over;
 mod info_section;
 mod integer;
 mod keeper;
@@ -26,6 +31,7 @@ mod lock_type;
 mod losses;
 mod start;
 mod state;
+mod waiting;
 
 use ffi::Context;
 

@@ -188,10 +188,7 @@ pub fn tick(ctx: Context<'_>) {
     // What was refused for want of a write, or waits for the end of a start, goes on even if no command comes.
     let _ = ready(ctx);
     let now = clock::now();
-    state::with(|node| {
-        node.skew_ms = config::max_clock_skew_ms();
-        node.evicted.sweep(now.boot);
-    });
+    state::with(|node| node.evicted.sweep(now.boot));
     losses::settle();
     refresh_ceiling();
     with(|life| {
@@ -281,6 +278,7 @@ pub fn replica_came() {
 
 /// Parameters were set that decide whether everything is in the AOF, or whether locks can be evicted.
 pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
+    state::with(state::configured);
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
     let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
     let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);

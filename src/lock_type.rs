@@ -7,7 +7,7 @@ use palisade_core::record::{self, Arrival};
 use palisade_core::{BootTime, Lock, Slot};
 
 use crate::ffi::{Context, DataType, KeyName, warn};
-use crate::{clock, config, effects, events, losses, state};
+use crate::{clock, config, effects, events, losses, state, waiting};
 
 /// Least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
@@ -39,6 +39,10 @@ impl DataType for LockType {
     fn unlink(db: u32, name: &[u8], lock: &mut Lock) {
         losses::unlinked(db, name, lock);
         state::with(|node| node.deadlines.forget(db, lock));
+    }
+
+    fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
+        waiting::left(ctx, db, name);
     }
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {

@@ -31,7 +31,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     };
     let floor = last.as_ref().map_or(ahead_us(now.wall_us, skew_ms), |last| last.ceiling.max(now.wall_us));
     let mut node = Node::new(floor);
-    node.skew_ms = skew_ms;
+    state::configured(&mut node);
     if keeper.is_some() {
         // Nothing is issued before the new ceiling is on the disk.
         node.tokens.set_ceiling(0);

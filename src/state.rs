@@ -8,6 +8,8 @@ use std::mem::ManuallyDrop;
 
 use palisade_core::Node;
 
+use crate::config;
+
 thread_local! {
     /// Never dropped: at exit the system takes memory back faster than a walk over every entry would.
     static NODE: ManuallyDrop<RefCell<Option<Node>>> = const { ManuallyDrop::new(RefCell::new(None)) };
@@ -16,6 +18,13 @@ thread_local! {
 /// The node's memory is `node` from now on.
 pub fn begin(node: Node) {
     NODE.with(|memory| *memory.borrow_mut() = Some(node));
+}
+
+/// What an operator sets for the rules is this from now on.
+pub fn configured(node: &mut Node) {
+    node.skew_ms = config::max_clock_skew_ms();
+    node.waiting.max = config::max_waiters();
+    node.waiting.handoff_window_ms = config::handoff_window_ms();
 }
 
 /// Calls `body` with the node's memory.

@@ -8,6 +8,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
     let mut me = server.client();
     let ttl = "ERR ttl must be an integer from 1 to 60000 milliseconds";
     let token = "ERR token must be an integer from 1 to 9007199254740991";
+    let patience = "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds";
     let level = "ERR LEVEL must be an integer from 1 to 1000000";
     let cases = [
         ("LOCK.ACQUIRE k me 0", ttl),
@@ -36,7 +37,8 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.REENTER k me LEVEL 0", level),
         ("LOCK.REENTER k me LEVEL -1", level),
         ("LOCK.ACQUIRE k  1000", "ERR owner must be 1 to 256 bytes long"),
-        ("LOCK.ACQUIRE k me 1000 WAIT 5", "ERR unknown option: this command takes FENCE token, RETRY and NOTE text"),
+        ("LOCK.ACQUIRE k me 1000 WAIT -5", patience),
+        ("LOCK.ACQUIRE k me 1000 WAIT 86400001", patience),
         ("LOCK.ACQUIRE k me 1000 ", "ERR unknown option"),
         ("LOCK.ACQUIRE k me 1000 NOTE", "ERR option NOTE needs a value"),
         ("LOCK.ACQUIRE k me 1000 NOTE a NOTE b", "ERR option NOTE was given twice"),
@@ -57,7 +59,24 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.CHECK k", "ERR wrong number of arguments"),
         ("LOCK.CHECK k 1 2", "ERR wrong number of arguments"),
         ("LOCK.INFO", "ERR wrong number of arguments"),
-        ("LOCK.INFO k k", "ERR wrong number of arguments"),
+        ("LOCK.INFO k k", "ERR unknown option: this command takes WAITERS n"),
+        ("LOCK.INFO k WAITERS", "ERR option WAITERS needs a value"),
+        ("LOCK.INFO k WAITERS 0", "ERR WAITERS must be an integer from 1 to 1000"),
+        ("LOCK.INFO k WAITERS 1001", "ERR WAITERS must be"),
+        ("LOCK.ACQUIRE k me 1000 WAIT", "ERR option WAIT needs a value"),
+        ("LOCK.ACQUIRE k me 1000 WAIT 1 wait 1", "ERR option WAIT was given twice"),
+        (
+            "LOCK.ACQUIRE k me 1000 FIFO",
+            "ERR unknown option: this command takes WAIT ms, FENCE token, RETRY and NOTE text",
+        ),
+        ("LOCK.WAIT k me", "ERR wrong number of arguments"),
+        ("LOCK.WAIT k me 86400001", patience),
+        ("LOCK.WAIT k me x", patience),
+        ("LOCK.WAIT k  1", "ERR owner must be 1 to 256 bytes long"),
+        ("LOCK.WAIT k me 1 TICKET", "ERR option TICKET needs a value"),
+        ("LOCK.WAIT k me 1 TICKET -1", "ERR TICKET must be an integer from 0 to 9007199254740991"),
+        ("LOCK.WAIT k me 1 TICKET 9007199254740992", "ERR TICKET must be"),
+        ("LOCK.WAIT k me 1 RETRY", "ERR unknown option: this command takes TICKET n"),
         ("LOCK.BREAK", "ERR wrong number of arguments"),
         ("LOCK.HELP me", "ERR wrong number of arguments"),
         ("LOCK.ACQUIRE k me 1000 FENCE -1", token),

@@ -3,14 +3,15 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 11] = [
-    ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [FENCE token] [RETRY] [NOTE text]"),
+const COMMANDS: [(&str, i64, &str, bool, &str); 12] = [
+    ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [WAIT ms] [FENCE token] [RETRY] [NOTE text]"),
     ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
     ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl]"),
     ("LOCK.FENCE", 4, "update", true, "key owner token"),
     ("LOCK.CHECK", 3, "access", false, "key token"),
-    ("LOCK.INFO", 2, "access", false, "key"),
+    ("LOCK.WAIT", -4, "access", false, "key owner ms [TICKET n]"),
+    ("LOCK.INFO", -2, "access", false, "key [WAITERS n]"),
     ("LOCK.BREAK", 2, "delete", true, "key"),
     ("LOCK.NODE", 1, "", false, ""),
     ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
@@ -66,6 +67,8 @@ fn command_info_has_arity_flags_and_keys() {
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
         assert_eq!(flags.contains(&"denyoom".to_owned()), name == "LOCK.ACQUIRE", "{name}: {flags:?}");
+        let waits = ["LOCK.ACQUIRE", "LOCK.WAIT"].contains(&name);
+        assert_eq!(flags.contains(&"blocking".to_owned()), waits, "{name}: {flags:?}");
         let keys: Vec<_> = info[3..6].iter().map(Reply::as_int).collect();
         assert_eq!(keys, if access.is_empty() { [0, 0, 0] } else { [1, 1, 1] }, "{name}");
         if !access.is_empty() {
@@ -126,8 +129,9 @@ fn acl_categories_tell_users_from_operators() {
     assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 2, "all, and the internal ones");
     assert_eq!(in_category(&mut client, "dangerous"), ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.GUARD"]);
     assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE"]);
+    assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT"]);
     let writing = in_category(&mut client, "write");
     for (name, _, _, writes, _) in COMMANDS {
-        assert_eq!(writing.contains(&name.to_owned()), writes || name == "LOCK.GUARD", "{name}");
+        assert_eq!(writing.contains(&name.to_owned()), writes || ["LOCK.GUARD", "LOCK.WAIT"].contains(&name), "{name}");
     }
 }

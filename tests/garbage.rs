@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -9,19 +11,20 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use crate::harness::{Reply, Server, int};
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "LOCK.ACQUIRE",
     "LOCK.RELEASE",
     "LOCK.EXTEND",
     "LOCK.REENTER",
     "LOCK.CHECK",
+    "LOCK.WAIT",
     "LOCK.INFO",
     "LOCK.BREAK",
     "LOCK.HELP",
     "LOCK.EFFECT",
 ];
 
-const WORDS: [&[u8]; 22] = [
+const WORDS: [&[u8]; 24] = [
     b"",
     b"\0",
     b"\xFF",
@@ -44,6 +47,8 @@ const WORDS: [&[u8]; 22] = [
     b"TTL",
     b"%s%n",
     b"WAIT",
+    b"WAITERS",
+    b"TICKET",
 ];
 
 #[test]
@@ -53,6 +58,18 @@ fn random_arguments() {
     let mut random = StdRng::seed_from_u64(seed);
     let server = Server::start();
     let mut client = server.client();
+    // What waits is sent on its way by an operator.
+    let id = client.say("CLIENT ID").as_int();
+    let mut operator = server.client();
+    let done = Arc::new(AtomicBool::new(false));
+    let operator = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || {
+            while !done.load(Ordering::Relaxed) {
+                operator.say(&format!("CLIENT UNBLOCK {id}"));
+            }
+        }
+    });
     let token = client.say("LOCK.ACQUIRE held me 60000").as_int();
     for _ in 0..20_000 {
         let mut arguments: Vec<Vec<u8>> = vec![COMMANDS[random.random_range(0..COMMANDS.len())].into()];
@@ -73,7 +90,9 @@ fn random_arguments() {
             assert!(["ERR", "OWNED", "WRONGTYPE"].contains(&code), "{text} for {arguments:?}");
         }
     }
-    assert_eq!(server.info("poisoned"), 0);
+    done.store(true, Ordering::Relaxed);
+    operator.join().unwrap();
+    assert_eq!((server.info("poisoned"), server.info("waiters")), (0, 0));
     assert_eq!(client.say("LOCK.EXTEND held me 60000"), int(token));
 }
 

@@ -1,7 +1,9 @@
 //! LOCK.ACQUIRE: who gets a free lock.
 
 use crate::guard::vouched;
+use crate::hand_over::grant;
 use crate::lock::live;
+use crate::queue::Claim;
 use crate::request::Acquire;
 use crate::{Lock, Node, Now, Refusal, Token};
 
@@ -12,12 +14,15 @@ pub enum Acquired {
     Granted(Lock),
     /// The owner has it already and repeated itself: nothing changed.
     Unchanged(Token),
-    /// Somebody else holds it.
+    /// Somebody else holds it, or is before this owner.
     Contended,
+    /// The same, and it takes its place in the queue.
+    Queues,
 }
 
-/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now`; `held` is what the key holds. While the
-/// node is guarded it grants nothing: what is free here may be held by somebody it has forgotten.
+/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now` and nobody else's turn; `held` is what
+/// the key holds. While the node is guarded it grants nothing: what is free here may be held by somebody it has
+/// forgotten. Of a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
 /// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer.
@@ -37,22 +42,25 @@ pub fn acquire(
     }
     node.guard.serve(now.boot)?;
     if let Some(lock) = held {
-        return if lock.is_of(ask.owner) {
-            Err(Refusal::Owned)
-        } else {
-            node.counters.contended += 1;
-            Ok(Acquired::Contended)
-        };
+        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(ask, node) };
     }
-    if let Some(until) = node.evicted.bars(db, name, ask.owner, now.boot) {
-        return Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now.boot) });
+    node.evicted.serve(db, name, ask.owner, now.boot)?;
+    if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
+        return contended(ask, node);
     }
     let token = node.tokens.issue(name, ask.fence, now.wall_us, node.skew_ms)?;
-    node.evicted.forget(db, name);
-    node.counters.grants += 1;
     // An expired lock that the background had not deleted yet ends here.
     node.counters.expiries += u64::from(in_memory);
-    Ok(Acquired::Granted(Lock::new(ask.owner, ask.note, token, now.boot, ask.ttl)))
+    Ok(Acquired::Granted(grant(db, name, ask, token, node, now)))
+}
+
+/// Somebody else has it: the request waits, if it wants to and there is room.
+fn contended(ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
+    if ask.patience.ms() > 0 {
+        return node.waiting.room().map(|()| Acquired::Queues);
+    }
+    node.counters.contended += 1;
+    Ok(Acquired::Contended)
 }
 
 #[cfg(test)]
@@ -60,10 +68,17 @@ mod tests {
     use super::*;
     use crate::guard::Cause;
     use crate::lock::fixture::*;
-    use crate::request::Note;
+    use crate::request::{Note, Patience};
 
     fn ask(name: &str, retry: bool) -> Acquire<'_> {
-        Acquire { owner: owner(name), ttl: ttl(500), retry, fence: None, note: Note::default() }
+        Acquire {
+            owner: owner(name),
+            ttl: ttl(500),
+            retry,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+        }
     }
 
     #[test]

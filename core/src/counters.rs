@@ -17,4 +17,8 @@ pub struct Counters {
     pub extensions: u64,
     /// Successful REENTERs.
     pub reentries: u64,
+    /// Grants to a request that waited in the queue.
+    pub hand_overs: u64,
+    /// LOCK.WAITs that waited and were told that the lock is free.
+    pub turns: u64,
 }

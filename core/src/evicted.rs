@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::request::Owner;
-use crate::{BootTime, Lock};
+use crate::{BootTime, Lock, Refusal};
 
 /// What was evicted and may still be held.
 #[derive(Debug, Default)]
@@ -16,12 +16,20 @@ impl Evicted {
     }
 
     /// Until when nobody but its holder may take `name` in `db`, if `owner` is not the one.
-    pub fn bars(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
+    fn bars(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
         if self.0.is_empty() {
             return None;
         }
         let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
+    }
+
+    /// Refuses `owner` the lock `name` of `db` while somebody else's evicted lock bars it.
+    pub fn serve(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
+        match self.bars(db, name, owner, now) {
+            Some(until) => Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now).max(1) }),
+            None => Ok(()),
+        }
     }
 
     /// The key was granted anew, or its lease is over: nothing bars it.
@@ -58,6 +66,9 @@ mod tests {
         evicted.note(0, b"k", &mine(1));
         let deadline = at(1_000).boot;
         assert_eq!(evicted.bars(0, b"k", owner("you"), deadline), Some(deadline));
+        let barred = |left_ms| Err(Refusal::Evicted { left_ms });
+        assert_eq!(evicted.serve(0, b"k", owner("you"), at(0).boot), barred(1_000));
+        assert_eq!(evicted.serve(0, b"k", owner("you"), deadline), barred(1));
         assert_eq!(evicted.bars(0, b"k", owner("you"), deadline.plus_us(1)), None);
         assert_eq!(evicted.bars(0, b"k", owner("me"), deadline), None);
         assert_eq!(evicted.bars(1, b"k", owner("you"), deadline), None);

@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | free | nothing, or a lock whose deadline has passed | every command, at once |
 //! | held | a lock whose deadline has not passed | its owner may extend, re-enter, release; others are refused |
+//! | kept free | nothing, or a lock whose deadline has passed | the owner that was told it is free may take it for a moment; others find it contended |
 //! | held, suspect | the same, but it came from outside (`RESTORE`) or from a life that the node cannot prove to remember | others are refused; its owner may release it, nothing else |
 //!
 //! # Invariants
@@ -22,13 +23,16 @@
 //!    a ceiling that is on the disk.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
-//! 5. Every lock in memory has exactly one entry in [`Deadlines`], at its deadline, and nothing else has one.
+//! 5. A lock that gets free passes to the first in its queue, before anybody who asks later ([`hand_over()`]); no
+//!    request that waits is forgotten ([`Waiting`]).
+//! 6. Every lock in memory has exactly one entry in [`Deadlines`], at its deadline, and nothing else has one.
 //!
 //! # Map
 //!
 //! Requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
-//! [`check()`], [`fence()`], [`break_lock()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
-//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Counters`]; what it keeps over its lives:
+//! [`check()`], [`fence()`],
+//! [`break_lock()`], [`wait()`], [`hand_over()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
+//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Waiting`], [`Counters`]; what it keeps over its lives:
 //! [`NodeState`], and what a start can prove of them: [`Start`]. Why something was refused: [`Refusal`]. Every
 //! limit: [`limits`].
 
@@ -44,11 +48,13 @@ mod evicted;
 mod extend;
 mod fence;
 mod guard;
+mod hand_over;
 pub mod limits;
 mod lock;
 mod node;
 mod node_state;
 mod owed;
+mod queue;
 pub mod record;
 mod reenter;
 mod refusal;
@@ -57,6 +63,9 @@ pub mod request;
 mod start;
 mod time;
 mod tokens;
+mod wait;
+mod waiting;
+mod waits;
 
 pub use acquire::{Acquired, acquire};
 pub use break_lock::break_lock;
@@ -68,13 +77,18 @@ pub use evicted::Evicted;
 pub use extend::{Extended, extend};
 pub use fence::{Fenced, fence};
 pub use guard::{Armed, Cause, Guard, guard_ms};
+pub use hand_over::{HandedOver, hand_over};
 pub use lock::Lock;
 pub use node::Node;
 pub use node_state::{NodeState, SavedGuard, Unreadable};
 pub use owed::Owed;
+pub use queue::{Waiter, WaiterId, Want};
 pub use reenter::{Reentered, reenter};
 pub use refusal::Refusal;
 pub use release::{Released, release};
 pub use start::{GuardPolicy, Start};
 pub use time::{BootTime, Now, ahead_us};
 pub use tokens::{Token, Tokens};
+pub use wait::{Waited, wait};
+pub use waiting::{Answer, Waiting};
+pub use waits::Waits;

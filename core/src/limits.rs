@@ -50,3 +50,29 @@ pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
 
 /// Most evicted locks that are remembered one by one; beyond it the whole node is guarded.
 pub const EVICTED_MAX: usize = 65_536;
+
+/// Longest wait in the queue, in milliseconds: one day, as the longest lease.
+pub const WAIT_MAX_MS: u32 = MAX_TTL_LIMIT_MS;
+
+/// Largest ticket: integers up to here are exact in Lua, JavaScript and JSON.
+pub const TICKET_MAX: u64 = TOKEN_LIMIT - 1;
+
+/// Default of `lock.max-waiters`: the most requests that wait on a node at a time.
+pub const MAX_WAITERS_DEFAULT: u32 = 65_536;
+
+/// Upper bound of `lock.max-waiters`: far more clients than a server takes.
+pub const MAX_WAITERS_LIMIT: u32 = 1_000_000;
+
+/// Default of `lock.handoff-window`, in milliseconds: for so long a free lock is kept for a LOCK.WAIT that was told. A
+/// round trip within a data centre and a pause of the client's garbage collection fit in.
+pub const HANDOFF_WINDOW_DEFAULT_MS: u32 = 20;
+
+/// Upper bound of `lock.handoff-window`, in milliseconds: for so long a client that was told and is gone can keep a free
+/// lock from everybody.
+pub const HANDOFF_WINDOW_LIMIT_MS: u32 = 10_000;
+
+/// Most waiters that LOCK.INFO lists: a reply is made in one go, while all other clients wait.
+pub const LISTED_WAITERS_MAX: usize = 1_000;
+
+/// How soon a hand-over is tried again that the node cannot make yet, in milliseconds: about a write to the disk.
+pub const RETRY_HAND_OVER_MS: u32 = 10;

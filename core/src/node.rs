@@ -1,7 +1,7 @@
 //! What one node remembers beside the locks themselves.
 
 use crate::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
-use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens};
+use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens, Waiting};
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Node {
     pub vouches_from: BootTime,
     /// Locks that the server dropped to make room.
     pub evicted: Evicted,
+    /// Requests that wait for a lock.
+    pub waiting: Waiting,
     /// `lock.max-clock-skew`, in milliseconds.
     pub skew_ms: u32,
 }
@@ -32,8 +34,14 @@ impl Node {
             guard: Guard::default(),
             vouches_from: BootTime::default(),
             evicted: Evicted::default(),
+            waiting: Waiting::default(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }
+    }
+
+    /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
+    pub fn next_due(&self) -> Option<BootTime> {
+        self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).min()
     }
 
     /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from a life that the node

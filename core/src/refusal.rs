@@ -2,11 +2,16 @@
 
 use std::fmt;
 
+use crate::Node;
 use crate::guard::Cause;
-use crate::limits::{FENCE_CAP, GUARD_LIMIT_MS, HOLDS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TOKEN_LIMIT};
+use crate::limits::{
+    FENCE_CAP, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, RETRY_HAND_OVER_MS,
+    TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+};
+use crate::request::Patience;
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
-const NOT_YET_MS: u32 = 10;
+const NOT_YET_MS: u32 = RETRY_HAND_OVER_MS;
 
 /// A refusal. Its `Display` is the error a client reads; the first word is the stable code. A refused command has
 /// changed nothing.
@@ -33,6 +38,17 @@ pub enum Refusal {
     },
     /// `NOTYET`: the state file is not up to it yet.
     NotYet,
+    /// `QUEUEFULL`: as many requests wait on this node as may.
+    QueueFull {
+        /// How many may.
+        max: u32,
+    },
+    /// `ERR`: not a time to wait.
+    Patience,
+    /// `ERR`: not a ticket.
+    Ticket,
+    /// `ERR`: not a number of waiters to list.
+    ListedWaiters,
     /// `ERR`: a token above what FENCE raises to.
     FenceCap,
     /// `ERR`: not a length of a guard.
@@ -83,6 +99,27 @@ pub enum Refusal {
     BadRecord(crate::record::Damaged),
 }
 
+impl Refusal {
+    /// When what was refused may be granted, if that is only a matter of time: a request that waits longer than that
+    /// waits in the queue.
+    pub fn passes_in_ms(&self) -> Option<u64> {
+        match *self {
+            Self::Guarded { left_ms, .. } | Self::Evicted { left_ms } => Some(left_ms),
+            Self::NotYet => Some(NOT_YET_MS.into()),
+            _ => None,
+        }
+    }
+
+    /// Refuses, but for a request that waits long enough for it to pass and finds room: that takes a place in the queue
+    /// (`queues`).
+    pub fn or_queue<T>(self, patience: Patience, node: &Node, queues: T) -> Result<T, Refusal> {
+        match self.passes_in_ms() {
+            Some(left_ms) if u64::from(patience.ms()) > left_ms => node.waiting.room().map(|()| queues),
+            _ => Err(self),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -111,6 +148,17 @@ impl fmt::Display for Refusal {
                 "NOTYET {NOT_YET_MS} the node's state file must be written first: try again after that many \
                  milliseconds; if this lasts, the disk fails, see the server's log and INFO lock"
             ),
+            Self::QueueFull { max } => write!(
+                f,
+                "QUEUEFULL {max} requests wait on this node already, the most that may (lock.max-waiters): try again \
+                 later"
+            ),
+            Self::Patience => write!(
+                f,
+                "ERR the time to wait must be an integer from 0 (not at all) to {WAIT_MAX_MS} milliseconds"
+            ),
+            Self::Ticket => write!(f, "ERR TICKET must be an integer from 0 to {TICKET_MAX}"),
+            Self::ListedWaiters => write!(f, "ERR WAITERS must be an integer from 1 to {LISTED_WAITERS_MAX}"),
             Self::FenceCap => write!(f, "ERR token must be at most {FENCE_CAP}"),
             Self::GuardLength => write!(f, "ERR ARM needs an integer from 1 to {GUARD_LIMIT_MS} milliseconds"),
             Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
@@ -167,6 +215,10 @@ mod tests {
             (Refusal::Guarded { left_ms: 17, cause: Cause::Flush }, "GUARDED 17"),
             (Refusal::Evicted { left_ms: 17 }, "GUARDED 17"),
             (Refusal::NotYet, "NOTYET 10"),
+            (Refusal::QueueFull { max: 5 }, "QUEUEFULL 5 requests"),
+            (Refusal::Patience, "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds"),
+            (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
+            (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),
             (Refusal::FenceCap, "ERR token must be at most 4503599627370496"),
             (Refusal::GuardLength, "ERR ARM needs an integer from 1 to 172800000"),
             (Refusal::WrongType, "WRONGTYPE"),

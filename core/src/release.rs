@@ -17,8 +17,19 @@ pub enum Released {
     NotHeld,
 }
 
-/// Lowers the holds by one or, with a level, to `level - 1`: that is idempotent, so it can be repeated.
-pub fn release(held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
+/// Lowers the holds of the lock `name` of `db` by one or, with a level, to `level - 1`: that is idempotent, so it can be
+/// repeated. It also takes back what this owner still waits for, unless it is about one grant alone (a token).
+pub fn release(
+    db: u32,
+    name: &[u8],
+    held: Option<&mut Lock>,
+    ask: &Release<'_>,
+    node: &mut Node,
+    now: Now,
+) -> Released {
+    if ask.token.is_none() {
+        node.waiting.withdraw(db, name, ask.owner, now.boot);
+    }
     let Some(lock) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
     if ask.token.is_some_and(|token| token != lock.token) {
         return Released::NotHeld;
@@ -67,7 +78,7 @@ mod tests {
                 level: level.map(|level| Level::new(Some(level)).unwrap()),
                 token: tok.map(token),
             };
-            assert_eq!(release(Some(&mut lock), &ask, node, at(ms)), expected);
+            assert_eq!(release(0, b"k", Some(&mut lock), &ask, node, at(ms)), expected);
             assert_eq!(lock.holds(), after);
             assert_eq!(lock.deadline(), mine(1).deadline());
         }
@@ -78,7 +89,7 @@ mod tests {
     fn an_absent_lock_is_not_held_and_a_suspect_one_can_be_released() {
         let node = &mut node();
         let ask = Release { owner: owner("me"), level: None, token: None };
-        assert_eq!(release(None, &ask, node, at(0)), Released::NotHeld);
-        assert_eq!(release(Some(&mut suspect()), &ask, node, at(0)), Released::Freed);
+        assert_eq!(release(0, b"k", None, &ask, node, at(0)), Released::NotHeld);
+        assert_eq!(release(0, b"k", Some(&mut suspect()), &ask, node, at(0)), Released::Freed);
     }
 }

@@ -1,6 +1,6 @@
 //! What a client can ask for, already validated: a value of these types is within its bounds.
 
-use crate::limits::{HOLDS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
+use crate::limits::{HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS};
 use crate::{Refusal, Token};
 
 /// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
@@ -73,6 +73,51 @@ impl Level {
     }
 }
 
+/// How long a request may wait in the queue, in milliseconds, from 0 (not at all) to [`WAIT_MAX_MS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patience(u32);
+
+impl Patience {
+    /// None: the answer is at once.
+    pub const NONE: Patience = Patience(0);
+
+    /// `ms` milliseconds. `None` stands for what is not a number at all.
+    pub fn new(ms: Option<u64>) -> Result<Self, Refusal> {
+        match ms.and_then(|ms| u32::try_from(ms).ok()) {
+            Some(ms) if ms <= WAIT_MAX_MS => Ok(Self(ms)),
+            _ => Err(Refusal::Patience),
+        }
+    }
+
+    /// Milliseconds.
+    pub fn ms(self) -> u32 {
+        self.0
+    }
+}
+
+/// Where a request wants to stand in the queue: the smaller, the earlier. The same number is sent to every node of a
+/// quorum, so that all of them serve in one order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// This number, from 0 to [`TICKET_MAX`].
+    pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
+        number.filter(|&number| number <= TICKET_MAX).map(Self).ok_or(Refusal::Ticket)
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// How many waiters a list shows, from 1 to [`LISTED_WAITERS_MAX`].
+pub fn listed_waiters(count: Option<u64>) -> Result<usize, Refusal> {
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    count.filter(|count| (1..=LISTED_WAITERS_MAX).contains(count)).ok_or(Refusal::ListedWaiters)
+}
+
 /// LOCK.ACQUIRE: take the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
@@ -86,6 +131,19 @@ pub struct Acquire<'a> {
     pub fence: Option<Token>,
     /// For people.
     pub note: Note<'a>,
+    /// How long it may wait in the queue.
+    pub patience: Patience,
+}
+
+/// LOCK.WAIT: tell when the lock is free.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait<'a> {
+    /// Who wants to know.
+    pub owner: Owner<'a>,
+    /// How long it may wait in the queue.
+    pub patience: Patience,
+    /// Where it wants to stand in the queue.
+    pub ticket: Option<Ticket>,
 }
 
 /// LOCK.RELEASE: give one hold, or all down to a level, back.
@@ -138,6 +196,17 @@ mod tests {
         assert_eq!(Ttl::new(Some(u64::MAX), 500), Err(Refusal::Ttl { max_ms: 500 }));
         for (holds, valid) in [(None, false), (Some(0), false), (Some(1), true), (Some(1_000_001), false)] {
             assert_eq!(Level::new(holds).is_ok(), valid, "{holds:?}");
+        }
+        for (ms, valid) in [(None, false), (Some(0), true), (Some(86_400_000), true), (Some(86_400_001), false)] {
+            assert_eq!(Patience::new(ms).is_ok(), valid, "{ms:?}");
+        }
+        for (number, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
+            assert_eq!(Ticket::new(number).is_ok(), valid, "{number:?}");
+        }
+        for (count, valid) in
+            [(None, false), (Some(0), false), (Some(1), true), (Some(1_000), true), (Some(1_001), false)]
+        {
+            assert_eq!(listed_waiters(count).is_ok(), valid, "{count:?}");
         }
     }
 }

@@ -4,7 +4,8 @@ use palisade_core::{Refusal, break_lock};
 
 use super::{CONSTANT, SINCE, open};
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, effects, state};
+use crate::hand_over::{self, Cause};
+use crate::{clock, effects, state, waiting};
 
 /// Takes the lock from whoever holds it.
 pub struct Break;
@@ -21,7 +22,7 @@ impl Command for Break {
         key: Some(KeyAccess::Delete),
         arguments: &[],
         master_only: true,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -29,7 +30,8 @@ impl Command for Break {
         let mut key = open(call)?;
         match state::with(|node| break_lock(key.lock_mut(), node, now)) {
             Some(token) => {
-                effects::freed(call.ctx, &mut key);
+                hand_over::end(call.ctx, &mut key, effects::BROKEN, Cause::Command, now);
+                waiting::deliver();
                 Ok(Reply::Integer(token.get()))
             }
             None => Ok(Reply::Null),

@@ -25,7 +25,7 @@ impl Command for Ceiling {
             Argument { name: c"owed-max-ttl", token: None, shape: Shape::Integer },
         ],
         master_only: false,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

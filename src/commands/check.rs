@@ -22,10 +22,11 @@ impl Command for Check {
         key: Some(KeyAccess::Read),
         arguments: &[Argument { name: c"token", token: None, shape: Shape::Integer }],
         master_only: true,
-        vouches: Some(life::ready),
+        vouches: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        life::ready(call.ctx)?;
         let token = Arguments::after_key(call).token()?;
         let now = clock::now();
         let key = look(call)?;

@@ -25,7 +25,7 @@ impl Command for Effect {
         key: Some(KeyAccess::Insert),
         arguments: &[Argument { name: c"record", token: None, shape: Shape::Bytes }],
         master_only: false,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

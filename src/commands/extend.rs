@@ -27,16 +27,18 @@ impl Command for Extend {
             Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: Some(life::ready),
+        vouches: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        life::ready(call.ctx)?;
         let ask = request(&mut Arguments::after_key(call))?;
         let now = clock::now();
         let mut key = open(call)?;
         match state::with(|node| extend(key.lock_mut(), &ask, node, now))? {
             Extended::Prolonged(token) => {
                 effects::changed(call.ctx, &mut key, now);
+                call.ctx.notify(effects::EXTENDED, key.name());
                 Ok(Reply::Integer(token.get()))
             }
             Extended::Unchanged(token) => Ok(Reply::Integer(token.get())),

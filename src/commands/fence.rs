@@ -25,10 +25,11 @@ impl Command for Fence {
             Argument { name: c"token", token: None, shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: Some(life::ready),
+        vouches: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        life::ready(call.ctx)?;
         let mut arguments = Arguments::after_key(call);
         let (owner, token) = (arguments.owner()?, arguments.token()?);
         let now = clock::now();

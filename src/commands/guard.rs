@@ -6,7 +6,7 @@ use palisade_core::limits::GUARD_LIMIT_MS;
 use super::SINCE;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
-use crate::{clock, life, state};
+use crate::{clock, life, state, waiting};
 
 /// The operator's word on the guard.
 pub struct Guard;
@@ -27,7 +27,7 @@ impl Command for Guard {
             Argument { name: c"ms", token: Some(c"ARM"), shape: Shape::Integer },
         ],
         master_only: false,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -51,6 +51,8 @@ impl Command for Guard {
         };
         // The word is about the node as it is after its start.
         let _ = life::ready(call.ctx);
-        Ok(Reply::Integer(life::guard_by_operator(ms)))
+        let left_ms = life::guard_by_operator(ms);
+        waiting::look_at_all(call.ctx, None);
+        Ok(Reply::Integer(left_ms))
     }
 }

@@ -19,15 +19,16 @@ impl Command for Help {
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {
+        let line = |line: String| Reply::Bytes(line.into_bytes());
         let mut lines = vec!["Locks with fencing tokens. Times are milliseconds. Commands are:".to_owned()];
         for spec in PUBLIC {
             lines.push(spec.syntax());
             lines.push(format!("    {}", spec.summary.to_string_lossy()));
         }
-        Ok(Reply::Lines(lines))
+        Ok(Reply::List(lines.into_iter().map(line).collect()))
     }
 }

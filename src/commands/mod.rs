@@ -15,6 +15,7 @@ mod node;
 mod panic;
 mod reenter;
 mod release;
+mod wait;
 
 use palisade_core::Refusal;
 
@@ -27,13 +28,14 @@ const SINCE: &std::ffi::CStr = c"0.1.0";
 const CONSTANT: &std::ffi::CStr = c"O(1)";
 
 /// The commands that clients use, in the order in which HELP shows them.
-const PUBLIC: [&Spec; 11] = [
+const PUBLIC: [&Spec; 12] = [
     &acquire::Acquire::SPEC,
     &release::Release::SPEC,
     &extend::Extend::SPEC,
     &reenter::Reenter::SPEC,
     &fence::Fence::SPEC,
     &check::Check::SPEC,
+    &wait::Wait::SPEC,
     &info::Info::SPEC,
     &break_lock::Break::SPEC,
     &node::Node::SPEC,
@@ -49,6 +51,7 @@ pub fn register(ctx: Context<'_>) -> Result<(), String> {
     register_command::<reenter::Reenter>(ctx)?;
     register_command::<fence::Fence>(ctx)?;
     register_command::<check::Check>(ctx)?;
+    register_command::<wait::Wait>(ctx)?;
     register_command::<info::Info>(ctx)?;
     register_command::<break_lock::Break>(ctx)?;
     register_command::<node::Node>(ctx)?;

@@ -3,7 +3,7 @@
 use palisade_core::Refusal;
 
 use super::SINCE;
-use crate::ffi::{AclGroup, Call, Command, Reply, Spec, Value};
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, life, state};
 
 /// The version of the contract that the commands keep.
@@ -23,7 +23,7 @@ impl Command for Node {
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -35,18 +35,18 @@ impl Command for Node {
             let cause = node.guard.armed(now.boot).map_or("", |armed| armed.cause.word());
             (node.guard.left_ms(now.boot), cause)
         });
-        let word = |word: &str| Value::Bytes(word.as_bytes().to_vec());
+        let word = |word: &str| Reply::Bytes(word.as_bytes().to_vec());
         Ok(Reply::Map(vec![
-            ("id", Value::Bytes(format!("{id:032x}").into_bytes())),
-            ("incarnation", Value::Integer(incarnation)),
+            ("id", Reply::Bytes(format!("{id:032x}").into_bytes())),
+            ("incarnation", Reply::Integer(incarnation)),
             ("state", word(if guard_ms == 0 { "serving" } else { "guarded" })),
-            ("guard_ms", Value::Integer(guard_ms)),
+            ("guard_ms", Reply::Integer(guard_ms)),
             ("guard_reason", word(cause)),
-            ("max_ttl", Value::Integer(config::max_ttl_ms().into())),
+            ("max_ttl", Reply::Integer(config::max_ttl_ms().into())),
             ("role", word(if call.ctx.is_master() { "master" } else { "replica" })),
-            ("clock_us", Value::Integer(now.wall_us)),
+            ("clock_us", Reply::Integer(now.wall_us)),
             ("version", word(env!("CARGO_PKG_VERSION"))),
-            ("protocol", Value::Integer(PROTOCOL)),
+            ("protocol", Reply::Integer(PROTOCOL)),
         ]))
     }
 }

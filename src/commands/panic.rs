@@ -19,7 +19,7 @@ impl Command for Panic {
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {

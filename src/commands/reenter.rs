@@ -28,10 +28,11 @@ impl Command for Reenter {
             Argument { name: c"ttl", token: Some(c"TTL"), shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: Some(life::ready),
+        vouches: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        life::ready(call.ctx)?;
         let ask = request(&mut Arguments::after_key(call))?;
         let now = clock::now();
         let mut key = open(call)?;

@@ -6,7 +6,8 @@ use palisade_core::{Refusal, Released, release};
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, parse_level, parse_token};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, state};
+use crate::hand_over::{self, Cause};
+use crate::{clock, effects, state, waiting};
 
 /// Gives holds back.
 pub struct Release;
@@ -27,25 +28,33 @@ impl Command for Release {
             Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
         ],
         master_only: true,
-        vouches: None,
+        vouches: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let ask = request(&mut Arguments::after_key(call))?;
         let now = clock::now();
         let mut key = open(call)?;
-        match state::with(|node| release(key.lock_mut(), &ask, node, now)) {
+        let (db, name) = (call.ctx.db(), key.name().bytes());
+        let released = state::with(|node| release(db, name, key.lock_mut(), &ask, node, now));
+        let reply = match released {
             Released::Freed => {
-                effects::freed(call.ctx, &mut key);
-                Ok(Reply::Integer(0))
+                hand_over::end(call.ctx, &mut key, effects::RELEASED, Cause::Command, now);
+                Reply::Integer(0)
             }
             Released::Lowered(left) => {
                 effects::changed(call.ctx, &mut key, now);
-                Ok(Reply::Integer(left.into()))
+                Reply::Integer(left.into())
             }
-            Released::Unchanged(left) => Ok(Reply::Integer(left.into())),
-            Released::NotHeld => Ok(Reply::Null),
-        }
+            Released::Unchanged(left) => Reply::Integer(left.into()),
+            Released::NotHeld => {
+                // It may have been its turn.
+                hand_over::serve(call.ctx, &mut key, Cause::Command, now);
+                Reply::Null
+            }
+        };
+        waiting::deliver();
+        Ok(reply)
     }
 }
 

@@ -7,7 +7,7 @@ use palisade_core::Refusal;
 
 use super::context::{Context, warn};
 use super::key::{KeyName, string_bytes};
-use super::reply::{Reply, send_error};
+use super::reply::{Reply, send};
 use super::{api, boundary, raw};
 
 /// One command: what it is, and what it does.
@@ -39,13 +39,9 @@ pub struct Spec {
     pub arguments: &'static [Argument],
     /// Whether a replica must refuse it, also one that takes writes from clients.
     pub master_only: bool,
-    /// For one that promises something, what else it is refused by: it is refused too when the module can no longer be
-    /// trusted.
-    pub vouches: Option<Gate>,
+    /// Whether it promises something, and is refused when the module can no longer be trusted.
+    pub vouches: bool,
 }
-
-/// Refuses a command before its arguments are read.
-pub type Gate = fn(Context<'_>) -> Result<(), Refusal>;
 
 /// Who a command is for: becomes ACL categories where the server has them for modules.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -188,7 +184,8 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     let (set, add) = unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
     let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: the README gives rules by name.
     let own = if add.is_some() { " lock" } else { "" };
-    let categories = super::context::c_text(&format!("{}{own}", spec.acl.categories()));
+    let blocking = if spec.flags.to_string_lossy().contains("blocking") { " blocking" } else { "" };
+    let categories = super::context::c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
     // SAFETY: the module is being loaded, the command is ours, the text outlives the call.
     if unsafe { set(command, categories.as_ptr()) } != raw::REDISMODULE_OK as c_int {
         warn(&format!("the server did not take the ACL categories {categories:?} of {:?}", spec.name));
@@ -324,20 +321,14 @@ extern "C" fn trampoline<C: Command>(
         if C::SPEC.master_only && !ctx.is_master() {
             return Err(Refusal::MasterOnly);
         }
-        if let Some(gate) = C::SPEC.vouches {
-            if boundary::is_poisoned() {
-                return Err(Refusal::Poisoned);
-            }
-            gate(ctx)?;
+        if C::SPEC.vouches && boundary::is_poisoned() {
+            return Err(Refusal::Poisoned);
         }
         // SAFETY: the server hands over `argc` strings that last for the call.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
         C::run(&Call { ctx, argv })
     });
     // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
-    boundary::run(what(), || match result.unwrap_or(Err(Refusal::Panicked)) {
-        Ok(reply) => reply.send(ctx),
-        Err(refusal) => send_error(ctx, &refusal.to_string()),
-    });
+    boundary::run(what(), || send(ctx, &result.unwrap_or(Err(Refusal::Panicked))));
     raw::REDISMODULE_OK as c_int
 }

@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use super::call::CallReply;
 use super::key::KeyName;
 use super::{api, boundary, raw};
 
@@ -17,6 +18,29 @@ static IS_MASTER: AtomicBool = AtomicBool::new(true);
 /// The server is a master from now on, or a replica.
 pub(super) fn set_master(is_master: bool) {
     IS_MASTER.store(is_master, Ordering::Relaxed);
+}
+
+/// It never changes while a server runs.
+static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
+
+/// A context that outlives calls, for callbacks that come without one.
+static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
+
+/// The module is being loaded: keeps what callbacks ask for all the time.
+pub(super) fn begin(ctx: Context<'_>) {
+    set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
+    IS_CLUSTER.store(ctx.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER), Ordering::Relaxed);
+    // SAFETY: the context is live; the new one is never freed, and used on the main thread alone.
+    DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) }, Ordering::Relaxed);
+}
+
+/// Calls `body` with a context of no call: good for timers alone.
+pub(super) fn detached(body: impl FnOnce(Context<'_>)) {
+    let raw = DETACHED.load(Ordering::Relaxed);
+    if !raw.is_null() {
+        // SAFETY: `begin` made it; this is the main thread.
+        body(unsafe { Context::new(raw) });
+    }
 }
 
 /// A running timer.
@@ -69,6 +93,20 @@ impl<'a> Context<'a> {
         self.has(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
+    /// The server is part of a cluster.
+    pub fn is_cluster(self) -> bool {
+        IS_CLUSTER.load(Ordering::Relaxed)
+    }
+
+    /// The client of this command may be blocked: it is in no transaction or script, and nobody forbade it.
+    pub fn may_block(self) -> bool {
+        !self.has(
+            raw::REDISMODULE_CTX_FLAGS_MULTI
+                | raw::REDISMODULE_CTX_FLAGS_LUA
+                | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING,
+        )
+    }
+
     /// The command comes from the AOF: its effects took place at an unknown time.
     pub fn is_from_aof(self) -> bool {
         // SAFETY: the context is live for 'a.
@@ -114,6 +152,14 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.raw())) };
     }
 
+    /// Publishes `event` of `key` to those who subscribed to the key events of modules.
+    pub fn notify(self, event: &'static CStr, key: KeyName<'_>) {
+        // SAFETY: the context is live for 'a, and so are the constant and the name.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent(self.raw, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.raw()))
+        };
+    }
+
     /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: after a step of it, too early or late.
     pub fn start_timer(self, ms: i64, callback: fn(Context<'_>)) -> TimerId {
         // SAFETY: the context is live; the timer's data is the callback itself, which lives as long as the module.
@@ -128,27 +174,24 @@ impl<'a> Context<'a> {
 
     /// What the server's configuration parameter `name` is.
     pub fn parameter(self, name: &CStr) -> Option<String> {
-        // SAFETY: the context is live; the format announces two C strings, which follow; the reply is ours to free after
-        // its bytes were copied.
-        unsafe {
-            let reply =
-                api!(RedisModule_Call(self.raw, c"CONFIG".as_ptr(), c"cc".as_ptr(), c"GET".as_ptr(), name.as_ptr()));
-            if reply.is_null() {
-                return None;
-            }
-            let value = api!(RedisModule_CallReplyArrayElement(reply, 1));
-            let mut len = 0;
-            let text = if value.is_null() { null() } else { api!(RedisModule_CallReplyStringPtr(value, &mut len)) };
-            let text = (!text.is_null())
-                .then(|| String::from_utf8_lossy(std::slice::from_raw_parts(text.cast(), len)).into_owned());
-            api!(RedisModule_FreeCallReply(reply));
-            text
-        }
+        CallReply::of_words(self, c"CONFIG", c"GET", name)?.value().element(1)?.text()
     }
 
     /// Whether the server's configuration parameter `name` is `value`.
     pub fn parameter_is(self, name: &CStr, value: &str) -> bool {
         self.parameter(name).is_some_and(|is| is == value)
+    }
+
+    /// The server is a Valkey.
+    pub fn is_valkey(self) -> bool {
+        // SAFETY: the context is live; the data is freed right after it was asked.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo(self.raw, c"server".as_ptr()));
+            let version = api!(RedisModule_ServerInfoGetFieldC(info, c"valkey_version".as_ptr()));
+            let found = !version.is_null();
+            api!(RedisModule_FreeServerInfo(self.raw, info));
+            found
+        }
     }
 
     /// A number of the server's INFO.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use palisade_core::Lock;
 
-use super::context::{Context, warn};
+use super::context::{self, Context, warn};
 use super::key::{KeyName, string_bytes};
 use super::{api, boundary, raw};
 
@@ -37,6 +37,9 @@ pub trait DataType {
 
     /// The key `name` that holds the lock leaves `db`, or its name there.
     fn unlink(db: u32, name: &[u8], lock: &mut Lock);
+
+    /// A lock has left: what that means for others. The context is good for timers alone.
+    fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 
     /// Bytes of memory that a lock takes under a name of this length, beside the key itself.
     fn memory(lock: &Lock, name_bytes: usize) -> usize;
@@ -209,7 +212,9 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
             let name = api!(RedisModule_GetKeyNameFromOptCtx(ctx));
             (api!(RedisModule_GetDbIdFromOptCtx(ctx)), if name.is_null() { &[] } else { string_bytes(name) })
         };
-        D::unlink(u32::try_from(db).unwrap_or(0), name, lock);
+        let db = u32::try_from(db).unwrap_or(0);
+        D::unlink(db, name, lock);
+        context::detached(|ctx| D::unlinked(ctx, db, name));
     });
 }
 

@@ -69,7 +69,7 @@ pub enum Source {
 
 /// Has the server call `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
-    context::set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
+    context::begin(ctx);
     let events: [(u64, raw::RedisModuleEventCallback); 8] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role::<E>)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron::<E>)),

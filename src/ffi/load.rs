@@ -11,6 +11,9 @@ use super::{api, boundary, config, raw};
 /// The module's name: the prefix of its parameters and of its fields in INFO.
 const NAME: &std::ffi::CStr = c"lock";
 
+/// Valkey 9: the module does not mind slots that move in one step with their keys. Without it none of the server's do.
+const OPTION_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
 /// The oldest server that has all that the module needs, as the API tells versions: 0x00MMmmpp.
 const OLDEST_SERVER: c_int = 0x0007_0000;
 
@@ -67,7 +70,10 @@ fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
             version >> 8 & 0xFF
         ));
     }
-    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    if ctx.is_valkey() {
+        options |= OPTION_HANDLE_ATOMIC_SLOT_MIGRATION;
+    }
     // SAFETY: the module is being loaded. We check for errors of loading, and signal changed keys ourselves.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
     super::command::add_acl_category(ctx);

@@ -8,7 +8,9 @@
 //! The API's functions are pointers that the server fills in when the module is loaded; what is newer than the
 //! oldest supported server (Redis 7.0) may be absent and is asked for each time.
 
+mod blocked;
 mod boundary;
+mod call;
 mod command;
 mod config;
 mod context;
@@ -19,7 +21,9 @@ mod key;
 mod load;
 mod reply;
 
+pub use blocked::{Blocked, BlockedClients};
 pub use boundary::is_poisoned;
+pub use call::CallReply;
 pub use command::{AclGroup, Argument, Call, Command, KeyAccess, Shape, Spec, register as register_command};
 pub use config::{
     ChoiceConfig, NumericConfig, TextConfig, register as register_config, register_choice, register_text,
@@ -29,7 +33,7 @@ pub use data_type::{DataType, locks_in_memory, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
 pub use info::{Field, InfoSection, register as register_info};
 pub use key::{KeyName, LockKey, NotALock};
-pub use reply::{Reply, Value};
+pub use reply::Reply;
 
 use redis_module::raw;
 

@@ -187,12 +187,6 @@ impl Client {
         }
     }
 
-    /// Sends these arguments.
-    pub fn send(&mut self, arguments: &[&[u8]]) -> Reply {
-        let command = command(arguments.iter().copied());
-        self.0.req_command(&command).into()
-    }
-
     /// Sends all lines at once and collects their replies.
     pub fn pipeline(&mut self, lines: &[String]) -> Vec<Reply> {
         let mut packed = Vec::new();
@@ -201,6 +195,23 @@ impl Client {
         }
         self.0.send_packed_command(&packed).unwrap();
         lines.iter().map(|_| self.0.recv_response().into()).collect()
+    }
+
+    /// Sends a line, and does not wait for its reply: [`Client::hear`] does.
+    pub fn ask(&mut self, line: &str) {
+        let packed = command(line.split(' ').map(str::as_bytes)).get_packed_command();
+        self.0.send_packed_command(&packed).unwrap();
+    }
+
+    /// Sends these arguments.
+    pub fn send(&mut self, arguments: &[&[u8]]) -> Reply {
+        let command = command(arguments.iter().copied());
+        self.0.req_command(&command).into()
+    }
+
+    /// The next reply.
+    pub fn hear(&mut self) -> Reply {
+        self.0.recv_response().into()
     }
 
     /// One field of INFO.

@@ -1,0 +1,99 @@
+//! One timer for all that comes about by itself: leases that end, waits that are over, queues to be looked at.
+//!
+//! Timers of the server run on the wall clock, so a step of it can keep one asleep: the cron event, which does not,
+//! looks after it.
+
+use std::cell::Cell;
+
+use palisade_core::BootTime;
+
+use crate::ffi::{Context, TimerId};
+use crate::{clock, expiry, state, waiting};
+
+/// How long one slice of work may keep the server from its clients, in microseconds.
+const SLICE_US: u64 = 1_000;
+
+/// Between slices, in milliseconds: clients get at least as much time as the work.
+const PAUSE_MS: i64 = 1;
+
+/// How late the timer may be before the cron event takes over, in microseconds: then the wall clock was stepped, or
+/// writes were paused.
+const LATE_US: u64 = 5_000;
+
+/// How much earlier something must be due than the timer for the timer to be set anew, in microseconds: less is not
+/// worth a new timer.
+const EARLIER_US: u64 = 2_000;
+
+/// A timer, and what it was set for.
+#[derive(Clone, Copy)]
+struct Armed {
+    timer: TimerId,
+    due: BootTime,
+}
+
+thread_local! {
+    static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
+}
+
+/// Sees to it that a timer runs for what is due first.
+pub fn arm(ctx: Context<'_>) {
+    let Some(due) = state::with(|node| node.next_due()) else { return };
+    match ARMED.get() {
+        Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
+        armed => {
+            if let Some(armed) = armed {
+                ctx.stop_timer(armed.timer);
+            }
+            // A replica waits for its master's word, and what is being loaded may not be complete: cron arms later.
+            if ctx.is_master() && !ctx.is_loading() {
+                let ms = due.ms_since_rounded_up(clock::boot_now()) as i64;
+                // A lock is held through its deadline, so the timer is for the moment after it. What is due already is
+                // dealt with in the next pass of the event loop.
+                set(ctx, if ms > 0 { ms + 1 } else { 0 }, due);
+            } else {
+                ARMED.set(None);
+            }
+        }
+    }
+}
+
+/// The cron event: takes over from a timer that is late, and starts one after a change of role.
+pub fn look_after(ctx: Context<'_>) {
+    let Some(due) = state::with(|node| node.next_due()) else { return };
+    let late = clock::boot_now() > due.plus_us(LATE_US);
+    if late || ARMED.get().is_none() {
+        if let Some(armed) = ARMED.take() {
+            ctx.stop_timer(armed.timer);
+        }
+        run(ctx);
+    }
+}
+
+fn set(ctx: Context<'_>, ms: i64, due: BootTime) {
+    ARMED.set(Some(Armed { timer: ctx.start_timer(ms, on_timer), due }));
+}
+
+fn on_timer(ctx: Context<'_>) {
+    ARMED.set(None);
+    run(ctx);
+}
+
+/// Does what is due, for one slice, and sets the timer for the rest.
+fn run(ctx: Context<'_>) {
+    let start = clock::boot_now();
+    let mut now = start;
+    // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
+    let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
+    let mut idle = false;
+    while !idle && now.us_since(start) < SLICE_US {
+        idle = !(waiting::time_out_one(now)
+            || may_write && (expiry::expire_one(ctx, now) || waiting::look_at_one(ctx, now)));
+        now = clock::boot_now();
+    }
+    waiting::deliver();
+    if idle && may_write {
+        arm(ctx);
+    } else if !idle && let Some(due) = state::with(|node| node.next_due()) {
+        set(ctx, PAUSE_MS, due);
+    }
+}

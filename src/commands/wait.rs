@@ -1,0 +1,71 @@
+//! `LOCK.WAIT key owner ms [TICKET n]`
+
+use palisade_core::request::{Note, Patience, Wait as Request};
+use palisade_core::{Refusal, Waited, Want, wait};
+
+use super::{CONSTANT, SINCE, look};
+use crate::arguments::{Arguments, parse_ticket};
+use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
+use crate::waiting::{self, Joins};
+use crate::{alarm, clock, life, state};
+
+/// Tells when the lock is free.
+pub struct Wait;
+
+impl Command for Wait {
+    const SPEC: Spec = Spec {
+        name: c"LOCK.WAIT",
+        summary:
+            c"Waits until a lock is free for this owner, for whom it then is kept for a moment, and answers 1; 0 if \
+                   that did not happen in time. Grants nothing. For clients that acquire over several nodes.",
+        complexity: CONSTANT,
+        since: SINCE,
+        flags: c"readonly fast blocking",
+        acl: AclGroup::Write,
+        key: Some(KeyAccess::Read),
+        arguments: &[
+            Argument { name: c"owner", token: None, shape: Shape::Bytes },
+            Argument { name: c"ms", token: None, shape: Shape::Integer },
+            Argument { name: c"n", token: Some(c"TICKET"), shape: Shape::Integer },
+        ],
+        master_only: true,
+        vouches: true,
+    };
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        let mut ask = request(&mut Arguments::after_key(call))?;
+        if !call.ctx.may_block() {
+            ask.patience = Patience::NONE;
+        }
+        let now = clock::now();
+        let key = look(call)?;
+        let (db, name) = (call.ctx.db(), key.name().bytes());
+        let waited =
+            life::ready(call.ctx).and_then(|()| state::with(|node| wait(db, name, key.lock(), &ask, node, now)));
+        let Request { owner, patience, ticket } = ask;
+        let waited = waited.or_else(|refusal| state::with(|node| refusal.or_queue(patience, node, Waited::Queues)))?;
+        waiting::deliver();
+        alarm::arm(call.ctx);
+        Ok(match waited {
+            Waited::Turn => Reply::Integer(1),
+            Waited::InVain => waiting::in_vain(Want::Turn),
+            Waited::Queues => {
+                let joins = Joins { owner, note: Note::default(), want: Want::Turn, patience, ticket };
+                waiting::join(call.ctx, &key, joins, now)
+            }
+        })
+    }
+}
+
+fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
+    let (owner, patience) = (arguments.owner()?, arguments.patience()?);
+    let mut ticket = None;
+    while let Some(option) = arguments.option() {
+        if option.eq_ignore_ascii_case(b"TICKET") {
+            arguments.value("TICKET", &mut ticket, parse_ticket)?;
+        } else {
+            return Err(Refusal::UnknownOption { known: "TICKET n" });
+        }
+    }
+    Ok(Request { owner, patience, ticket })
+}

@@ -1,0 +1,124 @@
+//! Clients that wait for their answer.
+//!
+//! A client is blocked by its command and answered later, from wherever it turns out what the answer is. The server may
+//! end its wait too: it disconnects, is killed, unblocked by an operator, or the server's role changes. Then the module
+//! is told, and gives the handle back; no key may be written there, since what it wrote would be propagated together with
+//! the command that caused it.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use palisade_core::Refusal;
+
+use super::context::Context;
+use super::reply::{Reply, send};
+use super::{api, boundary, raw};
+
+/// What the module does when the server ends a wait.
+pub trait BlockedClients {
+    /// An operator ended the wait of this client (CLIENT UNBLOCK … TIMEOUT). What to answer?
+    fn unblocked(client: u64) -> Result<Reply, Refusal>;
+
+    /// This client is gone, or was answered by the server.
+    fn gone(client: u64);
+}
+
+/// A client that waits for its answer: to be answered, or given back.
+#[derive(Debug)]
+#[must_use = "a blocked client waits until it is answered or given back"]
+pub struct Blocked(NonNull<raw::RedisModuleBlockedClient>);
+
+/// What a client is answered; the server carries it from where it is known to where it can be sent.
+type Answer = Result<Reply, Refusal>;
+
+impl Blocked {
+    /// Blocks the client of this command. The caller has seen that it may be blocked.
+    pub fn new<C: BlockedClients>(ctx: Context<'_>) -> Self {
+        // SAFETY: the context is that of a client's command; the callbacks fit; no timeout of the server's, whose clock is
+        // the wall clock. The handle lives until it is given back.
+        unsafe {
+            let raw =
+                api!(RedisModule_BlockClient(ctx.raw(), Some(on_reply), Some(on_unblocked::<C>), Some(free_answer), 0));
+            api!(RedisModule_SetDisconnectCallback(raw, Some(on_gone::<C>)));
+            Self(NonNull::new(raw).expect("the server makes a handle for every client"))
+        }
+    }
+
+    /// Names this client as long as it is blocked.
+    pub fn id(&self) -> u64 {
+        id_of(self.0.as_ptr())
+    }
+
+    /// Answers the client, in this pass of the event loop or the next.
+    pub fn answer(self, answer: Answer) {
+        let answer = Box::into_raw(Box::new(answer));
+        // SAFETY: the handle was not given back yet; the server hands the answer to `on_reply`, then to `free_answer`.
+        unsafe { api!(RedisModule_UnblockClient(self.0.as_ptr(), answer.cast())) };
+    }
+
+    /// Gives the client back unanswered: the server has dealt with it.
+    pub fn give_back(self) {
+        // SAFETY: the handle was not given back yet.
+        unsafe { api!(RedisModule_AbortBlock(self.0.as_ptr())) };
+    }
+}
+
+fn id_of(raw: *mut raw::RedisModuleBlockedClient) -> u64 {
+    raw.addr() as u64
+}
+
+extern "C" fn on_reply(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {
+    boundary::run("answering a client", || {
+        // SAFETY: the server's context lasts for the call; the data is the answer that `answer` left with it.
+        unsafe {
+            if let Some(answer) = answer_of(ctx) {
+                send(Context::new(ctx), answer);
+            }
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn on_unblocked<C: BlockedClients>(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    boundary::run("CLIENT UNBLOCK", || {
+        // SAFETY: the server's context lasts for the call, and so does its handle of the client; an answer on its way (some
+        // servers come here all the same) is the one to send.
+        unsafe {
+            match answer_of(ctx) {
+                Some(answer) => send(Context::new(ctx), answer),
+                None => {
+                    let handle = api!(RedisModule_GetBlockedClientHandle(ctx));
+                    send(Context::new(ctx), &C::unblocked(id_of(handle)));
+                }
+            }
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn on_gone<C: BlockedClients>(_ctx: *mut raw::RedisModuleCtx, client: *mut raw::RedisModuleBlockedClient) {
+    boundary::run("a client's leaving", || C::gone(id_of(client)));
+}
+
+extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
+    boundary::run("freeing an answer", || {
+        if !answer.is_null() {
+            // SAFETY: `answer` left it with the server, which frees it once.
+            drop(unsafe { Box::from_raw(answer.cast::<Answer>()) });
+        }
+    });
+}
+
+/// # Safety
+/// `ctx` is that of a callback of a blocked client, which the answer outlives.
+unsafe fn answer_of<'a>(ctx: *mut raw::RedisModuleCtx) -> Option<&'a Answer> {
+    // SAFETY: the caller's promise; only `answer` leaves data with the server.
+    unsafe {
+        let data = api!(RedisModule_GetBlockedClientPrivateData(ctx));
+        if data == null_mut() { None } else { Some(&*data.cast::<Answer>()) }
+    }
+}

@@ -1,0 +1,111 @@
+//! Commands of the server that the module calls, and their replies.
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+use super::context::Context;
+use super::key::KeyName;
+use super::{api, raw};
+
+/// The reply of a command, owned; its elements are borrowed from it.
+pub struct CallReply(NonNull<raw::RedisModuleCallReply>);
+
+impl CallReply {
+    /// Calls `command word`.
+    pub fn of_word(ctx: Context<'_>, command: &CStr, word: &CStr) -> Option<Self> {
+        // SAFETY: the context is live; the format announces a C string, which follows.
+        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"c".as_ptr(), word.as_ptr())) };
+        NonNull::new(reply).map(Self)
+    }
+
+    /// Calls `command word other`.
+    pub fn of_words(ctx: Context<'_>, command: &CStr, word: &CStr, other: &CStr) -> Option<Self> {
+        // SAFETY: as above, with two C strings.
+        let reply = unsafe {
+            api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"cc".as_ptr(), word.as_ptr(), other.as_ptr()))
+        };
+        NonNull::new(reply).map(Self)
+    }
+
+    /// Calls `command key`. `None` also where the server may not run it, as in a cluster that serves the key elsewhere.
+    pub fn of_key(ctx: Context<'_>, command: &CStr, key: KeyName<'_>) -> Option<Self> {
+        // SAFETY: as above, with a module string.
+        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"s".as_ptr(), key.raw())) };
+        NonNull::new(reply).map(Self)
+    }
+
+    /// Calls `command word key`.
+    pub fn of_word_and_key(ctx: Context<'_>, command: &CStr, word: &CStr, key: KeyName<'_>) -> Option<Self> {
+        // SAFETY: as above, with a C string and a module string.
+        let reply =
+            unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"cs".as_ptr(), word.as_ptr(), key.raw())) };
+        NonNull::new(reply).map(Self)
+    }
+
+    /// The reply as it is.
+    pub fn value(&self) -> ReplyValue<'_> {
+        ReplyValue { raw: self.0.as_ptr(), reply: std::marker::PhantomData }
+    }
+}
+
+impl Drop for CallReply {
+    fn drop(&mut self) {
+        // SAFETY: the reply is ours, and freed only here.
+        unsafe { api!(RedisModule_FreeCallReply(self.0.as_ptr())) };
+    }
+}
+
+/// A reply or an element of one.
+#[derive(Clone, Copy)]
+pub struct ReplyValue<'a> {
+    raw: *mut raw::RedisModuleCallReply,
+    reply: std::marker::PhantomData<&'a CallReply>,
+}
+
+impl<'a> ReplyValue<'a> {
+    /// The elements of an array.
+    pub fn elements(self) -> impl Iterator<Item = ReplyValue<'a>> {
+        let count = if self.is(raw::REDISMODULE_REPLY_ARRAY) {
+            // SAFETY: the reply lives for 'a.
+            unsafe { api!(RedisModule_CallReplyLength(self.raw)) }
+        } else {
+            0
+        };
+        (0..count).filter_map(move |n| self.element(n))
+    }
+
+    /// Element `n` of an array.
+    pub fn element(self, n: usize) -> Option<ReplyValue<'a>> {
+        if !self.is(raw::REDISMODULE_REPLY_ARRAY) {
+            return None;
+        }
+        // SAFETY: the reply lives for 'a; an element that does not exist is null.
+        let raw = unsafe { api!(RedisModule_CallReplyArrayElement(self.raw, n)) };
+        (!raw.is_null()).then_some(ReplyValue { raw, reply: self.reply })
+    }
+
+    /// An integer.
+    pub fn integer(self) -> Option<i64> {
+        // SAFETY: the reply lives for 'a.
+        self.is(raw::REDISMODULE_REPLY_INTEGER).then(|| unsafe { api!(RedisModule_CallReplyInteger(self.raw)) })
+    }
+
+    /// A text.
+    pub fn text(self) -> Option<String> {
+        if !self.is(raw::REDISMODULE_REPLY_STRING) {
+            return None;
+        }
+        let mut len = 0;
+        // SAFETY: the reply lives for 'a; the bytes are copied before that ends.
+        unsafe {
+            let text = api!(RedisModule_CallReplyStringPtr(self.raw, &mut len));
+            (!text.is_null())
+                .then(|| String::from_utf8_lossy(std::slice::from_raw_parts(text.cast(), len)).into_owned())
+        }
+    }
+
+    fn is(self, kind: isize) -> bool {
+        // SAFETY: the reply lives for 'a.
+        unsafe { api!(RedisModule_CallReplyType(self.raw)) == kind as c_int }
+    }
+}

@@ -1,0 +1,143 @@
+//! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use palisade_core::request::{Note, Owner, Patience, Ticket};
+use palisade_core::{Answer, BootTime, Now, Refusal, Waiter, WaiterId, Want};
+
+use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
+use crate::hand_over::{self, Cause};
+use crate::{alarm, clock, state};
+
+thread_local! {
+    /// Every client that waits, by the name its request has in the queues.
+    static BLOCKED: RefCell<HashMap<WaiterId, Blocked>> = RefCell::new(HashMap::new());
+}
+
+/// A request that takes its place in the queue.
+pub struct Joins<'a> {
+    /// Who waits.
+    pub owner: Owner<'a>,
+    /// For people.
+    pub note: Note<'a>,
+    /// What for.
+    pub want: Want,
+    /// How long.
+    pub patience: Patience,
+    /// Where it wants to stand.
+    pub ticket: Option<Ticket>,
+}
+
+/// Blocks the client of this command until the lock of `key` is its own, or whatever comes of it.
+pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> Reply {
+    let (db, name) = (ctx.db(), key.name().bytes());
+    let blocked = Blocked::new::<Clients>(ctx);
+    let id = WaiterId(blocked.id());
+    BLOCKED.with_borrow_mut(|all| all.insert(id, blocked));
+    let Joins { owner, note, want, patience, ticket } = joins;
+    let waiter = Waiter::new(id, owner, note, want, now.boot, patience.ms());
+    let held = key.lock().is_some_and(|lock| !lock.is_expired(now.boot));
+    state::with(|node| {
+        node.waiting.join(db, name, waiter, ticket);
+        // Free, and yet it has to wait: nothing happens to the key that would bring its turn about.
+        if !held {
+            node.waiting.look_at(db, name, now.boot);
+        }
+    });
+    alarm::arm(ctx);
+    Reply::Later
+}
+
+/// Sends what the rules decided to those who waited.
+pub fn deliver() {
+    for (id, answer) in state::with(|node| node.waiting.take_answers()) {
+        if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+            blocked.answer(reply(answer));
+        }
+    }
+}
+
+/// Answers everybody who waits for the lock `name` of `db` with an error of the server's own.
+pub fn dismiss(db: u32, name: &[u8], error: &str) {
+    for id in state::with(|node| node.waiting.dismiss(db, name)) {
+        if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+            blocked.answer(Ok(Reply::Error(error.to_owned())));
+        }
+    }
+}
+
+/// Answers the one whose time has been up longest; `false` if there is none.
+pub fn time_out_one(now: BootTime) -> bool {
+    state::with(|node| node.waiting.time_out(now))
+}
+
+/// Looks at the queue that has been due longest; `false` if none is due.
+pub fn look_at_one(ctx: Context<'_>, now: BootTime) -> bool {
+    let Some((db, name)) = state::with(|node| node.waiting.pop_due(now)) else { return false };
+    ctx.select(db);
+    KeyName::with(&name, |key_name| match LockKey::write(ctx, key_name) {
+        Ok(mut key) => hand_over::serve(ctx, &mut key, Cause::Itself, Now { boot: now, ..clock::now() }),
+        Err(NotALock) => state::with(|node| node.waiting.put_off(db, &name, Refusal::WrongType, now)),
+    });
+    true
+}
+
+/// The lock `name` of `db` left without a command of ours: its queue is looked at in the next pass of the event loop,
+/// after whatever took it.
+pub fn left(ctx: Context<'_>, db: u32, name: &[u8]) {
+    let queued = state::with(|node| {
+        node.waiting.look_at(db, name, BootTime::default());
+        node.waiting.has_queue(db, name)
+    });
+    if queued {
+        alarm::arm(ctx);
+    }
+}
+
+/// Every queue of `db` (`None`: of all) is looked at in the next pass of the event loop.
+pub fn look_at_all(ctx: Context<'_>, db: Option<u32>) {
+    state::with(|node| node.waiting.look_at_all(db, BootTime::default()));
+    alarm::arm(ctx);
+}
+
+fn reply(answer: Answer) -> Result<Reply, Refusal> {
+    match answer {
+        Answer::Granted { token, waited_ms } => {
+            Ok(Reply::List(vec![Reply::Integer(token.get()), Reply::Integer(waited_ms)]))
+        }
+        Answer::Turn => Ok(Reply::Integer(1)),
+        Answer::InVain(want) => Ok(in_vain(want)),
+        Answer::Refused(refusal) => Err(refusal),
+    }
+}
+
+/// What is told to one who did not get what it waited for.
+pub fn in_vain(want: Want) -> Reply {
+    match want {
+        Want::Lock { .. } => Reply::Null,
+        Want::Turn => Reply::Integer(0),
+    }
+}
+
+/// What becomes of clients whose wait the server ends. Only memory changes here.
+struct Clients;
+
+impl BlockedClients for Clients {
+    fn unblocked(client: u64) -> Result<Reply, Refusal> {
+        Ok(leave(client).map_or(Reply::Null, in_vain))
+    }
+
+    fn gone(client: u64) {
+        leave(client);
+    }
+}
+
+/// The client's request leaves the queue, and its handle goes back to the server.
+fn leave(client: u64) -> Option<Want> {
+    let id = WaiterId(client);
+    if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+        blocked.give_back();
+    }
+    state::with(|node| node.waiting.leave(id)).map(|waiter| waiter.want)
+}
