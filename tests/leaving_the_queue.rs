@@ -110,9 +110,9 @@ fn a_queue_stays_with_its_name() {
 fn a_flush_refuses_who_cannot_outwait_its_guard_and_serves_the_others_after() {
     let server = Server::start();
     let mut me = server.client();
-    me.say("LOCK.ACQUIRE k me 1000");
+    me.say("LOCK.ACQUIRE k me 4000");
     let mut short = server.client();
-    short.ask("LOCK.ACQUIRE k short 1000 WAIT 300");
+    short.ask("LOCK.ACQUIRE k short 1000 WAIT 3000");
     let mut turn = server.client();
     turn.ask("LOCK.WAIT other w 200");
     wait_until("it is told", || server.info("waiters") == 1);

@@ -10,6 +10,7 @@ mod harness;
 
 mod access;
 mod arguments;
+mod cluster;
 mod commands;
 mod configuration;
 mod crashes;
@@ -32,6 +33,7 @@ mod restore;
 mod scripts;
 mod starts;
 mod state_file;
+mod storms;
 mod tokens;
 mod told_and_remembered;
 mod wall_clock;

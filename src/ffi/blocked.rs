@@ -6,7 +6,7 @@
 //! the command that caused it.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 use palisade_core::Refusal;
 
@@ -119,6 +119,6 @@ unsafe fn answer_of<'a>(ctx: *mut raw::RedisModuleCtx) -> Option<&'a Answer> {
     // SAFETY: the caller's promise; only `answer` leaves data with the server.
     unsafe {
         let data = api!(RedisModule_GetBlockedClientPrivateData(ctx));
-        if data == null_mut() { None } else { Some(&*data.cast::<Answer>()) }
+        if data.is_null() { None } else { Some(&*data.cast::<Answer>()) }
     }
 }

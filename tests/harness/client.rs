@@ -78,6 +78,11 @@ impl Reply {
         }
     }
 
+    /// Whether it is an error with this code.
+    pub fn is_error(&self, code: &str) -> bool {
+        matches!(self, Reply::Error(text) if text.split(' ').next() == Some(code))
+    }
+
     /// The value of `name` in a map, or in a flat list of names and values.
     #[track_caller]
     pub fn field(&self, name: &str) -> Reply {

@@ -4,11 +4,13 @@
 //! fails, the server's log is printed.
 
 mod client;
+mod cluster;
 mod memory_of_grants;
 mod replicas;
 mod wall_clock;
 
 pub use client::{Client, Reply, error, int, null, text};
+pub use cluster::{Member, cluster};
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use replicas::{follow, in_step, pair};
 pub use wall_clock::WallClock;

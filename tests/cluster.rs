@@ -1,0 +1,141 @@
+//! In a cluster a lock is granted where its slot is served, and waiters are sent there.
+
+use crate::harness::{Client, Member, Reply, cluster, error, int, null, text, wait_until};
+
+/// The slot of `k`.
+const SLOT: i64 = 7629;
+
+fn waits(member: &Member, owner: &str) -> Client {
+    let before = member.server.info("waiters");
+    let mut client = member.client();
+    client.ask(&format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000"));
+    wait_until("it waits", || member.server.info("waiters") == before + 1);
+    client
+}
+
+/// The slot is on its way from `source` to `target`.
+fn begin_move(source: &Member, target: &Member) {
+    target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
+    source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
+}
+
+/// The slot is `to`'s.
+fn end_move(source: &Member, target: &Member, to: &Member) {
+    for member in [target, source] {
+        assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
+    }
+}
+
+fn migrate(source: &Member, target: &Member) {
+    let line = format!("MIGRATE 127.0.0.1 {} k 0 60000", target.server.port());
+    assert_eq!(source.client().say(&line), text("OK"));
+}
+
+#[test]
+fn hand_overs_in_a_cluster_that_stands_still() {
+    let (one, _other) = cluster();
+    let mut me = one.client();
+    assert_eq!(me.say("CLUSTER KEYSLOT k"), int(SLOT));
+    let mut last = me.say("LOCK.ACQUIRE k o0 60000").as_int();
+    let causes = ["LOCK.RELEASE k o0", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1"];
+    for (n, cause) in causes.iter().enumerate() {
+        let mut next = waits(&one, &format!("o{}", n + 1));
+        me.say(cause);
+        let token = next.hear().as_list()[0].as_int();
+        assert!(token > last, "{cause}");
+        last = token;
+    }
+    let mut turn = one.client();
+    turn.ask("LOCK.WAIT k turn 60000");
+    wait_until("it waits", || one.server.info("waiters") == 1);
+    me.say("LOCK.RELEASE k o4");
+    assert_eq!(turn.hear(), int(1));
+}
+
+#[test]
+fn a_lock_that_migrates_away_takes_its_waiters_along() {
+    let (one, other) = cluster();
+    let mut me = one.client();
+    let token = me.say("LOCK.ACQUIRE k me 60000").as_int();
+    let mut waiters = [waits(&one, "a"), waits(&one, "b")];
+    begin_move(&one, &other);
+    assert_eq!(one.server.info("waiters"), 2);
+    migrate(&one, &other);
+    for waiter in &mut waiters {
+        assert!(waiter.hear().is_error("TRYAGAIN"), "its slot is on its way");
+    }
+    // Where it is now it keeps others out, and the source has not granted it again beside it.
+    assert_eq!(me.say("EXISTS k").is_error("ASK"), true);
+    let mut there = other.client();
+    there.say("ASKING");
+    assert_eq!(there.say("LOCK.INFO k").field("token"), int(token));
+    there.say("ASKING");
+    assert_eq!(there.say("LOCK.ACQUIRE k thief 1000"), null());
+    end_move(&one, &other, &other);
+    assert!(error(me.say("LOCK.ACQUIRE k me 1000")).contains(&format!("{}", other.server.port())));
+    assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
+    assert!(there.insist("LOCK.ACQUIRE k next 60000").as_int() > token);
+    assert_eq!((one.server.info("held"), one.server.info("waiters")), (0, 0));
+}
+
+#[test]
+fn a_lock_that_gets_free_while_its_slot_moves_is_handed_over_by_nobody() {
+    for cause in ["LOCK.RELEASE k me", "DEL k", "LOCK.BREAK k"] {
+        let (one, other) = cluster();
+        let mut me = one.client();
+        me.say("LOCK.ACQUIRE k me 60000");
+        let mut waiter = waits(&one, "a");
+        begin_move(&one, &other);
+        me.say(cause);
+        assert!(waiter.hear().is_error("TRYAGAIN"), "{cause}");
+        assert!(me.say("LOCK.ACQUIRE k me 1000").is_error("ASK"), "{cause}");
+        assert_eq!(one.server.info("waiters"), 0);
+    }
+}
+
+#[test]
+fn waiters_of_a_slot_that_is_gone_are_redirected() {
+    let (one, other) = cluster();
+    // Waiting for a key that is free, which only a guard brings about: nothing tells them when the slot goes.
+    one.client().say("LOCK.GUARD ARM 3000");
+    let mut waiter = waits(&one, "a");
+    begin_move(&one, &other);
+    end_move(&one, &other, &other);
+    let expected = format!("MOVED {SLOT} 127.0.0.1:{}", other.server.port());
+    assert_eq!(error(waiter.hear()), expected);
+}
+
+#[test]
+fn a_lock_that_expires_while_its_slot_moves() {
+    let (one, other) = cluster();
+    let mut me = one.client();
+    me.say("LOCK.ACQUIRE k me 500");
+    let mut waiter = waits(&one, "a");
+    begin_move(&one, &other);
+    assert!(waiter.hear().is_error("TRYAGAIN"));
+    assert_eq!(one.server.info("held"), 0);
+}
+
+/// Where the server moves slots in one step, held locks go along and their waiters are sent after them.
+#[test]
+fn a_slot_that_moves_in_one_step() {
+    let (one, other) = cluster();
+    let mut me = one.client();
+    let token = me.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
+    let mut waiter = waits(&one, "a");
+    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", other.id);
+    if let Reply::Error(text) = me.say(&line) {
+        assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");
+        println!("this server does not move slots in one step");
+        return;
+    }
+    let expected = format!("MOVED {SLOT} 127.0.0.1:{}", other.server.port());
+    assert_eq!(error(waiter.hear()), expected);
+    let mut there = other.client();
+    let info = there.say("LOCK.INFO k");
+    assert_eq!((info.field("owner"), info.field("token"), info.field("note")), (text("me"), int(token), text("n")));
+    assert_eq!(there.say("LOCK.ACQUIRE k thief 1000"), null());
+    assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
+    assert!(there.say("LOCK.ACQUIRE k next 60000").as_int() > token);
+    wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
+}
