@@ -1,0 +1,205 @@
+//! Hand-over: from a release to the next holder's answer, with many who wait.
+//!
+//! Every client takes the lock, gives it back at once and queues again, so the queue keeps its length. Measured is from
+//! right before RELEASE is sent to when the next holder has its answer; a round trip is a PING over the same kind of
+//! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, tried again every 100 ms, given
+//! back by a script that compares and deletes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use redis::aio::MultiplexedConnection;
+use redis::{Script, Value, cmd};
+use tokio::sync::Mutex;
+
+use crate::server::{Server, connect, info};
+
+/// How often a client of the peer tries again: the default of redis-py's lock.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Compares and deletes: the release of a `SET NX PX` lock.
+const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many wait.
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000")]
+    waiters: Vec<usize>,
+
+    /// How long each number of waiters is measured, in seconds.
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+}
+
+/// What one way of waiting came to.
+struct Measured {
+    delays: Histogram<u64>,
+    commands: f64,
+    bytes: f64,
+    /// Shares of one CPU that the server uses while all wait, and while they are merely connected.
+    waiting_cpu: f64,
+    connected_cpu: f64,
+}
+
+pub async fn run(server: &Server, options: Options) {
+    let rtt = round_trip(server).await;
+    println!("A round trip (PING): p50 {rtt} us\n");
+    println!("| waiters | by | p50 us | in round trips | p99 us | commands a hand-over | bytes sent | server CPU while all wait (merely connected) |");
+    println!("|--:|---|--:|--:|--:|--:|--:|--:|");
+    for waiters in options.waiters {
+        for way in [Way::Palisade, Way::Polling] {
+            let measured = measure(server, way, waiters, Duration::from_secs(options.seconds)).await;
+            let p50 = measured.delays.value_at_quantile(0.5);
+            println!(
+                "| {waiters} | {} | {p50} | {:.1} | {} | {:.1} | {:.0} | {:.1} % ({:.1} %) |",
+                way.name(),
+                p50 as f64 / rtt as f64,
+                measured.delays.value_at_quantile(0.99),
+                measured.commands,
+                measured.bytes,
+                measured.waiting_cpu * 100.0,
+                measured.connected_cpu * 100.0,
+            );
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Palisade,
+    Polling,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Palisade => "ACQUIRE WAIT",
+            Way::Polling => "SET NX every 100 ms",
+        }
+    }
+}
+
+async fn round_trip(server: &Server) -> u64 {
+    let mut connection = server.connect().await;
+    let mut times = Histogram::<u64>::new(3).unwrap();
+    for _ in 0..5_000 {
+        let start = Instant::now();
+        let _: Value = cmd("PING").query_async(&mut connection).await.unwrap();
+        times.record(start.elapsed().as_micros() as u64).unwrap();
+    }
+    times.value_at_quantile(0.5)
+}
+
+/// What all clients of one measurement share.
+struct Shared {
+    start: Instant,
+    /// When the lock was last released, in nanoseconds since `start`; 0: that was before the measurement.
+    released: AtomicU64,
+    measuring: AtomicBool,
+    done: AtomicBool,
+    delays: Mutex<Histogram<u64>>,
+}
+
+async fn cpu_share(server: &Server, length: Duration) -> f64 {
+    let (cpu, since) = (server.cpu(), Instant::now());
+    tokio::time::sleep(length).await;
+    (server.cpu() - cpu).as_secs_f64() / since.elapsed().as_secs_f64()
+}
+
+async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) -> Measured {
+    let shared = Arc::new(Shared {
+        start: Instant::now(),
+        released: AtomicU64::new(0),
+        measuring: AtomicBool::new(false),
+        done: AtomicBool::new(false),
+        delays: Mutex::new(Histogram::new(3).unwrap()),
+    });
+    let key = format!("lock-{}-{waiters}", way.name().replace(' ', "-"));
+    let mut holder = server.connect().await;
+    acquire(&mut holder, way, &key, "holder").await;
+    // One more than wait: somebody holds it.
+    let mut connections = Vec::new();
+    for _ in 0..=waiters {
+        connections.push(connect(server.port()).await);
+    }
+    let connected_cpu = cpu_share(server, length).await;
+    let mut tasks = Vec::new();
+    for (n, connection) in connections.into_iter().enumerate() {
+        tasks.push(tokio::spawn(client(connection, way, key.clone(), n, Arc::clone(&shared))));
+    }
+    if let Way::Palisade = way {
+        while info(&mut holder, "lock_waiters").await <= waiters as u64 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    // All wait: what does that cost the server?
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let waiting_cpu = cpu_share(server, length).await;
+    // And now they take turns.
+    shared.measuring.store(true, Ordering::Relaxed);
+    let commands = info(&mut holder, "total_commands_processed").await;
+    let bytes = info(&mut holder, "total_net_output_bytes").await;
+    release(&mut holder, way, &key, "holder").await;
+    tokio::time::sleep(length).await;
+    shared.measuring.store(false, Ordering::Relaxed);
+    let commands = info(&mut holder, "total_commands_processed").await - commands - 3;
+    let bytes = info(&mut holder, "total_net_output_bytes").await - bytes;
+    shared.done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.abort();
+        let _ = task.await;
+    }
+    let _: Value = cmd("DEL").arg(&key).query_async(&mut holder).await.unwrap();
+    let delays = shared.delays.lock().await.clone();
+    let count = delays.len().max(1) as f64;
+    Measured { commands: commands as f64 / count, bytes: bytes as f64 / count, delays, waiting_cpu, connected_cpu }
+}
+
+async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n: usize, shared: Arc<Shared>) {
+    for round in 0_u64.. {
+        let owner = format!("owner-{n}-{round}");
+        acquire(&mut connection, way, &key, &owner).await;
+        let now = shared.start.elapsed().as_nanos() as u64;
+        if shared.done.load(Ordering::Relaxed) {
+            return;
+        }
+        let released = shared.released.load(Ordering::Relaxed);
+        if released > 0 && shared.measuring.load(Ordering::Relaxed) {
+            shared.delays.lock().await.record(now.saturating_sub(released) / 1_000).unwrap();
+        }
+        shared.released.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        release(&mut connection, way, &key, &owner).await;
+        if let Way::Polling = way {
+            // Else it would take the lock again itself, and nothing would be handed over.
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// Returns when `owner` holds the lock.
+async fn acquire(connection: &mut MultiplexedConnection, way: Way, key: &str, owner: &str) {
+    loop {
+        let reply: Value = match way {
+            Way::Palisade => cmd("LOCK.ACQUIRE").arg(key).arg(owner).arg(60_000).arg("WAIT").arg(600_000).to_owned(),
+            Way::Polling => cmd("SET").arg(key).arg(owner).arg("NX").arg("PX").arg(60_000).to_owned(),
+        }
+        .query_async(connection)
+        .await
+        .unwrap();
+        match (way, reply) {
+            (Way::Palisade, Value::Array(_)) | (Way::Polling, Value::Okay) => return,
+            (Way::Polling, Value::Nil) => tokio::time::sleep(POLL).await,
+            (_, reply) => panic!("{reply:?}"),
+        }
+    }
+}
+
+async fn release(connection: &mut MultiplexedConnection, way: Way, key: &str, owner: &str) {
+    let left: Value = match way {
+        Way::Palisade => cmd("LOCK.RELEASE").arg(key).arg(owner).query_async(connection).await.unwrap(),
+        Way::Polling => Script::new(RELEASE).key(key).arg(owner).invoke_async(connection).await.unwrap(),
+    };
+    assert!(matches!(left, Value::Int(_)), "{left:?}");
+}

@@ -1,0 +1,99 @@
+//! A server to measure on: no persistence, nothing else on it.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+
+/// A running server with the module.
+pub struct Server {
+    child: Child,
+    dir: TempDir,
+    port: u16,
+}
+
+impl Server {
+    /// Starts one on a free port of the loopback.
+    pub fn start(server: &Path, module: &Path) -> Self {
+        assert!(module.exists(), "{} is not there: build it with `make build`", module.display());
+        let module = std::path::absolute(module).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new(server)
+            .args(["--port", &port.to_string(), "--save", "", "--maxclients", "15000", "--loglevel", "warning"])
+            .arg("--dir")
+            .arg(dir.path())
+            .arg("--logfile")
+            .arg(dir.path().join("log"))
+            .arg("--loadmodule")
+            .arg(module)
+            .args(["restart-guard", "never"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|why| panic!("{} cannot be started: {why}", server.display()));
+        Self { child, dir, port }
+    }
+
+    /// A connection of its own, with Nagle's algorithm off.
+    pub async fn connect(&self) -> MultiplexedConnection {
+        connect(self.port).await
+    }
+
+    /// Where it is.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// CPU time it has used so far.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // After the name in parentheses: fields 14 and 15 of proc(5), in ticks.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_micros(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default());
+        }
+    }
+}
+
+/// Connects to the server on `port`, as soon as it answers.
+pub async fn connect(port: u16) -> MultiplexedConnection {
+    let address = redis::ConnectionAddr::Tcp("127.0.0.1".to_owned(), port);
+    let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let info = redis::IntoConnectionInfo::into_connection_info(address).unwrap().set_tcp_settings(settings);
+    let client = redis::Client::open(info).unwrap();
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    for _ in 0..500 {
+        if let Ok(connection) = client.get_multiplexed_async_connection_with_config(&config).await {
+            return connection;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the server on port {port} does not answer");
+}
+
+/// One field of INFO.
+pub async fn info(connection: &mut MultiplexedConnection, field: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("everything").query_async(connection).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field} in INFO")).parse().unwrap()
+}
+
+/// Clients and their connections need files: as many as the system allows.
+pub fn allow_many_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
