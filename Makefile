@@ -82,6 +82,11 @@ test: setup ## Run every test: the rules, and the module on a real server
 crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes
 	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::
 
+.PHONY: bench
+bench: build ## Measure hand-over beside clients that poll, on SERVER: about two minutes
+	@cargo build --release --quiet --package palisade-bench
+	@cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" hand-over
+
 .PHONY: lint
 lint: setup ## Check format, lints and documentation
 	@cargo fmt --all --check
