@@ -20,7 +20,8 @@ use crate::server::{Server, connect, info};
 const POLL: Duration = Duration::from_millis(100);
 
 /// Compares and deletes: the release of a `SET NX PX` lock.
-const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+const RELEASE: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -46,7 +47,9 @@ struct Measured {
 pub async fn run(server: &Server, options: Options) {
     let rtt = round_trip(server).await;
     println!("A round trip (PING): p50 {rtt} us\n");
-    println!("| waiters | by | p50 us | in round trips | p99 us | commands a hand-over | bytes sent | server CPU while all wait (merely connected) |");
+    println!(
+        "| waiters | by | p50 us | in round trips | p99 us | commands a hand-over | bytes sent | server CPU while all wait (merely connected) |"
+    );
     println!("|--:|---|--:|--:|--:|--:|--:|--:|");
     for waiters in options.waiters {
         for way in [Way::Palisade, Way::Polling] {
