@@ -65,7 +65,7 @@ fn a_lock_that_migrates_away_takes_its_waiters_along() {
         assert!(waiter.hear().is_error("TRYAGAIN"), "its slot is on its way");
     }
     // Where it is now it keeps others out, and the source has not granted it again beside it.
-    assert_eq!(me.say("EXISTS k").is_error("ASK"), true);
+    assert!(me.say("EXISTS k").is_error("ASK"));
     let mut there = other.client();
     there.say("ASKING");
     assert_eq!(there.say("LOCK.INFO k").field("token"), int(token));
