@@ -109,7 +109,7 @@ fn waiters_of_a_slot_that_is_gone_are_redirected() {
 fn a_lock_that_expires_while_its_slot_moves() {
     let (one, other) = cluster();
     let mut me = one.client();
-    me.say("LOCK.ACQUIRE k me 500");
+    me.say("LOCK.ACQUIRE k me 2000");
     let mut waiter = waits(&one, "a");
     begin_move(&one, &other);
     assert!(waiter.hear().is_error("TRYAGAIN"));

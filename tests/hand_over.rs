@@ -70,7 +70,7 @@ fn whatever_frees_the_lock_passes_it_on_in_order_with_growing_tokens() {
 fn a_dead_holders_lock_passes_on_when_its_lease_ends() {
     let server = Server::start();
     let mut holder = server.client();
-    holder.say("LOCK.ACQUIRE k holder 300");
+    holder.say("LOCK.ACQUIRE k holder 1500");
     let mut next = queue(&server, "next");
     drop(holder);
     grant(&next.hear());
@@ -217,7 +217,7 @@ fn a_wait_outlives_steps_of_the_wall_clock() {
 fn a_hand_over_waits_until_writes_go_on() {
     let server = Setup::new().aof().start();
     let mut me = server.client();
-    me.say("LOCK.ACQUIRE k me 100");
+    me.say("LOCK.ACQUIRE k me 1500");
     let mut next = queue(&server, "next");
     let mut short = waits(&server, "short", "LOCK.ACQUIRE k short 1000 WAIT 300");
     me.say("CLIENT PAUSE 100000 WRITE");
@@ -234,7 +234,7 @@ fn a_hand_over_waits_until_writes_go_on() {
 fn without_enough_replicas_a_lease_that_ends_passes_to_nobody() {
     let server = Server::start();
     let mut me = server.client();
-    me.say("LOCK.ACQUIRE k me 200");
+    me.say("LOCK.ACQUIRE k me 1500");
     let mut next = queue(&server, "next");
     me.say("CONFIG SET min-replicas-to-write 1");
     wait_until("the lease ends", || me.say("EXISTS k") == int(0));

@@ -71,7 +71,7 @@ fn a_free_lock_is_kept_for_the_one_who_asks() {
 
 #[test]
 fn tickets_order_the_queue_whatever_the_order_of_arrival() {
-    let server = Server::start();
+    let server = Setup::new().module_arguments(LONG).start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
     let tickets = [50, 10, 40, 20, 30];
@@ -89,7 +89,7 @@ fn tickets_order_the_queue_whatever_the_order_of_arrival() {
 /// A read: no key, nothing for replicas or the AOF.
 #[test]
 fn it_writes_nothing() {
-    let server = Setup::new().aof().start();
+    let server = Setup::new().aof().module_arguments(LONG).start();
     let mut me = server.client();
     let size = |server: &Server| -> u64 {
         let dir = server.dir().join("appendonlydir");

@@ -125,7 +125,7 @@ fn what_sends_a_waiter_away_is_not_in_the_aof() {
 fn a_replica_follows_hand_overs_of_every_cause() {
     let (server, replica) = pair();
     let mut me = server.client();
-    me.say("LOCK.ACQUIRE k o0 300");
+    me.say("LOCK.ACQUIRE k o0 1500");
     let causes = ["", "LOCK.RELEASE k o1", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1", "RENAME k away"];
     for (n, cause) in causes.iter().enumerate() {
         let owner = format!("o{}", n + 1);

@@ -29,7 +29,7 @@
 //!
 //! # Map
 //!
-//! Requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
+//! One lock over several nodes: [`quorum`]. On one node, requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
 //! [`check()`], [`fence()`],
 //! [`break_lock()`], [`wait()`], [`hand_over()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
 //! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Waiting`], [`Counters`]; what it keeps over its lives:
@@ -55,6 +55,7 @@ mod node;
 mod node_state;
 mod owed;
 mod queue;
+pub mod quorum;
 pub mod record;
 mod reenter;
 mod refusal;

@@ -1,0 +1,295 @@
+//! Taking a lock on a majority, with one token for all.
+
+use super::{Answer, Ask, Call, Held, NodeId, Out, majority, valid_until};
+use crate::{BootTime, Token};
+
+/// An acquisition that is under way.
+///
+/// All nodes are asked at once, with one proposal. As soon as a majority holds the *same* token that is the holder's, after
+/// one round trip. Else, once a majority has granted, the target is the largest of these grants, every node below it is
+/// asked to raise its own to it (LOCK.FENCE), and it is done when a majority has acknowledged at least the target. Later
+/// grants count too. It is impossible as soon as fewer than a majority are left.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    ttl_ms: u32,
+    start: BootTime,
+    proposal: Token,
+    seats: Vec<Seat>,
+    target: Option<Token>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    id: Option<NodeId>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No answer yet.
+    Asked,
+    /// It granted, or acknowledged, this token.
+    Has(Token),
+    /// The same, and it was asked to raise it.
+    Raising(Token),
+    Out(Out),
+}
+
+/// Where an acquisition stands.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// Answers are awaited; these calls are to be made.
+    Goes(Vec<Call>),
+    /// A majority holds it for its owner. Late answers go to [`Held::on_answer`], in round 0.
+    Held(Held),
+    /// It took so long that nothing of the lease is left to rely on: RELEASE goes to all nodes.
+    TooLate,
+    /// It cannot be had: RELEASE goes to all nodes, also to those that did not answer.
+    Impossible,
+}
+
+impl Acquire {
+    /// Begins at `start`, read before anything is sent; asks `nodes` nodes.
+    pub fn begin(nodes: usize, ttl_ms: u32, proposal: Token, start: BootTime) -> (Self, Vec<Call>) {
+        let seat = Seat { id: None, state: State::Asked };
+        let acquire = Self { ttl_ms, start, proposal, seats: vec![seat; nodes], target: None };
+        let calls = (0..nodes).map(|node| Call::now(node, acquire.ask(false))).collect();
+        (acquire, calls)
+    }
+
+    fn ask(&self, retry: bool) -> Ask {
+        Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
+    }
+
+    /// `node`, which is the server `id`, answered `ask`.
+    pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, ask: Ask, answer: Answer, now: BootTime) -> Progress {
+        let state = match (ask, answer) {
+            (_, Answer::NotYet { ms }) => {
+                // A repeated ACQUIRE may find its own grant.
+                let ask = if matches!(ask, Ask::Acquire { .. }) { self.ask(true) } else { ask };
+                return Progress::Goes(vec![Call { node, ask, after_ms: ms }]);
+            }
+            (_, Answer::Token(token)) => {
+                let others = self.seats.iter().enumerate().filter(|(other, _)| *other != node);
+                let twice = others.map(|(_, seat)| seat).any(|seat| seat.id == id && seat.token().is_some());
+                if id.is_none() || twice { State::Out(Out::Duplicate) } else { State::Has(token) }
+            }
+            (_, Answer::Guarded { ms }) => State::Out(Out::Guarded { ms }),
+            (Ask::Acquire { .. }, Answer::No) => State::Out(Out::Contended),
+            (_, Answer::No | Answer::Failed) => State::Out(Out::Failed),
+        };
+        self.seats[node] = Seat { id, state };
+        self.proceed(now)
+    }
+
+    fn proceed(&mut self, now: BootTime) -> Progress {
+        let needed = majority(self.seats.len());
+        let tokens: Vec<Token> = self.seats.iter().filter_map(Seat::token).collect();
+        let same = |token: Token| tokens.iter().filter(|&&other| other == token).count() >= needed;
+        if let Some(&token) = tokens.iter().find(|&&token| same(token)) {
+            return self.done(token, now);
+        }
+        if self.target.is_none() && tokens.len() >= needed {
+            self.target = tokens.iter().max().copied();
+        }
+        let mut calls = Vec::new();
+        if let Some(target) = self.target {
+            if tokens.iter().filter(|&&token| token >= target).count() >= needed {
+                return self.done(target, now);
+            }
+            for (node, seat) in self.seats.iter_mut().enumerate() {
+                if let State::Has(token) = seat.state
+                    && token < target
+                {
+                    seat.state = State::Raising(token);
+                    calls.push(Call::now(node, Ask::Fence { token: target }));
+                }
+            }
+        }
+        let left = self.seats.iter().filter(|seat| !matches!(seat.state, State::Out(_))).count();
+        if left < needed { Progress::Impossible } else { Progress::Goes(calls) }
+    }
+
+    fn done(&self, token: Token, now: BootTime) -> Progress {
+        let until = valid_until(self.start, self.ttl_ms);
+        if now >= until {
+            return Progress::TooLate;
+        }
+        // What a node has that was asked to raise its token is not known until it answers.
+        let members = self.seats.iter().map(|seat| match seat.state {
+            State::Has(token) => (seat.id, Some(token)),
+            _ => (seat.id, None),
+        });
+        Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
+    }
+
+    /// Why each node does not count; `None`: it does, or has not answered.
+    pub fn outs(&self) -> impl Iterator<Item = Option<Out>> {
+        self.seats.iter().map(|seat| match seat.state {
+            State::Out(out) => Some(out),
+            _ => None,
+        })
+    }
+}
+
+impl Seat {
+    fn token(&self) -> Option<Token> {
+        match self.state {
+            State::Has(token) | State::Raising(token) => Some(token),
+            State::Asked | State::Out(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::lock::fixture::{at, token};
+
+    pub fn id(n: u128) -> Option<NodeId> {
+        Some(NodeId(n))
+    }
+
+    const PROPOSAL: u64 = 100;
+
+    fn begin(nodes: usize) -> Acquire {
+        let (acquire, calls) = Acquire::begin(nodes, 1_000, token(PROPOSAL), at(0).boot);
+        assert_eq!(calls.len(), nodes);
+        acquire
+    }
+
+    fn answer(acquire: &mut Acquire, node: usize, answer: Answer) -> Progress {
+        let ask = acquire.ask(false);
+        acquire.on_answer(node, id(node as u128), ask, answer, at(10).boot)
+    }
+
+    fn grants(acquire: &mut Acquire, grants: &[(usize, u64)]) -> Progress {
+        let mut progress = Progress::Goes(vec![]);
+        for &(node, value) in grants {
+            progress = answer(acquire, node, Answer::Token(token(value)));
+        }
+        progress
+    }
+
+    fn fenced(acquire: &mut Acquire, node: usize, value: u64, answer: Answer) -> Progress {
+        acquire.on_answer(node, id(node as u128), Ask::Fence { token: token(value) }, answer, at(20).boot)
+    }
+
+    #[track_caller]
+    fn held(progress: Progress) -> Held {
+        match progress {
+            Progress::Held(held) => held,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn goes(progress: Progress) -> Vec<Call> {
+        match progress {
+            Progress::Goes(calls) => calls,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_round_where_a_majority_has_the_same_token() {
+        let mut acquire = begin(5);
+        assert!(goes(grants(&mut acquire, &[(4, 100), (0, 100)])).is_empty());
+        let held = held(grants(&mut acquire, &[(2, 100)]));
+        assert_eq!((held.token(), held.valid_until()), (token(100), valid_until(at(0).boot, 1_000)));
+    }
+
+    /// {10, 7} then {8, 5}: the largest of a majority alone, without raising the others, falls back.
+    #[test]
+    fn without_the_second_round_tokens_would_fall_back() {
+        let mut acquire = begin(3);
+        let calls = goes(grants(&mut acquire, &[(0, 10), (1, 7)]));
+        assert_eq!(calls, [Call::now(1, Ask::Fence { token: token(10) })]);
+        assert_eq!(held(fenced(&mut acquire, 1, 10, Answer::Token(token(10)))).token(), token(10));
+        // Node 1 has issued 10 now: the next grant there is above it, whichever majority it is part of.
+    }
+
+    #[test]
+    fn a_late_grant_at_the_target_completes_it() {
+        let mut acquire = begin(5);
+        let calls = goes(grants(&mut acquire, &[(0, 9), (1, 10), (2, 10)]));
+        assert_eq!(calls, [Call::now(0, Ask::Fence { token: token(10) })]);
+        assert_eq!(held(grants(&mut acquire, &[(3, 12)])).token(), token(10));
+    }
+
+    #[test]
+    fn a_later_grant_below_the_target_is_raised_too_and_a_failed_raise_is_not_final() {
+        let mut acquire = begin(5);
+        goes(grants(&mut acquire, &[(0, 9), (1, 10), (2, 8)]));
+        let calls = goes(grants(&mut acquire, &[(3, 5)]));
+        assert_eq!(calls, [Call::now(3, Ask::Fence { token: token(10) })]);
+        assert!(goes(fenced(&mut acquire, 0, 10, Answer::Failed)).is_empty());
+        assert!(goes(fenced(&mut acquire, 2, 10, Answer::Token(token(10)))).is_empty());
+        let held = held(fenced(&mut acquire, 3, 10, Answer::Token(token(11))));
+        assert_eq!(held.token(), token(10));
+    }
+
+    #[test]
+    fn impossible_as_soon_as_no_majority_is_left() {
+        let mut acquire = begin(5);
+        goes(grants(&mut acquire, &[(0, 100), (1, 100)]));
+        goes(answer(&mut acquire, 2, Answer::No));
+        goes(answer(&mut acquire, 3, Answer::Guarded { ms: 7 }));
+        assert!(matches!(answer(&mut acquire, 4, Answer::Failed), Progress::Impossible));
+        let outs: Vec<_> = acquire.outs().collect();
+        assert_eq!(outs, [None, None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)]);
+    }
+
+    /// Three clients with two nodes each of five: nobody gets it.
+    #[test]
+    fn a_split_vote_is_nobodys() {
+        let mut acquire = begin(5);
+        goes(grants(&mut acquire, &[(0, 100), (1, 100)]));
+        goes(answer(&mut acquire, 2, Answer::No));
+        goes(answer(&mut acquire, 3, Answer::No));
+        assert!(matches!(answer(&mut acquire, 4, Answer::No), Progress::Impossible));
+    }
+
+    /// Two names for one server are one vote.
+    #[test]
+    fn one_server_counts_once() {
+        let mut acquire = begin(3);
+        let ask = acquire.ask(false);
+        let grant = Answer::Token(token(100));
+        goes(acquire.on_answer(0, id(7), ask, grant, at(1).boot));
+        goes(acquire.on_answer(1, id(7), ask, grant, at(1).boot));
+        assert!(matches!(acquire.on_answer(2, id(8), ask, Answer::No, at(1).boot), Progress::Impossible));
+        assert_eq!(acquire.outs().nth(1), Some(Some(Out::Duplicate)));
+    }
+
+    #[test]
+    fn a_grant_without_a_known_server_does_not_count() {
+        let mut acquire = begin(1);
+        let ask = acquire.ask(false);
+        let progress = acquire.on_answer(0, None, ask, Answer::Token(token(1)), at(1).boot);
+        assert!(matches!(progress, Progress::Impossible));
+    }
+
+    #[test]
+    fn who_is_not_ready_yet_is_asked_again_as_a_repetition() {
+        let mut acquire = begin(3);
+        let calls = goes(answer(&mut acquire, 0, Answer::NotYet { ms: 10 }));
+        assert_eq!(calls, [Call { node: 0, ask: acquire.ask(true), after_ms: 10 }]);
+        goes(grants(&mut acquire, &[(0, 9), (1, 10)]));
+        let calls = goes(fenced(&mut acquire, 0, 10, Answer::NotYet { ms: 10 }));
+        assert_eq!(calls[0].ask, Ask::Fence { token: token(10) });
+    }
+
+    /// Validity is checked last, after the second round.
+    #[test]
+    fn too_late_is_not_held() {
+        let until = valid_until(at(0).boot, 1_000);
+        for (now, held) in [(BootTime::from_us(until.as_us() - 1), true), (until, false)] {
+            let mut acquire = begin(1);
+            let ask = acquire.ask(false);
+            let progress = acquire.on_answer(0, id(0), ask, Answer::Token(token(5)), now);
+            assert_eq!(matches!(progress, Progress::Held(_)), held);
+            assert_eq!(matches!(progress, Progress::TooLate), !held);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Keeping a lock on a majority: extending it, and giving it back to nodes that lost it.
+
+use super::{Answer, Ask, Call, NodeId, majority, valid_until};
+use crate::{BootTime, Token};
+
+/// A lock that a majority holds for one owner.
+///
+/// It is prolonged in rounds. An answer counts for its own round alone, and only while the validity from before still runs;
+/// a majority of them make the new validity, counted from the start of *that* round. A node takes part in a round only if
+/// it had acknowledged at least the holder's token when the round began: a node that lost the lock and is granted it again
+/// (*healed*), or that granted it late, adds nothing before the next round, since its own lease may be an old one.
+///
+/// The holder's token rises, when healed nodes have larger ones, once a majority has acknowledged the larger one. It never
+/// falls.
+#[derive(Clone, Debug)]
+pub struct Held {
+    token: Token,
+    ttl_ms: u32,
+    valid_until: BootTime,
+    members: Vec<Member>,
+    round: Round,
+    /// Rounds begun; answers of the acquisition are of round 0.
+    rounds: u64,
+    proposal: Token,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    id: Option<NodeId>,
+    /// What the node is known to have; `None`: it does not have the lock, or with an unknown token.
+    acked: Option<Token>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Round {
+    start: BootTime,
+    ttl_ms: u32,
+    /// By node: took part and has not answered; or said yes.
+    open: Vec<bool>,
+    yes: Vec<bool>,
+    extended: bool,
+}
+
+impl Held {
+    pub(super) fn new(
+        members: Vec<(Option<NodeId>, Option<Token>)>,
+        token: Token,
+        ttl_ms: u32,
+        valid_until: BootTime,
+    ) -> Self {
+        let members: Vec<_> = members.into_iter().map(|(id, acked)| Member { id, acked }).collect();
+        let none = vec![false; members.len()];
+        let round = Round { open: none.clone(), yes: none, ..Round::default() };
+        Self { token, ttl_ms, valid_until, members, round, rounds: 0, proposal: token }
+    }
+
+    /// The fencing token.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The length of its leases, in milliseconds.
+    pub fn ttl_ms(&self) -> u32 {
+        self.ttl_ms
+    }
+
+    /// Until when its owner may rely on it.
+    pub fn valid_until(&self) -> BootTime {
+        self.valid_until
+    }
+
+    /// How many nodes are known to have it with at least the holder's token.
+    pub fn nodes_held(&self) -> usize {
+        self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
+    }
+
+    /// The number of the round that was begun last.
+    pub fn round(&self) -> u64 {
+        self.rounds
+    }
+
+    /// What came of that round: `Some(true)`, the validity is extended; `Some(false)`, it cannot be any more by this round;
+    /// `None`, that is open.
+    pub fn outcome(&self) -> Option<bool> {
+        if self.round.extended {
+            return Some(true);
+        }
+        let count = |of: &[bool]| of.iter().filter(|&&is| is).count();
+        let possible = count(&self.round.open) + count(&self.round.yes);
+        if possible < majority(self.members.len()) { Some(false) } else { None }
+    }
+
+    /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
+    /// `proposal`.
+    pub fn extend(&mut self, ttl_ms: u32, proposal: Token, now: BootTime) -> Vec<Call> {
+        self.rounds += 1;
+        self.proposal = proposal.max(self.token);
+        self.ttl_ms = ttl_ms;
+        let takes_part = |member: &Member| member.acked >= Some(self.token);
+        let open: Vec<_> = self.members.iter().map(takes_part).collect();
+        self.round = Round { start: now, ttl_ms, yes: vec![false; open.len()], open, extended: false };
+        let heal = self.heal();
+        let ask = |member: &Member| match member.acked {
+            Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
+            Some(_) => Ask::Fence { token: self.token },
+            None => heal,
+        };
+        self.members.iter().enumerate().map(|(node, member)| Call::now(node, ask(member))).collect()
+    }
+
+    /// `node`, which is the server `id`, answered an `ask` of round `round`.
+    pub fn on_answer(
+        &mut self,
+        round: u64,
+        node: usize,
+        id: Option<NodeId>,
+        ask: Ask,
+        answer: Answer,
+        now: BootTime,
+    ) -> Vec<Call> {
+        let again = |ms| vec![Call { node, ask, after_ms: ms }];
+        match (ask, answer) {
+            (Ask::Extend { .. }, _) if round != self.rounds => vec![],
+            (Ask::Extend { .. }, Answer::NotYet { ms }) => again(ms),
+            (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
+            // Too late to be of use: whoever holds it releases it everywhere.
+            _ if now >= self.valid_until => vec![],
+            (_, Answer::NotYet { ms }) => again(ms),
+            (_, Answer::Token(token)) => self.on_token(node, id, token),
+            // It does not have it, or what it has is not known: the next round asks it to grant it again.
+            (Ask::Fence { .. }, _) => {
+                self.members[node].acked = None;
+                vec![]
+            }
+            (Ask::Acquire { .. }, _) => vec![],
+        }
+    }
+
+    fn on_extended(&mut self, node: usize, id: Option<NodeId>, answer: Answer, now: BootTime) -> Vec<Call> {
+        let took_part = std::mem::take(&mut self.round.open[node]);
+        let same_server = id.is_some() && id == self.members[node].id;
+        match answer {
+            Answer::Token(_) if took_part && same_server && now < self.valid_until => {
+                self.round.yes[node] = true;
+                let yes = self.round.yes.iter().filter(|&&yes| yes).count();
+                if yes >= majority(self.members.len()) {
+                    self.round.extended = true;
+                    let until = valid_until(self.round.start, self.round.ttl_ms);
+                    self.valid_until = self.valid_until.max(until);
+                }
+                vec![]
+            }
+            Answer::No => {
+                self.members[node].acked = None;
+                if now < self.valid_until { vec![Call::now(node, self.heal())] } else { vec![] }
+            }
+            _ => vec![],
+        }
+    }
+
+    /// `node` has the lock for this owner, with `token`: all are brought to the largest token that is known.
+    fn on_token(&mut self, node: usize, id: Option<NodeId>, token: Token) -> Vec<Call> {
+        let others = self.members.iter().enumerate().filter(|(other, _)| *other != node);
+        if id.is_none() || others.map(|(_, member)| member).any(|member| member.id == id && member.acked.is_some()) {
+            return vec![];
+        }
+        self.members[node] = Member { id, acked: Some(token) };
+        let largest = self.members.iter().filter_map(|member| member.acked).max().unwrap_or(token).max(self.token);
+        let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
+        acked.sort_unstable_by(|one, other| other.cmp(one));
+        // What a majority has at least.
+        if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
+            self.token = self.token.max(common);
+        }
+        let below =
+            self.members.iter().enumerate().filter(|(_, member)| member.acked.is_some_and(|acked| acked < largest));
+        below.map(|(node, _)| Call::now(node, Ask::Fence { token: largest })).collect()
+    }
+
+    fn heal(&self) -> Ask {
+        Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::acquire::tests::id;
+    use super::*;
+    use crate::lock::fixture::{at, token};
+
+    const TTL_MS: u32 = 1_000;
+
+    /// Held by nodes 0, 1 and 2 of five with token 100, from 0 ms on.
+    fn held() -> Held {
+        let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)))).collect();
+        Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
+    }
+
+    fn extend(held: &mut Held, ms: u64) -> Vec<Call> {
+        held.extend(TTL_MS, token(200), at(ms).boot)
+    }
+
+    fn yes(held: &mut Held, round: u64, node: usize, ms: u64) -> Vec<Call> {
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        held.on_answer(round, node, id(node as u128), ask, Answer::Token(token(100)), at(ms).boot)
+    }
+
+    fn no(held: &mut Held, round: u64, node: usize, ms: u64) -> Vec<Call> {
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        held.on_answer(round, node, id(node as u128), ask, Answer::No, at(ms).boot)
+    }
+
+    fn healed(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
+        let ask = held.heal();
+        held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(value)), at(ms).boot)
+    }
+
+    fn fenced(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
+        let ask = Ask::Fence { token: token(value) };
+        held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(value)), at(ms).boot)
+    }
+
+    #[test]
+    fn a_majority_extends_from_the_rounds_start_and_the_others_are_healed() {
+        let mut held = held();
+        let calls = extend(&mut held, 300);
+        assert!(calls[..3].iter().all(|call| call.ask == Ask::Extend { ttl_ms: TTL_MS, token: token(100) }));
+        assert!(calls[3..].iter().all(|call| matches!(call.ask, Ask::Acquire { retry: true, .. })));
+        yes(&mut held, 1, 0, 310);
+        yes(&mut held, 1, 1, 310);
+        assert_eq!(held.outcome(), None);
+        yes(&mut held, 1, 2, 350);
+        assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(300).boot, TTL_MS)));
+    }
+
+    #[test]
+    fn answers_count_for_their_own_round_once_and_in_time() {
+        let mut held = held();
+        extend(&mut held, 100);
+        yes(&mut held, 1, 0, 110);
+        yes(&mut held, 1, 0, 110);
+        yes(&mut held, 1, 1, 110);
+        assert_eq!(held.outcome(), None, "one node answered twice");
+        extend(&mut held, 200);
+        yes(&mut held, 1, 2, 210);
+        yes(&mut held, 2, 0, 210);
+        yes(&mut held, 2, 1, 210);
+        assert_eq!(held.outcome(), None, "one answer was of an older round");
+        let until = held.valid_until();
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        held.on_answer(2, 2, id(2), ask, Answer::Token(token(100)), until);
+        assert_ne!(held.outcome(), Some(true), "it came when the old validity had ended");
+        assert_eq!(held.valid_until(), until);
+    }
+
+    /// A node that came back empty and was healed adds no validity to the round under way, nor does a late grant.
+    #[test]
+    fn a_healed_node_counts_from_the_next_round_on() {
+        let mut held = held();
+        extend(&mut held, 100);
+        yes(&mut held, 1, 0, 110);
+        yes(&mut held, 1, 1, 110);
+        let calls = no(&mut held, 1, 2, 110);
+        assert_eq!(calls, [Call::now(2, held.heal())], "lost there: healed");
+        assert_eq!(held.outcome(), Some(false));
+        healed(&mut held, 2, 100, 120);
+        yes(&mut held, 1, 2, 130);
+        assert_eq!(held.outcome(), Some(false));
+        extend(&mut held, 150);
+        (0..3).for_each(|node| drop(yes(&mut held, 2, node, 160)));
+        assert_eq!(held.outcome(), Some(true));
+    }
+
+    /// A straggler's grant, with the lease it had, is nothing to rely on.
+    #[test]
+    fn a_late_grant_of_the_acquisition_counts_from_the_next_round_on() {
+        let mut held = held();
+        extend(&mut held, 100);
+        yes(&mut held, 1, 0, 110);
+        yes(&mut held, 1, 1, 110);
+        let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: false };
+        held.on_answer(0, 3, id(3), ask, Answer::Token(token(100)), at(115).boot);
+        yes(&mut held, 1, 3, 120);
+        assert_eq!(held.outcome(), None);
+        assert_eq!(held.nodes_held(), 4);
+    }
+
+    #[test]
+    fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
+        let mut held = held();
+        extend(&mut held, 100);
+        let calls = healed(&mut held, 3, 200, 110);
+        let raise: Vec<_> = (0..3).map(|node| Call::now(node, Ask::Fence { token: token(200) })).collect();
+        assert_eq!(calls, raise);
+        assert_eq!(held.token(), token(100));
+        fenced(&mut held, 0, 200, 120);
+        assert_eq!(held.token(), token(100), "two of five");
+        fenced(&mut held, 1, 200, 120);
+        assert_eq!(held.token(), token(200));
+        // A node below is brought up, and takes part only then.
+        let calls = healed(&mut held, 4, 150, 130);
+        assert!(calls.contains(&Call::now(4, Ask::Fence { token: token(200) })));
+        let calls = extend(&mut held, 200);
+        assert_eq!(calls[4].ask, Ask::Fence { token: token(200) });
+        assert_eq!(calls[0].ask, Ask::Extend { ttl_ms: TTL_MS, token: token(200) });
+        assert_eq!(held.token(), token(200));
+    }
+
+    #[test]
+    fn nothing_is_raised_or_healed_when_validity_is_over() {
+        let mut held = held();
+        extend(&mut held, 100);
+        let late = held.valid_until();
+        let ask = held.heal();
+        for node in 0..5 {
+            assert!(held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(500)), late).is_empty());
+        }
+        assert_eq!(held.token(), token(100));
+    }
+
+    /// The server behind a name was replaced: what the new one says is not what the old one promised.
+    #[test]
+    fn another_server_under_the_same_name_does_not_count() {
+        let mut held = held();
+        extend(&mut held, 100);
+        yes(&mut held, 1, 0, 110);
+        yes(&mut held, 1, 1, 110);
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        held.on_answer(1, 2, id(77), ask, Answer::Token(token(100)), at(110).boot);
+        assert_eq!(held.outcome(), Some(false));
+        // And a server that is in the set already does not count under a second name.
+        assert!(held.on_answer(1, 4, id(0), held.heal(), Answer::Token(token(100)), at(110).boot).is_empty());
+        assert_eq!(held.nodes_held(), 3);
+    }
+
+    #[test]
+    fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
+        let mut held = held();
+        extend(&mut held, 100);
+        healed(&mut held, 3, 200, 110);
+        held.on_answer(1, 0, id(0), Ask::Fence { token: token(200) }, Answer::Failed, at(150).boot);
+        let calls = extend(&mut held, 200);
+        assert!(matches!(calls[0].ask, Ask::Acquire { retry: true, .. }));
+        let Ask::Acquire { proposal, .. } = calls[0].ask else { panic!() };
+        assert!(proposal >= held.token());
+    }
+}
