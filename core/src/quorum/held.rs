@@ -38,6 +38,7 @@ struct Round {
     /// By node: took part and has not answered; or said yes.
     open: Vec<bool>,
     yes: Vec<bool>,
+    no: usize,
     extended: bool,
 }
 
@@ -90,6 +91,12 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
+    /// So many nodes said in one round that they do not have it any more that no majority of that round is left: somebody
+    /// took it away (BREAK, DEL, FLUSHALL). It is not taken back.
+    pub fn is_lost(&self) -> bool {
+        self.round.no > self.members.len() - majority(self.members.len())
+    }
+
     /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
     /// `proposal`.
     pub fn extend(&mut self, ttl_ms: u32, proposal: Token, now: BootTime) -> Vec<Call> {
@@ -98,7 +105,7 @@ impl Held {
         self.ttl_ms = ttl_ms;
         let takes_part = |member: &Member| member.acked >= Some(self.token);
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
-        self.round = Round { start: now, ttl_ms, yes: vec![false; open.len()], open, extended: false };
+        self.round = Round { start: now, ttl_ms, yes: vec![false; open.len()], open, no: 0, extended: false };
         let heal = self.heal();
         let ask = |member: &Member| match member.acked {
             Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
@@ -152,7 +159,8 @@ impl Held {
             }
             Answer::No => {
                 self.members[node].acked = None;
-                if now < self.valid_until { vec![Call::now(node, self.heal())] } else { vec![] }
+                self.round.no += usize::from(took_part);
+                if now < self.valid_until && !self.is_lost() { vec![Call::now(node, self.heal())] } else { vec![] }
             }
             _ => vec![],
         }
@@ -269,6 +277,18 @@ mod tests {
         extend(&mut held, 150);
         (0..3).for_each(|node| drop(yes(&mut held, 2, node, 160)));
         assert_eq!(held.outcome(), Some(true));
+    }
+
+    /// Nodes restart one at a time; a lock that is gone from a majority at once was taken away.
+    #[test]
+    fn what_a_majority_lost_at_once_is_not_taken_back() {
+        let mut held = held();
+        extend(&mut held, 100);
+        assert!(!no(&mut held, 1, 0, 110).is_empty());
+        assert!(!no(&mut held, 1, 1, 110).is_empty());
+        assert!(!held.is_lost());
+        assert!(no(&mut held, 1, 2, 110).is_empty());
+        assert!(held.is_lost());
     }
 
     /// A straggler's grant, with the lease it had, is nothing to rely on.

@@ -1,0 +1,124 @@
+//! What can go wrong, for programs ([`ErrorKind`]) and for people (the message).
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why there is no lock, or no lock any more.
+///
+/// Its message says what to do. Match on [`Error::kind`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    kind: ErrorKind,
+    text: String,
+    nodes: Vec<NodeError>,
+    holder: Option<Holder>,
+    retry_after: Option<Duration>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody else holds the lock: [`Error::holder`] tells who.
+    Contended,
+    /// It was waited for as long as was allowed.
+    TimedOut,
+    /// Too few nodes can be asked: [`Error::nodes`] tells why, node by node.
+    NoQuorum,
+    /// Too few nodes grant, since they may have forgotten grants: [`Error::retry_after`] tells for how long.
+    Guarded,
+    /// The nodes granted it, but so late that nothing of the lease is left to rely on.
+    Expired,
+    /// It was held and is not any more.
+    Lost,
+    /// An argument is out of its bounds.
+    BadArgument,
+    /// The addresses are wrong, or what is there is not a set of lock nodes.
+    Configuration,
+}
+
+/// What is the matter with one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeError {
+    /// Its address, without passwords.
+    pub node: String,
+    /// What it said, or why it did not.
+    pub why: String,
+}
+
+/// Who holds a lock, as one of the nodes tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its note; empty if it left none.
+    pub note: String,
+    /// How long it has held the lock.
+    pub held_for: Duration,
+    /// How long its lease still runs, if it is not extended.
+    pub lease_left: Duration,
+    /// Its fencing token.
+    pub token: u64,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, text: text.into(), nodes: vec![], holder: None, retry_after: None }))
+    }
+
+    pub(crate) fn with_nodes(mut self, nodes: Vec<NodeError>) -> Self {
+        self.0.nodes = nodes;
+        self
+    }
+
+    pub(crate) fn with_holder(mut self, holder: Option<Holder>) -> Self {
+        self.0.holder = holder;
+        self
+    }
+
+    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
+        self.0.retry_after = Some(after);
+        self
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The nodes that refused or failed, each with its reason.
+    pub fn nodes(&self) -> &[NodeError] {
+        &self.0.nodes
+    }
+
+    /// Who holds the lock, where a node could be asked.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.0.holder.as_ref()
+    }
+
+    /// After how long it is worth to try again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)?;
+        if let Some(holder) = &self.0.holder {
+            write!(f, "; it has been held for {:?}", holder.held_for)?;
+            if !holder.note.is_empty() {
+                write!(f, " by {:?}", holder.note)?;
+            }
+        }
+        for (n, NodeError { node, why }) in self.0.nodes.iter().enumerate() {
+            write!(f, "{}{node}: {why}", if n == 0 { ": " } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

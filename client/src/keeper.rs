@@ -1,0 +1,260 @@
+//! The task that stands behind a held lock: it extends it, heals it, and says when it is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use palisade_core::BootTime;
+use palisade_core::quorum::{Held, Release, Released as Outcome};
+use rand::RngExt;
+use redis::Value;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, warn};
+
+use crate::attempt::Taken;
+use crate::nodes::{Calls, GiveBack, Nodes, Reply};
+use crate::options::Checked;
+use crate::wire::Lease;
+use crate::{Error, ErrorKind, NodeError, Released, clock};
+
+/// Rounds a lease: it is extended so often that all but the last can fail.
+const ROUNDS_A_LEASE: u32 = 3;
+
+/// A round that failed is tried again after this part of the ttl.
+const AGAIN: u32 = 10;
+
+/// What guards and their keeper share.
+#[derive(Debug)]
+pub struct Shared {
+    token: AtomicU64,
+    valid_until_us: AtomicU64,
+    /// How many guards there are.
+    pub holds: AtomicU32,
+    /// It is lost, or was released.
+    pub ended: watch::Sender<Option<End>>,
+}
+
+/// Why nobody holds it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Lost,
+    Released,
+}
+
+impl Shared {
+    pub fn token(&self) -> u64 {
+        self.token.load(Ordering::Acquire)
+    }
+
+    pub fn valid_until(&self) -> BootTime {
+        BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
+    }
+
+    fn show(&self, held: &Held) {
+        self.token.store(held.token().get(), Ordering::Release);
+        self.valid_until_us.store(held.valid_until().as_us(), Ordering::Release);
+    }
+
+    fn end(&self, end: End) {
+        // From here on nobody may rely on it, however long its leases run.
+        self.valid_until_us.store(0, Ordering::Release);
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(end).is_none());
+    }
+}
+
+/// What a guard asks of its keeper.
+pub enum Order {
+    /// Extend now, to leases of this length.
+    Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
+    /// Give it back everywhere.
+    Release { done: oneshot::Sender<Released> },
+}
+
+/// When the lease is extended in the background.
+#[derive(Clone, Copy, Debug)]
+pub struct Auto {
+    /// Not after this.
+    pub until: Instant,
+}
+
+/// Begins to keep what was taken; ends when it is released or lost, or nobody gives orders any more.
+pub fn keep(
+    nodes: &Arc<Nodes>,
+    taken: Taken,
+    checked: Checked,
+    auto: Option<Auto>,
+) -> (Arc<Shared>, mpsc::UnboundedSender<Order>, Arc<Lease>) {
+    let shared = Arc::new(Shared {
+        token: AtomicU64::new(taken.held.token().get()),
+        valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
+        holds: AtomicU32::new(1),
+        ended: watch::Sender::new(None),
+    });
+    let lease = Arc::clone(&taken.lease);
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let give_back = GiveBack::new(nodes, &lease, checked.node_timeout);
+    let keeper = Keeper {
+        nodes: Arc::clone(nodes),
+        lease: Arc::clone(&lease),
+        held: taken.held,
+        calls: taken.calls,
+        checked,
+        auto,
+        next: None,
+        shared: Arc::clone(&shared),
+        waiting: vec![],
+        whys: vec![None; nodes.len()],
+        give_back,
+    };
+    tokio::spawn(keeper.run(inbox));
+    (shared, orders, lease)
+}
+
+struct Keeper {
+    nodes: Arc<Nodes>,
+    lease: Arc<Lease>,
+    held: Held,
+    calls: Calls,
+    checked: Checked,
+    auto: Option<Auto>,
+    /// When the next round begins by itself.
+    next: Option<Instant>,
+    shared: Arc<Shared>,
+    /// Those who wait for the round under way.
+    waiting: Vec<oneshot::Sender<Result<(), Error>>>,
+    whys: Vec<Option<String>>,
+    give_back: GiveBack,
+}
+
+impl Keeper {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
+        self.plan(self.ttl() / ROUNDS_A_LEASE);
+        loop {
+            let left = clock::until(self.held.valid_until());
+            let next = self.next.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                order = inbox.recv() => match order {
+                    Some(Order::Extend { ttl_ms, done }) => {
+                        self.waiting.push(done);
+                        self.begin_round(ttl_ms);
+                    }
+                    Some(Order::Release { done }) => {
+                        let released = self.release().await;
+                        let _ = done.send(released);
+                        return;
+                    }
+                    // Every guard is gone: it is given back in the background.
+                    None => return self.shared.end(End::Released),
+                },
+                Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
+                () = sleep_until(next), if self.next.is_some() => self.begin_round(self.held.ttl_ms()),
+                () = sleep(left) => {}
+            }
+            if self.held.is_lost() || clock::boot_now() >= self.held.valid_until() {
+                return self.lose();
+            }
+        }
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_millis(self.held.ttl_ms().into())
+    }
+
+    /// The next round begins after about `pause`, if it is extended in the background at all.
+    fn plan(&mut self, pause: Duration) {
+        // Never later, and not all holders at the same moment.
+        let next = Instant::now() + pause.mul_f64(rand::rng().random_range(0.85..1.0));
+        self.next = self.auto.filter(|auto| next < auto.until).map(|_| next);
+    }
+
+    fn begin_round(&mut self, ttl_ms: u32) {
+        let calls = self.held.extend(ttl_ms, self.nodes.clock.propose(), clock::boot_now());
+        self.make(calls);
+        self.whys.fill(None);
+        self.plan(self.ttl() / ROUNDS_A_LEASE);
+    }
+
+    fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
+        let round = self.held.round();
+        let timeout = self.checked.node_timeout;
+        self.calls.extend(calls.into_iter().map(|call| self.nodes.call(&self.lease, round, call, timeout)));
+    }
+
+    fn on_reply(&mut self, reply: Reply) {
+        let before = self.held.outcome();
+        let Reply { round, call, id, answer, why } = reply;
+        if why.is_some() {
+            self.whys[call.node] = why;
+        }
+        let calls = self.held.on_answer(round, call.node, id, call.ask, answer, clock::boot_now());
+        self.make(calls);
+        self.shared.show(&self.held);
+        match self.held.outcome() {
+            Some(true) if before != Some(true) => {
+                self.waiting.drain(..).for_each(|done| drop(done.send(Ok(()))));
+            }
+            Some(false) if before != Some(false) && self.held.round() > 0 => {
+                let errors = self.nodes.errors(&self.whys);
+                warn!(token = self.held.token().get(), ?errors, "not extended, tried again while it is valid");
+                let error =
+                    Error::new(ErrorKind::NoQuorum, "too few nodes extended it: it stays valid as long as it was");
+                self.waiting.drain(..).for_each(|done| drop(done.send(Err(error.clone().with_nodes(errors.clone())))));
+                self.plan(self.ttl() / AGAIN);
+            }
+            _ => {}
+        }
+    }
+
+    fn lose(mut self) {
+        warn!(token = self.held.token().get(), "the lock is lost");
+        self.shared.end(End::Lost);
+        let errors: Vec<NodeError> = self.nodes.errors(&self.whys);
+        for done in self.waiting.drain(..) {
+            let error =
+                Error::new(ErrorKind::Lost, "the lock is lost: stop what it protects").with_nodes(errors.clone());
+            let _ = done.send(Err(error));
+        }
+    }
+
+    /// Gives it back to every node, and says what came of it.
+    async fn release(mut self) -> Released {
+        // What is under way would only take it again.
+        self.calls.clear();
+        self.give_back.disarm();
+        let expired = clock::boot_now() >= self.held.valid_until();
+        self.shared.end(End::Released);
+        let replies = self.nodes.ask_all(&self.lease.release(1), self.checked.node_timeout).await;
+        let mut release = Release::begin(self.nodes.len());
+        for (node, reply) in replies.into_iter().enumerate() {
+            release.on_answer(
+                node,
+                match reply {
+                    Ok(Value::Int(_)) => Some(true),
+                    Ok(_) => Some(false),
+                    Err(trouble) => {
+                        self.whys[node] = Some(trouble.to_string());
+                        None
+                    }
+                },
+            );
+        }
+        debug!(token = self.held.token().get(), outcome = ?release.outcome(), "released");
+        let silent: Vec<usize> = release.silent().collect();
+        match release.outcome() {
+            Outcome::Released if silent.is_empty() && !expired => Released::Released,
+            Outcome::NotHeld => Released::AlreadyExpired,
+            Outcome::Released if expired => Released::AlreadyExpired,
+            Outcome::Released | Outcome::Unknown => {
+                self.whys
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(node, _)| !silent.contains(node))
+                    .for_each(|(_, why)| *why = None);
+                Released::PartlyUnreachable(self.nodes.errors(&self.whys))
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Locks that keep their promises, on one Redis or Valkey server with the Palisade module or on a quorum of several.
+//!
+//! A lock from this crate has a *fencing token* that is larger than that of every earlier holder, also over crashes,
+//! restarts and fail-overs of nodes; a *validity* that is counted on this machine's boot clock from before the nodes were
+//! asked; and a signal when it is *lost*. Nodes that restarted are given the lock again while it is held, so it outlives a
+//! rolling restart of all of them. Who waits does so in a fair queue in the servers, without polling.
+//!
+//! ```no_run
+//! use palisade_client::{Client, Error};
+//!
+//! # async fn pay(order: u64, token: u64) {}
+//! # async fn run() -> Result<(), Error> {
+//! // Three independent masters with the module. One address works too: the same API.
+//! let locks = Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+//!
+//! // Waits in turn, and extends the lease in the background while the guard lives.
+//! let guard = locks.lock("orders:42").await?;
+//!
+//! // The resource remembers the largest token it has seen, and refuses smaller ones.
+//! if guard.is_valid() {
+//!     pay(42, guard.token()).await;
+//! }
+//!
+//! guard.release().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Map
+//!
+//! | you want | |
+//! |---|---|
+//! | a lock if it is free, now | [`Client::try_lock`] |
+//! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
+//! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
+//! | to know what a lock is worth | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
+//! | the same without async | [`blocking`] |
+//! | to know why there is none | [`Error::kind`] |
+//!
+//! # What no lock with a lease can promise
+//!
+//! That a holder which is paused stops writing. It may be paused right after it saw that the lock is valid, for longer than
+//! the lease. Only the resource can refuse that write, by the token.
+//!
+//! # Features
+//!
+//! `tls`: `rediss://` addresses, by rustls with the system's certificates.
+
+mod attempt;
+pub mod blocking;
+mod client;
+mod clock;
+mod error;
+mod guard;
+mod keeper;
+mod node;
+mod nodes;
+mod options;
+mod waiting;
+mod wire;
+
+pub use client::{Builder, Client};
+pub use error::{Error, ErrorKind, Holder, NodeError};
+pub use guard::{Guard, Released};
+pub use options::Options;

@@ -1,0 +1,169 @@
+//! All nodes of a client, and questions to them.
+
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::{Answer, Call, NodeId, Out};
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::clock::HybridClock;
+use crate::node::Node;
+use crate::wire::{self, Lease, Trouble};
+use crate::{Holder, NodeError};
+
+/// What all locks of a client share.
+#[derive(Debug)]
+pub struct Nodes {
+    pub list: Vec<Arc<Node>>,
+    pub clock: HybridClock,
+    started: Once,
+    connectors: Mutex<Vec<AbortHandle>>,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Reply {
+    /// The round it belongs to.
+    pub round: u64,
+    pub call: Call,
+    /// The server that answered.
+    pub id: Option<NodeId>,
+    pub answer: Answer,
+    /// For people, if it is no token.
+    pub why: Option<String>,
+}
+
+/// Calls under way; dropped, they are not waited for any more, though what was sent arrives.
+pub type Calls = FuturesUnordered<BoxFuture<'static, Reply>>;
+
+impl Nodes {
+    /// These nodes; nothing is connected yet.
+    pub fn new(list: Vec<Node>) -> Arc<Self> {
+        let list = list.into_iter().map(Arc::new).collect();
+        let (clock, started, connectors) = (HybridClock::default(), Once::new(), Mutex::default());
+        Arc::new(Self { list, clock, started, connectors })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Begins to connect, at the first use: only then there is a runtime to do it.
+    pub fn start(&self) {
+        self.started.call_once(|| {
+            let connect = |node: &Arc<Node>| {
+                let node = Arc::clone(node);
+                tokio::spawn(async move { node.stay_connected().await }).abort_handle()
+            };
+            let connectors = self.list.iter().map(connect).collect();
+            *self.connectors.lock().unwrap_or_else(PoisonError::into_inner) = connectors;
+        });
+    }
+
+    /// A question of a machine to one node, which has `timeout` to answer.
+    pub fn call(
+        self: &Arc<Self>,
+        lease: &Arc<Lease>,
+        round: u64,
+        call: Call,
+        timeout: Duration,
+    ) -> BoxFuture<'static, Reply> {
+        let (nodes, lease) = (Arc::clone(self), Arc::clone(lease));
+        async move {
+            if call.after_ms > 0 {
+                sleep(Duration::from_millis(call.after_ms.into())).await;
+            }
+            let command = lease.command(call.ask);
+            let (id, reply) = nodes.list[call.node].ask(&command, Instant::now() + timeout).await;
+            let (answer, why) = wire::answer(reply);
+            if let Answer::Token(token) = answer {
+                nodes.clock.saw(token);
+            }
+            Reply { round, call, id, answer, why }
+        }
+        .boxed()
+    }
+
+    /// Sends `command` to every node, each with `timeout` to answer.
+    pub async fn ask_all(&self, command: &Cmd, timeout: Duration) -> Vec<Result<Value, Trouble>> {
+        let deadline = Instant::now() + timeout;
+        let replies = join_all(self.list.iter().map(|node| node.ask(command, deadline))).await;
+        replies.into_iter().map(|(_, reply)| reply).collect()
+    }
+
+    /// Who holds the lock, as the first node tells that can; nodes where it is contended are asked.
+    pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], timeout: Duration) -> Option<Holder> {
+        let deadline = Instant::now() + timeout;
+        let command = lease.info();
+        let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
+        let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, deadline)).collect();
+        while let Some((_, reply)) = futures_util::StreamExt::next(&mut asked).await {
+            if let Ok(info) = reply
+                && let Some(token) = wire::number(&info, "token")
+            {
+                let ms = |name| Duration::from_millis(wire::number(&info, name).unwrap_or(0));
+                return Some(Holder {
+                    note: wire::text(&info, "note").unwrap_or_default(),
+                    held_for: ms("held"),
+                    lease_left: ms("ttl"),
+                    token,
+                });
+            }
+        }
+        None
+    }
+
+    /// The nodes with something to say, for people.
+    pub fn errors(&self, whys: &[Option<String>]) -> Vec<NodeError> {
+        let named = self.list.iter().zip(whys);
+        named.filter_map(|(node, why)| Some(NodeError { node: node.name().to_owned(), why: why.clone()? })).collect()
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for connector in self.connectors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            connector.abort();
+        }
+    }
+}
+
+/// Gives an acquisition back to every node when it is dropped, unless it was kept: best effort, in the background.
+#[derive(Debug)]
+pub struct GiveBack {
+    nodes: Arc<Nodes>,
+    lease: Arc<Lease>,
+    timeout: Duration,
+    armed: bool,
+}
+
+impl GiveBack {
+    pub fn new(nodes: &Arc<Nodes>, lease: &Arc<Lease>, timeout: Duration) -> Self {
+        Self { nodes: Arc::clone(nodes), lease: Arc::clone(lease), timeout, armed: true }
+    }
+
+    /// It is kept.
+    pub fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for GiveBack {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        // Outside of a runtime nothing can be sent: the leases end by themselves.
+        if let Ok(runtime) = Handle::try_current() {
+            let (nodes, lease, timeout) = (Arc::clone(&self.nodes), Arc::clone(&self.lease), self.timeout);
+            runtime.spawn(async move { nodes.ask_all(&lease.release(1), timeout).await });
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! How a lock is taken and kept.
+
+use std::time::Duration;
+
+use palisade_core::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, WAIT_MAX_MS};
+
+use crate::{Error, ErrorKind};
+
+/// Default length of a lease: long enough for two extensions to fail, short enough that a dead holder is not missed for long.
+const TTL_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Default bound of how long a lock is kept by extending it: a holder that hangs for longer than this is let go.
+const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
+
+/// Longest time a node is given for one operation, unless set: nodes answer within a millisecond or two.
+const NODE_TIMEOUT_MAX: Duration = Duration::from_millis(50);
+
+/// How a lock is taken and kept.
+///
+/// ```
+/// use std::time::Duration;
+/// use palisade_client::Options;
+///
+/// let options = Options::new().ttl(Duration::from_secs(30)).wait(Duration::from_secs(60)).note("nightly report");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) note: Vec<u8>,
+    pub(crate) auto_extend: Option<bool>,
+    pub(crate) max_hold: Duration,
+    pub(crate) node_timeout: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: TTL_DEFAULT,
+            wait: None,
+            note: vec![],
+            auto_extend: None,
+            max_hold: MAX_HOLD_DEFAULT,
+            node_timeout: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults: a lease of 10 s, extended for up to an hour, waited for without a limit.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Length of the lease: for so long others wait when a holder dies. From 1 ms to the nodes' `lock.max-ttl` (60 s unless
+    /// set otherwise).
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long `lock` waits at most, up to a day. Without it, as long as it takes. `try_lock` never waits.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// A text for people, up to 1 KiB: who holds the lock, and what for. Shown to those who find it held.
+    pub fn note(mut self, note: impl AsRef<[u8]>) -> Self {
+        self.note = note.as_ref().to_vec();
+        self
+    }
+
+    /// Whether the lease is extended in the background while the guard lives: every third of the ttl. By default after `lock`
+    /// and `with_lock`, and not after `try_lock`.
+    pub fn auto_extend(mut self, on: bool) -> Self {
+        self.auto_extend = Some(on);
+        self
+    }
+
+    /// For how long the lease is extended in the background at most; one hour unless set. A holder that hangs is let go then.
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = limit;
+        self
+    }
+
+    /// How long a node is given for one operation, connecting included; a tenth of the ttl but at most 50 ms unless set. A
+    /// node that is slower does not count.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = Some(timeout);
+        self
+    }
+
+    /// These, checked.
+    pub(crate) fn checked(&self) -> Result<Checked, Error> {
+        let bad = |text: String| Error::new(ErrorKind::BadArgument, text);
+        let ttl_ms = u32::try_from(self.ttl.as_millis()).unwrap_or(u32::MAX);
+        if !(1..=MAX_TTL_LIMIT_MS).contains(&ttl_ms) {
+            return Err(bad(format!("ttl must be from 1 to {MAX_TTL_LIMIT_MS} ms, not {:?}", self.ttl)));
+        }
+        if self.wait.is_some_and(|wait| wait.as_millis() > WAIT_MAX_MS.into()) {
+            return Err(bad(format!(
+                "wait must be at most {WAIT_MAX_MS} ms; leave it out to wait as long as it takes"
+            )));
+        }
+        if self.note.len() > NOTE_BYTES_MAX {
+            return Err(bad(format!("note must be at most {NOTE_BYTES_MAX} bytes long, not {}", self.note.len())));
+        }
+        let node_timeout = self.node_timeout.unwrap_or((self.ttl / 10).min(NODE_TIMEOUT_MAX));
+        if node_timeout.is_zero() {
+            return Err(bad("node_timeout must not be zero".to_owned()));
+        }
+        Ok(Checked { ttl_ms, node_timeout })
+    }
+}
+
+/// What the options come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked {
+    pub ttl_ms: u32,
+    pub node_timeout: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_named() {
+        let ms = Duration::from_millis;
+        let cases = [
+            (Options::new().ttl(ms(0)), "ttl must be from 1 to 86400000 ms"),
+            (Options::new().ttl(ms(86_400_001)), "ttl must be from 1 to 86400000 ms"),
+            (Options::new().wait(ms(86_400_001)), "wait must be at most 86400000 ms"),
+            (Options::new().note([0; 1_025]), "note must be at most 1024 bytes long, not 1025"),
+            (Options::new().node_timeout(ms(0)), "node_timeout must not be zero"),
+        ];
+        for (options, expected) in cases {
+            let error = options.checked().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadArgument);
+            assert!(error.to_string().starts_with(expected), "{error}");
+        }
+        assert_eq!(Options::new().checked().unwrap().node_timeout, ms(50));
+        assert_eq!(Options::new().ttl(ms(100)).checked().unwrap().node_timeout, ms(10));
+    }
+}
