@@ -40,18 +40,15 @@ pub fn arm(ctx: Context<'_>) {
     let Some(due) = state::with(|node| node.next_due()) else { return };
     match ARMED.get() {
         Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
-        armed => {
-            if let Some(armed) = armed {
-                ctx.stop_timer(armed.timer);
-            }
+        _ => {
             // A replica waits for its master's word, and what is being loaded may not be complete: cron arms later.
             if ctx.is_master() && !ctx.is_loading() {
                 let ms = due.ms_since_rounded_up(clock::boot_now()) as i64;
                 // A lock is held through its deadline, so the timer is for the moment after it. What is due already is
                 // dealt with in the next pass of the event loop.
                 set(ctx, if ms > 0 { ms + 1 } else { 0 }, due);
-            } else {
-                ARMED.set(None);
+            } else if let Some(armed) = ARMED.take() {
+                ctx.stop_timer(armed.timer);
             }
         }
     }
@@ -69,7 +66,11 @@ pub fn look_after(ctx: Context<'_>) {
     }
 }
 
+/// The one timer is set anew.
 fn set(ctx: Context<'_>, ms: i64, due: BootTime) {
+    if let Some(armed) = ARMED.take() {
+        ctx.stop_timer(armed.timer);
+    }
     ARMED.set(Some(Armed { timer: ctx.start_timer(ms, on_timer), due }));
 }
 
@@ -87,7 +88,7 @@ fn run(ctx: Context<'_>) {
     let mut idle = false;
     while !idle && now.us_since(start) < SLICE_US {
         idle = !(waiting::time_out_one(now)
-            || may_write && (expiry::expire_one(ctx, now) || waiting::look_at_one(ctx, now)));
+            || may_write && (waiting::look_at_one(ctx, now) || expiry::expire_one(ctx, now)));
         now = clock::boot_now();
     }
     waiting::deliver();

@@ -60,7 +60,7 @@ impl Events for NodeEvents {
             _ => losses::free(vec![detached]),
         }
         // Those of other databases too: the guard may be armed now.
-        waiting::look_at_all(ctx, None);
+        waiting::look_at_all(ctx);
     }
 
     fn swap(ctx: Context<'_>, one: u32, other: u32) {
@@ -70,8 +70,7 @@ impl Events for NodeEvents {
             losses::dropped(last, None);
         }
         state::with(|node| node.deadlines.swap(one, other));
-        waiting::look_at_all(ctx, Some(one));
-        waiting::look_at_all(ctx, Some(other));
+        waiting::look_at_all(ctx);
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {

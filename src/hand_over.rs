@@ -64,7 +64,9 @@ fn pass(ctx: Context<'_>, key: &mut LockKey<'_>, ended: bool, cause: Cause, now:
         waiting::dismiss(db, name, &redirect);
         return false;
     }
-    let passed = may_pass(ctx, cause, now.boot).and_then(|()| {
+    let somebody_waits = state::with(|node| node.waiting.anybody_waits(db, name));
+    let may_pass = if somebody_waits { may_pass(ctx, cause, now.boot) } else { Ok(()) };
+    let passed = may_pass.and_then(|()| {
         life::with_tokens(now, |node| {
             let held = if ended { None } else { key.lock_mut() };
             hand_over(db, name, held, node, now)

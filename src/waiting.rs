@@ -37,11 +37,11 @@ pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> 
     BLOCKED.with_borrow_mut(|all| all.insert(id, blocked));
     let Joins { owner, note, want, patience, ticket } = joins;
     let waiter = Waiter::new(id, owner, note, want, now.boot, patience.ms());
-    let held = key.lock().is_some_and(|lock| !lock.is_expired(now.boot));
+    let held_by_another = key.lock().is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(owner));
     state::with(|node| {
         node.waiting.join(db, name, waiter, ticket);
-        // Free, and yet it has to wait: nothing happens to the key that would bring its turn about.
-        if !held {
+        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
+        if !held_by_another {
             node.waiting.look_at(db, name, now.boot);
         }
     });
@@ -95,9 +95,9 @@ pub fn left(ctx: Context<'_>, db: u32, name: &[u8]) {
     }
 }
 
-/// Every queue of `db` (`None`: of all) is looked at in the next pass of the event loop.
-pub fn look_at_all(ctx: Context<'_>, db: Option<u32>) {
-    state::with(|node| node.waiting.look_at_all(db, BootTime::default()));
+/// Every queue is looked at from the next pass of the event loop on.
+pub fn look_at_all(ctx: Context<'_>) {
+    state::with(|node| node.waiting.look_at_all());
     alarm::arm(ctx);
 }
 

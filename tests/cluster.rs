@@ -116,6 +116,21 @@ fn a_lock_that_expires_while_its_slot_moves() {
     assert_eq!(one.server.info("held"), 0);
 }
 
+/// A cluster that is down takes no writes, though it may be read: what a client is refused, nobody gets by waiting.
+#[test]
+fn a_cluster_that_is_down_hands_nothing_over() {
+    let (one, _other) = cluster();
+    let mut me = one.client();
+    me.say("CONFIG SET cluster-allow-reads-when-down yes");
+    me.say("CONFIG SET cluster-require-full-coverage yes");
+    me.say("LOCK.ACQUIRE k me 2000");
+    let mut waiter = waits(&one, "a");
+    me.say("CLUSTER DELSLOTS 1");
+    wait_until("the cluster is down", || me.say("LOCK.ACQUIRE k x 1").is_error("CLUSTERDOWN"));
+    assert!(waiter.hear().is_error("CLUSTERDOWN"));
+    assert_eq!((one.server.info("hand_overs"), one.server.info("waiters")), (0, 0));
+}
+
 /// Where the server moves slots in one step, held locks go along and their waiters are sent after them.
 #[test]
 fn a_slot_that_moves_in_one_step() {

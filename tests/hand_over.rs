@@ -146,6 +146,19 @@ fn a_repeated_request_waits_for_no_one_else_and_a_grant_answers_both() {
     assert_eq!(grant(&again.say("LOCK.ACQUIRE k a 60000 WAIT 60000 RETRY")).0, token);
 }
 
+/// Told twice that it is theirs, for leases of different length, its owner has it for the longer.
+#[test]
+fn the_lease_is_the_longest_that_its_owner_asked_for() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("LOCK.ACQUIRE k me 60000");
+    let mut short = waits(&server, "o", "LOCK.ACQUIRE k o 300 WAIT 60000");
+    let mut long = waits(&server, "o", "LOCK.ACQUIRE k o 30000 WAIT 60000");
+    me.say("LOCK.RELEASE k me");
+    assert_eq!(grant(&short.hear()).0, grant(&long.hear()).0);
+    assert!(me.say("LOCK.INFO k").field("ttl").as_int() > 300);
+}
+
 #[test]
 fn release_withdraws_what_its_owner_waits_for() {
     let server = Server::start();

@@ -186,6 +186,21 @@ fn shutdown_with_waiters_ends_cleanly_and_grants_nothing() {
     assert_eq!(me.insist("LOCK.EXTEND k me 60000"), int(token), "nothing was forgotten");
 }
 
+/// What a guard made wait is answered when it ends, also if its owner has had the lock all the time.
+#[test]
+fn a_repetition_that_the_guard_delayed_finds_its_grant() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("LOCK.ACQUIRE k me 60000");
+    me.say("LOCK.GUARD ARM 60000");
+    let mut again = server.client();
+    let token = me.say("LOCK.INFO k").field("token");
+    again.ask("LOCK.ACQUIRE k me 60000 WAIT 86400000 RETRY");
+    wait_until("it waits", || server.info("waiters") == 1);
+    me.say("LOCK.GUARD LIFT");
+    assert_eq!(again.hear(), Reply::List(vec![token, int(0)]));
+}
+
 #[test]
 fn no_more_wait_than_may() {
     let server = Setup::new().module_arguments(&["max-waiters", "1"]).start();

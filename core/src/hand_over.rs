@@ -1,7 +1,8 @@
 //! Whose a lock is that got free: the first in its queue.
 
+use crate::guard::vouched;
 use crate::lock::live;
-use crate::request::Acquire;
+use crate::request::{Acquire, Owner};
 use crate::{Lock, Node, Now, Refusal, Token, Want};
 
 /// What came of a hand-over.
@@ -27,9 +28,12 @@ pub fn hand_over(
     node: &mut Node,
     now: Now,
 ) -> Result<HandedOver, Refusal> {
-    if live(held, now.boot).is_some() {
+    if let Some(lock) = live(held, now.boot) {
         // Nobody gets it before the guard ends, whatever its holder does.
         node.guard.serve(now.boot)?;
+        let vouched = vouched(lock, node, now.boot);
+        let owner = Owner::new(lock.owner())?;
+        node.waiting.held_by(db, name, owner, lock.token(), vouched);
         return Ok(HandedOver::Held);
     }
     if let Some(until) = node.waiting.reserved_until(db, name, now.boot) {
@@ -42,11 +46,11 @@ pub fn hand_over(
     node.evicted.serve(db, name, first.owner(), now.boot)?;
     let owner = first.owner();
     match first.want {
-        Want::Lock { ttl, fence } => {
+        Want::Lock { ttl, fence, retry } => {
             let token = node.tokens.issue(name, fence, now.wall_us, node.skew_ms)?;
             node.counters.hand_overs += 1;
             let patience = crate::request::Patience::NONE;
-            let ask = Acquire { owner, ttl, retry: false, fence, note: first.note(), patience };
+            let ask = Acquire { owner, ttl, retry, fence, note: first.note(), patience };
             Ok(HandedOver::Granted(grant(db, name, &ask, token, node, now)))
         }
         Want::Turn => {
@@ -61,8 +65,10 @@ pub fn hand_over(
 pub(crate) fn grant(db: u32, name: &[u8], ask: &Acquire<'_>, token: Token, node: &mut Node, now: Now) -> Lock {
     node.evicted.forget(db, name);
     node.counters.grants += 1;
+    // All requests of its owner are answered, so the lease is the longest that any of them was told of.
+    let longest = node.waiting.longest_ttl(db, name, ask.owner).into_iter().chain([ask.ttl]).max_by_key(|ttl| ttl.ms());
     node.waiting.granted(db, name, ask.owner, token, now.boot);
-    Lock::new(ask.owner, ask.note, token, now.boot, ask.ttl)
+    Lock::new(ask.owner, ask.note, token, now.boot, longest.unwrap_or(ask.ttl))
 }
 
 #[cfg(test)]
@@ -92,14 +98,15 @@ mod tests {
             self.serve();
             let patience = Patience::new(Some(wait_ms)).unwrap();
             let ttl = ttl(ttl_ms);
-            let ask = Acquire { owner: owner(name), ttl, retry: false, fence: None, note: Note::default(), patience };
+            let retry = false;
+            let ask = Acquire { owner: owner(name), ttl, retry, fence: None, note: Note::default(), patience };
             let acquired = acquire(0, b"k", self.lock.as_mut(), &ask, &mut self.node, at(self.now));
             match acquired.or_else(|refusal| refusal.or_queue(patience, &self.node, Acquired::Queues))? {
                 Acquired::Granted(lock) => {
                     self.store(lock);
                     Ok(None)
                 }
-                Acquired::Queues => Ok(Some(self.join(name, Want::Lock { ttl, fence: None }, wait_ms, None))),
+                Acquired::Queues => Ok(Some(self.join(name, Want::Lock { ttl, fence: None, retry }, wait_ms, None))),
                 _ => Ok(None),
             }
         }
@@ -301,7 +308,7 @@ mod tests {
         let short = key.acquire("b", 1_000, 400).unwrap().unwrap();
         let long = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
         key.node.guard.arm(Cause::Operator, at(0).boot, at(500).boot);
-        key.node.waiting.look_at_all(None, at(0).boot);
+        key.node.waiting.look_at_all();
         let guarded = Refusal::Guarded { left_ms: 500, cause: Cause::Operator };
         assert_eq!(key.settle(), [(short, Answer::Refused(guarded))], "while the lock is held, too");
         assert_eq!(key.acquire("d", 1_000, 500), Err(guarded));
@@ -349,6 +356,85 @@ mod tests {
         assert_eq!(key.settle(), [(c, Answer::Refused(Refusal::TokensExhausted))]);
     }
 
+    /// One owner asked twice, for leases of different length: both are told that it is theirs for theirs.
+    #[test]
+    fn the_lease_is_the_longest_that_its_owner_was_told_of() {
+        for direct in [false, true] {
+            let mut key = Key::new();
+            key.acquire("a", 1_000, 0).unwrap();
+            if !direct {
+                key.acquire("b", 300, 5_000).unwrap().unwrap();
+            }
+            key.acquire("b", 30_000, 5_000).unwrap().unwrap();
+            if direct {
+                // The lock is gone, and its owner asks for it before the queue is looked at.
+                key.end_entry();
+                key.node.waiting.reserve(0, b"k", owner("b"), at(0).boot);
+                key.acquire("b", 300, 0).unwrap();
+            } else {
+                key.release("a");
+            }
+            assert_eq!(granted(&key.settle()).len(), if direct { 1 } else { 2 });
+            assert_eq!(key.lock.as_ref().unwrap().deadline(), at(30_000).boot);
+        }
+    }
+
+    /// The guard kept a repetition of the holder's own request waiting: when it ends the holder is told what it has.
+    #[test]
+    fn the_holder_does_not_wait_for_itself() {
+        let mut key = Key::new();
+        key.acquire("a", 10_000, 0).unwrap();
+        let ttl = ttl(1_000);
+        let again = key.join("a", Want::Lock { ttl, fence: None, retry: true }, 5_000, None);
+        let plain = key.join("a", Want::Lock { ttl, fence: None, retry: false }, 5_000, None);
+        let token = key.lock.as_ref().unwrap().token();
+        let answers = key.settle();
+        assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 0 })), "{answers:?}");
+        assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
+        assert!(key.node.waiting.is_empty());
+    }
+
+    /// Locks that are kept free take room, and none is left behind when its key turns out to be something else.
+    #[test]
+    fn reservations_are_bounded_and_end() {
+        let mut key = Key::new();
+        key.node.waiting.max = 1;
+        assert_eq!(key.wait("a", 0, None).unwrap().0, Waited::Turn);
+        let ask = Wait { owner: owner("b"), patience: Patience::NONE, ticket: None };
+        let full = Err(Refusal::QueueFull { max: 1 });
+        assert_eq!(wait(0, b"other", None, &ask, &mut key.node, at(0)), full);
+        key.node.waiting.put_off(0, b"k", Refusal::WrongType, at(0).boot);
+        assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
+        assert_eq!(wait(0, b"other", None, &ask, &mut key.node, at(0)), Ok(Waited::Turn));
+    }
+
+    /// What the whole node cannot do is tried with one queue at a time, however many there are.
+    #[test]
+    fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
+        let mut node = node();
+        for n in 0..100_u8 {
+            let ttl = ttl(1_000);
+            let want = Want::Lock { ttl, fence: None, retry: false };
+            let waiter = Waiter::new(WaiterId(n.into()), owner("o"), Note::default(), want, at(0).boot, 60_000);
+            node.waiting.join(0, &[n], waiter, None);
+        }
+        node.waiting.look_at_all();
+        let mut looks = 0;
+        for ms in 0..1_000 {
+            while let Some((db, name)) = node.waiting.pop_due(at(ms).boot) {
+                looks += 1;
+                node.waiting.put_off(db, &name, Refusal::NotYet, at(ms).boot);
+            }
+        }
+        assert_eq!(looks, 100, "one every 10 ms");
+        let mut served = 0;
+        while let Some((db, name)) = node.waiting.pop_due(at(2_000).boot) {
+            let handed = hand_over(db, &name, None, &mut node, at(2_000));
+            served += usize::from(matches!(handed, Ok(HandedOver::Granted(_))));
+        }
+        assert_eq!(served, 100, "and none was forgotten");
+    }
+
     #[test]
     fn no_more_wait_than_may() {
         let mut key = Key::new();
@@ -382,7 +468,7 @@ mod tests {
                 }
                 let (_, _, owner, ttl, ..) = self.queue[0];
                 if ttl > 0 {
-                    self.grant(owner, now + ttl);
+                    self.grant(owner, now, ttl);
                 } else {
                     self.queue.retain(|waiter| waiter.2 != owner || waiter.3 > 0);
                     self.kept = Some((owner, now + 20));
@@ -390,7 +476,9 @@ mod tests {
             }
         }
 
-        fn grant(&mut self, owner: u8, until: u64) {
+        fn grant(&mut self, owner: u8, now: u64, ttl: u64) {
+            let asked = self.queue.iter().filter(|waiter| waiter.2 == owner).map(|waiter| waiter.3);
+            let until = now + asked.chain([ttl]).max().unwrap();
             self.queue.retain(|waiter| waiter.2 != owner);
             (self.lock, self.kept) = (Some((owner, until)), None);
         }
@@ -431,7 +519,7 @@ mod tests {
                         match plain.lock {
                             Some((holder, _)) if holder == who => prop_assert_eq!(outcome, Err(Refusal::Owned)),
                             None if plain.kept.is_none_or(|kept| kept.0 == who) => {
-                                plain.grant(who, now + ttl_ms);
+                                plain.grant(who, now, ttl_ms);
                                 prop_assert_eq!(outcome, Ok(None));
                             }
                             _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok(None)),

@@ -18,6 +18,8 @@ pub enum Want {
         ttl: Ttl,
         /// The token that a quorum client proposes.
         fence: Option<Token>,
+        /// Its owner may be repeating itself.
+        retry: bool,
     },
     /// To be told that the lock is free, and to have it kept free for a moment (`LOCK.WAIT`).
     Turn,
@@ -92,6 +94,8 @@ pub(crate) struct Queue {
     reserved: Option<Reservation>,
     /// When it is to be looked at, if nothing happens before.
     pub(crate) alarm: Option<BootTime>,
+    /// Everybody in it can wait until then: who could not was refused.
+    pub(crate) put_off: BootTime,
 }
 
 impl Queue {
@@ -116,6 +120,15 @@ impl Queue {
         let waiter = self.waiters.remove(&place)?;
         self.owners.remove(&(waiter.owner.clone(), place));
         Some(waiter)
+    }
+
+    /// The longest lease that `owner` asks for.
+    pub(crate) fn longest_ttl(&self, owner: Owner<'_>) -> Option<Ttl> {
+        let ttl = |place| match self.waiters[&place].want {
+            Want::Lock { ttl, .. } => Some(ttl),
+            Want::Turn => None,
+        };
+        self.places_of(owner).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }
 
     /// Takes out the requests of `owner` that `which` picks.

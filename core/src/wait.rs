@@ -34,6 +34,7 @@ pub fn wait(
         node.evicted.serve(db, name, ask.owner, now.boot)?;
         match node.waiting.claim(db, name, ask.owner, now.boot) {
             Claim::Nobody => {
+                node.waiting.room()?;
                 node.waiting.reserve(db, name, ask.owner, now.boot);
                 return Ok(Waited::Turn);
             }

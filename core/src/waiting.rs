@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use crate::limits::{HANDOFF_WINDOW_DEFAULT_MS, MAX_WAITERS_DEFAULT, RETRY_HAND_OVER_MS};
 use crate::queue::{Claim, Place, Queue};
-use crate::request::{Owner, Ticket};
+use crate::request::{Owner, Ticket, Ttl};
 use crate::waits::Waits;
 use crate::{BootTime, Refusal, Token, Waiter, WaiterId, Want};
+
+/// Entries that a table keeps room for when it is empty.
+const SPARE_ENTRIES: usize = 1_024;
 
 /// What a request that waited is told in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,12 @@ pub struct Waiting {
     places: HashMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
     alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
+    /// Queues to be looked at as soon as can be: a few at a time, since they may be all there are.
+    to_look: Vec<(u32, Arc<[u8]>)>,
+    /// The node could not hand over: no queue is looked at before.
+    not_before: BootTime,
+    /// Locks that are kept free.
+    reservations: usize,
     arrivals: u64,
     answers: Vec<(WaiterId, Answer)>,
     /// `lock.max-waiters`.
@@ -60,6 +69,9 @@ impl Default for Waiting {
             places: HashMap::new(),
             timeouts: BTreeSet::new(),
             alarms: BTreeSet::new(),
+            to_look: Vec::new(),
+            not_before: BootTime::default(),
+            reservations: 0,
             arrivals: 0,
             answers: Vec::new(),
             max: MAX_WAITERS_DEFAULT,
@@ -72,9 +84,13 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Refuses one request more than may wait.
+    /// Refuses one request more than may wait, or one more lock that is kept free.
     pub fn room(&self) -> Result<(), Refusal> {
-        if self.len() < self.max as usize { Ok(()) } else { Err(Refusal::QueueFull { max: self.max }) }
+        if self.len() + self.reservations < self.max as usize {
+            Ok(())
+        } else {
+            Err(Refusal::QueueFull { max: self.max })
+        }
     }
 
     /// `waiter` waits for the lock `name` of `db`.
@@ -104,6 +120,7 @@ impl Waiting {
         let Some(queue) = self.queue_mut(db, name) else { return };
         let unreserved = queue.unreserve(Some(owner));
         let gone = queue.leave_all_of(owner, |_| true);
+        self.reservations -= usize::from(unreserved);
         self.answer(gone, |waiter| Answer::InVain(waiter.want));
         if unreserved {
             self.look_at(db, name, now);
@@ -126,8 +143,9 @@ impl Waiting {
     /// Everybody in the queue of `name` waits no longer, unanswered: somebody else knows what to say.
     pub fn dismiss(&mut self, db: u32, name: &[u8]) -> Vec<WaiterId> {
         let Some(queue) = self.queue_mut(db, name) else { return vec![] };
-        queue.unreserve(None);
+        let unreserved = queue.unreserve(None);
         let gone = queue.leave_if(|_| true);
+        self.reservations -= usize::from(unreserved);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
         gone.iter().for_each(|waiter| self.unlist(waiter));
         self.tidy(db, name);
@@ -151,17 +169,22 @@ impl Waiting {
         self.alarms.insert((when, db, name));
     }
 
-    /// Every queue of `db`, or of all databases (`None`), is to be looked at now.
-    pub fn look_at_all(&mut self, db: Option<u32>, now: BootTime) {
-        let dbs = db.map_or(0..self.queues.len() as u32, |db| db..db + 1);
-        for db in dbs {
-            let names: Vec<_> = self.queues.get(db as usize).into_iter().flat_map(HashMap::keys).cloned().collect();
-            names.iter().for_each(|name| self.look_at(db, name, now));
+    /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
+    pub fn look_at_all(&mut self) {
+        self.to_look.clear();
+        for (db, queues) in self.queues.iter().enumerate() {
+            self.to_look.extend(queues.keys().map(|name| (db as u32, Arc::clone(name))));
         }
     }
 
     /// Takes out the queue to be looked at that has been due longest at `now`.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
+        if now < self.not_before {
+            return None;
+        }
+        if let Some(due) = self.to_look.pop() {
+            return Some(due);
+        }
         let (when, ..) = self.alarms.first()?;
         if *when > now {
             return None;
@@ -175,7 +198,8 @@ impl Waiting {
 
     /// When the next queue is to be looked at, or somebody's time is up.
     pub fn next_due(&self) -> Option<BootTime> {
-        let look = self.alarms.first().map(|(when, ..)| *when);
+        let soon = (!self.to_look.is_empty()).then(BootTime::default);
+        let look = soon.or_else(|| self.alarms.first().map(|(when, ..)| *when)).map(|when| when.max(self.not_before));
         let timeout = self.timeouts.first().map(|(until, _)| until.plus_us(1));
         look.into_iter().chain(timeout).min()
     }
@@ -216,22 +240,62 @@ impl Waiting {
     }
 
     /// The hand-over of a free lock did not come about for this reason. Where it is a matter of time, it is tried again
-    /// then, and who waits less long than that is refused now; else everybody is.
+    /// then, and who waits less long than that is refused now; else everybody is. What the whole node cannot do yet is tried
+    /// with one queue at a time.
     pub fn put_off(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
-        let again = match refusal {
-            Refusal::NotYet => Some((now, now.plus_ms(RETRY_HAND_OVER_MS))),
-            refusal => refusal.passes_in_ms().map(|ms| {
-                let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
-                (then, then)
-            }),
-        };
-        let Some(queue) = self.queue_mut(db, name) else { return };
-        let gone = queue.leave_if(|waiter| again.is_none_or(|(hopeless, _)| waiter.until < hopeless));
-        self.answer(gone, |_| Answer::Refused(refusal));
-        if let Some((_, then)) = again {
-            self.look_at(db, name, then);
+        if refusal == Refusal::NotYet {
+            self.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
+            return self.look_at(db, name, self.not_before);
         }
+        let Some(queue) = self.queue_mut(db, name) else { return };
+        let Some(ms) = refusal.passes_in_ms() else {
+            let unreserved = queue.unreserve(None);
+            let gone = queue.leave_if(|_| true);
+            self.reservations -= usize::from(unreserved);
+            self.answer(gone, |_| Answer::Refused(refusal));
+            return self.tidy(db, name);
+        };
+        let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
+        // Who joined later can wait as long: it was asked. (A moment more is only the rounding of the time left.)
+        if then > queue.put_off.plus_ms(1) {
+            queue.put_off = then;
+            let gone = queue.leave_if(|waiter| waiter.until < then);
+            self.answer(gone, |_| Answer::Refused(refusal));
+        }
+        self.look_at(db, name, then);
         self.tidy(db, name);
+    }
+
+    /// Whether anybody waits for the lock `name` of `db`; else what is left is that it may be kept free for somebody.
+    pub fn anybody_waits(&self, db: u32, name: &[u8]) -> bool {
+        self.len_of(db, name) > 0
+    }
+
+    /// The lock `name` of `db` is held, by `owner` with `token`: its own requests need not wait. One that says that it may be
+    /// a repetition gets the grant there is, if the node `vouches` for it.
+    pub(crate) fn held_by(
+        &mut self,
+        db: u32,
+        name: &[u8],
+        owner: Owner<'_>,
+        token: Token,
+        vouched: Result<(), Refusal>,
+    ) {
+        let Some(queue) = self.queue_mut(db, name) else { return };
+        let own = queue.leave_all_of(owner, |_| true);
+        self.answer(own, |waiter| match (waiter.want, vouched) {
+            (Want::Turn, _) => Answer::Turn,
+            (Want::Lock { retry: false, .. }, _) => Answer::Refused(Refusal::Owned),
+            // Its lease began before the request came.
+            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, waited_ms: 0 },
+            (Want::Lock { .. }, Err(refusal)) => Answer::Refused(refusal),
+        });
+        self.tidy(db, name);
+    }
+
+    /// The longest lease that `owner` asks for in the queue of `name`.
+    pub(crate) fn longest_ttl(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Option<Ttl> {
+        self.queue(db, name)?.longest_ttl(owner)
     }
 
     /// Who may take the lock `name` of `db` if it is free and `owner` asks.
@@ -247,8 +311,9 @@ impl Waiting {
     /// `owner` was granted the lock with `token`: that answers all its requests.
     pub(crate) fn granted(&mut self, db: u32, name: &[u8], owner: Owner<'_>, token: Token, now: BootTime) {
         let Some(queue) = self.queue_mut(db, name) else { return };
-        queue.unreserve(None);
+        let unreserved = queue.unreserve(None);
         let served = queue.leave_all_of(owner, |_| true);
+        self.reservations -= usize::from(unreserved);
         for waiter in &served {
             self.waits.record(now.us_since(waiter.since));
         }
@@ -264,8 +329,10 @@ impl Waiting {
         let until = now.plus_ms(self.handoff_window_ms);
         let name = self.reach(db, name);
         let queue = self.queues[db as usize].entry(Arc::clone(&name)).or_default();
+        let before = queue.unreserve(None);
         queue.reserve(owner, until);
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn);
+        self.reservations += usize::from(!before);
         for waiter in &told {
             self.waits.record(now.us_since(waiter.since));
         }
@@ -282,13 +349,20 @@ impl Waiting {
         {
             self.alarms.remove(&(when, db, name));
         }
+        // After a storm the tables are as large as it was.
+        if self.queues[db as usize].is_empty() {
+            self.queues[db as usize].shrink_to(SPARE_ENTRIES);
+            if self.places.is_empty() {
+                self.places.shrink_to(SPARE_ENTRIES);
+            }
+        }
     }
 
     /// What was kept free until before `now` is so no longer.
     pub(crate) fn end_reservation(&mut self, db: u32, name: &[u8], now: BootTime) {
-        if let Some(queue) = self.queue_mut(db, name).filter(|queue| queue.reserved_until(now).is_none()) {
-            queue.unreserve(None);
-        }
+        let over = self.queue_mut(db, name).filter(|queue| queue.reserved_until(now).is_none());
+        let unreserved = over.is_some_and(|queue| queue.unreserve(None));
+        self.reservations -= usize::from(unreserved);
         self.tidy(db, name);
     }
 

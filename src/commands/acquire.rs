@@ -62,7 +62,7 @@ impl Command for Acquire {
             Acquired::Unchanged(token) => reply(token),
             Acquired::Contended => Reply::Null,
             Acquired::Queues => {
-                let want = Want::Lock { ttl: ask.ttl, fence: ask.fence };
+                let want = Want::Lock { ttl: ask.ttl, fence: ask.fence, retry: ask.retry };
                 let Request { owner, note, patience, .. } = ask;
                 waiting::join(call.ctx, &key, Joins { owner, note, want, patience, ticket: None }, now)
             }

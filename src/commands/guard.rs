@@ -52,7 +52,7 @@ impl Command for Guard {
         // The word is about the node as it is after its start.
         let _ = life::ready(call.ctx);
         let left_ms = life::guard_by_operator(ms);
-        waiting::look_at_all(call.ctx, None);
+        waiting::look_at_all(call.ctx);
         Ok(Reply::Integer(left_ms))
     }
 }

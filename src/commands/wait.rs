@@ -22,7 +22,8 @@ impl Command for Wait {
         since: SINCE,
         flags: c"readonly fast blocking",
         acl: AclGroup::Write,
-        key: Some(KeyAccess::Read),
+        // It changes no key, but what it keeps free others do not get: that takes the trust of one who may write it.
+        key: Some(KeyAccess::Update),
         arguments: &[
             Argument { name: c"owner", token: None, shape: Shape::Bytes },
             Argument { name: c"ms", token: None, shape: Shape::Integer },

@@ -44,7 +44,7 @@ impl Blocked {
         }
     }
 
-    /// Names this client as long as it is blocked.
+    /// Names this client as long as it is blocked; another may have the name later.
     pub fn id(&self) -> u64 {
         id_of(self.0.as_ptr())
     }

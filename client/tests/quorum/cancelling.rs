@@ -1,0 +1,85 @@
+//! A future that is dropped leaves no lock, no waiter and no task behind.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use palisade_client::{Client, Guard, Options};
+
+use crate::fixture::{Nodes, ms, until};
+
+/// Polls `future` for up to `polls` times, then drops it; its value if it had one by then.
+async fn poll_some<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context: &mut Context<'_>| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => {
+                if left == 0 {
+                    return Poll::Ready(None);
+                }
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+async fn nothing_is_left(nodes: &Nodes, before: usize) {
+    until("nothing is left", async || {
+        nodes.holding("k") == 0 && nodes.0.iter().all(|server| server.info("waiters") == 0) && tasks() <= before
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_every_await_point() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count);
+        let locks = nodes.client().await;
+        let options = Options::new().ttl(ms(30_000));
+        // The first waits make connections for waiting, which stay.
+        let warm = locks.lock("k").await.unwrap();
+        let _ = locks.lock_with("k", &Options::new().wait(ms(100))).await;
+        warm.release().await;
+        nothing_is_left(&nodes, usize::MAX).await;
+        let before = tasks();
+        let taking = |locks: Client| async move { locks.try_lock_with("k", &Options::new().ttl(ms(30_000))).await };
+        for polls in 1..12 {
+            drop(poll_some(taking(locks.clone()), polls).await);
+            nothing_is_left(&nodes, before).await;
+        }
+        for polls in 1..12 {
+            drop(poll_some(locks.lock_with("k", &options), polls).await);
+            nothing_is_left(&nodes, before).await;
+        }
+        // While somebody else holds it, and is followed.
+        for polls in 1..12 {
+            let holder: Guard = locks.try_lock_with("k", &options).await.unwrap();
+            let waiting = poll_some(locks.lock_with("k", &options), polls);
+            let releasing = async {
+                tokio::time::sleep(ms(5)).await;
+                holder.release().await
+            };
+            drop(tokio::time::timeout(ms(1_000), async { tokio::join!(waiting, releasing) }).await);
+            nothing_is_left(&nodes, before + 2 * count).await;
+        }
+        for polls in 1..6 {
+            let guard = locks.lock_with("k", &options).await.unwrap();
+            drop(poll_some(guard.extend(), polls).await);
+            drop(poll_some(guard.reenter(), polls).await);
+            let _ = poll_some(guard.lost(), polls).await;
+            drop(poll_some(guard.release(), polls).await);
+            nothing_is_left(&nodes, before + 2 * count).await;
+        }
+    }
+}

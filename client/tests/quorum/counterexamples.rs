@@ -1,0 +1,150 @@
+//! Known ways in which locks over several nodes have failed, each closed. Those that are about the order of single messages
+//! are tested where that order can be chosen: in the core's `quorum`.
+
+use palisade_client::{ErrorKind, Options};
+
+use crate::fixture::{Frozen, Nodes, Register, connected, ms, until};
+use crate::harness::{Setup, int, null};
+
+/// A node restarts empty while the lock is held by the smallest majority it is part of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_restarted_empty() {
+    let setup = || Setup::new().module_arguments(&["max-ttl", "30000"]);
+    let mut nodes = Nodes::start_with(3, setup);
+    let locks = nodes.client().await;
+    nodes.0[2].kill();
+    let options = Options::new().ttl(ms(30_000)).auto_extend(false);
+    let guard = locks.lock_with("k", &options).await.unwrap();
+    nodes.0[1].kill();
+    nodes.0[1].start_again();
+    nodes.0[2].start_again();
+    // Node 1 has forgotten the grant, node 2 never had it: a majority, were they not guarded.
+    let other = nodes.client_now().await;
+    let error = other.try_lock("k").await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Contended | ErrorKind::Guarded), "{error}");
+    assert!(guard.is_valid());
+}
+
+/// A message of an older acquisition comes late: it cannot touch a newer one, whose owner has another name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_release_of_an_older_acquisition() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let first = locks.try_lock("k").await.unwrap();
+    let owner = nodes.0[0].client().say("LOCK.INFO k").field("owner");
+    first.release().await;
+    let second = locks.try_lock("k").await.unwrap();
+    for server in &nodes.0 {
+        assert_eq!(server.client().send(&[b"LOCK.RELEASE", b"k", owner.as_bytes(), b"LEVEL", b"1"]), null());
+    }
+    second.extend().await.unwrap();
+    until("every node has it", async || nodes.holding("k") == 3).await;
+}
+
+/// A repeated ACQUIRE of one owner is not a re-entry: one release frees it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_acquire_is_no_reentry() {
+    let nodes = Nodes::start(1);
+    let mut me = nodes.0[0].client();
+    let token = me.say("LOCK.ACQUIRE k me 60000 FENCE 5").as_int();
+    assert_eq!(me.say("LOCK.ACQUIRE k me 60000 FENCE 9 RETRY"), int(token));
+    assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), int(0));
+}
+
+/// Three clients at once, each first at other nodes: nobody has two majorities, and it does not stay so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_clients_with_two_nodes_each_of_five() {
+    let nodes = Nodes::start(5);
+    for (n, server) in nodes.0.iter().enumerate() {
+        server.client().say(&format!("LOCK.ACQUIRE k split{} 1500", n / 2));
+    }
+    let locks = nodes.client().await;
+    assert_eq!(locks.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
+    locks.lock("k").await.unwrap().release().await;
+}
+
+/// A holder is paused between its last look and its write: the resource refuses it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_paused_between_its_check_and_its_write() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let mut register = Register::default();
+    let paused = locks.try_lock_with("k", &Options::new().ttl(ms(500))).await.unwrap();
+    let (token, looked) = (paused.token(), paused.is_valid());
+    assert!(looked && register.write(token));
+    let next = locks.lock("k").await.unwrap();
+    assert!(register.write(next.token()));
+    assert!(!register.write(token), "it looked, was paused, and writes");
+}
+
+/// A client's clock is an hour ahead; then every node restarts, twice: tokens still only grow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_from_a_client_an_hour_ahead_then_two_restarts() {
+    let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);
+    let mut nodes = Nodes::start_with(3, setup);
+    let clock = nodes.0[0].client().say("LOCK.NODE").field("clock_us").as_int();
+    let ahead = clock + 3_600_000_000;
+    for server in &nodes.0 {
+        let mut me = server.client();
+        assert!(me.say(&format!("LOCK.ACQUIRE k me 1000 FENCE {ahead}")).as_int() < ahead, "ignored: too far ahead");
+        // The second round is the owner's own word, and is taken.
+        assert_eq!(me.insist(&format!("LOCK.FENCE k me {ahead}")), int(ahead));
+        me.say("LOCK.RELEASE k me");
+    }
+    let mut last = ahead as u64;
+    for _ in 0..2 {
+        for server in &mut nodes.0 {
+            server.kill();
+            server.start_again();
+        }
+        let locks = nodes.client_now().await;
+        let guard = locks.lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+        assert!(guard.token() > last, "{} after {last}", guard.token());
+        last = guard.token();
+        guard.release().await;
+    }
+}
+
+/// Three nodes whose wall clocks are further apart than the skew: a free lock stays obtainable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_whose_clocks_differ_by_more_than_the_skew() {
+    let nodes = Nodes::start_with(3, || Setup::new().wall_clock());
+    nodes.0[1].wall_clock().set(-60);
+    nodes.0[2].wall_clock().set(60);
+    let locks = nodes.client().await;
+    let mut last = 0;
+    for _ in 0..5 {
+        let guard = locks.lock("k").await.unwrap();
+        assert!(guard.token() > last);
+        last = guard.token();
+        guard.release().await;
+    }
+}
+
+/// A grant that arrives after the validity it would have had: it is not held, and given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_counted_after_its_validity() {
+    let nodes = Nodes::start(1);
+    let proxy = crate::proxy::Proxy::before(&nodes.0[0]).await;
+    let locks = palisade_client::Client::new([proxy.address()]).unwrap();
+    connected(&locks).await;
+    proxy.delay(ms(300));
+    let options = Options::new().ttl(ms(400)).node_timeout(ms(10_000));
+    assert_eq!(locks.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Expired);
+    until("it is given back", async || nodes.holding("k") == 0).await;
+}
+
+/// A client that is frozen together with a majority: nothing that it is told later revives its lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_extensions_do_not_revive_a_lock() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("k", &Options::new().ttl(ms(800))).await.unwrap();
+    {
+        let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];
+        guard.lost().await;
+    }
+    tokio::time::sleep(ms(100)).await;
+    assert!(guard.is_lost() && !guard.is_valid());
+    assert_eq!(guard.extend().await.unwrap_err().kind(), ErrorKind::Lost);
+}

@@ -1,0 +1,110 @@
+//! Several nodes, and what to ask about them.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use palisade_client::{Client, Options};
+
+use crate::harness::{PATIENCE, Reply, Server, Setup, int};
+
+/// Nodes that serve.
+pub struct Nodes(pub Vec<Server>);
+
+impl Nodes {
+    /// So many, without persistence.
+    pub fn start(count: usize) -> Self {
+        Self::start_with(count, Setup::new)
+    }
+
+    /// So many, set up in this way.
+    pub fn start_with(count: usize, setup: impl Fn() -> Setup) -> Self {
+        Self((0..count).map(|_| setup().start()).collect())
+    }
+
+    /// Their addresses.
+    pub fn addresses(&self) -> Vec<String> {
+        self.0.iter().map(address).collect()
+    }
+
+    /// A client of all of them, connected.
+    pub async fn client(&self) -> Client {
+        let client = Client::new(self.addresses()).unwrap();
+        connected(&client).await;
+        client
+    }
+
+    /// A client of all of them, whatever state they are in.
+    pub async fn client_now(&self) -> Client {
+        let client = Client::new(self.addresses()).unwrap();
+        let start = Instant::now();
+        let slow = Options::new().node_timeout(Duration::from_secs(10));
+        let _ = client.try_lock_with("connected", &slow).await;
+        println!("tried once in {:?}", start.elapsed());
+        client
+    }
+
+    /// What each answers.
+    pub fn say(&self, line: &str) -> Vec<Reply> {
+        self.0.iter().map(|server| server.client().say(line)).collect()
+    }
+
+    /// On how many `key` is locked.
+    pub fn holding(&self, key: &str) -> usize {
+        self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
+    }
+}
+
+/// The address of a server, as a client takes it.
+pub fn address(server: &Server) -> String {
+    format!("unix://{}", server.socket().display())
+}
+
+/// Returns when the client has reached all of its nodes: the first use waits for connections, but no longer than a node may
+/// take, and this machine may be busy.
+pub async fn connected(client: &Client) {
+    let options = Options::new().node_timeout(Duration::from_secs(10));
+    client.try_lock_with("connected", &options).await.unwrap().release().await;
+}
+
+/// Returns when `condition` holds.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Lets a frozen server go on, whatever becomes of the test.
+pub struct Frozen<'a>(&'a Server);
+
+impl<'a> Frozen<'a> {
+    pub fn new(server: &'a Server) -> Self {
+        server.signal(rustix::process::Signal::STOP);
+        Self(server)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.signal(rustix::process::Signal::CONT);
+    }
+}
+
+/// A resource that takes a write only with a token at least as large as the largest it has seen.
+#[derive(Debug, Default)]
+pub struct Register {
+    largest: u64,
+}
+
+impl Register {
+    pub fn write(&mut self, token: u64) -> bool {
+        let fresh = token >= self.largest;
+        self.largest = self.largest.max(token);
+        fresh
+    }
+}
+
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

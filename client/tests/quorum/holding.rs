@@ -1,0 +1,125 @@
+//! Holding a lock: extended, healed, and known to be lost when it is.
+
+use std::time::Instant;
+
+use palisade_client::{Client, ErrorKind, Options, Released};
+
+use crate::fixture::{Frozen, Nodes, connected, ms, until};
+use crate::harness::Setup;
+use crate::proxy::Proxy;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_extended_in_the_background_until_the_longest_hold() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let options = Options::new().ttl(ms(900)).max_hold(ms(2_000));
+    let start = Instant::now();
+    let guard = locks.lock_with("k", &options).await.unwrap();
+    guard.lost().await;
+    assert!(start.elapsed() > ms(1_800), "it was extended: {:?}", start.elapsed());
+    assert!(!guard.is_valid());
+    assert_eq!(guard.release().await, Released::AlreadyExpired);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn not_extended_it_is_lost_when_validity_ends() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(400))).await.unwrap();
+    let valid_for = guard.valid_for();
+    let start = Instant::now();
+    guard.lost().await;
+    assert!(guard.is_lost() && start.elapsed() + ms(5) >= valid_for);
+    assert_eq!(guard.extend().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.reenter().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.release().await, Released::AlreadyExpired);
+}
+
+/// Each node loses everything and is guarded when it comes back; the holder never notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_of_every_node() {
+    let setup = || Setup::new().module_arguments(&["max-ttl", "1500", "max-clock-skew", "100"]);
+    let mut nodes = Nodes::start_with(5, setup);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("k", &Options::new().ttl(ms(1_500))).await.unwrap();
+    let first = guard.token();
+    for n in 0..5 {
+        nodes.0[n].kill();
+        nodes.0[n].start_again();
+        until("the node has it again", async || {
+            assert!(guard.is_valid(), "lost at the restart of node {n}");
+            nodes.holding("k") == 5
+        })
+        .await;
+    }
+    assert!(guard.is_valid() && guard.token() >= first);
+    let other = nodes.client_now().await;
+    assert_eq!(other.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
+    let token = guard.token();
+    guard.release().await;
+    assert!(other.lock("k").await.unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_network_is_a_lost_lock_in_time() {
+    let nodes = Nodes::start(3);
+    let mut proxies = vec![];
+    for server in &nodes.0 {
+        proxies.push(Proxy::before(server).await);
+    }
+    let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    connected(&locks).await;
+    for how in [Proxy::swallow, Proxy::cut, Proxy::swallow_answers] {
+        let guard = locks.lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+        proxies.iter().for_each(how);
+        guard.lost().await;
+        assert!(!guard.is_valid());
+        // Nobody else can have had it before: the leases still run.
+        let direct = nodes.client().await;
+        let next = direct.lock("k").await.unwrap();
+        assert!(next.token() > guard.token());
+        next.release().await;
+        proxies.iter().for_each(Proxy::pass);
+        drop(guard);
+        until("the client is back", async || locks.try_lock("back").await.is_ok()).await;
+        until("nothing is left", async || nodes.holding("k") == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn taken_away_by_an_operator_it_is_lost_at_once() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("k", &Options::new().ttl(ms(3_000))).await.unwrap();
+    nodes.say("LOCK.BREAK k");
+    guard.lost().await;
+    assert!(guard.is_lost());
+    until("it is not taken back", async || nodes.holding("k") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_under_a_lost_lock_is_cancelled() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let frozen: Vec<_> = nodes.0[1..].iter().collect();
+    let result = locks
+        .with_lock("k", &Options::new().ttl(ms(700)), async |guard| {
+            let _frozen: Vec<_> = frozen.iter().map(|server| Frozen::new(server)).collect();
+            tokio::time::sleep(ms(60_000)).await;
+            guard.token()
+        })
+        .await;
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extended_by_hand() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(2_000))).await.unwrap();
+    let before = guard.valid_for();
+    tokio::time::sleep(ms(50)).await;
+    assert!(guard.valid_for() < before);
+    guard.extend().await.unwrap();
+    assert!(guard.valid_for() > before - ms(45));
+}

@@ -1,0 +1,63 @@
+//! What is wrong with an address or a server is said, and says what to do.
+
+use palisade_client::{Client, ErrorKind};
+
+use crate::fixture::{Nodes, address, connected};
+use crate::harness::{Setup, follow};
+
+async fn why(addresses: Vec<String>) -> String {
+    let locks = Client::new(addresses).unwrap();
+    let slow = palisade_client::Options::new().node_timeout(std::time::Duration::from_secs(10));
+    let error = locks.try_lock_with("k", &slow).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    error.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn addresses_that_are_none() {
+    for (addresses, expected) in [
+        (vec![], "give the address of one node at least"),
+        (vec!["localhost"], "not an address"),
+        (vec!["redis://a", "redis://a:6379"], "a:6379 is given twice"),
+    ] {
+        let error = Client::new(addresses).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    #[cfg(not(feature = "tls"))]
+    assert_eq!(Client::new(["rediss://localhost"]).unwrap_err().kind(), ErrorKind::Configuration);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_cannot_be_nodes() {
+    let without = Setup::new().module_later().start();
+    assert!(why(vec![address(&without)]).await.contains("the server has no lock module: start it with --loadmodule"));
+    let locked = Setup::new().start();
+    locked.client().say("CONFIG SET requirepass secret");
+    assert!(why(vec![address(&locked)]).await.contains("NOAUTH"));
+    let with_password = |password: &str| format!("unix://{}?pass={password}", locked.socket().display());
+    assert!(why(vec![with_password("wrong")]).await.to_lowercase().contains("password"));
+    let locks = Client::new([with_password("secret")]).unwrap();
+    connected(&locks).await;
+    assert!(why(vec!["redis://no-such-host.invalid".to_owned()]).await.contains("it cannot be reached"));
+    assert!(why(vec!["redis://127.0.0.1:1".to_owned()]).await.contains("it cannot be reached"));
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    assert!(why(vec![address(&replica)]).await.contains("it is a replica: give the address of a master"));
+}
+
+/// Two names for one server are one vote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_names_for_one_server_are_no_majority() {
+    let nodes = Nodes::start(2);
+    let alias = nodes.0[0].dir().join("alias");
+    std::os::unix::fs::symlink(nodes.0[0].socket(), &alias).unwrap();
+    let addresses = vec![address(&nodes.0[0]), format!("unix://{}", alias.display()), address(&nodes.0[1])];
+    let locks = Client::new(addresses.clone()).unwrap();
+    connected(&locks).await;
+    nodes.0[1].client().say("LOCK.ACQUIRE k other 60000");
+    let error = locks.try_lock("k").await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Contended | ErrorKind::NoQuorum), "{error}");
+    assert_eq!(nodes.0[0].info("held"), 0);
+}

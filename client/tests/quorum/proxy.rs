@@ -1,0 +1,117 @@
+//! A TCP proxy before a server, which can delay, swallow or cut what goes through it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+use crate::harness::Server;
+
+const PASS: u8 = 0;
+const SWALLOW: u8 = 1;
+const CUT: u8 = 2;
+const SWALLOW_ANSWERS: u8 = 3;
+
+/// A proxy; its connections end with it.
+pub struct Proxy {
+    port: u16,
+    mode: Arc<AtomicU8>,
+    delay_us: Arc<AtomicU64>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Before `server`.
+    pub async fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (mode, delay_us) = (Arc::new(AtomicU8::new(PASS)), Arc::new(AtomicU64::new(0)));
+        let socket = server.socket();
+        let task = tokio::spawn({
+            let (mode, delay_us) = (Arc::clone(&mode), Arc::clone(&delay_us));
+            async move {
+                loop {
+                    let (client, _) = listener.accept().await.unwrap();
+                    if mode.load(Ordering::Relaxed) == CUT {
+                        continue;
+                    }
+                    let Ok(server) = UnixStream::connect(&socket).await else { continue };
+                    tokio::spawn(carry(client, server, Arc::clone(&mode), Arc::clone(&delay_us)));
+                }
+            }
+        });
+        Self { port, mode, delay_us, task }
+    }
+
+    pub fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Everything takes this much longer, each way.
+    pub fn delay(&self, delay: Duration) {
+        self.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Nothing arrives any more, and nobody is told: half open.
+    pub fn swallow(&self) {
+        self.mode.store(SWALLOW, Ordering::Relaxed);
+    }
+
+    /// Requests arrive, answers do not.
+    pub fn swallow_answers(&self) {
+        self.mode.store(SWALLOW_ANSWERS, Ordering::Relaxed);
+    }
+
+    /// Connections are closed, and no new ones taken.
+    pub fn cut(&self) {
+        self.mode.store(CUT, Ordering::Relaxed);
+    }
+
+    /// As if nothing had been.
+    pub fn pass(&self) {
+        self.mode.store(PASS, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.cut();
+        self.task.abort();
+    }
+}
+
+async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay_us: Arc<AtomicU64>) {
+    client.set_nodelay(true).unwrap();
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let there = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
+            tokio::time::sleep(Duration::from_micros(delay_us.load(Ordering::Relaxed))).await;
+            match mode.load(Ordering::Relaxed) {
+                CUT => return,
+                SWALLOW => {}
+                _ => to_server.write_all(&buffer[..count]).await.unwrap_or(()),
+            }
+        }
+    };
+    let back = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
+            tokio::time::sleep(Duration::from_micros(delay_us.load(Ordering::Relaxed))).await;
+            match mode.load(Ordering::Relaxed) {
+                CUT => return,
+                SWALLOW | SWALLOW_ANSWERS => {}
+                _ => to_client.write_all(&buffer[..count]).await.unwrap_or(()),
+            }
+        }
+    };
+    let cut = async {
+        while mode.load(Ordering::Relaxed) != CUT {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! { () = there => {}, () = back => {}, () = cut => {} }
+}

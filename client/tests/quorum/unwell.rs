@@ -1,0 +1,107 @@
+//! Nodes that are slow, frozen or dead are in nobody's way.
+
+use std::time::Instant;
+
+use palisade_client::{Client, ErrorKind, Options, Released};
+
+use crate::fixture::{Frozen, Nodes, connected, ms, until};
+use crate::proxy::Proxy;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_dead_of_five() {
+    let mut nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    nodes.0[0].kill();
+    nodes.0[1].kill();
+    for _ in 0..20 {
+        let guard = locks.try_lock("k").await.unwrap();
+        assert!(matches!(guard.release().await, Released::PartlyUnreachable(dead) if dead.len() == 2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_dead_of_five_are_named_at_once() {
+    let mut nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    nodes.0[..3].iter_mut().for_each(crate::harness::Server::kill);
+    for error in [locks.try_lock("k").await.unwrap_err(), locks.lock("k").await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        assert_eq!(error.nodes().len(), 3, "{error}");
+        assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
+    }
+    // And when they are back, so is the lock.
+    for server in &mut nodes.0[..3] {
+        server.start_again();
+        server.lift();
+    }
+    until("they are back", async || locks.try_lock("k").await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_frozen_of_five_are_not_waited_for() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    let patient = Options::new().node_timeout(ms(20_000));
+    let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];
+    let start = Instant::now();
+    for _ in 0..20 {
+        // Were a straggler waited for, each would take 20 s.
+        let guard = locks.try_lock_with("k", &patient).await.unwrap();
+        drop(guard);
+        until("it is free again", async || nodes.0[2..].iter().all(|server| server.info("held") == 0)).await;
+    }
+    println!("20 locks with two frozen nodes: {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_slow_node_is_not_waited_for() {
+    let nodes = Nodes::start(3);
+    let slow = Proxy::before(&nodes.0[0]).await;
+    let mut addresses = nodes.addresses();
+    addresses[0] = slow.address();
+    let locks = Client::new(addresses).unwrap();
+    connected(&locks).await;
+    slow.delay(ms(5_000));
+    let patient = Options::new().node_timeout(ms(20_000));
+    let start = Instant::now();
+    let guard = locks.try_lock_with("k", &patient).await.unwrap();
+    assert!(guard.is_valid());
+    println!("a lock with a node that takes 10 s: {:?}", start.elapsed());
+    assert_eq!(nodes.holding("k"), 2, "the slow one has not been asked yet");
+}
+
+/// What was asked of a frozen node is done when it goes on: in the same order, so nothing stays behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_goes_on_keeps_nothing() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    {
+        let _frozen = Frozen::new(&nodes.0[0]);
+        for _ in 0..5 {
+            locks.try_lock("k").await.unwrap().release().await;
+        }
+    }
+    until("it has nothing", async || nodes.holding("k") == 0 && nodes.0[0].info("held") == 0).await;
+    until("it is used again", async || {
+        let guard = locks.try_lock("k").await.unwrap();
+        let all = nodes.holding("k") == 3;
+        guard.release().await;
+        all
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_connection_is_replaced() {
+    let nodes = Nodes::start(1);
+    let proxy = Proxy::before(&nodes.0[0]).await;
+    let locks = Client::new([proxy.address()]).unwrap();
+    connected(&locks).await;
+    proxy.swallow();
+    let error = locks.try_lock("k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    assert!(error.to_string().contains("did not answer in time"), "{error}");
+    until("it is given up", async || !locks.try_lock("k").await.unwrap_err().to_string().contains("in time")).await;
+    proxy.pass();
+    until("it is back", async || locks.try_lock("k").await.is_ok()).await;
+}

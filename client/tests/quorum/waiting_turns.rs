@@ -1,0 +1,105 @@
+//! Waiting: in turn, without polling, for no longer than allowed.
+
+use std::time::Instant;
+
+use palisade_client::{ErrorKind, Options};
+
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::Setup;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_served_in_order() {
+    for count in [1, 5] {
+        // A reservation that this machine, when it is busy, cannot outlast would change the order.
+        let nodes = Nodes::start_with(count, || Setup::new().module_arguments(&["handoff-window", "5000"]));
+        let first = nodes.client().await;
+        let guard = first.lock("k").await.unwrap();
+        let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let mut tasks = vec![];
+        for n in 0..6 {
+            // Some in one process, some in others.
+            let locks = if n % 2 == 0 { first.clone() } else { nodes.client().await };
+            let told = told.clone();
+            let waiting = nodes.0[0].info("waiters");
+            tasks.push(tokio::spawn(async move {
+                let guard = locks.lock("k").await.unwrap();
+                told.send((n, guard.token())).unwrap();
+                guard.release().await;
+            }));
+            if n % 2 == 1 || n == 0 {
+                until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") > waiting)).await;
+            } else {
+                tokio::time::sleep(ms(20)).await;
+            }
+        }
+        let mut last = guard.token();
+        guard.release().await;
+        for _ in 0..6 {
+            let (_, token) = order.recv().await.unwrap();
+            assert!(token > last);
+            last = token;
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_polls() {
+    let nodes = Nodes::start(3);
+    let (holder, waiter) = (nodes.client().await, nodes.client().await);
+    let guard = holder.lock_with("k", &Options::new().ttl(ms(30_000))).await.unwrap();
+    let wait = tokio::spawn(async move { waiter.lock("k").await.unwrap().token() });
+    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    let commands = |nodes: &Nodes| nodes.0[0].client().info_field("total_commands_processed");
+    let before = commands(&nodes);
+    tokio::time::sleep(ms(700)).await;
+    // One INFO, and nothing of the waiter's; the client says two things when it connects.
+    assert!(commands(&nodes) - before <= 4, "{} commands meanwhile", commands(&nodes) - before);
+    let token = guard.token();
+    guard.release().await;
+    assert!(wait.await.unwrap() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_of_waiting_is_kept_and_tells_the_holder() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count);
+        let locks = nodes.client().await;
+        let _guard = locks.lock_with("k", &Options::new().note("nightly")).await.unwrap();
+        let start = Instant::now();
+        let error = locks.lock_with("k", &Options::new().wait(ms(300))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(start.elapsed() >= ms(290), "{:?}", start.elapsed());
+        until("nobody waits", async || nodes.0.iter().all(|server| server.info("waiters") == 0)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_holder_is_followed() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count);
+        let locks = nodes.client().await;
+        let guard = locks.try_lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+        let token = guard.token();
+        std::mem::forget(guard);
+        assert!(locks.lock("k").await.unwrap().token() > token);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guarded_quorum_is_waited_for() {
+    for count in [1, 3] {
+        let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]).guarded();
+        let nodes = Nodes::start_with(count, setup);
+        let locks = palisade_client::Client::new(nodes.addresses()).unwrap();
+        let options = Options::new().ttl(ms(1_000)).node_timeout(ms(500));
+        let error = locks.try_lock_with("k", &options).await.unwrap_err();
+        if error.kind() == ErrorKind::Guarded {
+            assert!(error.retry_after().unwrap() <= ms(1_010), "{error}");
+        }
+        let guard = locks.lock_with("k", &options).await.unwrap();
+        assert!(guard.is_valid());
+    }
+}
