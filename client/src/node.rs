@@ -168,8 +168,7 @@ impl Node {
         patience: Duration,
     ) -> (Option<NodeId>, Result<Value, Trouble>) {
         let reply = match timeout(patience, link.connection.send_packed_command(command)).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(Trouble::of(&error)),
+            Ok(reply) => Trouble::or_value(reply),
             Err(_) => Err(Trouble::Silent),
         };
         let id = link.id;
@@ -188,18 +187,14 @@ impl Node {
         sent_us: u64,
         reply: Option<Result<Value, redis::RedisError>>,
     ) -> Result<Value, Trouble> {
-        match reply {
-            Some(Ok(value)) => {
-                self.silent_since.store(0, Ordering::Relaxed);
-                Ok(value)
-            }
-            Some(Err(error)) => {
-                let trouble = Trouble::of(&error);
-                match trouble {
-                    Trouble::Refused(..) => self.silent_since.store(0, Ordering::Relaxed),
-                    _ => give_up(&self.broken, link.number),
-                }
+        match reply.map(Trouble::or_value) {
+            Some(Err(trouble)) if !matches!(trouble, Trouble::Refused(..)) => {
+                give_up(&self.broken, link.number);
                 Err(trouble)
+            }
+            Some(answer) => {
+                self.silent_since.store(0, Ordering::Relaxed);
+                answer
             }
             None => {
                 let since = self.silent_since.load(Ordering::Relaxed);
@@ -251,7 +246,7 @@ impl Node {
                 .await
                 .map_err(|error| unreachable(format!("it cannot be reached: {error}")))?;
             let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
-            let node = node.map_err(|error| match Trouble::of(&error) {
+            let node = Trouble::or_value(node).map_err(|trouble| match trouble {
                 Trouble::Refused(code, text) if code == "ERR" && text.contains("unknown command") => {
                     unreachable("the server has no lock module: start it with --loadmodule libpalisade.so".to_owned())
                 }

@@ -163,6 +163,17 @@ impl Trouble {
         }
     }
 
+    /// What a node answered, if that is no error.
+    pub fn or_value(reply: Result<Value, RedisError>) -> Result<Value, Self> {
+        match reply {
+            Ok(Value::ServerError(error)) => {
+                Err(Self::Refused(error.code().to_owned(), error.details().unwrap_or_default().to_owned()))
+            }
+            Ok(value) => Ok(value),
+            Err(error) => Err(Self::of(&error)),
+        }
+    }
+
     /// The code of a node's error.
     pub fn code(&self) -> Option<&str> {
         match self {

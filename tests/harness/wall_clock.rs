@@ -44,7 +44,8 @@ fn shim() -> &'static Path {
         .get_or_init(|| {
             let dir = tempfile::tempdir().unwrap();
             let shim = dir.path().join("wall_clock.so");
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/wall_clock.c");
+            let source = dir.path().join("wall_clock.c");
+            fs::write(&source, include_str!("wall_clock.c")).unwrap();
             let status = Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source).status();
             assert!(status.expect("a C compiler is installed").success());
             (dir, shim)

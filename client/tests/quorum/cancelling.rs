@@ -77,7 +77,7 @@ async fn at_every_await_point() {
             let guard = locks.lock_with("k", &options).await.unwrap();
             drop(poll_some(guard.extend(), polls).await);
             drop(poll_some(guard.reenter(), polls).await);
-            let _ = poll_some(guard.lost(), polls).await;
+            let _ = tokio::time::timeout(ms(10), poll_some(guard.lost(), polls)).await;
             drop(poll_some(guard.release(), polls).await);
             nothing_is_left(&nodes, before + 2 * count).await;
         }

@@ -37,7 +37,7 @@ impl Nodes {
     pub async fn client_now(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         let start = Instant::now();
-        let slow = Options::new().node_timeout(Duration::from_secs(10));
+        let slow = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
         let _ = client.try_lock_with("connected", &slow).await;
         println!("tried once in {:?}", start.elapsed());
         client
@@ -62,8 +62,9 @@ pub fn address(server: &Server) -> String {
 /// Returns when the client has reached all of its nodes: the first use waits for connections, but no longer than a node may
 /// take, and this machine may be busy.
 pub async fn connected(client: &Client) {
-    let options = Options::new().node_timeout(Duration::from_secs(10));
-    client.try_lock_with("connected", &options).await.unwrap().release().await;
+    let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
+    let key = format!("connected-{:x}", rand::random::<u64>());
+    client.try_lock_with(key, &options).await.unwrap().release().await;
 }
 
 /// Returns when `condition` holds.

@@ -54,10 +54,11 @@ async fn a_rolling_restart_of_every_node() {
     }
     assert!(guard.is_valid() && guard.token() >= first);
     let other = nodes.client_now().await;
-    assert_eq!(other.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
+    let options = Options::new().ttl(ms(1_500));
+    assert_eq!(other.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Contended);
     let token = guard.token();
     guard.release().await;
-    assert!(other.lock("k").await.unwrap().token() > token);
+    assert!(other.lock_with("k", &options).await.unwrap().token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

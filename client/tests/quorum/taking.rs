@@ -9,6 +9,13 @@ use crate::harness::int;
 async fn one_round_one_token_a_majority() {
     let nodes = Nodes::start(5);
     let locks = nodes.client().await;
+    // The first grants of a node stay below a ceiling that it raises within moments.
+    until("the nodes have raised their ceilings", async || {
+        let clock = nodes.0[0].client().say("LOCK.NODE").field("clock_us").as_int() as u64;
+        nodes.0.iter().all(|server| server.info("token_ceiling") > clock + 2_000_000)
+    })
+    .await;
+    nodes.say("CONFIG RESETSTAT");
     let guard = locks.try_lock_with("k", &Options::new().note("me")).await.unwrap();
     assert!(guard.is_valid() && guard.valid_for() <= ms(9_900) && guard.key() == b"k");
     until("every node has it", async || nodes.holding("k") == 5).await;
