@@ -83,9 +83,11 @@ crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: a
 	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::
 
 .PHONY: bench
-bench: build ## Measure hand-over beside clients that poll, on SERVER: about two minutes
+bench: build ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
 	@cargo build --release --quiet --package palisade-bench
-	@cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" hand-over
+	@for what in hand-over quorum; do \
+	  cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" $$what; \
+	done
 
 .PHONY: lint
 lint: setup ## Check format, lints and documentation

@@ -1,11 +1,13 @@
 //! Palisade beside what a user would pick instead: each comparison in one run, on one server, as ratios.
 //!
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
+//! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
 
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod hand_over;
+mod quorum;
 mod server;
 
 use std::path::PathBuf;
@@ -31,14 +33,17 @@ struct Options {
 enum What {
     /// From a release to the next holder's answer, beside clients that poll.
     HandOver(hand_over::Options),
+    /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
+    Quorum(quorum::Options),
 }
 
 fn main() {
     let options = Options::parse();
     server::allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let server = server::Server::start(&options.server, &options.module);
+    let start = || server::Server::start(&options.server, &options.module);
     match options.what {
-        What::HandOver(what) => runtime.block_on(hand_over::run(&server, what)),
+        What::HandOver(what) => runtime.block_on(hand_over::run(&start(), what)),
+        What::Quorum(what) => runtime.block_on(quorum::run(start, what)),
     }
 }

@@ -47,6 +47,13 @@ impl Server {
         self.port
     }
 
+    /// Freezes it, or lets it go on.
+    pub fn freeze(&self, frozen: bool) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// CPU time it has used so far.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();

@@ -1,0 +1,257 @@
+//! A lock on a majority of the nodes.
+//!
+//! The floor is what any Redlock client must do: one `SET key owner NX PX ttl` to every node at once, over connections of the
+//! same kind, done when a majority has answered. Rounds of both are interleaved. Then the same with two of five nodes frozen,
+//! and the share of locks that needed one round only, with clients whose clocks are apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hdrhistogram::Histogram;
+use palisade_client::{Client, Options as LockOptions};
+use palisade_core::quorum::{Acquire, Answer, Ask, Call, NodeId, Progress, majority};
+use palisade_core::{BootTime, Token};
+use rand::RngExt;
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+
+use crate::server::{Server, connect, info};
+
+/// Locks and raw SETs in one round of the comparison.
+const BATCH: usize = 200;
+
+/// Clients whose clocks are apart, in the third part.
+const CLIENTS: usize = 10;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many nodes.
+    #[arg(long, value_delimiter = ',', default_value = "1,3,5,7")]
+    nodes: Vec<usize>,
+
+    /// Rounds of the comparison.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+
+    /// How far apart clients' clocks are: up to this much ahead and behind, in milliseconds.
+    #[arg(long, value_delimiter = ',', default_value = "0,1,5,50")]
+    skew_ms: Vec<u64>,
+
+    /// Locks taken in a second, in the third part.
+    #[arg(long, value_delimiter = ',', default_value = "100,2000,5000")]
+    rate: Vec<u64>,
+}
+
+pub async fn run(start: impl Fn() -> Server, options: Options) {
+    println!("| nodes | | SET p50 us | p99 | lock p50 us | p99 | lock / SET, p50 |");
+    println!("|--:|---|--:|--:|--:|--:|--:|");
+    for &count in &options.nodes {
+        let nodes: Vec<Server> = (0..count).map(|_| start()).collect();
+        let healthy = compare(&nodes, options.rounds).await;
+        healthy.show(count, "healthy");
+        if count == 5 {
+            nodes[..2].iter().for_each(|node| node.freeze(true));
+            let frozen = compare(&nodes, options.rounds).await;
+            nodes[..2].iter().for_each(|node| node.freeze(false));
+            frozen.show(count, "two frozen");
+            let p99 = |measured: &Measured| measured.locks.value_at_quantile(0.99) as f64;
+            println!("|  | two frozen / healthy, p99 of the lock | | | | {:.2} | |", p99(&frozen) / p99(&healthy));
+        }
+    }
+    println!("\n| locks a second | clocks apart by ± ms | in one round |");
+    println!("|--:|--:|--:|");
+    let nodes: Vec<Server> = (0..5).map(|_| start()).collect();
+    for &rate in &options.rate {
+        for &skew_ms in &options.skew_ms {
+            let share = one_round_share(&nodes, rate, skew_ms).await;
+            println!("| {rate} | {skew_ms} | {:.2} % |", share * 100.0);
+        }
+    }
+}
+
+struct Measured {
+    sets: Histogram<u64>,
+    locks: Histogram<u64>,
+}
+
+impl Measured {
+    fn show(&self, count: usize, what: &str) {
+        let of = |histogram: &Histogram<u64>, share| histogram.value_at_quantile(share) as f64 / 1_000.0;
+        println!(
+            "| {count} | {what} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} |",
+            of(&self.sets, 0.5),
+            of(&self.sets, 0.99),
+            of(&self.locks, 0.5),
+            of(&self.locks, 0.99),
+            of(&self.locks, 0.5) / of(&self.sets, 0.5)
+        );
+    }
+}
+
+async fn compare(nodes: &[Server], rounds: usize) -> Measured {
+    let addresses = nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()));
+    let locks = Client::new(addresses).unwrap();
+    let mut connections: Vec<Option<MultiplexedConnection>> = Vec::new();
+    for node in nodes {
+        // A frozen node takes connections and says nothing: the raw client has none to it.
+        connections.push(tokio::time::timeout(Duration::from_millis(300), connect(node.port())).await.ok());
+    }
+    let slow = LockOptions::new().node_timeout(Duration::from_secs(2));
+    locks.try_lock_with("warm", &slow).await.unwrap().release().await;
+    // Until the client knows which nodes do not answer, and nodes have raised their ceilings.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let histogram = || Histogram::<u64>::new(3).unwrap();
+    let mut measured = Measured { sets: histogram(), locks: histogram() };
+    for round in 0..rounds {
+        for n in 0..BATCH {
+            let key = format!("set-{round}-{n}");
+            let start = Instant::now();
+            set_majority(&connections, nodes.len(), &key).await;
+            measured.sets.record(start.elapsed().as_nanos() as u64).unwrap();
+        }
+        for n in 0..BATCH {
+            let key = format!("lock-{round}-{n}");
+            let start = Instant::now();
+            let guard = locks.try_lock(&key).await.unwrap();
+            measured.locks.record(start.elapsed().as_nanos() as u64).unwrap();
+            // Given back and waited for, so that it does not run beside what is measured next.
+            guard.release().await;
+        }
+        // What was given back in the background does not belong to the next round.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    measured
+}
+
+async fn set_majority(connections: &[Option<MultiplexedConnection>], nodes: usize, key: &str) {
+    let set = |connection: &MultiplexedConnection| {
+        let mut connection = connection.clone();
+        let mut command = cmd("SET");
+        command.arg(key).arg("owner-of-20-bytes-xx").arg("NX").arg("PX").arg(10_000);
+        async move { command.query_async::<Value>(&mut connection).await.unwrap() }
+    };
+    let mut asked: FuturesUnordered<_> = connections.iter().flatten().map(set).collect();
+    for _ in 0..majority(nodes) {
+        asked.next().await.unwrap();
+    }
+}
+
+/// The rules' own machine, driven with proposals of clocks that are apart: how many locks need no second round.
+async fn one_round_share(nodes: &[Server], rate: u64, skew_ms: u64) -> f64 {
+    let seconds = 3;
+    let mut monitors = Vec::new();
+    for node in nodes {
+        let mut connection = connect(node.port()).await;
+        let _: Value = cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
+        let _: Value = cmd("LOCK.GUARD").arg("LIFT").query_async(&mut connection).await.unwrap();
+        monitors.push(connection);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (taken, fenced) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = Vec::new();
+    for client in 0..CLIENTS {
+        let mut connections = Vec::new();
+        for node in nodes {
+            connections.push(connect(node.port()).await);
+        }
+        // Clocks are spread evenly from behind to ahead.
+        let offset_us = (client as i64 * 2 - (CLIENTS as i64 - 1)) * skew_ms as i64 * 1_000 / (CLIENTS as i64 - 1);
+        let (taken, fenced) = (Arc::clone(&taken), Arc::clone(&fenced));
+        tasks.push(tokio::spawn(async move {
+            let mut tick = tokio::time::interval(Duration::from_nanos(1_000_000_000 * CLIENTS as u64 / rate));
+            let seen = Arc::new(AtomicU64::new(0));
+            let start = Instant::now();
+            let mut under_way = tokio::task::JoinSet::new();
+            while start.elapsed() < Duration::from_secs(seconds) {
+                tick.tick().await;
+                // A thousand keys, so that each is taken by one client after the other.
+                let key = format!("k{}", rand::rng().random_range(0..1_000));
+                let owner = format!("{:020x}", rand::rng().random::<u64>());
+                let connections = connections.clone();
+                let (taken, fenced, seen) = (Arc::clone(&taken), Arc::clone(&fenced), Arc::clone(&seen));
+                under_way.spawn(async move {
+                    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64 + offset_us;
+                    let proposal = (wall as u64).max(seen.load(Ordering::Relaxed) + 1);
+                    if let Some((token, rounds)) = acquire(connections, &key, &owner, proposal).await {
+                        seen.fetch_max(token, Ordering::Relaxed);
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        fenced.fetch_add(u64::from(rounds > 1), Ordering::Relaxed);
+                    }
+                });
+            }
+            under_way.join_all().await;
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let poisoned = info(&mut monitors[0], "lock_poisoned").await;
+    assert_eq!(poisoned, 0);
+    1.0 - fenced.load(Ordering::Relaxed) as f64 / taken.load(Ordering::Relaxed).max(1) as f64
+}
+
+/// Takes and releases `key`; its token and how many rounds it took, or nothing if somebody else had it.
+async fn acquire(
+    connections: Vec<MultiplexedConnection>,
+    key: &str,
+    owner: &str,
+    proposal: u64,
+) -> Option<(u64, usize)> {
+    let ask = |call: Call| {
+        let mut connection = connections[call.node].clone();
+        let mut command = redis::Cmd::new();
+        match call.ask {
+            Ask::Acquire { ttl_ms, proposal, .. } => {
+                command.arg("LOCK.ACQUIRE").arg(key).arg(owner).arg(ttl_ms).arg("FENCE").arg(proposal.get());
+            }
+            Ask::Fence { token } => {
+                command.arg("LOCK.FENCE").arg(key).arg(owner).arg(token.get());
+            }
+            Ask::Extend { .. } => unreachable!("nothing is extended here"),
+        }
+        async move {
+            let answer = match command.query_async::<Value>(&mut connection).await {
+                Ok(Value::Int(token)) => Answer::Token(Token::new(token as u64).unwrap()),
+                Ok(_) => Answer::No,
+                Err(error) if error.code() == Some("NOTYET") => Answer::NotYet { ms: 10 },
+                Err(_) => Answer::Failed,
+            };
+            (call, answer)
+        }
+    };
+    let proposal = Token::new(proposal).unwrap();
+    let now = BootTime::from_us(1);
+    let (mut machine, calls) = Acquire::begin(connections.len(), 10_000, proposal, now);
+    let mut asked: FuturesUnordered<_> = calls.into_iter().map(ask).collect();
+    let mut rounds = 1;
+    let mut token = None;
+    while let Some((call, answer)) = asked.next().await {
+        let id = Some(NodeId(call.node as u128));
+        match machine.on_answer(call.node, id, call.ask, answer, now) {
+            Progress::Goes(calls) => {
+                if calls.iter().any(|call| matches!(call.ask, Ask::Fence { .. })) {
+                    rounds = 2;
+                }
+                asked.extend(calls.into_iter().map(ask));
+            }
+            Progress::Held(held) => {
+                token = Some(held.token().get());
+                break;
+            }
+            Progress::TooLate | Progress::Impossible => break,
+        }
+    }
+    drop(asked);
+    let mut releases: FuturesUnordered<_> = connections
+        .iter()
+        .map(|connection| {
+            let mut connection = connection.clone();
+            async move { cmd("LOCK.RELEASE").arg(key).arg(owner).query_async::<Value>(&mut connection).await }
+        })
+        .collect();
+    while releases.next().await.is_some() {}
+    Some((token?, rounds))
+}
