@@ -175,6 +175,8 @@ impl Keeper {
         self.make(calls);
         self.whys.fill(None);
         self.plan(self.ttl() / ROUNDS_A_LEASE);
+        // Where too few nodes have it to begin with, there is nothing to wait for.
+        self.report(None);
     }
 
     fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
@@ -192,6 +194,11 @@ impl Keeper {
         let calls = self.held.on_answer(round, call.node, id, call.ask, answer, clock::boot_now());
         self.make(calls);
         self.shared.show(&self.held);
+        self.report(before);
+    }
+
+    /// Tells those who wait for the round what came of it, if that is news.
+    fn report(&mut self, before: Option<bool>) {
         match self.held.outcome() {
             Some(true) if before != Some(true) => {
                 self.waiting.drain(..).for_each(|done| drop(done.send(Ok(()))));
