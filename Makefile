@@ -82,6 +82,11 @@ test: setup ## Run every test: the rules, and the module on a real server
 crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes
 	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::
 
+.PHONY: storm
+storm: setup ## Many at once: 10 000 who wait, 10 000 critical sections over five nodes: about two minutes
+	@PALISADE_WAITERS=10000 cargo test --test server -- --nocapture storms::
+	@PALISADE_SECTIONS=10000 cargo test --package palisade-client --test quorum -- --nocapture contention::
+
 .PHONY: bench
 bench: build ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
 	@cargo build --release --quiet --package palisade-bench
