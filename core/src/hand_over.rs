@@ -221,6 +221,20 @@ mod tests {
         assert_eq!((counters.grants, counters.hand_overs, key.node.waiting.waits.count()), (3, 2, 2));
     }
 
+    /// Its client was promised an answer by then, and does not count on the lock any more.
+    #[test]
+    fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        let b = key.acquire("b", 1_000, 50).unwrap().unwrap();
+        let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+        key.now = 51;
+        key.release("a");
+        let answers = key.settle();
+        assert!(matches!(answers[0], (id, Answer::InVain(_)) if id == b), "{answers:?}");
+        assert_eq!(granted(&answers), [c]);
+    }
+
     #[test]
     fn nobody_passes_the_queue() {
         let mut key = Key::new();
