@@ -115,11 +115,8 @@ impl Acquire {
         if now >= until {
             return Progress::TooLate;
         }
-        // What a node has that was asked to raise its token is not known until it answers.
-        let members = self.seats.iter().map(|seat| match seat.state {
-            State::Has(token) => (seat.id, Some(token)),
-            _ => (seat.id, None),
-        });
+        // Those that were asked to raise their token have at least the lower one: they are asked again.
+        let members = self.seats.iter().map(|seat| (seat.id, seat.token()));
         Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
     }
 

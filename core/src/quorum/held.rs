@@ -327,6 +327,25 @@ mod tests {
     }
 
     #[test]
+    fn a_lower_token_of_a_healed_node_lowers_nothing() {
+        let mut held = held();
+        extend(&mut held, 100);
+        no(&mut held, 1, 2, 110);
+        let calls = healed(&mut held, 2, 50, 120);
+        assert_eq!((held.token(), held.nodes_held()), (token(100), 2));
+        assert_eq!(calls, [Call::now(2, Ask::Fence { token: token(100) })]);
+    }
+
+    #[test]
+    fn a_shorter_lease_shortens_nothing() {
+        let mut held = held();
+        let until = held.valid_until();
+        held.extend(200, token(200), at(100).boot);
+        (0..3).for_each(|node| drop(yes(&mut held, 1, node, 110)));
+        assert_eq!((held.outcome(), held.valid_until()), (Some(true), until));
+    }
+
+    #[test]
     fn nothing_is_raised_or_healed_when_validity_is_over() {
         let mut held = held();
         extend(&mut held, 100);
