@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, majority};
-use tokio::time::Instant;
 
 use crate::nodes::{Calls, GiveBack, Nodes};
 use crate::options::Checked;
@@ -61,8 +60,7 @@ pub async fn acquire_waiting(
     let start = clock::boot_now();
     let proposal = nodes.clock.propose();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64);
-    let connect_by = Instant::now() + checked.node_timeout;
-    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, connect_by).await;
+    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE).await;
     let (reply, waited_ms) = match reply {
         Ok(value) => match wire::granted_after_wait(&value) {
             Some((token, waited_ms)) => (Ok(token), waited_ms),
@@ -126,6 +124,12 @@ async fn refused(
     let mut guarded: Vec<u64> = guarded.collect();
     let (count, needed) = (nodes.len(), majority(nodes.len()));
     if failed > count - needed {
+        // What the nodes themselves call an error is the request's fault.
+        let is_error = |why: &str| why.starts_with("ERR ") || why.starts_with("WRONGTYPE ");
+        if whys.iter().flatten().filter(|why| is_error(why)).count() >= failed {
+            let text = format!("{failed} of {count} nodes refuse such a request");
+            return Error::new(ErrorKind::BadArgument, text).with_nodes(nodes.errors(&whys));
+        }
         let text = format!("{failed} of {count} nodes cannot be asked, and {needed} are needed");
         return Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys));
     }

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::{Builder, Error, ErrorKind, Options, Released};
 
@@ -23,7 +23,7 @@ use crate::{Builder, Error, ErrorKind, Options, Released};
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: crate::Client,
-    runtime: Arc<Runtime>,
+    runtime: Arc<Background>,
 }
 
 /// A lock that is held. See [`crate::Guard`].
@@ -32,7 +32,7 @@ pub struct Client {
 pub struct Guard {
     /// `None` only while it is dropped.
     inner: Option<crate::Guard>,
-    runtime: Arc<Runtime>,
+    runtime: Arc<Background>,
 }
 
 impl Builder {
@@ -46,7 +46,7 @@ impl Builder {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("palisade").enable_all().build();
         let runtime =
             runtime.map_err(|why| Error::new(ErrorKind::Configuration, format!("no thread can be started: {why}")))?;
-        Ok(Client { inner, runtime: Arc::new(runtime) })
+        Ok(Client { inner, runtime: Arc::new(Background(Some(runtime))) })
     }
 }
 
@@ -176,9 +176,34 @@ impl Guard {
 }
 
 impl Drop for Guard {
+    /// Gives the lock back, and waits for that as long as a node is given to answer: the process may be about to end.
     fn drop(&mut self) {
-        // The keeper gives it back on the runtime that it runs on.
-        let _runtime = self.runtime.enter();
-        drop(self.inner.take());
+        let Some(inner) = self.inner.take() else { return };
+        if Handle::try_current().is_ok() {
+            // Inside somebody's runtime nothing may be waited for.
+            let _runtime = self.runtime.0.as_ref().map(Runtime::enter);
+            drop(inner);
+        } else {
+            self.runtime.block_on(inner.release());
+        }
+    }
+}
+
+/// The runtime that locks are kept on.
+#[derive(Debug)]
+struct Background(Option<Runtime>);
+
+impl Background {
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("there until it is dropped").block_on(future)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may be dropped inside somebody's runtime, where nothing may be waited for.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }

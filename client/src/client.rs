@@ -1,6 +1,7 @@
 //! The client: who asks for locks.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use crate::{Error, ErrorKind, Guard, Options, waiting};
 /// Longest wait that is asked of the nodes at a time: the most they take.
 const WAIT_AT_A_TIME: Duration = Duration::from_millis(WAIT_MAX_MS as u64);
 
-/// First and longest pause after a collision: several clients were told that the lock is free, and none got a majority.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(200));
+/// First and longest pause after a collision (several clients were told that the lock is free, and none got a majority), and
+/// where the nodes let nobody wait.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -38,7 +40,7 @@ struct Inner {
 }
 
 /// Makes a [`Client`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Builder {
     addresses: Vec<String>,
     defaults: Options,
@@ -75,7 +77,8 @@ impl Builder {
                 "give the address of one node at least, better of three or five",
             ));
         }
-        let list = self.addresses.iter().map(|address| Node::new(address)).collect::<Result<Vec<_>, _>>()?;
+        let numbered = self.addresses.iter().enumerate();
+        let list = numbered.map(|(n, address)| Node::new(n + 1, address)).collect::<Result<Vec<_>, _>>()?;
         for (n, node) in list.iter().enumerate() {
             if list[..n].iter().any(|other| other.name() == node.name()) {
                 return Err(Error::new(
@@ -85,6 +88,13 @@ impl Builder {
             }
         }
         Ok(Client(Arc::new(Inner { nodes: Nodes::new(list), defaults: self.defaults, local: Mutex::default() })))
+    }
+}
+
+impl fmt::Debug for Builder {
+    /// Addresses have passwords in them: only their number is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("nodes", &self.addresses.len()).field("defaults", &self.defaults).finish()
     }
 }
 
@@ -162,16 +172,17 @@ impl Client {
             value = body(&guard) => Some(value),
         };
         match value {
-            Some(value) => {
+            // It may have run on without an await while the lock was lost.
+            Some(value) if !guard.is_lost() => {
                 guard.release().await;
                 Ok(value)
             }
-            None => Err(Error::new(ErrorKind::Lost, "the lock was lost, and what ran under it was cancelled")),
+            _ => Err(Error::new(ErrorKind::Lost, "the lock was lost, and what ran under it was cancelled")),
         }
     }
 
     fn keep(&self, taken: Taken, checked: Checked, options: &Options, extends: bool) -> Guard {
-        let auto = options.auto_extend.unwrap_or(extends).then(|| Auto { until: Instant::now() + options.max_hold });
+        let auto = options.auto_extend.unwrap_or(extends).then(|| Auto { until: Instant::now() + checked.max_hold });
         let (shared, orders, lease) = keeper::keep(&self.0.nodes, taken, checked, auto);
         Guard::new(&self.0.nodes, lease, shared, orders, checked)
     }
@@ -187,7 +198,7 @@ impl Client {
         let ticket = nodes.clock.propose();
         let mut lease = Lease::new(key, &options.note);
         let mut pause = BACK_OFF.0;
-        let mut told = false;
+        let mut collided = false;
         loop {
             let left = deadline.map_or(WAIT_AT_A_TIME, |deadline| deadline.saturating_duration_since(Instant::now()));
             let patience = left.min(WAIT_AT_A_TIME);
@@ -210,8 +221,9 @@ impl Client {
             if deadline.is_some_and(over) {
                 return Err(timed_out(Some(refused)));
             }
-            // Told that it was free, and somebody else was faster: not all at the same moment again.
-            if told || refused.kind() == ErrorKind::Guarded {
+            // Told that it was free, and somebody else was faster: not all at the same moment again. Nor where the nodes
+            // let nobody wait, or grant nothing for a while.
+            if collided || refused.kind() == ErrorKind::Guarded {
                 let longest = refused.retry_after().unwrap_or(pause).min(left).min(BACK_OFF.1);
                 let jittered = longest.mul_f64(rand::rng().random_range(0.2..1.0));
                 sleep(jittered).await;
@@ -219,18 +231,15 @@ impl Client {
             }
             // A new name for each attempt: a late message about the last one cannot touch it.
             lease = Lease::new(key, &options.note);
-            told = false;
+            collided = false;
             if nodes.len() > 1 {
                 let left =
                     deadline.map_or(WAIT_AT_A_TIME, |deadline| deadline.saturating_duration_since(Instant::now()));
                 let patience = left.min(WAIT_AT_A_TIME).max(Duration::from_millis(1));
-                match waiting::turn(nodes, lease, ticket, patience, checked.node_timeout).await {
-                    Some(kept) => {
-                        lease = kept;
-                        told = true;
-                    }
-                    None => lease = Lease::new(key, &options.note),
-                }
+                let turn = waiting::turn(nodes, lease, ticket, patience, checked.node_timeout).await?;
+                // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
+                collided = turn.is_some() || !deadline.is_some_and(over);
+                lease = turn.unwrap_or_else(|| Lease::new(key, &options.note));
             }
         }
     }

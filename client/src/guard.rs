@@ -19,7 +19,8 @@ use crate::{Error, ErrorKind, NodeError, clock};
 /// Check that before each step that must not happen without the lock, and give the [token](Guard::token) to the resource,
 /// which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
 ///
-/// Dropping a guard gives the lock back in the background, best effort; [`Guard::release`] tells what came of it.
+/// Dropping a guard gives the lock back in the background, best effort: release it where the runtime is about to end, or it is
+/// free only when its lease ends. [`Guard::release`] also tells what came of it.
 #[derive(Debug)]
 #[must_use = "the lock is given back when its guard is dropped"]
 pub struct Guard {
@@ -39,7 +40,8 @@ pub enum Released {
     Released,
     /// One hold was given back; this many guards are left.
     StillHeld(u32),
-    /// It had ended before: what was done last may have been done without it.
+    /// No majority had it any more: it had ended before, or the nodes lost it. What was done last may have been done
+    /// without it.
     AlreadyExpired,
     /// These nodes did not answer: there it ends with its lease. A majority of the others is enough for the next holder.
     PartlyUnreachable(Vec<NodeError>),
@@ -132,7 +134,16 @@ impl Guard {
     /// taken away. Also when it was released through another guard.
     pub async fn lost(&self) {
         let mut ended = self.shared.ended.subscribe();
-        let _ = ended.wait_for(Option::is_some).await;
+        // Its end is looked at here too, in case nobody is left to tell.
+        let over = async {
+            while self.is_valid() {
+                tokio::time::sleep(self.valid_for()).await;
+            }
+        };
+        tokio::select! {
+            _ = ended.wait_for(Option::is_some) => {}
+            () = over => {}
+        }
     }
 
     /// Gives the lock back, or one of its holds, and tells what came of it.

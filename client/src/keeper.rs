@@ -112,6 +112,13 @@ pub fn keep(
     (shared, orders, lease)
 }
 
+impl Drop for Keeper {
+    /// However it ends, also with its runtime: nobody extends the lock from here on, and nobody is left relying on it.
+    fn drop(&mut self) {
+        self.shared.end(End::Lost);
+    }
+}
+
 struct Keeper {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -171,7 +178,11 @@ impl Keeper {
     }
 
     fn begin_round(&mut self, ttl_ms: u32) {
-        let calls = self.held.extend(ttl_ms, self.nodes.clock.propose(), clock::boot_now());
+        if self.held.round() > 0 && self.held.outcome().is_none() {
+            // One is under way, and ends within the time that a node is given: begun anew it might never end.
+            return self.plan(self.ttl() / AGAIN);
+        }
+        let calls = self.held.extend(ttl_ms, clock::boot_now());
         self.make(calls);
         self.whys.fill(None);
         self.plan(self.ttl() / ROUNDS_A_LEASE);
@@ -215,6 +226,7 @@ impl Keeper {
         }
     }
 
+    /// Says that it is lost to all who rely on it.
     fn lose(mut self) {
         warn!(token = self.held.token().get(), "the lock is lost");
         self.shared.end(End::Lost);

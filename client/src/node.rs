@@ -74,9 +74,11 @@ enum State {
 }
 
 impl Node {
-    /// A node at `address`, a URL as redis-rs takes them. Nothing is connected yet.
-    pub fn new(address: &str) -> Result<Self, Error> {
-        let wrong = |why: String| Error::new(ErrorKind::Configuration, format!("{}: {why}", without_password(address)));
+    /// A node at `address`, the one with this number in the list, a URL as redis-rs takes them. Nothing is connected yet.
+    pub fn new(number: usize, address: &str) -> Result<Self, Error> {
+        // Not the address itself: there may be a password in it.
+        let wrong =
+            |why: String| Error::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"));
         let info = address.into_connection_info().map_err(|why| {
             wrong(format!("not an address ({why}); it must be like redis://user:password@host:6379 or unix:///path"))
         })?;
@@ -101,6 +103,12 @@ impl Node {
         &self.name
     }
 
+    /// Nothing that was known of it counts any more: it is connected to anew.
+    pub fn forget(&self) {
+        self.state.send_replace(State::Connecting);
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Keeps a connection up, for ever.
     pub async fn stay_connected(&self) {
         let mut pause = BACK_OFF.0;
@@ -109,22 +117,26 @@ impl Node {
             match self.connect(number).await {
                 Ok(link) => {
                     info!(node = self.name, id = format!("{:032x}", link.id.0), "connected");
-                    pause = BACK_OFF.0;
+                    let made = Instant::now();
                     self.silent_since.store(0, Ordering::Relaxed);
                     self.state.send_replace(State::Up(link));
                     let _ = broken.wait_for(|&broken| broken >= number).await;
                     warn!(node = self.name, "the connection is given up");
                     self.state.send_replace(State::Down(Trouble::Broken("the connection broke".to_owned())));
+                    if made.elapsed() > BACK_OFF.1 {
+                        pause = BACK_OFF.0;
+                        continue;
+                    }
                 }
                 Err(trouble) => {
                     debug!(node = self.name, %trouble, "no connection");
                     self.state.send_replace(State::Down(trouble));
-                    // Not all clients at the same moment.
-                    let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
-                    sleep(jittered).await;
-                    pause = (pause * 2).min(BACK_OFF.1);
                 }
             }
+            // Not all clients at the same moment, nor one again and again.
+            let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
+            sleep(jittered).await;
+            pause = (pause * 2).min(BACK_OFF.1);
         }
     }
 
@@ -141,12 +153,12 @@ impl Node {
 
     /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
     /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue.
-    pub async fn ask_waiting(
-        &self,
-        command: &Cmd,
-        patience: Duration,
-        connect_by: Instant,
-    ) -> (Option<NodeId>, Result<Value, Trouble>) {
+    pub async fn ask_waiting(&self, command: &Cmd, patience: Duration) -> (Option<NodeId>, Result<Value, Trouble>) {
+        // Who waits can wait for a connection, but not for a node that is known to be down.
+        let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
+        if let Err(trouble) = self.link(connect_by).await {
+            return (None, Err(trouble));
+        }
         let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience).await;
@@ -167,9 +179,16 @@ impl Node {
         command: &Cmd,
         patience: Duration,
     ) -> (Option<NodeId>, Result<Value, Trouble>) {
-        let reply = match timeout(patience, link.connection.send_packed_command(command)).await {
-            Ok(reply) => Trouble::or_value(reply),
-            Err(_) => Err(Trouble::Silent),
+        let mut states = self.state.subscribe();
+        let reply = tokio::select! {
+            reply = timeout(patience, link.connection.send_packed_command(command)) => match reply {
+                Ok(reply) => Trouble::or_value(reply),
+                Err(_) => Err(Trouble::Silent),
+            },
+            // The other connection to the node broke: this one may be half open.
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => {
+                Err(Trouble::Unreachable("the node is down".to_owned()))
+            }
         };
         let id = link.id;
         if matches!(reply, Ok(_) | Err(Trouble::Refused(..))) {
@@ -278,30 +297,21 @@ fn give_up(broken: &watch::Sender<u64>, number: u64) {
     });
 }
 
-/// An address as it may be shown.
-fn without_password(address: &str) -> String {
-    match (address.find("://"), address.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}{}", &address[..scheme + 3], &address[at + 1..]),
-        _ => address.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn passwords_are_not_shown() {
-        for (address, shown) in [
-            ("redis://user:secret@host:1", "redis://host:1"),
-            ("redis://:secret@host", "redis://host"),
-            ("redis://host", "redis://host"),
-            ("nonsense", "nonsense"),
-        ] {
-            assert_eq!(without_password(address), shown);
+        for address in
+            ["http://user:secret@host", "redis://user:secret", "unix:///x?db=a&pass=secret", "rediss//:secret@host"]
+        {
+            if let Err(error) = Node::new(3, address) {
+                assert_eq!(error.kind(), ErrorKind::Configuration);
+                assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
+            }
         }
-        let error = Node::new("http://user:secret@host").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Configuration);
-        assert!(!error.to_string().contains("secret"), "{error}");
+        let builder = crate::Client::builder().node("redis://user:secret@host");
+        assert!(!format!("{builder:?} {:?}", builder.clone().build().unwrap()).contains("secret"));
     }
 }

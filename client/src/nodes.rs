@@ -1,16 +1,16 @@
 //! All nodes of a client, and questions to them.
 
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Answer, Call, NodeId, Out};
+use palisade_core::quorum::{Answer, Ask, Call, NodeId, Out};
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock::HybridClock;
 use crate::node::Node;
@@ -22,7 +22,7 @@ use crate::{Holder, NodeError};
 pub struct Nodes {
     pub list: Vec<Arc<Node>>,
     pub clock: HybridClock,
-    started: Once,
+    /// What keeps each connection up; none before the first use.
     connectors: Mutex<Vec<AbortHandle>>,
 }
 
@@ -46,8 +46,7 @@ impl Nodes {
     /// These nodes; nothing is connected yet.
     pub fn new(list: Vec<Node>) -> Arc<Self> {
         let list = list.into_iter().map(Arc::new).collect();
-        let (clock, started, connectors) = (HybridClock::default(), Once::new(), Mutex::default());
-        Arc::new(Self { list, clock, started, connectors })
+        Arc::new(Self { list, clock: HybridClock::default(), connectors: Mutex::default() })
     }
 
     /// How many there are.
@@ -55,16 +54,18 @@ impl Nodes {
         self.list.len()
     }
 
-    /// Begins to connect, at the first use: only then there is a runtime to do it.
+    /// Begins to connect, at the first use: only then there is a runtime to do it. And again, if that has ended since.
     pub fn start(&self) {
-        self.started.call_once(|| {
-            let connect = |node: &Arc<Node>| {
-                let node = Arc::clone(node);
-                tokio::spawn(async move { node.stay_connected().await }).abort_handle()
-            };
-            let connectors = self.list.iter().map(connect).collect();
-            *self.connectors.lock().unwrap_or_else(PoisonError::into_inner) = connectors;
-        });
+        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !connectors.is_empty() && !connectors.iter().any(AbortHandle::is_finished) {
+            return;
+        }
+        let connect = |node: &Arc<Node>| {
+            let node = Arc::clone(node);
+            node.forget();
+            tokio::spawn(async move { node.stay_connected().await }).abort_handle()
+        };
+        *connectors = self.list.iter().map(connect).collect();
     }
 
     /// A question of a machine to one node, which has `timeout` to answer.
@@ -80,9 +81,22 @@ impl Nodes {
             if call.after_ms > 0 {
                 sleep(Duration::from_millis(call.after_ms.into())).await;
             }
-            let command = lease.command(call.ask);
-            let (id, reply) = nodes.list[call.node].ask(&command, Instant::now() + timeout).await;
-            let (answer, why) = wire::answer(reply);
+            let deadline = Instant::now() + timeout;
+            let mut ask = call.ask;
+            let (id, answer, why) = loop {
+                let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), deadline).await;
+                let (answer, why) = wire::answer(reply);
+                let Answer::NotYet { ms } = answer else { break (id, answer, why) };
+                // All of its time, and no more, is given to a node that is not ready yet.
+                let again = Instant::now() + Duration::from_millis(ms.into());
+                if again >= deadline {
+                    break (id, Answer::Failed, why);
+                }
+                sleep_until(again).await;
+                if let Ask::Acquire { retry, .. } = &mut ask {
+                    *retry = true;
+                }
+            };
             if let Answer::Token(token) = answer {
                 nodes.clock.saw(token);
             }

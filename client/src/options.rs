@@ -12,6 +12,9 @@ const TTL_DEFAULT: Duration = Duration::from_secs(10);
 /// Default bound of how long a lock is kept by extending it: a holder that hangs for longer than this is let go.
 const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
 
+/// Longer times are cut to this, ten years: clocks cannot count to much more.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// Longest time a node is given for one operation, unless set: nodes answer within a millisecond or two.
 const NODE_TIMEOUT_MAX: Duration = Duration::from_millis(50);
 
@@ -110,7 +113,8 @@ impl Options {
         if node_timeout.is_zero() {
             return Err(bad("node_timeout must not be zero".to_owned()));
         }
-        Ok(Checked { ttl_ms, node_timeout })
+        let (node_timeout, max_hold) = (node_timeout.min(FOR_EVER), self.max_hold.min(FOR_EVER));
+        Ok(Checked { ttl_ms, node_timeout, max_hold })
     }
 }
 
@@ -119,6 +123,7 @@ impl Options {
 pub(crate) struct Checked {
     pub ttl_ms: u32,
     pub node_timeout: Duration,
+    pub max_hold: Duration,
 }
 
 #[cfg(test)]

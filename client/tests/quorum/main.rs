@@ -13,6 +13,7 @@ mod fixture;
 mod holding;
 mod misconfigured;
 mod proxy;
+mod reviewed;
 mod taking;
 mod unwell;
 mod waiting_turns;

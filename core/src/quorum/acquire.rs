@@ -63,6 +63,9 @@ impl Acquire {
 
     /// `node`, which is the server `id`, answered `ask`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, ask: Ask, answer: Answer, now: BootTime) -> Progress {
+        if now >= valid_until(self.start, self.ttl_ms) {
+            return Progress::TooLate;
+        }
         let state = match (ask, answer) {
             (_, Answer::NotYet { ms }) => {
                 // A repeated ACQUIRE may find its own grant.
@@ -79,15 +82,15 @@ impl Acquire {
             (_, Answer::No | Answer::Failed) => State::Out(Out::Failed),
         };
         self.seats[node] = Seat { id, state };
-        self.proceed(now)
+        self.proceed()
     }
 
-    fn proceed(&mut self, now: BootTime) -> Progress {
+    fn proceed(&mut self) -> Progress {
         let needed = majority(self.seats.len());
         let tokens: Vec<Token> = self.seats.iter().filter_map(Seat::token).collect();
         let same = |token: Token| tokens.iter().filter(|&&other| other == token).count() >= needed;
         if let Some(&token) = tokens.iter().find(|&&token| same(token)) {
-            return self.done(token, now);
+            return self.done(token);
         }
         if self.target.is_none() && tokens.len() >= needed {
             self.target = tokens.iter().max().copied();
@@ -95,7 +98,7 @@ impl Acquire {
         let mut calls = Vec::new();
         if let Some(target) = self.target {
             if tokens.iter().filter(|&&token| token >= target).count() >= needed {
-                return self.done(target, now);
+                return self.done(target);
             }
             for (node, seat) in self.seats.iter_mut().enumerate() {
                 if let State::Has(token) = seat.state
@@ -110,13 +113,11 @@ impl Acquire {
         if left < needed { Progress::Impossible } else { Progress::Goes(calls) }
     }
 
-    fn done(&self, token: Token, now: BootTime) -> Progress {
+    fn done(&self, token: Token) -> Progress {
         let until = valid_until(self.start, self.ttl_ms);
-        if now >= until {
-            return Progress::TooLate;
-        }
         // Those that were asked to raise their token have at least the lower one: they are asked again.
-        let members = self.seats.iter().map(|seat| (seat.id, seat.token()));
+        let raising = |seat: &Seat| matches!(seat.state, State::Raising(_));
+        let members = self.seats.iter().map(|seat| (seat.id, seat.token(), raising(seat)));
         Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
     }
 

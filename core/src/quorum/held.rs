@@ -21,7 +21,6 @@ pub struct Held {
     round: Round,
     /// Rounds begun; answers of the acquisition are of round 0.
     rounds: u64,
-    proposal: Token,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +28,10 @@ struct Member {
     id: Option<NodeId>,
     /// What the node is known to have; `None`: it does not have the lock, or with an unknown token.
     acked: Option<Token>,
+    /// It was asked to raise that and has not answered: what it has now is one or the other.
+    raising: bool,
+    /// It refused an extension meanwhile, which named the lower token: it is asked again when it has answered.
+    asks_again: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -44,15 +47,16 @@ struct Round {
 
 impl Held {
     pub(super) fn new(
-        members: Vec<(Option<NodeId>, Option<Token>)>,
+        members: Vec<(Option<NodeId>, Option<Token>, bool)>,
         token: Token,
         ttl_ms: u32,
         valid_until: BootTime,
     ) -> Self {
-        let members: Vec<_> = members.into_iter().map(|(id, acked)| Member { id, acked }).collect();
+        let member = |(id, acked, raising)| Member { id, acked, raising, asks_again: false };
+        let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
         let round = Round { open: none.clone(), yes: none, ..Round::default() };
-        Self { token, ttl_ms, valid_until, members, round, rounds: 0, proposal: token }
+        Self { token, ttl_ms, valid_until, members, round, rounds: 0 }
     }
 
     /// The fencing token.
@@ -98,10 +102,9 @@ impl Held {
     }
 
     /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
-    /// `proposal`.
-    pub fn extend(&mut self, ttl_ms: u32, proposal: Token, now: BootTime) -> Vec<Call> {
+    /// the holder's own token where they can: then no other node has to raise its own.
+    pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
-        self.proposal = proposal.max(self.token);
         self.ttl_ms = ttl_ms;
         let takes_part = |member: &Member| member.acked >= Some(self.token);
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
@@ -129,18 +132,33 @@ impl Held {
         match (ask, answer) {
             (Ask::Extend { .. }, _) if round != self.rounds => vec![],
             (Ask::Extend { .. }, Answer::NotYet { ms }) => again(ms),
+            (Ask::Extend { ttl_ms, token }, Answer::No) if self.may_have_more_than(node, token) => {
+                // It has the lock, with a token that was raised since it was asked.
+                let member = &mut self.members[node];
+                member.asks_again = member.raising;
+                let token = member.acked.filter(|_| !member.raising);
+                token.map(|token| Call::now(node, Ask::Extend { ttl_ms, token })).into_iter().collect()
+            }
             (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
             // Too late to be of use: whoever holds it releases it everywhere.
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
             (_, Answer::Token(token)) => self.on_token(node, id, token),
             // It does not have it, or what it has is not known: the next round asks it to grant it again.
-            (Ask::Fence { .. }, _) => {
-                self.members[node].acked = None;
-                vec![]
+            (Ask::Fence { .. }, answer) => {
+                let member = &mut self.members[node];
+                (member.acked, member.raising) = (None, false);
+                // The extension that it refused is refused for good.
+                if std::mem::take(&mut member.asks_again) { self.on_extended(node, id, answer, now) } else { vec![] }
             }
             (Ask::Acquire { .. }, _) => vec![],
         }
+    }
+
+    /// Whether `node` may have a larger token than it was asked to extend.
+    fn may_have_more_than(&self, node: usize, token: Token) -> bool {
+        let member = &self.members[node];
+        self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
     }
 
     fn on_extended(&mut self, node: usize, id: Option<NodeId>, answer: Answer, now: BootTime) -> Vec<Call> {
@@ -172,7 +190,8 @@ impl Held {
         if id.is_none() || others.map(|(_, member)| member).any(|member| member.id == id && member.acked.is_some()) {
             return vec![];
         }
-        self.members[node] = Member { id, acked: Some(token) };
+        let asks_again = self.members[node].asks_again;
+        self.members[node] = Member { id, acked: Some(token), raising: false, asks_again: false };
         let largest = self.members.iter().filter_map(|member| member.acked).max().unwrap_or(token).max(self.token);
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
@@ -180,13 +199,21 @@ impl Held {
         if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
             self.token = self.token.max(common);
         }
-        let below =
-            self.members.iter().enumerate().filter(|(_, member)| member.acked.is_some_and(|acked| acked < largest));
-        below.map(|(node, _)| Call::now(node, Ask::Fence { token: largest })).collect()
+        let mut calls = Vec::new();
+        for (node, member) in self.members.iter_mut().enumerate() {
+            if member.acked.is_some_and(|acked| acked < largest) {
+                member.raising = true;
+                calls.push(Call::now(node, Ask::Fence { token: largest }));
+            }
+        }
+        if asks_again && self.round.open[node] {
+            calls.push(Call::now(node, Ask::Extend { ttl_ms: self.round.ttl_ms, token }));
+        }
+        calls
     }
 
     fn heal(&self) -> Ask {
-        Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry: true }
+        Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.token, retry: true }
     }
 }
 
@@ -200,12 +227,12 @@ mod tests {
 
     /// Held by nodes 0, 1 and 2 of five with token 100, from 0 ms on.
     fn held() -> Held {
-        let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)))).collect();
+        let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)), false)).collect();
         Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
     }
 
     fn extend(held: &mut Held, ms: u64) -> Vec<Call> {
-        held.extend(TTL_MS, token(200), at(ms).boot)
+        held.extend(TTL_MS, at(ms).boot)
     }
 
     fn yes(held: &mut Held, round: u64, node: usize, ms: u64) -> Vec<Call> {
@@ -326,6 +353,35 @@ mod tests {
         assert_eq!(held.token(), token(200));
     }
 
+    /// A late grant has a larger token, so all are raised to it, while a round is on its way that names the lower one: the
+    /// nodes refuse it, and have the lock.
+    #[test]
+    fn a_raise_that_overtakes_an_extension_loses_nothing() {
+        for fence_answered_first in [false, true] {
+            let mut held = held();
+            extend(&mut held, 100);
+            assert_eq!(healed(&mut held, 3, 200, 110).len(), 3, "all are asked to raise");
+            let mut again = vec![];
+            for node in 0..3 {
+                if fence_answered_first {
+                    fenced(&mut held, node, 200, 120);
+                    again.extend(no(&mut held, 1, node, 121));
+                } else {
+                    assert!(no(&mut held, 1, node, 120).is_empty());
+                    again.extend(fenced(&mut held, node, 200, 121));
+                }
+            }
+            assert!(!held.is_lost());
+            let expected = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+            let extensions: Vec<_> = again.iter().filter(|call| call.ask == expected).collect();
+            assert_eq!(extensions.len(), 3, "{again:?}");
+            for node in 0..3 {
+                held.on_answer(1, node, id(node as u128), expected, Answer::Token(token(200)), at(130).boot);
+            }
+            assert_eq!((held.outcome(), held.token()), (Some(true), token(200)));
+        }
+    }
+
     #[test]
     fn a_lower_token_of_a_healed_node_lowers_nothing() {
         let mut held = held();
@@ -340,7 +396,7 @@ mod tests {
     fn a_shorter_lease_shortens_nothing() {
         let mut held = held();
         let until = held.valid_until();
-        held.extend(200, token(200), at(100).boot);
+        held.extend(200, at(100).boot);
         (0..3).for_each(|node| drop(yes(&mut held, 1, node, 110)));
         assert_eq!((held.outcome(), held.valid_until()), (Some(true), until));
     }

@@ -1,0 +1,207 @@
+//! Found by people who tried to break it; each fails without its fix.
+
+use std::time::Instant;
+
+use palisade_client::{Client, ErrorKind, Options, blocking};
+
+use crate::fixture::{Nodes, address, connected, ms, until};
+use crate::harness::{Setup, text};
+use crate::proxy::Proxy;
+
+/// A node that restarted grants the lock again with a larger token, so all are asked to raise theirs, while the next round
+/// names the lower one: what the nodes refuse then is no loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_healed_node_on_a_slow_network_loses_nothing() {
+    let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);
+    let mut nodes = Nodes::start_with(3, setup);
+    let mut proxies = vec![];
+    for server in &nodes.0 {
+        proxies.push(Proxy::before(server).await);
+    }
+    let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    connected(&locks).await;
+    proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
+    let options = Options::new().ttl(ms(1_000)).node_timeout(ms(300));
+    let guard = locks.lock_with("k", &options).await.unwrap();
+    nodes.0[0].kill();
+    nodes.0[0].start_again();
+    until("the node has it again", async || {
+        // Extended by hand too, as often as can be: rounds overlap with what heals the node.
+        let _ = guard.extend().await;
+        assert!(guard.is_valid() && !guard.is_lost());
+        nodes.holding("k") == 3
+    })
+    .await;
+    for _ in 0..20 {
+        guard.extend().await.unwrap();
+    }
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_for_waiting_may_take_longer_than_a_request() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count);
+        let mut proxies = vec![];
+        for server in &nodes.0 {
+            proxies.push(Proxy::before(server).await);
+        }
+        let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+        connected(&locks).await;
+        proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
+        let options = Options::new().node_timeout(ms(60));
+        let other = nodes.client().await;
+        let guard = other.lock("k").await.unwrap();
+        let waiting = tokio::spawn(async move { locks.lock_with("k", &options).await.unwrap().token() });
+        until("it waits in the queues", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+        let token = guard.token();
+        guard.release().await;
+        assert!(waiting.await.unwrap() > token);
+    }
+}
+
+/// Queues that are full, or a user that may not wait: no more than a few commands a second for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_let_nobody_wait_are_not_stormed() {
+    let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-waiters", "0"]));
+    let locks = nodes.client().await;
+    let guard = locks.lock("k").await.unwrap();
+    let commands = || nodes.0[0].client().info_field("total_commands_processed");
+    let before = commands();
+    let error = nodes.client().await.lock_with("k", &Options::new().wait(ms(2_000))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let told = commands() - before;
+    assert!(told < 150, "{told} commands in two seconds");
+    guard.release().await;
+
+    let allowed = "ACL SETUSER app on >secret ~* +@all -lock.wait";
+    assert!(nodes.say(allowed).iter().all(|reply| *reply == text("OK")));
+    let addresses = nodes.0.iter().map(|server| format!("{}?user=app&pass=secret", address(server)));
+    let locks = Client::new(addresses).unwrap();
+    connected(&locks).await;
+    let other = nodes.client().await;
+    let _guard = other.lock("k").await.unwrap();
+    let error = locks.lock("k").await.unwrap_err();
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+}
+
+/// The runtime that kept the lock is gone: whoever relies on the lock hears of it, and the client works on in another one.
+#[test]
+fn a_runtime_that_ended() {
+    let nodes = Nodes::start(3);
+    let locks = Client::new(nodes.addresses()).unwrap();
+    let first = tokio::runtime::Runtime::new().unwrap();
+    let guard = first.block_on(async {
+        connected(&locks).await;
+        locks.lock_with("k", &Options::new().ttl(ms(2_000))).await.unwrap()
+    });
+    drop(first);
+    let second = tokio::runtime::Runtime::new().unwrap();
+    second.block_on(async {
+        guard.lost().await;
+        assert!(guard.is_lost());
+        connected(&locks).await;
+        locks.lock("k").await.unwrap().release().await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_ran_on_without_its_lock_is_no_success() {
+    let nodes = Nodes::start(1);
+    let locks = nodes.client().await;
+    let options = Options::new().ttl(ms(300)).auto_extend(false);
+    let result = locks.with_lock("k", &options, async |_| std::thread::sleep(ms(600))).await;
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+/// With no majority to begin with, an extension says so at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_extension_that_cannot_be_is_answered() {
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(30_000))).await.unwrap();
+    nodes.0[0].kill();
+    nodes.0[1].kill();
+    nodes.0[1].start_again();
+    for _ in 0..3 {
+        assert_eq!(guard.extend().await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    }
+    assert!(guard.is_valid());
+}
+
+/// A state file that cannot be written makes a node say NOTYET for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
+    let nodes = Nodes::start(1);
+    let locks = nodes.client().await;
+    let dir = nodes.0[0].dir().to_owned();
+    std::fs::remove_file(dir.join("lock-node-socket.state")).unwrap();
+    std::fs::create_dir(dir.join("lock-node-socket.state")).unwrap();
+    until("tokens are used up", async || {
+        let start = Instant::now();
+        match locks.try_lock_with("k", &Options::new().ttl(ms(60_000)).node_timeout(ms(100))).await {
+            Ok(guard) => drop(guard.release().await),
+            Err(error) => {
+                println!("{error} after {:?}", start.elapsed());
+                return error.to_string().contains("NOTYET");
+            }
+        }
+        false
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extensions_that_are_given_up_do_not_cancel_each_other() {
+    let nodes = Nodes::start(1);
+    let proxy = Proxy::before(&nodes.0[0]).await;
+    let locks = Client::new([proxy.address()]).unwrap();
+    connected(&locks).await;
+    proxy.delay(ms(25));
+    let options = Options::new().ttl(ms(1_500)).node_timeout(ms(1_000));
+    let guard = locks.lock_with("k", &options).await.unwrap();
+    let start = Instant::now();
+    while start.elapsed() < ms(3_000) {
+        let _ = tokio::time::timeout(ms(20), guard.extend()).await;
+        assert!(guard.is_valid());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn times_without_an_end() {
+    let nodes = Nodes::start(1);
+    let locks = nodes.client().await;
+    let for_ever = std::time::Duration::MAX;
+    let options = Options::new().max_hold(for_ever).node_timeout(for_ever);
+    locks.lock_with("k", &options).await.unwrap().release().await;
+}
+
+#[test]
+fn the_end_of_a_scope_gives_the_lock_back() {
+    let nodes = Nodes::start(3);
+    for _ in 0..5 {
+        let locks = blocking::Client::new(nodes.addresses()).unwrap();
+        let _guard = locks.lock_with("k", &Options::new().node_timeout(ms(5_000))).unwrap();
+    }
+    assert_eq!(nodes.holding("k"), 0);
+}
+
+/// A server that greets and hangs up is not asked again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_up_is_not_stormed() {
+    let nodes = Nodes::start(1);
+    let proxy = Proxy::before(&nodes.0[0]).await;
+    let locks = Client::new([proxy.address()]).unwrap();
+    connected(&locks).await;
+    let connections = || nodes.0[0].client().info_field("total_connections_received");
+    let before = connections();
+    let start = Instant::now();
+    while start.elapsed() < ms(2_000) {
+        proxy.cut();
+        tokio::time::sleep(ms(12)).await;
+        proxy.pass();
+        tokio::time::sleep(ms(12)).await;
+    }
+    let made = connections() - before;
+    assert!(made < 40, "{made} connections in two seconds");
+}
