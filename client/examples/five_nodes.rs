@@ -1,0 +1,85 @@
+//! One lock on five nodes (or any other number), step by step, with what each step says.
+//!
+//! Try it with all nodes running, with two of them stopped, and with three.
+
+mod addresses;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use palisade_client::{Client, Error, Guard, Options, Released};
+
+const KEY: &str = "orders:42";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let nodes = addresses::of_nodes();
+    match run(&nodes).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            explain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(nodes: &[String]) -> Result<(), Error> {
+    let locks = Client::new(nodes)?;
+    let options = Options::new()
+        .ttl(Duration::from_secs(5))
+        .note(format!("five_nodes, process {}", std::process::id()))
+        // A node that is slower than this does not count. The first use also connects.
+        .node_timeout(Duration::from_millis(500));
+    println!("{} nodes, so {} of them decide.", nodes.len(), nodes.len() / 2 + 1);
+
+    // A majority granted it. Nodes that are down are in nobody's way.
+    let guard = locks.try_lock_with(KEY, &options).await?;
+    show("taken", &guard);
+
+    // Everybody else is refused, and told by whom it is held.
+    match locks.try_lock_with(KEY, &options).await {
+        Ok(_) => println!("the lock was lost meanwhile, and taken again"),
+        Err(error) => explain(&error),
+    }
+
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    show("a second later", &guard);
+    guard.extend().await?;
+    show("extended", &guard);
+
+    // Code that is called under the lock and takes it too: free when both have given it back.
+    let inner = guard.reenter().await?;
+    show("re-entered", &inner);
+    told("inner released", &inner.release().await);
+    told("outer released", &guard.release().await);
+    Ok(())
+}
+
+fn show(what: &str, guard: &Guard) {
+    println!("{what:<16} token {}, valid for {} ms", guard.token(), guard.valid_for().as_millis());
+}
+
+fn told(what: &str, released: &Released) {
+    match released {
+        Released::Released => println!("{what:<16} free for others, on every node"),
+        Released::StillHeld(left) => println!("{what:<16} still held, guards left: {left}"),
+        Released::AlreadyExpired => println!("{what:<16} it had ended before"),
+        Released::PartlyUnreachable(nodes) => {
+            println!("{what:<16} free for others; these nodes did not answer:");
+            nodes.iter().for_each(|node| println!("  {}: {}", node.node, node.why));
+        }
+        other => println!("{what:<16} {other:?}"),
+    }
+}
+
+/// Why there is no lock, node by node.
+fn explain(error: &Error) {
+    println!("{:<16} {:?}", "refused", error.kind());
+    if let Some(holder) = error.holder() {
+        println!("  held by {:?} with token {}, since {:?}", holder.note, holder.token, holder.held_for);
+    }
+    if let Some(after) = error.retry_after() {
+        println!("  worth another try after {after:?}");
+    }
+    error.nodes().iter().for_each(|node| println!("  {}: {}", node.node, node.why));
+}
