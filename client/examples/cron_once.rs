@@ -1,0 +1,79 @@
+//! A job that runs once a minute, though cron starts it on many hosts in that minute.
+//!
+//! Exit code 0: it ran, here or on another host. 1: it may not have run. 2: no nodes were given.
+
+// The minute is that of the wall clock, as for cron.
+#![allow(clippy::disallowed_methods)]
+
+mod addresses;
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use palisade_client::{Client, Error, ErrorKind, Guard, Options};
+use tokio::time::sleep;
+
+const PERIOD: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let nodes = addresses::of_nodes();
+    match run(&nodes).await {
+        Ok(done) => done,
+        // With nobody known to hold it, the time was lost otherwise: on nodes that are guarded, for instance.
+        Err(error) if error.kind() == ErrorKind::TimedOut && error.holder().is_some() => {
+            println!("skipped, another host has it: {error}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(nodes: &[String]) -> Result<ExitCode, Error> {
+    // The minute is part of the key, so a host that keeps it too long is in nobody's way in the next one.
+    let minute = since_1970().as_secs() / PERIOD.as_secs();
+    let key = format!("cron:report:{minute}");
+    let end = PERIOD * u32::try_from(minute + 1).expect("a minute of this millennium");
+
+    let options = Options::new()
+        // Not `try_lock`: of hosts that ask at the very same moment each may get some nodes and none a majority. Who
+        // waits a little is sure that somebody has it.
+        .wait(Duration::from_secs(2))
+        // The first use also connects.
+        .node_timeout(Duration::from_secs(1))
+        .note(format!("process {}", std::process::id()));
+    let locks = Client::new(nodes)?;
+    let guard = locks.lock_with(key, &options).await?;
+    println!("it runs here, with token {}", guard.token());
+
+    // If the lock is lost, another host of this minute may run it: stop at the next await. What the job writes carries
+    // the token, so that the resource can refuse the older run.
+    let done = tokio::select! {
+        biased;
+        () = guard.lost() => false,
+        () = job(&guard) => true,
+    };
+    if !done {
+        eprintln!("the lock was lost before the job was done");
+        return Ok(ExitCode::FAILURE);
+    }
+
+    // Kept until the minute is over: hosts that are late skip it too.
+    let rest = end.saturating_sub(since_1970());
+    println!("done; the lock is kept for {} s more", rest.as_secs());
+    sleep(rest).await;
+    println!("the lock: {:?}", guard.release().await);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn job(guard: &Guard) {
+    println!("the report, written with token {}", guard.token());
+    sleep(Duration::from_secs(1)).await;
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
