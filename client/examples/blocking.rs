@@ -1,0 +1,60 @@
+//! Locks without async: the same names, and threads that wait.
+
+mod addresses;
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use palisade_client::{Client, Error, ErrorKind, Options};
+
+const KEY: &str = "stock:apples";
+
+fn main() -> ExitCode {
+    let nodes = addresses::of_nodes();
+    match run(&nodes) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(nodes: &[String]) -> Result<(), Error> {
+    // The first use also connects, for which the default of 50 ms may be short.
+    let defaults = Options::new().node_timeout(Duration::from_millis(500));
+    // One client a process: its clones share connections. `blocking::Client::new` is the same with the defaults.
+    let locks = Client::builder().nodes(nodes).defaults(defaults.clone()).build_blocking()?;
+
+    // Waits in turn, and extends the lease in the background until the guard is released or dropped.
+    let guard = locks.lock(KEY)?;
+    println!("held with token {}, valid for {} ms", guard.token(), guard.valid_for().as_millis());
+
+    // Not waited for: refused, with the holder's age and note.
+    match locks.try_lock(KEY) {
+        Err(error) if error.kind() == ErrorKind::Contended => println!("refused: {error}"),
+        Err(error) => return Err(error),
+        Ok(_) => println!("the lock was lost meanwhile, and taken again"),
+    }
+    println!("released: {:?}", guard.release());
+
+    // Threads in turn. What runs looks at its lock before each step that must not happen without it.
+    let patient = defaults.wait(Duration::from_secs(10)).note("counting apples");
+    let count = |name: &str| {
+        locks.with_lock(KEY, &patient, |guard| {
+            for apple in 1..=3 {
+                if !guard.is_valid() {
+                    return println!("{name}: the lock is lost, stopped");
+                }
+                println!("{name}: apple {apple}, token {}", guard.token());
+                thread::sleep(Duration::from_millis(100));
+            }
+        })
+    };
+    let count = &count;
+    thread::scope(|scope| {
+        let threads = ["left", "right"].map(|name| scope.spawn(move || count(name)));
+        threads.into_iter().try_for_each(|thread| thread.join().expect("counting does not panic"))
+    })
+}
