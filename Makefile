@@ -94,6 +94,11 @@ bench: build ## Measure hand-over and quorum beside what else there is, on SERVE
 	  cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" $$what; \
 	done
 
+.PHONY: demo
+demo: build ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
+	@cargo build --release --quiet --package palisade-client --example demo
+	@cargo run --release --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
+
 .PHONY: lint
 lint: setup ## Check format, lints and documentation
 	@cargo fmt --all --check
