@@ -75,7 +75,7 @@ run: build ## Start a server with the module in the foreground
 	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(MODULE)"
 
 .PHONY: test
-test: setup ## Run every test: the rules, and the module on a real server
+test: setup ## Run every test: the rules, the module on a real server, the client on five
 	@cargo test --workspace
 
 .PHONY: crash
