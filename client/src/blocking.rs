@@ -59,6 +59,14 @@ impl Client {
         crate::Client::builder().nodes(addresses).build_blocking()
     }
 
+    /// See [`crate::Client::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(&self) -> Result<(), Error> {
+        self.runtime.block_on(self.inner.connect())
+    }
+
     /// See [`crate::Client::try_lock`].
     ///
     /// # Errors

@@ -112,10 +112,21 @@ impl Client {
         Self::builder().nodes(addresses).build()
     }
 
+    /// Connects to a majority of the nodes, for up to a second. Not needed, but a lock that is asked for first of all has to
+    /// connect within the time that a node is given to answer, and a wrong address shows here already.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes can be reached, or be nodes; each with its reason.
+    pub async fn connect(&self) -> Result<(), Error> {
+        self.0.nodes.start();
+        self.0.nodes.connected().await
+    }
+
     /// Takes the lock if it is free, now. It is not extended in the background unless asked for.
     ///
     /// # Errors
-    /// `Contended` with who holds it, `Guarded`, `NoQuorum`, `Expired`.
+    /// `Contended` with who holds it; also where several clients asked at the same moment and none got a majority. `Guarded`,
+    /// `NoQuorum`, `Expired`.
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.try_lock_with(key, &self.0.defaults).await
     }

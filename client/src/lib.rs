@@ -12,6 +12,7 @@
 //! # async fn run() -> Result<(), Error> {
 //! // Three independent masters with the module. One address works too: the same API.
 //! let locks = Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+//! locks.connect().await?;
 //!
 //! // Waits in turn, and extends the lease in the background while the guard lives.
 //! let guard = locks.lock("orders:42").await?;

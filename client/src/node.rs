@@ -24,7 +24,7 @@ use crate::wire::{self, Trouble};
 use crate::{Error, ErrorKind, clock};
 
 /// How long a connection may take to be made, and the node to say who it is.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// First and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -138,6 +138,11 @@ impl Node {
             sleep(jittered).await;
             pause = (pause * 2).min(BACK_OFF.1);
         }
+    }
+
+    /// Which server it is, as soon as it is connected.
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, Trouble> {
+        self.link(by).await.map(|link| link.id)
     }
 
     /// Sends `command` and returns what is answered by `deadline`, with the server that answered.

@@ -1,21 +1,22 @@
 //! All nodes of a client, and questions to them.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Answer, Ask, Call, NodeId, Out};
+use futures_util::{FutureExt, StreamExt};
+use palisade_core::quorum::{Answer, Ask, Call, NodeId, Out, majority};
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock::HybridClock;
-use crate::node::Node;
+use crate::node::{CONNECT_TIMEOUT, Node};
 use crate::wire::{self, Lease, Trouble};
-use crate::{Holder, NodeError};
+use crate::{Error, ErrorKind, Holder, NodeError};
 
 /// What all locks of a client share.
 #[derive(Debug)]
@@ -68,6 +69,24 @@ impl Nodes {
         *connectors = self.list.iter().map(connect).collect();
     }
 
+    /// Returns when a majority is connected.
+    pub async fn connected(&self) -> Result<(), Error> {
+        let by = Instant::now() + CONNECT_TIMEOUT;
+        let connect = |n: usize| async move { (n, self.list[n].connected(by).await) };
+        let mut asked: FuturesUnordered<_> = (0..self.len()).map(connect).collect();
+        let (mut ids, mut whys) = (HashSet::new(), vec![None; self.len()]);
+        while let Some((n, connected)) = asked.next().await {
+            match connected {
+                Ok(id) if ids.insert(id) && ids.len() >= majority(self.len()) => return Ok(()),
+                Ok(_) => {}
+                Err(trouble) => whys[n] = Some(trouble.to_string()),
+            }
+        }
+        let text =
+            format!("{} of {} nodes can be asked, and {} are needed", ids.len(), self.len(), majority(self.len()));
+        Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)))
+    }
+
     /// A question of a machine to one node, which has `timeout` to answer.
     pub fn call(
         self: &Arc<Self>,
@@ -118,7 +137,7 @@ impl Nodes {
         let command = lease.info();
         let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
         let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, deadline)).collect();
-        while let Some((_, reply)) = futures_util::StreamExt::next(&mut asked).await {
+        while let Some((_, reply)) = asked.next().await {
             if let Ok(info) = reply
                 && let Some(token) = wire::number(&info, "token")
             {

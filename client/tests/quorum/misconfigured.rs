@@ -47,6 +47,19 @@ async fn servers_that_cannot_be_nodes() {
     assert!(why(vec![address(&replica)]).await.contains("it is a replica: give the address of a master"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connecting_first_tells_what_is_wrong_with_each_address() {
+    let nodes = Nodes::start(3);
+    Client::new(nodes.addresses()).unwrap().connect().await.unwrap();
+    let mut addresses = nodes.addresses();
+    addresses[0] = "redis://127.0.0.1:1".to_owned();
+    Client::new(addresses.clone()).unwrap().connect().await.unwrap();
+    addresses[1] = "redis://127.0.0.1:2".to_owned();
+    let error = Client::new(addresses).unwrap().connect().await.unwrap_err();
+    assert!(error.to_string().contains("1 of 3 nodes can be asked, and 2 are needed"), "{error}");
+    assert_eq!(error.nodes().len(), 2);
+}
+
 /// Two names for one server are one vote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_names_for_one_server_are_no_majority() {
