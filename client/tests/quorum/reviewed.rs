@@ -5,7 +5,7 @@ use std::time::Instant;
 use palisade_client::{Client, ErrorKind, Options, blocking};
 
 use crate::fixture::{Nodes, address, connected, ms, until};
-use crate::harness::{Setup, text};
+use crate::harness::{Setup, int, text};
 use crate::proxy::Proxy;
 
 /// A node that restarted grants the lock again with a larger token, so all are asked to raise theirs, while the next round
@@ -137,18 +137,16 @@ async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     let dir = nodes.0[0].dir().to_owned();
     std::fs::remove_file(dir.join("lock-node-socket.state")).unwrap();
     std::fs::create_dir(dir.join("lock-node-socket.state")).unwrap();
-    until("tokens are used up", async || {
-        let start = Instant::now();
-        match locks.try_lock_with("k", &Options::new().ttl(ms(60_000)).node_timeout(ms(100))).await {
-            Ok(guard) => drop(guard.release().await),
-            Err(error) => {
-                println!("{error} after {:?}", start.elapsed());
-                return error.to_string().contains("NOTYET");
-            }
-        }
-        false
-    })
-    .await;
+    until("it has noticed", async || nodes.0[0].info("state_file_failing") == 1).await;
+    // The last token that it may issue for this key is used.
+    let mut me = nodes.0[0].client();
+    me.say("LOCK.ACQUIRE k me 60000").as_int();
+    let ceiling = nodes.0[0].info("token_ceiling") as i64;
+    assert_eq!(me.say(&format!("LOCK.FENCE k me {ceiling}")), int(ceiling));
+    me.say("LOCK.RELEASE k me");
+    let options = Options::new().ttl(ms(60_000)).node_timeout(ms(100));
+    let error = locks.try_lock_with("k", &options).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("NOTYET"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
