@@ -49,12 +49,14 @@ pub async fn run(start: impl Fn() -> Server, options: Options) {
     println!("| nodes | | SET p50 us | p99 | lock p50 us | p99 | lock / SET, p50 |");
     println!("|--:|---|--:|--:|--:|--:|--:|");
     for &count in &options.nodes {
-        let nodes: Vec<Server> = (0..count).map(|_| start()).collect();
-        let healthy = compare(&nodes, options.rounds).await;
+        let nodes: Arc<Vec<Server>> = Arc::new((0..count).map(|_| start()).collect());
+        // On the runtime's own thread, as an application's tasks are: the main thread would have to be woken each time.
+        let compare = || tokio::spawn(compare(Arc::clone(&nodes), options.rounds));
+        let healthy = compare().await.unwrap();
         healthy.show(count, "healthy");
         if count == 5 {
             nodes[..2].iter().for_each(|node| node.freeze(true));
-            let frozen = compare(&nodes, options.rounds).await;
+            let frozen = compare().await.unwrap();
             nodes[..2].iter().for_each(|node| node.freeze(false));
             frozen.show(count, "two frozen");
             let p99 = |measured: &Measured| measured.locks.value_at_quantile(0.99) as f64;
@@ -91,11 +93,11 @@ impl Measured {
     }
 }
 
-async fn compare(nodes: &[Server], rounds: usize) -> Measured {
+async fn compare(nodes: Arc<Vec<Server>>, rounds: usize) -> Measured {
     let addresses = nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()));
     let locks = Client::new(addresses).unwrap();
     let mut connections: Vec<Option<MultiplexedConnection>> = Vec::new();
-    for node in nodes {
+    for node in nodes.iter() {
         // A frozen node takes connections and says nothing: the raw client has none to it.
         connections.push(tokio::time::timeout(Duration::from_millis(300), connect(node.port())).await.ok());
     }
@@ -111,6 +113,8 @@ async fn compare(nodes: &[Server], rounds: usize) -> Measured {
             let start = Instant::now();
             set_majority(&connections, nodes.len(), &key).await;
             measured.sets.record(start.elapsed().as_nanos() as u64).unwrap();
+            // Given back everywhere and waited for, as the lock is.
+            delete(&connections, &key).await;
         }
         for n in 0..BATCH {
             let key = format!("lock-{round}-{n}");
@@ -137,6 +141,15 @@ async fn set_majority(connections: &[Option<MultiplexedConnection>], nodes: usiz
     for _ in 0..majority(nodes) {
         asked.next().await.unwrap();
     }
+}
+
+async fn delete(connections: &[Option<MultiplexedConnection>], key: &str) {
+    let delete = |connection: &MultiplexedConnection| {
+        let mut connection = connection.clone();
+        async move { cmd("DEL").arg(key).query_async::<Value>(&mut connection).await.unwrap() }
+    };
+    let mut asked: FuturesUnordered<_> = connections.iter().flatten().map(delete).collect();
+    while asked.next().await.is_some() {}
 }
 
 /// The rules' own machine, driven with proposals of clocks that are apart: how many locks need no second round.
