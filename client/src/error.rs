@@ -60,7 +60,8 @@ pub struct Holder {
     pub held_for: Duration,
     /// How long its lease still runs, if it is not extended.
     pub lease_left: Duration,
-    /// Its fencing token.
+    /// The token it has on the node that told. On another node it may be a little different: the holder's fencing token is what
+    /// a majority has at least.
     pub token: u64,
 }
 

@@ -41,11 +41,14 @@ async fn a_held_lock_is_contended_and_its_holder_named() {
         let error = other.try_lock("k").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Contended);
         let holder = error.holder().unwrap();
-        assert_eq!((holder.note.as_str(), holder.token), ("web-3, pid 4711", guard.token()));
+        assert_eq!(holder.note, "web-3, pid 4711");
+        // One node tells: where nodes had issued different tokens before, its own may be another one.
+        let token = guard.token();
+        assert!(count > 1 || holder.token == token);
         assert!(error.to_string().contains("web-3, pid 4711"), "{error}");
         guard.release().await;
         let next = other.try_lock("k").await.unwrap();
-        assert!(next.token() > holder.token);
+        assert!(next.token() > token);
     }
 }
 
