@@ -47,8 +47,8 @@ pub fn arm(ctx: Context<'_>) {
                 // A lock is held through its deadline, so the timer is for the moment after it. What is due already is
                 // dealt with in the next pass of the event loop.
                 set(ctx, if ms > 0 { ms + 1 } else { 0 }, due);
-            } else if let Some(armed) = ARMED.take() {
-                ctx.stop_timer(armed.timer);
+            } else {
+                disarm(ctx);
             }
         }
     }
@@ -59,19 +59,21 @@ pub fn look_after(ctx: Context<'_>) {
     let Some(due) = state::with(|node| node.next_due()) else { return };
     let late = clock::boot_now() > due.plus_us(LATE_US);
     if late || ARMED.get().is_none() {
-        if let Some(armed) = ARMED.take() {
-            ctx.stop_timer(armed.timer);
-        }
+        disarm(ctx);
         run(ctx);
     }
 }
 
 /// The one timer is set anew.
 fn set(ctx: Context<'_>, ms: i64, due: BootTime) {
+    disarm(ctx);
+    ARMED.set(Some(Armed { timer: ctx.start_timer(ms, on_timer), due }));
+}
+
+fn disarm(ctx: Context<'_>) {
     if let Some(armed) = ARMED.take() {
         ctx.stop_timer(armed.timer);
     }
-    ARMED.set(Some(Armed { timer: ctx.start_timer(ms, on_timer), due }));
 }
 
 fn on_timer(ctx: Context<'_>) {

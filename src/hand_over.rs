@@ -64,7 +64,7 @@ fn pass(ctx: Context<'_>, key: &mut LockKey<'_>, ended: bool, cause: Cause, now:
         waiting::dismiss(db, name, &redirect);
         return false;
     }
-    let somebody_waits = state::with(|node| node.waiting.anybody_waits(db, name));
+    let somebody_waits = state::with(|node| node.waiting.len_of(db, name) > 0);
     let may_pass = if somebody_waits { may_pass(ctx, cause, now.boot) } else { Ok(()) };
     let passed = may_pass.and_then(|()| {
         life::with_tokens(now, |node| {

@@ -52,18 +52,20 @@ pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> 
 /// Sends what the rules decided to those who waited.
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.waiting.take_answers()) {
-        if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
-            blocked.answer(reply(answer));
-        }
+        send(id, reply(answer));
     }
 }
 
 /// Answers everybody who waits for the lock `name` of `db` with an error of the server's own.
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
     for id in state::with(|node| node.waiting.dismiss(db, name)) {
-        if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
-            blocked.answer(Ok(Reply::Error(error.to_owned())));
-        }
+        send(id, Ok(Reply::Error(error.to_owned())));
+    }
+}
+
+fn send(id: WaiterId, answer: Result<Reply, Refusal>) {
+    if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+        blocked.answer(answer);
     }
 }
 

@@ -1,17 +1,9 @@
 //! In a cluster a lock is granted where its slot is served, and waiters are sent there.
 
-use crate::harness::{Client, Member, Reply, cluster, error, int, null, text, wait_until};
+use crate::harness::{Member, Reply, cluster, error, int, null, queues, text, wait_until};
 
 /// The slot of `k`.
 const SLOT: i64 = 7629;
-
-fn waits(member: &Member, owner: &str) -> Client {
-    let before = member.server.info("waiters");
-    let mut client = member.client();
-    client.ask(&format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000"));
-    wait_until("it waits", || member.server.info("waiters") == before + 1);
-    client
-}
 
 /// The slot is on its way from `source` to `target`.
 fn begin_move(source: &Member, target: &Member) {
@@ -39,7 +31,7 @@ fn hand_overs_in_a_cluster_that_stands_still() {
     let mut last = me.say("LOCK.ACQUIRE k o0 60000").as_int();
     let causes = ["LOCK.RELEASE k o0", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1"];
     for (n, cause) in causes.iter().enumerate() {
-        let mut next = waits(&one, &format!("o{}", n + 1));
+        let mut next = queues(&one.server, &format!("o{}", n + 1)).0;
         me.say(cause);
         let token = next.hear().as_list()[0].as_int();
         assert!(token > last, "{cause}");
@@ -57,7 +49,7 @@ fn a_lock_that_migrates_away_takes_its_waiters_along() {
     let (one, other) = cluster();
     let mut me = one.client();
     let token = me.say("LOCK.ACQUIRE k me 60000").as_int();
-    let mut waiters = [waits(&one, "a"), waits(&one, "b")];
+    let mut waiters = [queues(&one.server, "a").0, queues(&one.server, "b").0];
     begin_move(&one, &other);
     assert_eq!(one.server.info("waiters"), 2);
     migrate(&one, &other);
@@ -84,7 +76,7 @@ fn a_lock_that_gets_free_while_its_slot_moves_is_handed_over_by_nobody() {
         let (one, other) = cluster();
         let mut me = one.client();
         me.say("LOCK.ACQUIRE k me 60000");
-        let mut waiter = waits(&one, "a");
+        let mut waiter = queues(&one.server, "a").0;
         begin_move(&one, &other);
         me.say(cause);
         assert!(waiter.hear().is_error("TRYAGAIN"), "{cause}");
@@ -98,7 +90,7 @@ fn waiters_of_a_slot_that_is_gone_are_redirected() {
     let (one, other) = cluster();
     // Waiting for a key that is free, which only a guard brings about: nothing tells them when the slot goes.
     one.client().say("LOCK.GUARD ARM 3000");
-    let mut waiter = waits(&one, "a");
+    let mut waiter = queues(&one.server, "a").0;
     begin_move(&one, &other);
     end_move(&one, &other, &other);
     let expected = format!("MOVED {SLOT} 127.0.0.1:{}", other.server.port());
@@ -110,7 +102,7 @@ fn a_lock_that_expires_while_its_slot_moves() {
     let (one, other) = cluster();
     let mut me = one.client();
     me.say("LOCK.ACQUIRE k me 2000");
-    let mut waiter = waits(&one, "a");
+    let mut waiter = queues(&one.server, "a").0;
     begin_move(&one, &other);
     assert!(waiter.hear().is_error("TRYAGAIN"));
     assert_eq!(one.server.info("held"), 0);
@@ -124,7 +116,7 @@ fn a_cluster_that_is_down_hands_nothing_over() {
     me.say("CONFIG SET cluster-allow-reads-when-down yes");
     me.say("CONFIG SET cluster-require-full-coverage yes");
     me.say("LOCK.ACQUIRE k me 2000");
-    let mut waiter = waits(&one, "a");
+    let mut waiter = queues(&one.server, "a").0;
     me.say("CLUSTER DELSLOTS 1");
     wait_until("the cluster is down", || me.say("LOCK.ACQUIRE k x 1").is_error("CLUSTERDOWN"));
     assert!(waiter.hear().is_error("CLUSTERDOWN"));
@@ -137,7 +129,7 @@ fn a_slot_that_moves_in_one_step() {
     let (one, other) = cluster();
     let mut me = one.client();
     let token = me.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
-    let mut waiter = waits(&one, "a");
+    let mut waiter = queues(&one.server, "a").0;
     let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", other.id);
     if let Reply::Error(text) = me.say(&line) {
         assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");

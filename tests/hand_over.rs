@@ -1,20 +1,6 @@
 //! A lock that gets free passes to the first who waits, whatever freed it, before anybody who asks later.
 
-use crate::harness::{Client, Reply, Server, Setup, int, null, text, wait_until};
-
-/// A client that waits for `key`, once it does.
-fn waits(server: &Server, owner: &str, line: &str) -> Client {
-    let before = server.info("waiters");
-    let mut client = server.client();
-    client.ask(line);
-    wait_until(&format!("{owner} waits"), || server.info("waiters") == before + 1);
-    client
-}
-
-/// `owner` waits for k for a minute.
-fn queue(server: &Server, owner: &str) -> Client {
-    waits(server, owner, &format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000"))
-}
+use crate::harness::{Reply, Server, Setup, int, null, queues, text, wait_until, waits};
 
 /// The token and the time waited of a grant that was waited for.
 fn grant(reply: &Reply) -> (i64, i64) {
@@ -41,7 +27,7 @@ fn whatever_frees_the_lock_passes_it_on_in_order_with_growing_tokens() {
         ("EXPIRE k -1", int(1)),
         ("GETDEL-LIKE", Reply::Null),
     ];
-    let mut waiters: Vec<_> = (1..=causes.len()).map(|n| queue(&server, &format!("o{n}"))).collect();
+    let mut waiters: Vec<_> = (1..=causes.len()).map(|n| queues(&server, &format!("o{n}")).0).collect();
     for (n, (cause, expected)) in causes.into_iter().enumerate() {
         if cause == "GETDEL-LIKE" {
             // The same from a transaction that also overwrites it for a moment.
@@ -71,7 +57,7 @@ fn a_dead_holders_lock_passes_on_when_its_lease_ends() {
     let server = Server::start();
     let mut holder = server.client();
     holder.say("LOCK.ACQUIRE k holder 1500");
-    let mut next = queue(&server, "next");
+    let mut next = queues(&server, "next").0;
     drop(holder);
     grant(&next.hear());
     assert_eq!((server.info("expiries"), server.info("hand_overs")), (1, 1));
@@ -82,7 +68,7 @@ fn the_lease_starts_with_the_grant() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut next = waits(&server, "next", "LOCK.ACQUIRE k next 5000 WAIT 60000 NOTE later");
+    let mut next = waits(&server, "LOCK.ACQUIRE k next 5000 WAIT 60000 NOTE later").0;
     let before = me.say("LOCK.INFO k WAITERS 1").field("queue").as_list()[0].field("waited").as_int();
     wait_until("some time passes", || {
         me.say("LOCK.INFO k WAITERS 1").field("queue").as_list()[0].field("waited").as_int() > before + 100
@@ -116,9 +102,9 @@ fn the_queue_can_be_seen() {
     let mut me = server.client_resp3();
     me.say("LOCK.ACQUIRE k me 60000");
     assert_eq!(me.say("LOCK.INFO k WAITERS 5").field("queue"), Reply::List(vec![]));
-    let _a = waits(&server, "a", "LOCK.ACQUIRE k a 60000 WAIT 60000 NOTE nightly");
-    let _b = waits(&server, "b", "LOCK.WAIT k b 60000");
-    let _c = queue(&server, "c");
+    let _a = waits(&server, "LOCK.ACQUIRE k a 60000 WAIT 60000 NOTE nightly").0;
+    let _b = waits(&server, "LOCK.WAIT k b 60000").0;
+    let _c = queues(&server, "c").0;
     let info = me.say("LOCK.INFO k WAITERS 2");
     assert_eq!((info.field("waiters"), info.field("owner")), (int(3), text("me")));
     let list = info.field("queue").as_list();
@@ -134,9 +120,9 @@ fn a_repeated_request_waits_for_no_one_else_and_a_grant_answers_both() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut first = queue(&server, "a");
-    let _other = queue(&server, "b");
-    let mut again = queue(&server, "a");
+    let mut first = queues(&server, "a").0;
+    let _other = queues(&server, "b").0;
+    let mut again = queues(&server, "a").0;
     me.say("LOCK.RELEASE k me");
     let (token, _) = grant(&first.hear());
     assert_eq!(grant(&again.hear()).0, token);
@@ -152,8 +138,8 @@ fn the_lease_is_the_longest_that_its_owner_asked_for() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut short = waits(&server, "o", "LOCK.ACQUIRE k o 300 WAIT 60000");
-    let mut long = waits(&server, "o", "LOCK.ACQUIRE k o 30000 WAIT 60000");
+    let mut short = waits(&server, "LOCK.ACQUIRE k o 300 WAIT 60000").0;
+    let mut long = waits(&server, "LOCK.ACQUIRE k o 30000 WAIT 60000").0;
     me.say("LOCK.RELEASE k me");
     assert_eq!(grant(&short.hear()).0, grant(&long.hear()).0);
     assert!(me.say("LOCK.INFO k").field("ttl").as_int() > 300);
@@ -164,9 +150,9 @@ fn release_withdraws_what_its_owner_waits_for() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut a = queue(&server, "a");
-    let mut told = waits(&server, "a", "LOCK.WAIT k a 60000");
-    let mut b = queue(&server, "b");
+    let mut a = queues(&server, "a").0;
+    let mut told = waits(&server, "LOCK.WAIT k a 60000").0;
+    let mut b = queues(&server, "b").0;
     assert_eq!(me.say("LOCK.RELEASE k a TOKEN 5"), null());
     assert_eq!(server.info("waiters"), 3, "that was about one grant");
     assert_eq!(me.say("LOCK.RELEASE k a"), null());
@@ -199,7 +185,7 @@ fn a_release_in_a_transaction_passes_on_in_it() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut next = queue(&server, "next");
+    let mut next = queues(&server, "next").0;
     for line in ["MULTI", "LOCK.RELEASE k me", "LOCK.ACQUIRE k me 60000", "LOCK.INFO k"] {
         me.say(line);
     }
@@ -215,8 +201,8 @@ fn a_wait_outlives_steps_of_the_wall_clock() {
     let mut me = server.client();
     for step in [-3_600, 3_600, -86_400] {
         me.insist("LOCK.ACQUIRE k me 2000");
-        let mut next = waits(&server, "next", "LOCK.ACQUIRE k next 60000 WAIT 60000");
-        let mut short = waits(&server, "short", "LOCK.ACQUIRE k short 60000 WAIT 500");
+        let mut next = waits(&server, "LOCK.ACQUIRE k next 60000 WAIT 60000").0;
+        let mut short = waits(&server, "LOCK.ACQUIRE k short 60000 WAIT 500").0;
         server.wall_clock().set(step);
         assert_eq!(short.hear(), null(), "stepped by {step} s");
         let (_, waited) = grant(&next.hear());
@@ -231,8 +217,8 @@ fn a_hand_over_waits_until_writes_go_on() {
     let server = Setup::new().aof().start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 1500");
-    let mut next = queue(&server, "next");
-    let mut short = waits(&server, "short", "LOCK.ACQUIRE k short 1000 WAIT 300");
+    let mut next = queues(&server, "next").0;
+    let mut short = waits(&server, "LOCK.ACQUIRE k short 1000 WAIT 300").0;
     me.say("CLIENT PAUSE 100000 WRITE");
     assert_eq!(short.hear(), null(), "time goes on");
     wait_until("the lease ends", || me.say("LOCK.INFO k") == null());
@@ -248,10 +234,10 @@ fn without_enough_replicas_a_lease_that_ends_passes_to_nobody() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 1500");
-    let mut next = queue(&server, "next");
+    let mut next = queues(&server, "next").0;
     me.say("CONFIG SET min-replicas-to-write 1");
     wait_until("the lease ends", || me.say("EXISTS k") == int(0));
-    let mut short = waits(&server, "short", "LOCK.WAIT k short 300");
+    let mut short = waits(&server, "LOCK.WAIT k short 300").0;
     assert_eq!((short.hear(), server.info("waiters")), (int(0), 1));
     me.say("CONFIG SET min-replicas-to-write 0");
     grant(&next.hear());

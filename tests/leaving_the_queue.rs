@@ -1,16 +1,6 @@
 //! Every way out of the queue: nobody is forgotten, and nobody who is gone is granted a lock.
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, null, pair, text, wait_until};
-
-/// A client that waits for k, its id, and another's for the next in line.
-fn waits(server: &Server, owner: &str) -> (Client, i64) {
-    let before = server.info("waiters");
-    let mut client = server.client();
-    let id = client.say("CLIENT ID").as_int();
-    client.ask(&format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000"));
-    wait_until("it waits", || server.info("waiters") == before + 1);
-    (client, id)
-}
+use crate::harness::{Reply, Server, Setup, error, int, null, pair, queues, text, wait_until};
 
 fn is_grant(reply: &Reply) -> bool {
     matches!(reply, Reply::List(list) if list.len() == 2)
@@ -21,11 +11,11 @@ fn who_is_gone_is_granted_nothing() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (disconnects, _) = waits(&server, "a");
-    let (_killed, killed_id) = waits(&server, "b");
-    let (mut times_out, id) = waits(&server, "c");
-    let (mut fails, failing_id) = waits(&server, "d");
-    let (mut last, _) = waits(&server, "e");
+    let (disconnects, _) = queues(&server, "a");
+    let (_killed, killed_id) = queues(&server, "b");
+    let (mut times_out, id) = queues(&server, "c");
+    let (mut fails, failing_id) = queues(&server, "d");
+    let (mut last, _) = queues(&server, "e");
     drop(disconnects);
     wait_until("its disconnection is seen", || server.info("waiters") == 4);
     assert_eq!(me.say(&format!("CLIENT KILL ID {killed_id}")), int(1));
@@ -60,7 +50,7 @@ fn an_overwritten_key_is_told_and_stays_as_it_is() {
     let mut me = server.client();
     for line in ["SET k x", "SETRANGE k 0 x", "RPUSH other x"] {
         me.say("LOCK.ACQUIRE k me 60000");
-        let (mut waiter, _) = waits(&server, "a");
+        let (mut waiter, _) = queues(&server, "a");
         if line.starts_with("RPUSH") {
             me.say(line);
             me.say("RENAME other k");
@@ -83,13 +73,13 @@ fn a_queue_stays_with_its_name() {
     // Another lock takes the name: its holder is waited for.
     me.say("LOCK.ACQUIRE k me 60000");
     me.say("LOCK.ACQUIRE l you 60000");
-    let (mut waiter, _) = waits(&server, "a");
+    let (mut waiter, _) = queues(&server, "a");
     me.say("RENAME l k");
     assert_eq!(me.say("LOCK.INFO k").field("waiters"), int(1));
     me.say("LOCK.RELEASE k you");
     assert!(is_grant(&waiter.hear()));
     // Databases change places: what is there now counts.
-    let (mut waiter, _) = waits(&server, "b");
+    let (mut waiter, _) = queues(&server, "b");
     me.say("SELECT 1");
     me.say("LOCK.ACQUIRE k there 60000");
     me.say("SWAPDB 0 1");
@@ -99,7 +89,7 @@ fn a_queue_stays_with_its_name() {
     zero.say("LOCK.RELEASE k there");
     assert!(is_grant(&waiter.hear()));
     // And where the other has no such lock, it is free.
-    let (mut waiter, _) = waits(&server, "c");
+    let (mut waiter, _) = queues(&server, "c");
     me.say("DEL k");
     me.say("LOCK.ACQUIRE other there 60000");
     me.say("SWAPDB 0 1");
@@ -117,7 +107,7 @@ fn a_flush_refuses_who_cannot_outwait_its_guard_and_serves_the_others_after() {
     turn.ask("LOCK.WAIT other w 200");
     wait_until("it is told", || server.info("waiters") == 1);
     assert_eq!(turn.hear(), int(1));
-    let (mut long, _) = waits(&server, "long");
+    let (mut long, _) = queues(&server, "long");
     me.say("FLUSHALL");
     assert!(error(short.hear()).starts_with("GUARDED "));
     assert!(is_grant(&long.hear()));
@@ -129,7 +119,7 @@ fn an_armed_guard_refuses_who_cannot_outwait_it_and_lifted_serves_at_once() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (mut long, _) = waits(&server, "long");
+    let (mut long, _) = queues(&server, "long");
     let mut short = server.client();
     short.ask("LOCK.ACQUIRE k short 1000 WAIT 50000");
     wait_until("it waits", || server.info("waiters") == 2);
@@ -163,7 +153,7 @@ fn a_demoted_master_sends_its_waiters_away() {
     let (server, replica) = pair();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (mut waiter, _) = waits(&server, "a");
+    let (mut waiter, _) = queues(&server, "a");
     let port = replica.port();
     replica.client().say("REPLICAOF NO ONE");
     me.say(&format!("REPLICAOF 127.0.0.1 {port}"));
@@ -177,7 +167,7 @@ fn shutdown_with_waiters_ends_cleanly_and_grants_nothing() {
     let mut server = Setup::new().aof().start();
     let mut me = server.client();
     let token = me.say("LOCK.ACQUIRE k me 60000").as_int();
-    let (mut waiter, _) = waits(&server, "a");
+    let (mut waiter, _) = queues(&server, "a");
     server.shutdown("");
     assert!(error(waiter.hear()).starts_with("no code"), "the connection is closed");
     server.start_again();
@@ -206,13 +196,13 @@ fn no_more_wait_than_may() {
     let server = Setup::new().module_arguments(&["max-waiters", "1"]).start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (_a, _) = waits(&server, "a");
+    let (_a, _) = queues(&server, "a");
     for line in ["LOCK.ACQUIRE k b 1000 WAIT 1000", "LOCK.WAIT k b 1000"] {
         assert!(error(me.say(line)).starts_with("QUEUEFULL 1 requests"), "{line}");
     }
     assert_eq!((me.say("LOCK.ACQUIRE k b 1000"), me.say("LOCK.WAIT k b 0")), (null(), int(0)));
     assert_eq!(me.say("CONFIG SET lock.max-waiters 2"), text("OK"));
-    waits(&server, "b");
+    queues(&server, "b");
 }
 
 #[test]
@@ -220,7 +210,7 @@ fn the_module_cannot_be_unloaded_while_anybody_waits() {
     let server = Setup::new().option("enable-module-command", "yes").start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (mut waiter, _) = waits(&server, "a");
+    let (mut waiter, _) = queues(&server, "a");
     assert!(matches!(me.say("MODULE UNLOAD lock"), Reply::Error(_)));
     me.say("LOCK.RELEASE k me");
     assert!(is_grant(&waiter.hear()));
@@ -232,7 +222,7 @@ fn after_a_failure_inside_the_module_nobody_is_left_waiting() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (mut waiter, _) = waits(&server, "a");
+    let (mut waiter, _) = queues(&server, "a");
     assert!(error(me.say("LOCK.PANIC")).starts_with("LOCKPANIC"));
     me.say("LOCK.RELEASE k me");
     assert!(error(waiter.hear()).starts_with("LOCKPANIC"));

@@ -1,25 +1,17 @@
 //! LOCK.WAIT: told in turn, the lock is kept for a moment, and nothing is granted.
 
-use crate::harness::{Client, Server, Setup, int, null, wait_until};
+use crate::harness::{Server, Setup, int, null, waits};
 
 /// Long enough to look at a reservation while it lasts.
 const LONG: &[&str] = &["handoff-window", "10000"];
-
-fn told(server: &Server, line: &str) -> Client {
-    let before = server.info("waiters");
-    let mut client = server.client();
-    client.ask(line);
-    wait_until(line, || server.info("waiters") == before + 1);
-    client
-}
 
 #[test]
 fn used_it_becomes_a_grant() {
     let server = Setup::new().module_arguments(LONG).start();
     let mut me = server.client();
     let token = me.say("LOCK.ACQUIRE k me 60000").as_int();
-    let mut a = told(&server, "LOCK.WAIT k a 60000");
-    let mut b = told(&server, "LOCK.ACQUIRE k b 60000 WAIT 60000");
+    let mut a = waits(&server, "LOCK.WAIT k a 60000").0;
+    let mut b = waits(&server, "LOCK.ACQUIRE k b 60000 WAIT 60000").0;
     me.say("LOCK.RELEASE k me");
     assert_eq!(a.hear(), int(1));
     // It is a's now, though nobody holds it.
@@ -37,9 +29,9 @@ fn unused_the_next_is_told() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut a = told(&server, "LOCK.WAIT k a 60000");
-    let mut b = told(&server, "LOCK.WAIT k b 60000");
-    let mut c = told(&server, "LOCK.ACQUIRE k c 60000 WAIT 60000");
+    let mut a = waits(&server, "LOCK.WAIT k a 60000").0;
+    let mut b = waits(&server, "LOCK.WAIT k b 60000").0;
+    let mut c = waits(&server, "LOCK.ACQUIRE k c 60000 WAIT 60000").0;
     me.say("LOCK.RELEASE k me");
     assert_eq!((a.hear(), b.hear()), (int(1), int(1)));
     c.hear().as_list();
@@ -51,8 +43,8 @@ fn given_back_the_next_is_told_at_once() {
     let server = Setup::new().module_arguments(LONG).start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let mut a = told(&server, "LOCK.WAIT k a 60000");
-    let mut b = told(&server, "LOCK.WAIT k b 60000");
+    let mut a = waits(&server, "LOCK.WAIT k a 60000").0;
+    let mut b = waits(&server, "LOCK.WAIT k b 60000").0;
     me.say("LOCK.RELEASE k me");
     assert_eq!(a.hear(), int(1));
     assert_eq!(a.say("LOCK.RELEASE k a"), null());
@@ -75,8 +67,10 @@ fn tickets_order_the_queue_whatever_the_order_of_arrival() {
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
     let tickets = [50, 10, 40, 20, 30];
-    let mut waiters: Vec<_> =
-        tickets.iter().map(|ticket| told(&server, &format!("LOCK.WAIT k o{ticket} 60000 TICKET {ticket}"))).collect();
+    let mut waiters: Vec<_> = tickets
+        .iter()
+        .map(|ticket| waits(&server, &format!("LOCK.WAIT k o{ticket} 60000 TICKET {ticket}")).0)
+        .collect();
     me.say("LOCK.RELEASE k me");
     for expected in [10, 20, 30, 40, 50] {
         let at = tickets.iter().position(|&ticket| ticket == expected).unwrap();

@@ -1,15 +1,6 @@
 //! A grant to one who waited is in the AOF and on the replica, in order, after what caused it.
 
-use crate::harness::{Client, Reply, Server, Setup, in_step, int, pair, text, wait_until};
-
-fn waits(server: &Server, owner: &str) -> (Client, i64) {
-    let before = server.info("waiters");
-    let mut client = server.client();
-    let id = client.say("CLIENT ID").as_int();
-    client.ask(&format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000"));
-    wait_until("it waits", || server.info("waiters") == before + 1);
-    (client, id)
-}
+use crate::harness::{Reply, Server, Setup, in_step, int, pair, queues, text};
 
 fn token(reply: &Reply) -> i64 {
     reply.as_list()[0].as_int()
@@ -57,8 +48,8 @@ fn a_crash_right_after_a_hand_over_forgets_nothing_that_was_told() {
     // How the lock gets free; the AOF has it before the answer is sent.
     for (n, cause) in ["LOCK.RELEASE k o0", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1", "UNLINK k"].iter().enumerate() {
         let owner = format!("o{}", n + 1);
-        let (mut next, _) = waits(&server, &owner);
-        let (_after, _) = waits(&server, "after");
+        let (mut next, _) = queues(&server, &owner);
+        let (_after, _) = queues(&server, "after");
         holder.ask(cause);
         let granted = token(&next.hear());
         server.kill();
@@ -87,7 +78,7 @@ fn a_hand_over_stands_after_its_cause() {
         let server = Setup::new().aof().start();
         let mut me = server.client();
         me.say("LOCK.ACQUIRE k me 60000");
-        let (mut next, _) = waits(&server, "next");
+        let (mut next, _) = queues(&server, "next");
         let before = aof(&server).len();
         cause.iter().for_each(|line| {
             me.say(line);
@@ -105,9 +96,9 @@ fn what_sends_a_waiter_away_is_not_in_the_aof() {
     let server = Setup::new().aof().start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    let (_killed, id) = waits(&server, "a");
-    let (_unblocked, other) = waits(&server, "b");
-    let (_sent_away, _) = waits(&server, "c");
+    let (_killed, id) = queues(&server, "a");
+    let (_unblocked, other) = queues(&server, "b");
+    let (_sent_away, _) = queues(&server, "c");
     me.say(&format!("CLIENT KILL ID {id}"));
     me.say(&format!("CLIENT UNBLOCK {other} ERROR"));
     me.say("REPLICAOF 127.0.0.1 1");
@@ -129,7 +120,7 @@ fn a_replica_follows_hand_overs_of_every_cause() {
     let causes = ["", "LOCK.RELEASE k o1", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1", "RENAME k away"];
     for (n, cause) in causes.iter().enumerate() {
         let owner = format!("o{}", n + 1);
-        let (mut next, _) = waits(&server, &owner);
+        let (mut next, _) = queues(&server, &owner);
         if !cause.is_empty() {
             me.say(cause);
         }

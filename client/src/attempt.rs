@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, majority};
+use palisade_core::quorum::{Acquire, Ask, Held, Out, Progress, majority};
 
 use crate::nodes::{Calls, GiveBack, Nodes};
 use crate::options::Checked;
@@ -25,15 +25,15 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> Resu
     let mut give_back = GiveBack::new(nodes, &lease, checked.node_timeout);
     let start = clock::boot_now();
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);
-    let calls: Calls = first.into_iter().map(|call| nodes.call(&lease, 0, call, checked.node_timeout)).collect();
-    let mut calls = calls;
+    let call = |call| nodes.call(&lease, 0, call, checked.node_timeout);
+    let mut calls: Calls = first.into_iter().map(call).collect();
     let mut whys = vec![None; nodes.len()];
     while let Some(reply) = calls.next().await {
         let node = reply.call.node;
         whys[node] = reply.why;
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
-                calls.extend(more.into_iter().map(|call| nodes.call(&lease, 0, call, checked.node_timeout)));
+                calls.extend(more.into_iter().map(call));
             }
             Progress::Held(held) => {
                 give_back.disarm();
@@ -68,10 +68,7 @@ pub async fn acquire_waiting(
         },
         Err(trouble) => (Err(trouble), 0),
     };
-    let (answer, why) = wire::answer(reply);
-    if let Answer::Token(token) = answer {
-        nodes.clock.saw(token);
-    }
+    let (answer, why) = nodes.heard(reply);
     // The lease began when the wait ended.
     let granted = start.plus_us(waited_ms * 1_000);
     let (mut machine, _) = Acquire::begin(1, checked.ttl_ms, proposal, granted);
@@ -117,11 +114,8 @@ async fn refused(
     }
     let of = |which: fn(&Out) -> bool| outs.iter().flatten().filter(|out| which(out)).count();
     let failed = of(|out| matches!(out, Out::Failed | Out::Duplicate));
-    let guarded = outs.iter().flatten().filter_map(|out| match out {
-        Out::Guarded { ms } => Some(*ms),
-        _ => None,
-    });
-    let mut guarded: Vec<u64> = guarded.collect();
+    let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
+    let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
     let (count, needed) = (nodes.len(), majority(nodes.len()));
     if failed > count - needed {
         // What the nodes themselves call an error is the request's fault.

@@ -210,26 +210,26 @@ impl Client {
         let mut lease = Lease::new(key, &options.note);
         let mut pause = BACK_OFF.0;
         let mut collided = false;
+        let patience = || {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
+        };
         loop {
-            let left = deadline.map_or(WAIT_AT_A_TIME, |deadline| deadline.saturating_duration_since(Instant::now()));
-            let patience = left.min(WAIT_AT_A_TIME);
-            let refused = if nodes.len() == 1 && !patience.is_zero() {
-                match attempt::acquire_waiting(nodes, lease, checked, patience).await {
-                    Ok(Some(taken)) => return Ok(taken),
-                    Ok(None) => Error::new(ErrorKind::Contended, "somebody else holds the lock"),
-                    Err(error) => error,
-                }
+            let left = patience();
+            let attempt = if nodes.len() == 1 && !left.is_zero() {
+                attempt::acquire_waiting(nodes, lease, checked, left).await
             } else {
-                match attempt::acquire(nodes, lease, checked).await {
-                    Ok(taken) => return Ok(taken),
-                    Err(error) => error,
-                }
+                attempt::acquire(nodes, lease, checked).await.map(Some)
+            };
+            let refused = match attempt {
+                Ok(Some(taken)) => return Ok(taken),
+                Ok(None) => Error::new(ErrorKind::Contended, "somebody else holds the lock"),
+                Err(error) => error,
             };
             if !matches!(refused.kind(), ErrorKind::Contended | ErrorKind::Guarded) {
                 return Err(refused);
             }
-            let over = |deadline: Instant| Instant::now() >= deadline;
-            if deadline.is_some_and(over) {
+            if patience().is_zero() {
                 return Err(timed_out(Some(refused)));
             }
             // Told that it was free, and somebody else was faster: not all at the same moment again. Nor where the nodes
@@ -242,14 +242,11 @@ impl Client {
             }
             // A new name for each attempt: a late message about the last one cannot touch it.
             lease = Lease::new(key, &options.note);
-            collided = false;
             if nodes.len() > 1 {
-                let left =
-                    deadline.map_or(WAIT_AT_A_TIME, |deadline| deadline.saturating_duration_since(Instant::now()));
-                let patience = left.min(WAIT_AT_A_TIME).max(Duration::from_millis(1));
-                let turn = waiting::turn(nodes, lease, ticket, patience, checked.node_timeout).await?;
+                let patient = patience().max(Duration::from_millis(1));
+                let turn = waiting::turn(nodes, lease, ticket, patient, checked.node_timeout).await?;
                 // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
-                collided = turn.is_some() || !deadline.is_some_and(over);
+                collided = turn.is_some() || !patience().is_zero();
                 lease = turn.unwrap_or_else(|| Lease::new(key, &options.note));
             }
         }

@@ -70,6 +70,11 @@ impl Error {
         Self(Box::new(Inner { kind, text: text.into(), nodes: vec![], holder: None, retry_after: None }))
     }
 
+    /// Of a lock that was held.
+    pub(crate) fn lost() -> Self {
+        Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
+    }
+
     pub(crate) fn with_nodes(mut self, nodes: Vec<NodeError>) -> Self {
         self.0.nodes = nodes;
         self

@@ -87,8 +87,8 @@ impl Guard {
     pub async fn extend(&self) -> Result<(), Error> {
         let (done, outcome) = oneshot::channel();
         let order = Order::Extend { ttl_ms: self.checked.ttl_ms, done };
-        self.orders.send(order).map_err(|_| lost())?;
-        outcome.await.unwrap_or_else(|_| Err(lost()))
+        self.orders.send(order).map_err(|_| Error::lost())?;
+        outcome.await.unwrap_or_else(|_| Err(Error::lost()))
     }
 
     /// One guard more of the same lock, for code that takes the lock it may have already. The lock is free when all of its
@@ -98,7 +98,7 @@ impl Guard {
     /// `NoQuorum`: too few nodes took notice. `Lost`: it is not held any more.
     pub async fn reenter(&self) -> Result<Guard, Error> {
         if !self.is_valid() {
-            return Err(lost());
+            return Err(Error::lost());
         }
         let level = self.shared.holds.fetch_add(1, Ordering::AcqRel) + 1;
         // If this is given up, its hold goes again.
@@ -176,8 +176,4 @@ impl Drop for Guard {
             self.shared.holds.fetch_sub(1, Ordering::AcqRel);
         }
     }
-}
-
-fn lost() -> Error {
-    Error::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
 }

@@ -232,9 +232,7 @@ impl Keeper {
         self.shared.end(End::Lost);
         let errors: Vec<NodeError> = self.nodes.errors(&self.whys);
         for done in self.waiting.drain(..) {
-            let error =
-                Error::new(ErrorKind::Lost, "the lock is lost: stop what it protects").with_nodes(errors.clone());
-            let _ = done.send(Err(error));
+            let _ = done.send(Err(Error::lost().with_nodes(errors.clone())));
         }
     }
 

@@ -104,7 +104,7 @@ impl Nodes {
             let mut ask = call.ask;
             let (id, answer, why) = loop {
                 let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), deadline).await;
-                let (answer, why) = wire::answer(reply);
+                let (answer, why) = nodes.heard(reply);
                 let Answer::NotYet { ms } = answer else { break (id, answer, why) };
                 // All of its time, and no more, is given to a node that is not ready yet.
                 let again = Instant::now() + Duration::from_millis(ms.into());
@@ -116,12 +116,18 @@ impl Nodes {
                     *retry = true;
                 }
             };
-            if let Answer::Token(token) = answer {
-                nodes.clock.saw(token);
-            }
             Reply { round, call, id, answer, why }
         }
         .boxed()
+    }
+
+    /// What a node's reply means; proposals go on from the token in it.
+    pub fn heard(&self, reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
+        let (answer, why) = wire::answer(reply);
+        if let Answer::Token(token) = answer {
+            self.clock.saw(token);
+        }
+        (answer, why)
     }
 
     /// Sends `command` to every node, each with `timeout` to answer.

@@ -117,10 +117,9 @@ impl Waiting {
 
     /// The owner takes its requests back; what is kept free for it is not any more.
     pub fn withdraw(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
+        let unreserved = self.unreserve(db, name, Some(owner));
         let Some(queue) = self.queue_mut(db, name) else { return };
-        let unreserved = queue.unreserve(Some(owner));
         let gone = queue.leave_all_of(owner, |_| true);
-        self.reservations -= usize::from(unreserved);
         self.answer(gone, |waiter| Answer::InVain(waiter.want));
         if unreserved {
             self.look_at(db, name, now);
@@ -142,10 +141,9 @@ impl Waiting {
 
     /// Everybody in the queue of `name` waits no longer, unanswered: somebody else knows what to say.
     pub fn dismiss(&mut self, db: u32, name: &[u8]) -> Vec<WaiterId> {
+        self.unreserve(db, name, None);
         let Some(queue) = self.queue_mut(db, name) else { return vec![] };
-        let unreserved = queue.unreserve(None);
         let gone = queue.leave_if(|_| true);
-        self.reservations -= usize::from(unreserved);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
         gone.iter().for_each(|waiter| self.unlist(waiter));
         self.tidy(db, name);
@@ -249,9 +247,8 @@ impl Waiting {
         }
         let Some(queue) = self.queue_mut(db, name) else { return };
         let Some(ms) = refusal.passes_in_ms() else {
-            let unreserved = queue.unreserve(None);
             let gone = queue.leave_if(|_| true);
-            self.reservations -= usize::from(unreserved);
+            self.unreserve(db, name, None);
             self.answer(gone, |_| Answer::Refused(refusal));
             return self.tidy(db, name);
         };
@@ -264,11 +261,6 @@ impl Waiting {
         }
         self.look_at(db, name, then);
         self.tidy(db, name);
-    }
-
-    /// Whether anybody waits for the lock `name` of `db`; else what is left is that it may be kept free for somebody.
-    pub fn anybody_waits(&self, db: u32, name: &[u8]) -> bool {
-        self.len_of(db, name) > 0
     }
 
     /// The lock `name` of `db` is held, by `owner` with `token`: its own requests need not wait. One that says that it may be
@@ -310,14 +302,10 @@ impl Waiting {
 
     /// `owner` was granted the lock with `token`: that answers all its requests.
     pub(crate) fn granted(&mut self, db: u32, name: &[u8], owner: Owner<'_>, token: Token, now: BootTime) {
+        self.unreserve(db, name, None);
         let Some(queue) = self.queue_mut(db, name) else { return };
-        let unreserved = queue.unreserve(None);
         let served = queue.leave_all_of(owner, |_| true);
-        self.reservations -= usize::from(unreserved);
-        for waiter in &served {
-            self.waits.record(now.us_since(waiter.since));
-        }
-        self.answer(served, |waiter| match waiter.want {
+        self.serve(served, now, |waiter| match waiter.want {
             Want::Lock { .. } => Answer::Granted { token, waited_ms: now.ms_since(waiter.since) },
             Want::Turn => Answer::Turn,
         });
@@ -327,16 +315,13 @@ impl Waiting {
     /// The free lock is kept for `owner` from now on, and everybody who waits for that owner's turn is told.
     pub(crate) fn reserve(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
         let until = now.plus_ms(self.handoff_window_ms);
+        self.unreserve(db, name, None);
         let name = self.reach(db, name);
         let queue = self.queues[db as usize].entry(Arc::clone(&name)).or_default();
-        let before = queue.unreserve(None);
         queue.reserve(owner, until);
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn);
-        self.reservations += usize::from(!before);
-        for waiter in &told {
-            self.waits.record(now.us_since(waiter.since));
-        }
-        self.answer(told, |_| Answer::Turn);
+        self.reservations += 1;
+        self.serve(told, now, |_| Answer::Turn);
         self.look_at(db, &name, until.plus_us(1));
     }
 
@@ -360,9 +345,9 @@ impl Waiting {
 
     /// What was kept free until before `now` is so no longer.
     pub(crate) fn end_reservation(&mut self, db: u32, name: &[u8], now: BootTime) {
-        let over = self.queue_mut(db, name).filter(|queue| queue.reserved_until(now).is_none());
-        let unreserved = over.is_some_and(|queue| queue.unreserve(None));
-        self.reservations -= usize::from(unreserved);
+        if self.reserved_until(db, name, now).is_none() {
+            self.unreserve(db, name, None);
+        }
         self.tidy(db, name);
     }
 
@@ -380,6 +365,21 @@ impl Waiting {
             self.answers.push((id, Answer::InVain(waiter.want)));
             self.timeouts_ever += 1;
         }
+    }
+
+    /// It is kept free no longer, if it was for `owner` (`None`: for whomever); whether it was.
+    fn unreserve(&mut self, db: u32, name: &[u8], owner: Option<Owner<'_>>) -> bool {
+        let unreserved = self.queue_mut(db, name).is_some_and(|queue| queue.unreserve(owner));
+        self.reservations -= usize::from(unreserved);
+        unreserved
+    }
+
+    /// Answers those who waited to the end.
+    fn serve(&mut self, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
+        for waiter in &served {
+            self.waits.record(now.us_since(waiter.since));
+        }
+        self.answer(served, answer);
     }
 
     fn answer(&mut self, gone: Vec<Waiter>, answer: impl Fn(&Waiter) -> Answer) {

@@ -7,12 +7,14 @@ mod client;
 mod cluster;
 mod memory_of_grants;
 mod replicas;
+mod waiters;
 mod wall_clock;
 
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, cluster};
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use replicas::{follow, in_step, pair};
+pub use waiters::{queues, waits};
 pub use wall_clock::WallClock;
 
 use std::fs;

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use palisade_client::{Client, ErrorKind, Options, Released};
+use palisade_client::{ErrorKind, Options, Released};
 
-use crate::fixture::{Frozen, Nodes, connected, ms, until};
+use crate::fixture::{Frozen, Nodes, ms, until};
 use crate::harness::Setup;
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, proxied};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_extended_in_the_background_until_the_longest_hold() {
@@ -64,12 +64,7 @@ async fn a_rolling_restart_of_every_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_network_is_a_lost_lock_in_time() {
     let nodes = Nodes::start(3);
-    let mut proxies = vec![];
-    for server in &nodes.0 {
-        proxies.push(Proxy::before(server).await);
-    }
-    let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
-    connected(&locks).await;
+    let (proxies, locks) = proxied(&nodes).await;
     for how in [Proxy::swallow, Proxy::cut, Proxy::swallow_answers] {
         let guard = locks.lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
         proxies.iter().for_each(how);

@@ -4,15 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use palisade_client::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
+use crate::fixture::{Nodes, connected};
 use crate::harness::Server;
 
 const PASS: u8 = 0;
 const SWALLOW: u8 = 1;
 const CUT: u8 = 2;
 const SWALLOW_ANSWERS: u8 = 3;
+
+/// One before each of `nodes`, and a client that is connected through them.
+pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
+    let mut proxies = vec![];
+    for server in &nodes.0 {
+        proxies.push(Proxy::before(server).await);
+    }
+    let client = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    connected(&client).await;
+    (proxies, client)
+}
 
 /// A proxy; its connections end with it.
 pub struct Proxy {

@@ -6,7 +6,7 @@ use palisade_client::{Client, ErrorKind, Options, blocking};
 
 use crate::fixture::{Nodes, address, connected, ms, until};
 use crate::harness::{Setup, int, text};
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, proxied};
 
 /// A node that restarted grants the lock again with a larger token, so all are asked to raise theirs, while the next round
 /// names the lower one: what the nodes refuse then is no loss.
@@ -14,12 +14,7 @@ use crate::proxy::Proxy;
 async fn a_healed_node_on_a_slow_network_loses_nothing() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);
     let mut nodes = Nodes::start_with(3, setup);
-    let mut proxies = vec![];
-    for server in &nodes.0 {
-        proxies.push(Proxy::before(server).await);
-    }
-    let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
-    connected(&locks).await;
+    let (proxies, locks) = proxied(&nodes).await;
     proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
     let options = Options::new().ttl(ms(1_000)).node_timeout(ms(300));
     let guard = locks.lock_with("k", &options).await.unwrap();
@@ -42,12 +37,7 @@ async fn a_healed_node_on_a_slow_network_loses_nothing() {
 async fn a_connection_for_waiting_may_take_longer_than_a_request() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
-        let mut proxies = vec![];
-        for server in &nodes.0 {
-            proxies.push(Proxy::before(server).await);
-        }
-        let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
-        connected(&locks).await;
+        let (proxies, locks) = proxied(&nodes).await;
         proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
         let options = Options::new().node_timeout(ms(60));
         let other = nodes.client().await;

@@ -37,7 +37,6 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 struct Round {
     start: BootTime,
-    ttl_ms: u32,
     /// By node: took part and has not answered; or said yes.
     open: Vec<bool>,
     yes: Vec<bool>,
@@ -108,7 +107,7 @@ impl Held {
         self.ttl_ms = ttl_ms;
         let takes_part = |member: &Member| member.acked >= Some(self.token);
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
-        self.round = Round { start: now, ttl_ms, yes: vec![false; open.len()], open, no: 0, extended: false };
+        self.round = Round { start: now, yes: vec![false; open.len()], open, no: 0, extended: false };
         let heal = self.heal();
         let ask = |member: &Member| match member.acked {
             Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
@@ -170,7 +169,7 @@ impl Held {
                 let yes = self.round.yes.iter().filter(|&&yes| yes).count();
                 if yes >= majority(self.members.len()) {
                     self.round.extended = true;
-                    let until = valid_until(self.round.start, self.round.ttl_ms);
+                    let until = valid_until(self.round.start, self.ttl_ms);
                     self.valid_until = self.valid_until.max(until);
                 }
                 vec![]
@@ -192,9 +191,9 @@ impl Held {
         }
         let asks_again = self.members[node].asks_again;
         self.members[node] = Member { id, acked: Some(token), raising: false, asks_again: false };
-        let largest = self.members.iter().filter_map(|member| member.acked).max().unwrap_or(token).max(self.token);
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
+        let largest = acked[0].max(self.token);
         // What a majority has at least.
         if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
             self.token = self.token.max(common);
@@ -207,7 +206,7 @@ impl Held {
             }
         }
         if asks_again && self.round.open[node] {
-            calls.push(Call::now(node, Ask::Extend { ttl_ms: self.round.ttl_ms, token }));
+            calls.push(Call::now(node, Ask::Extend { ttl_ms: self.ttl_ms, token }));
         }
         calls
     }
