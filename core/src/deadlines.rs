@@ -36,7 +36,7 @@ impl Due {
 type Queue = BTreeMap<Slot, Box<[u8]>>;
 
 /// What was watched in one or all databases until they were emptied. Dropping it takes a while when it is large.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Detached {
     /// The database of the first queue.
     first_db: u32,
@@ -67,7 +67,7 @@ impl Detached {
 }
 
 /// The entries of all locks in memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Deadlines {
     /// By database number.
     queues: Vec<Queue>,

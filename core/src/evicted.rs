@@ -6,7 +6,7 @@ use crate::request::Owner;
 use crate::{BootTime, Lock, Refusal};
 
 /// What was evicted and may still be held.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
 impl Evicted {

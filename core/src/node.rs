@@ -4,7 +4,7 @@ use crate::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
 use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens, Waiting};
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// Highest tokens, so that no token ever repeats or falls.
     pub tokens: Tokens,
@@ -27,8 +27,13 @@ pub struct Node {
 impl Node {
     /// A node that issues no token up to `token_floor`.
     pub fn new(token_floor: u64) -> Self {
+        Self::with_tokens(Tokens::new(token_floor))
+    }
+
+    /// A node with these tokens.
+    pub fn with_tokens(tokens: Tokens) -> Self {
         Self {
-            tokens: Tokens::new(token_floor),
+            tokens,
             deadlines: Deadlines::default(),
             counters: Counters::default(),
             guard: Guard::default(),

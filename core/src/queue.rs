@@ -68,7 +68,7 @@ pub(crate) struct Place {
 }
 
 /// The lock is free and kept so for somebody who was told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reservation {
     owner: Box<[u8]>,
     until: BootTime,
@@ -86,7 +86,7 @@ pub(crate) enum Claim {
 }
 
 /// The queue of one key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiters: BTreeMap<Place, Waiter>,
     /// Where each owner's requests stand.

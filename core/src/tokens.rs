@@ -9,7 +9,7 @@ use crate::limits::{CEILING_LEAD, START_LEAD, TOKEN_LIMIT, TOKEN_STRIPES};
 use crate::{Refusal, ahead_us};
 
 /// A fencing token: 1 ≤ token < 2^53.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 impl Token {
@@ -26,7 +26,7 @@ impl Token {
 
 /// `last` of every stripe, the highest token ever issued or learnt for its keys, and the ceiling above which none is
 /// issued: it is on the disk before a token needs it, so a later life knows what this one can have issued.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
     floor: u64,
@@ -37,13 +37,19 @@ pub struct Tokens {
 impl Tokens {
     /// Every stripe starts at `floor`: no token up to it is issued again. Without a ceiling until one is set.
     pub fn new(floor: u64) -> Self {
+        Self::with_stripes(floor, TOKEN_STRIPES)
+    }
+
+    /// The same with this many stripes, a power of two: a model checker makes millions of nodes.
+    pub fn with_stripes(floor: u64, stripes: usize) -> Self {
+        debug_assert!(stripes.is_power_of_two());
         let floor = floor.min(TOKEN_LIMIT - 1);
-        Self { last: vec![floor; TOKEN_STRIPES].into_boxed_slice(), floor, high: 0, ceiling: TOKEN_LIMIT - 1 }
+        Self { last: vec![floor; stripes].into_boxed_slice(), floor, high: 0, ceiling: TOKEN_LIMIT - 1 }
     }
 
     /// The highest token that a key of this key's stripe ever had.
     pub fn last(&self, key: &[u8]) -> u64 {
-        self.last[stripe(key)]
+        self.last[stripe(key, self.last.len())]
     }
 
     /// The highest token issued or learnt over all stripes; 0 before the first.
@@ -105,7 +111,8 @@ impl Tokens {
 
     /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again.
     pub fn learn(&mut self, key: &[u8], token: Token) {
-        let last = &mut self.last[stripe(key)];
+        let stripe = stripe(key, self.last.len());
+        let last = &mut self.last[stripe];
         *last = (*last).max(token.get());
         self.high = self.high.max(token.get());
     }
@@ -118,12 +125,12 @@ impl Tokens {
 }
 
 /// FNV-1a: short, and no key can do harm by sharing a stripe with another.
-fn stripe(key: &[u8]) -> usize {
+fn stripe(key: &[u8], stripes: usize) -> usize {
     let hash = key
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     // The low bits of FNV-1a are its weakest: fold the high half in.
-    (hash ^ (hash >> 32)) as usize % TOKEN_STRIPES
+    (hash ^ (hash >> 32)) as usize & (stripes - 1)
 }
 
 #[cfg(test)]
@@ -154,7 +161,7 @@ mod tests {
     fn unrelated_keys_do_not_disturb_each_other() {
         let mut tokens = Tokens::new(10);
         tokens.learn(b"a", Token::new(1_000_000).unwrap());
-        assert_ne!(stripe(b"a"), stripe(b"b"));
+        assert_ne!(stripe(b"a", TOKEN_STRIPES), stripe(b"b", TOKEN_STRIPES));
         assert_eq!(tokens.issue(b"b", None, 20, 0).map(Token::get), Ok(20));
     }
 

@@ -36,7 +36,7 @@ pub enum Answer {
 }
 
 /// The queues of a node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiting {
     /// By database number.
     queues: Vec<HashMap<Arc<[u8]>, Queue>>,

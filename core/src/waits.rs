@@ -8,30 +8,25 @@ const LONGEST_US: u64 = 86_400_000_000;
 /// Significant decimal digits: 1 % is finer than anybody looks.
 const DIGITS: u8 = 2;
 
-/// Waits since load.
-#[derive(Debug)]
-pub struct Waits(Histogram<u64>);
-
-impl Default for Waits {
-    fn default() -> Self {
-        Self(Histogram::new_with_max(LONGEST_US, DIGITS).expect("bounds and digits that a histogram takes"))
-    }
-}
+/// Waits since load; without a histogram until the first.
+#[derive(Clone, Debug, Default)]
+pub struct Waits(Option<Histogram<u64>>);
 
 impl Waits {
     /// Somebody was served after `us` microseconds.
     pub fn record(&mut self, us: u64) {
-        self.0.saturating_record(us);
+        let new = || Histogram::new_with_max(LONGEST_US, DIGITS).expect("bounds and digits that a histogram takes");
+        self.0.get_or_insert_with(new).saturating_record(us);
     }
 
     /// The wait that this share of those who were served did not exceed, in microseconds; 0 before the first.
     pub fn quantile_us(&self, share: f64) -> u64 {
-        if self.0.is_empty() { 0 } else { self.0.value_at_quantile(share) }
+        self.0.as_ref().map_or(0, |waits| waits.value_at_quantile(share))
     }
 
     /// How many were served.
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.0.as_ref().map_or(0, Histogram::len)
     }
 }
 

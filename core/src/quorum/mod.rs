@@ -52,7 +52,7 @@ pub const fn valid_until(start: BootTime, ttl_ms: u32) -> BootTime {
 }
 
 /// What a node is asked about the machine's key and owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask {
     /// LOCK.ACQUIRE with this proposal; `retry`: the owner may have it there already.
     Acquire {
@@ -89,7 +89,7 @@ pub struct Call {
 }
 
 /// What a node answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
     /// The token that this owner's grant has there.
     Token(Token),
