@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 
 use palisade_core::limits::CEILING_LEAD;
-use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, SavedGuard, ahead_us, guard_ms};
+use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, promote};
 
 use crate::ffi::{Context, notice, warn};
 use crate::keeper::Keeper;
@@ -113,20 +113,14 @@ impl Life {
         state::with(|node| {
             self.ceiling = self.ceiling.max(node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
             self.handed = (self.ceiling, self.owed.ms(now.boot));
-            // Once the longest lease from before has ended, none of those locks is left.
-            let unproved = node.vouches_from;
-            let may_be_left = now.boot <= unproved.plus_ms(guard_ms(self.owed.ms(now.boot), node.skew_ms));
             NodeState {
                 id: self.id,
                 incarnation: self.incarnation,
                 ceiling: self.ceiling,
                 owed_ms: self.owed.ms(now.boot),
                 boot: clock::boot_id(),
-                guard: node
-                    .guard
-                    .armed(now.boot)
-                    .map(|armed| SavedGuard { armed, left_ms: node.guard.left_ms(now.boot) }),
-                unproved_before: if may_be_left { unproved } else { BootTime::default() },
+                guard: node.guard.saved(now.boot),
+                unproved_before: node.unproved_before(self.owed.ms(now.boot), now.boot),
                 aof_life: self.aof_life,
                 end: None,
             }
@@ -256,16 +250,10 @@ pub fn seen(lock: &Lock) {
 /// The role changed. A master that was a replica may not know what its own master granted last.
 pub fn role_changed(is_master: bool) {
     let now = clock::now();
-    let skew_ms = config::max_clock_skew_ms();
     with(|life| life.aof_life = false);
     if is_master {
-        let (owed_ms, floor) = with(|life| (life.owed.ms(now.boot), life.ceiling.max(ahead_us(now.wall_us, skew_ms))));
-        state::with(|node| {
-            node.tokens.raise_floor(floor);
-            if config::restart_guard() != palisade_core::GuardPolicy::Never {
-                node.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(owed_ms, skew_ms)));
-            }
-        });
+        let (ceiling, owed_ms) = with(|life| (life.ceiling, life.owed.ms(now.boot)));
+        state::with(|node| promote(config::restart_guard(), ceiling, owed_ms, node, now));
         log_guard(now);
     }
     with(|life| life.save_at_once(now));

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use palisade_core::{BootTime, Cause, GuardPolicy, LocksDigest, Node, Owed, Start, ahead_us, guard_ms};
+use palisade_core::{BootTime, LocksDigest, Node, Owed, Start, token_floor};
 
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::keeper::Keeper;
@@ -29,8 +29,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         }
         None => (None, None),
     };
-    let floor = last.as_ref().map_or(ahead_us(now.wall_us, skew_ms), |last| last.ceiling.max(now.wall_us));
-    let mut node = Node::new(floor);
+    let mut node = Node::new(token_floor(last.as_ref(), now.wall_us, skew_ms));
     state::configured(&mut node);
     if keeper.is_some() {
         // Nothing is issued before the new ceiling is on the disk.
@@ -77,37 +76,19 @@ pub fn decide(ctx: Context<'_>) {
     let loaded =
         if last.as_ref().is_some_and(|last| last.end.is_some()) { digest(ctx) } else { LocksDigest::default() };
     let judged = Start { last: last.as_ref(), loaded, from_aof: from == Some(Source::Aof), boot: clock::boot_id() };
-    let proved = judged.is_proved();
-    let policy = config::restart_guard();
-    let skew_ms = config::max_clock_skew_ms();
     let now = clock::now();
     let aof_life =
         WITH_SERVER.get() && ctx.is_master() && from != Some(Source::Snapshot) && everything_goes_to_aof(ctx);
-    life::with(|life| {
+    let proved = life::with(|life| {
         life.decided = true;
         life.aof_life = aof_life;
-        state::with(|node| {
-            if policy == GuardPolicy::Always || (policy == GuardPolicy::Auto && !proved) {
-                let until = now.boot.plus_ms(guard_ms(life.owed.ms(now.boot), skew_ms));
-                node.guard.arm(Cause::Restart, now.boot, until);
-            }
-            let same_boot = last.as_ref().is_none_or(|last| last.boot == clock::boot_id());
-            // Whatever was armed on another boot: every lock that was loaded is from before.
-            if !same_boot {
-                node.guard.since_now(now.boot);
-            }
-            let unproved_before = last.as_ref().map_or(BootTime::default(), |last| last.unproved_before);
-            if policy != GuardPolicy::Never && !proved {
-                node.vouches_from = now.boot;
-            } else if unproved_before != BootTime::default() {
-                // The last life could not vouch for some of these; on another boot it is not known for which.
-                node.vouches_from = if same_boot { unproved_before } else { now.boot };
-            }
-        });
+        let owed_ms = life.owed.ms(now.boot);
+        let proved = state::with(|node| judged.judge(config::restart_guard(), owed_ms, node, now.boot));
         let snapshot = life.snapshot(now);
         if let Some(keeper) = &life.keeper {
             life.needed = keeper.save_now(snapshot);
         }
+        proved
     });
     life::refresh_ceiling();
     let (id, incarnation) = life::with(|life| (life.id, life.incarnation));

@@ -4,7 +4,7 @@
 //! that it granted itself after the cause of the guard arose. New causes take the later end; only an operator ends it
 //! early. It is a value without a clock: `now` is handed in.
 
-use crate::{BootTime, Lock, Node, Refusal};
+use crate::{BootTime, Lock, Node, Refusal, SavedGuard};
 
 /// A lease may end this much later on the holder's clock than on ours: clocks run at rates up to 1 % apart.
 const DRIFT_PERCENT: u64 = 1;
@@ -87,6 +87,11 @@ impl Guard {
     /// Milliseconds until the node serves, rounded up; 0: it does.
     pub fn left_ms(&self, now: BootTime) -> u64 {
         self.armed(now).map_or(0, |armed| armed.until.ms_since_rounded_up(now).max(1))
+    }
+
+    /// What a later life must know of it; `None`: nothing.
+    pub fn saved(&self, now: BootTime) -> Option<SavedGuard> {
+        Some(SavedGuard { armed: self.armed(now)?, left_ms: self.left_ms(now) })
     }
 
     /// Refuses while it is armed.

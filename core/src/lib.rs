@@ -87,7 +87,7 @@ pub use queue::{Waiter, WaiterId, Want};
 pub use reenter::{Reentered, reenter};
 pub use refusal::Refusal;
 pub use release::{Released, release};
-pub use start::{GuardPolicy, Start};
+pub use start::{GuardPolicy, Start, promote, token_floor};
 pub use time::{BootTime, Now, ahead_us};
 pub use tokens::{Token, Tokens};
 pub use wait::{Waited, wait};

@@ -1,7 +1,7 @@
 //! What one node remembers beside the locks themselves.
 
 use crate::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
-use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens, Waiting};
+use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens, Waiting, guard_ms};
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Clone, Debug)]
@@ -47,6 +47,13 @@ impl Node {
     /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
     pub fn next_due(&self) -> Option<BootTime> {
         self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).min()
+    }
+
+    /// What a later life must know of [`Node::vouches_from`]; zero: nothing, once the longest lease from before, of `owed_ms`,
+    /// has ended.
+    pub fn unproved_before(&self, owed_ms: u32, now: BootTime) -> BootTime {
+        let may_be_left = now <= self.vouches_from.plus_ms(guard_ms(owed_ms, self.skew_ms));
+        if may_be_left { self.vouches_from } else { BootTime::default() }
     }
 
     /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from a life that the node

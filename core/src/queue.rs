@@ -173,6 +173,11 @@ impl Queue {
         self.reserved.take_if(|kept| owner.is_none_or(|owner| *kept.owner == *owner.bytes())).is_some()
     }
 
+    /// For whom the lock is kept free, or was.
+    pub(crate) fn reserved_for(&self) -> Option<&[u8]> {
+        self.reserved.as_ref().map(|reservation| &*reservation.owner)
+    }
+
     /// Until when it is kept free for somebody.
     pub(crate) fn reserved_until(&self, now: BootTime) -> Option<BootTime> {
         self.reserved.as_ref().map(|kept| kept.until).filter(|&until| now <= until)

@@ -1,7 +1,7 @@
-//! What a start can prove: whether the node remembers every grant of its last life.
+//! What a start can prove, whether the node remembers every grant of its last life, and what follows from it.
 
 use crate::record::BootId;
-use crate::{LocksDigest, NodeState};
+use crate::{BootTime, Cause, LocksDigest, Node, NodeState, Now, ahead_us, guard_ms};
 
 /// `lock.restart-guard`: when a start is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,43 @@ impl Start<'_> {
             same && end.count == self.loaded.count
         });
         ended_clean || (last.aof_life && self.from_aof)
+    }
+
+    /// Decides, when data is loaded, what `node` may do: whether it is guarded, and since when it vouches for locks. Leases of
+    /// up to `owed_ms` may still run. Answers whether it remembers every grant.
+    pub fn judge(&self, policy: GuardPolicy, owed_ms: u32, node: &mut Node, now: BootTime) -> bool {
+        let proved = self.is_proved();
+        if policy == GuardPolicy::Always || (policy == GuardPolicy::Auto && !proved) {
+            node.guard.arm(Cause::Restart, now, now.plus_ms(guard_ms(owed_ms, node.skew_ms)));
+        }
+        let same_boot = self.last.is_none_or(|last| last.boot == self.boot);
+        // Whatever was armed on another boot: every lock that was loaded is from before.
+        if !same_boot {
+            node.guard.since_now(now);
+        }
+        let unproved_before = self.last.map_or(BootTime::default(), |last| last.unproved_before);
+        if policy != GuardPolicy::Never && !proved {
+            node.vouches_from = now;
+        } else if unproved_before != BootTime::default() {
+            // The last life could not vouch for some of these; on another boot it is not known for which.
+            node.vouches_from = if same_boot { unproved_before } else { now };
+        }
+        proved
+    }
+}
+
+/// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, what its clock can have
+/// shown at the most.
+pub fn token_floor(last: Option<&NodeState>, wall_us: u64, skew_ms: u32) -> u64 {
+    last.map_or(ahead_us(wall_us, skew_ms), |last| last.ceiling.max(wall_us))
+}
+
+/// `node`, a replica until now, becomes a master. The one before it issued tokens up to `ceiling`, as far as this node
+/// heard, and may have granted leases of up to `owed_ms` that never reached it.
+pub fn promote(policy: GuardPolicy, ceiling: u64, owed_ms: u32, node: &mut Node, now: Now) {
+    node.tokens.raise_floor(ceiling.max(ahead_us(now.wall_us, node.skew_ms)));
+    if policy != GuardPolicy::Never {
+        node.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(owed_ms, node.skew_ms)));
     }
 }
 

@@ -7,7 +7,7 @@ const US_PER_MS: u64 = 1_000;
 
 /// A point on the boot clock (Linux: `CLOCK_BOOTTIME`), in microseconds since the machine booted. It runs at a
 /// steady rate, also while the machine sleeps, and nobody can set it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootTime(u64);
 
 impl BootTime {

@@ -232,6 +232,11 @@ impl Waiting {
         self.queue(db, name).into_iter().flat_map(Queue::iter)
     }
 
+    /// For whom the free lock `name` of `db` is kept, or was until a moment ago.
+    pub fn reserved_for(&self, db: u32, name: &[u8]) -> Option<&[u8]> {
+        self.queue(db, name)?.reserved_for()
+    }
+
     /// Whether the lock `name` of `db` has a queue: when it gets free, [`crate::hand_over()`] says whose it is.
     pub fn has_queue(&self, db: u32, name: &[u8]) -> bool {
         self.queue(db, name).is_some()

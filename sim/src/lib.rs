@@ -2,5 +2,9 @@
 //!
 //! Every layer records what holders did ([`history`]) and shows it to the same [`referee`].
 
+pub mod client;
 pub mod history;
+pub mod model;
 pub mod referee;
+pub mod rules;
+pub mod server;

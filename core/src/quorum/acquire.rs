@@ -9,7 +9,7 @@ use crate::{BootTime, Token};
 /// one round trip. Else, once a majority has granted, the target is the largest of these grants, every node below it is
 /// asked to raise its own to it (LOCK.FENCE), and it is done when a majority has acknowledged at least the target. Later
 /// grants count too. It is impossible as soon as fewer than a majority are left.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     ttl_ms: u32,
     start: BootTime,
@@ -18,13 +18,13 @@ pub struct Acquire {
     target: Option<Token>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Seat {
     id: Option<NodeId>,
     state: State,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     /// No answer yet.
     Asked,

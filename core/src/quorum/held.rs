@@ -12,7 +12,7 @@ use crate::{BootTime, Token};
 ///
 /// The holder's token rises, when healed nodes have larger ones, once a majority has acknowledged the larger one. It never
 /// falls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     token: Token,
     ttl_ms: u32,
@@ -23,7 +23,7 @@ pub struct Held {
     rounds: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Member {
     id: Option<NodeId>,
     /// What the node is known to have; `None`: it does not have the lock, or with an unknown token.
@@ -34,7 +34,7 @@ struct Member {
     asks_again: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     start: BootTime,
     /// By node: took part and has not answered; or said yes.

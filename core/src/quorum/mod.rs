@@ -78,7 +78,7 @@ pub enum Ask {
 }
 
 /// A question to one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
     /// Which node, by its place in the list.
     pub node: usize,
@@ -110,7 +110,7 @@ pub enum Answer {
 }
 
 /// Why a node does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Out {
     /// Somebody else holds the lock there.
     Contended,

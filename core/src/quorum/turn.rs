@@ -4,7 +4,7 @@ use super::{NodeId, majority};
 
 /// A wait that is under way: LOCK.WAIT goes to every node with the same ticket, so all of them serve those who wait in one
 /// order. At a majority's word that it is free, and kept for this owner for a moment, it is time to acquire.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
     /// By node: told by this server; `Some(None)`: it cannot tell.
     told: Vec<Option<Option<NodeId>>>,

@@ -1,0 +1,443 @@
+//! A client without sockets: the machines of `palisade_core::quorum`, and around them what the client crate does.
+//!
+//! It takes one lock at a time. Whoever runs it delivers what it sends, decides when time passes, and tells the referee what it
+//! says it relies on. Times are those of its own clocks.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Turn, TurnProgress, margin_us};
+use palisade_core::{BootTime, Now, Token};
+
+use crate::history::Holder;
+use crate::rules::{Rule, Without};
+
+/// How long it has the nodes wait for it at a time, in milliseconds.
+const WAIT_MS: u32 = 5_000;
+
+/// What a client sends to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Request {
+    /// Whose it is.
+    pub who: Holder,
+    /// Which lock.
+    pub key: u32,
+    /// Which node, by its place in the client's list.
+    pub node: usize,
+    /// Told from the client's other requests.
+    pub number: u32,
+    /// What it says.
+    pub says: Says,
+}
+
+impl Request {
+    /// It can make its owner known to a node that knows nothing of it.
+    pub fn makes_known(&self) -> bool {
+        matches!(self.says, Says::Ask(Ask::Acquire { .. }) | Says::Wait { .. })
+    }
+
+    /// A node answers it, and the answer matters.
+    pub fn is_answered(&self) -> bool {
+        !matches!(self.says, Says::Release | Says::Leave)
+    }
+}
+
+/// What a request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Says {
+    /// A question of the machines.
+    Ask(Ask),
+    /// LOCK.RELEASE.
+    Release,
+    /// LOCK.WAIT.
+    Wait {
+        /// For how long.
+        ms: u32,
+        /// Where it wants to stand.
+        ticket: u64,
+    },
+    /// The connection on which it waited is closed.
+    Leave,
+}
+
+/// What a node answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reply {
+    /// Whose request it was.
+    pub who: Holder,
+    /// Which.
+    pub number: u32,
+    /// Which server answers.
+    pub id: NodeId,
+    /// What.
+    pub says: Hears,
+}
+
+/// What a reply says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hears {
+    /// To a question of the machines.
+    Answer(Answer),
+    /// To a wait: whether it is free.
+    Told(bool),
+}
+
+/// What came of an input.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What is to be sent, each after so many milliseconds.
+    pub sends: Vec<(u32, Request)>,
+    /// What the client says of itself.
+    pub says: Option<Status>,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It holds the lock.
+    Held,
+    /// It relies on it for longer, or with a larger token.
+    Extended,
+    /// It relies on it no more.
+    Ended,
+    /// It did not get it.
+    Refused,
+}
+
+/// What it is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Idle,
+    Acquiring { machine: Acquire, since: BootTime },
+    Waiting(Turn),
+    Holding { held: Held, since: BootTime, until: BootTime },
+}
+
+/// A request that awaits its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Open {
+    node: usize,
+    round: u64,
+    says: Says,
+    sent: BootTime,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    number: u32,
+    acquisition: u32,
+    key: u32,
+    ttl_ms: u32,
+    /// Its list of nodes has so many names.
+    nodes: usize,
+    without: Without,
+    /// The highest token seen, for proposals.
+    seen: u64,
+    ticket: u64,
+    stage: Stage,
+    open: BTreeMap<u32, Open>,
+    requests: u32,
+    /// Which servers answered under these names.
+    ids: BTreeMap<usize, NodeId>,
+}
+
+impl Client {
+    /// Client `number`, whose list has `nodes` names.
+    pub fn new(number: u32, nodes: usize, ttl_ms: u32, without: Without) -> Self {
+        Self {
+            number,
+            acquisition: 0,
+            key: 0,
+            ttl_ms,
+            nodes,
+            without,
+            seen: 0,
+            ticket: 0,
+            stage: Stage::Idle,
+            open: BTreeMap::new(),
+            requests: 0,
+            ids: BTreeMap::new(),
+        }
+    }
+
+    /// Its acquisition under way, or the last one.
+    pub fn who(&self) -> Holder {
+        Holder { client: self.number, acquisition: self.acquisition }
+    }
+
+    /// Which lock that is about.
+    pub fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// How many acquisitions it began.
+    pub fn acquisitions(&self) -> u32 {
+        self.acquisition
+    }
+
+    /// It does nothing.
+    pub fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
+    /// The lock it holds, when it began to ask for it, and until when it relies on it.
+    pub fn holding(&self) -> Option<(&Held, BootTime, BootTime)> {
+        match &self.stage {
+            Stage::Holding { held, since, until } => Some((held, *since, *until)),
+            _ => None,
+        }
+    }
+
+    /// It waits for its turn.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_))
+    }
+
+    /// Requests that await an answer: their numbers, and when they were sent.
+    pub fn open(&self) -> impl Iterator<Item = (u32, BootTime)> {
+        self.open.iter().map(|(number, open)| (*number, open.sent))
+    }
+
+    /// An answer to the request `number` is awaited.
+    pub fn is_open(&self, number: u32) -> bool {
+        self.open.contains_key(&number)
+    }
+
+    // What it sets out to do.
+
+    /// It sets out to take `key`.
+    pub fn acquire(&mut self, key: u32, now: Now) -> Step {
+        // Each attempt has a name of its own; who was told that it is free goes on under that name.
+        if !self.is_waiting() {
+            self.acquisition += 1;
+            self.ticket = 0;
+        }
+        self.key = key;
+        let proposal = self.propose(now);
+        if self.ticket == 0 {
+            self.ticket = proposal.get();
+        }
+        let (machine, calls) = Acquire::begin(self.members().len(), self.ttl_ms, proposal, now.boot);
+        self.stage = Stage::Acquiring { machine, since: now.boot };
+        self.open.clear();
+        self.sends(0, calls, now)
+    }
+
+    /// It was refused, and waits for its turn under a new name, where its ticket says.
+    pub fn wait(&mut self, now: Now) -> Step {
+        self.acquisition += 1;
+        self.stage = Stage::Waiting(Turn::begin(self.members().len()));
+        self.open.clear();
+        let says = Says::Wait { ms: WAIT_MS, ticket: self.ticket };
+        self.to_all(says, now)
+    }
+
+    /// It waits no longer.
+    pub fn leave(&mut self, now: Now) -> Step {
+        self.stage = Stage::Idle;
+        self.open.clear();
+        let mut step = self.to_all(Says::Leave, now);
+        step.sends.extend(self.to_all(Says::Release, now).sends);
+        self.open.clear();
+        step
+    }
+
+    /// It begins a round that extends its lock.
+    pub fn extend(&mut self, now: Now) -> Step {
+        let ttl_ms = self.ttl_ms;
+        let Stage::Holding { held, .. } = &mut self.stage else { return Step::default() };
+        let calls = held.extend(ttl_ms, now.boot);
+        let round = held.round();
+        self.sends(round, calls, now)
+    }
+
+    /// It gives the lock back, or what it may have of it.
+    pub fn release(&mut self, now: Now) -> Step {
+        let held = matches!(self.stage, Stage::Holding { .. });
+        self.stage = Stage::Idle;
+        self.open.clear();
+        let mut step = self.to_all(Says::Release, now);
+        self.open.clear();
+        step.says = Some(if held { Status::Ended } else { Status::Refused });
+        step
+    }
+
+    /// It looks at its clock: a lock that is valid no more is lost.
+    pub fn look(&mut self, now: Now) -> Option<Step> {
+        let Stage::Holding { held, until, .. } = &self.stage else { return None };
+        // Without the rule it hopes as long as a round is under way.
+        let hopes = self.without.is(Rule::AnswersInTime) && held.round() > 0 && held.outcome().is_none();
+        let over = now.boot >= *until && !hopes;
+        (over || held.is_lost()).then(|| self.release(now))
+    }
+
+    // What it hears.
+
+    /// `reply` came; one that is not awaited is nothing.
+    pub fn hear(&mut self, reply: &Reply, now: Now) -> Step {
+        if reply.who.client != self.number {
+            return Step::default();
+        }
+        let Some(open) = self.open.remove(&reply.number) else { return Step::default() };
+        let id = if self.without.is(Rule::ServersNotNames) { NodeId(open.node as u128) } else { reply.id };
+        self.ids.insert(open.node, id);
+        match reply.says {
+            Hears::Answer(answer) => {
+                if let Answer::Token(token) = answer {
+                    self.seen = self.seen.max(token.get());
+                }
+                self.on_answer(open, Some(id), answer, now)
+            }
+            Hears::Told(free) => self.on_told(open.node, free.then_some(id), now),
+        }
+    }
+
+    /// The request `number` got no answer in time.
+    pub fn miss(&mut self, number: u32, now: Now) -> Step {
+        let Some(open) = self.open.remove(&number) else { return Step::default() };
+        match open.says {
+            Says::Ask(_) => self.on_answer(open, None, Answer::Failed, now),
+            _ => self.on_told(open.node, None, now),
+        }
+    }
+
+    /// Nor did those requests that were sent before now.
+    pub fn miss_overdue(&mut self, now: Now) -> Step {
+        let mut all = Step::default();
+        let overdue: Vec<u32> = self.open().filter(|(_, sent)| *sent < now.boot).map(|(number, _)| number).collect();
+        for number in overdue {
+            let step = self.miss(number, now);
+            all.sends.extend(step.sends);
+            all.says = all.says.or(step.says);
+        }
+        all
+    }
+
+    fn on_told(&mut self, node: usize, told: Option<NodeId>, now: Now) -> Step {
+        let node = self.seat(node);
+        let Stage::Waiting(turn) = &mut self.stage else { return Step::default() };
+        match turn.on_answer(node, told) {
+            TurnProgress::Goes => Step::default(),
+            // In vain, too, it takes another look.
+            TurnProgress::Free | TurnProgress::Impossible => self.acquire(self.key, now),
+        }
+    }
+
+    fn on_answer(&mut self, open: Open, id: Option<NodeId>, answer: Answer, now: Now) -> Step {
+        let Says::Ask(ask) = open.says else { return Step::default() };
+        let node = self.seat(open.node);
+        // Without the rule an answer is as good as if it had come at once.
+        let heard = if self.without.is(Rule::AnswersInTime) { open.sent } else { now.boot };
+        match &mut self.stage {
+            Stage::Acquiring { machine, since } => {
+                let since = *since;
+                match machine.on_answer(node, id, ask, answer, heard) {
+                    Progress::Goes(calls) => self.go_on(calls, now),
+                    Progress::Held(held) => self.hold(held, since, now),
+                    Progress::TooLate | Progress::Impossible => self.release(now),
+                }
+            }
+            Stage::Holding { held, until, .. } => {
+                let round = if self.without.is(Rule::AnswersOfTheirRound) { held.round() } else { open.round };
+                let before = (held.valid_until(), held.token());
+                let calls = held.on_answer(round, node, id, ask, answer, heard);
+                let after = (held.valid_until(), held.token());
+                if after.0 > before.0 {
+                    *until = belief(after.0, held.ttl_ms(), open.sent, self.without, now);
+                }
+                let round = held.round();
+                let mut step = self.sends(round, calls, now);
+                step.says = (after != before).then_some(Status::Extended);
+                step
+            }
+            Stage::Idle | Stage::Waiting(_) => Step::default(),
+        }
+    }
+
+    /// The machine asks more; without a second round, what it asks is taken for done.
+    fn go_on(&mut self, calls: Vec<Call>, now: Now) -> Step {
+        if self.without.is(Rule::SecondRound) {
+            for call in &calls {
+                if let Ask::Fence { token } = call.ask {
+                    let node = self.members().start + call.node;
+                    let open = Open { node, round: 0, says: Says::Ask(call.ask), sent: now.boot };
+                    let id = self.ids.get(&node).copied();
+                    let step = self.on_answer(open, id, Answer::Token(token), now);
+                    if step.says.is_some() {
+                        return step;
+                    }
+                }
+            }
+            return Step::default();
+        }
+        self.sends(0, calls, now)
+    }
+
+    fn hold(&mut self, held: Held, since: BootTime, now: Now) -> Step {
+        let until = belief(held.valid_until(), self.ttl_ms, since, self.without, now);
+        self.stage = Stage::Holding { held, since, until };
+        Step { sends: vec![], says: Some(Status::Held) }
+    }
+
+    // What it sends.
+
+    /// The names of its list that it uses: without majorities that meet, half of them.
+    fn members(&self) -> Range<usize> {
+        let half = self.nodes / 2;
+        match self.without.is(Rule::MajoritiesMeet) {
+            true if self.number.is_multiple_of(2) => 0..half,
+            true => half..self.nodes,
+            false => 0..self.nodes,
+        }
+    }
+
+    /// The place of a name among those it uses.
+    fn seat(&self, node: usize) -> usize {
+        node - self.members().start
+    }
+
+    fn propose(&self, now: Now) -> Token {
+        let value = now.wall_us.max(self.seen + 1);
+        Token::new(value).expect("clocks here are far below the end of the token space")
+    }
+
+    fn sends(&mut self, round: u64, calls: Vec<Call>, now: Now) -> Step {
+        let first = self.members().start;
+        let sends = calls
+            .into_iter()
+            .map(|call| (call.after_ms, self.request(first + call.node, round, Says::Ask(call.ask), now)))
+            .collect();
+        Step { sends, says: None }
+    }
+
+    fn to_all(&mut self, says: Says, now: Now) -> Step {
+        let sends = self.members().map(|node| (0, self.request(node, 0, says, now))).collect();
+        Step { sends, says: None }
+    }
+
+    fn request(&mut self, node: usize, round: u64, says: Says, now: Now) -> Request {
+        self.requests += 1;
+        let number = self.requests;
+        self.open.insert(number, Open { node, round, says, sent: now.boot });
+        Request { who: self.who(), key: self.key, node, number, says }
+    }
+}
+
+/// The bytes by which nodes know `who`.
+pub fn owner(who: Holder, without: Without) -> [u8; 8] {
+    let acquisition = if without.is(Rule::OwnerOfItsOwn) { 0 } else { who.acquisition };
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&who.client.to_be_bytes());
+    bytes[4..].copy_from_slice(&acquisition.to_be_bytes());
+    bytes
+}
+
+/// Until when a client relies on a lock that is valid until `until`: without a rule, longer.
+fn belief(until: BootTime, ttl_ms: u32, asked: BootTime, without: Without, now: Now) -> BootTime {
+    match without.0 {
+        Some(Rule::FromTheSend) => until.plus_us(now.boot.us_since(asked)),
+        Some(Rule::DriftMargin) => until.plus_us(margin_us(ttl_ms)),
+        _ => until,
+    }
+}

@@ -1,0 +1,309 @@
+//! The state of the model: nodes, clients, what is on its way between them, and what the referee knows.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use palisade_core::quorum::NodeId;
+use palisade_core::record::BootId;
+use palisade_core::{Armed, BootTime, Lock, Now, Token, WaiterId};
+
+use super::{Config, KEYS_MAX, Wants};
+use crate::client::{Client, Hears, Reply, Request, Says, Status, Step, owner};
+use crate::history::{Event, Holder, What};
+use crate::referee::{Laws, Referee, Violation};
+use crate::server::{Found, Server, name};
+
+/// A tick in microseconds: far more than the margin of a validity, which is rounded up to one.
+pub const TICK_US: u64 = 100_000;
+
+/// What wall clocks show when the boot clock shows zero, in microseconds.
+const WALL_US: u64 = 1_000_000_000;
+
+/// All there is at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// Time, in ticks.
+    pub tick: u32,
+    servers: Vec<Arc<Node>>,
+    pub(super) clients: Vec<Arc<Client>>,
+    pub(super) requests: BTreeSet<Request>,
+    pub(super) replies: BTreeSet<Reply>,
+    /// How many faults may still happen.
+    pub(super) restarts: u32,
+    pub(super) duplicates: u32,
+    referee: Referee,
+    /// The law that was broken.
+    pub violation: Option<Violation>,
+}
+
+/// A server, and how its wall clock is off, in microseconds.
+#[derive(Clone, Debug)]
+struct Node {
+    server: Server,
+    wall_off_us: i64,
+    essence: Essence,
+}
+
+impl State {
+    /// The beginning: nodes that were just put into service, clients that have done nothing.
+    pub fn begin(config: &Config) -> Self {
+        let node = |n: usize| {
+            let wall_off_us = config.node_clocks_apart_ticks as i64 * n as i64 * TICK_US as i64;
+            let server = start(config, n as u128 + 1, None, now(0, wall_off_us));
+            // It has never granted anything, and its operator says so.
+            Arc::new(Node::new(lifted(server), wall_off_us))
+        };
+        let client = |(n, wants): (usize, &Wants)| {
+            Arc::new(Client::new(n as u32, wants.names.len(), config.ttl_ms(), config.without))
+        };
+        Self {
+            tick: 0,
+            servers: (0..config.servers).map(node).collect(),
+            clients: config.clients.iter().enumerate().map(client).collect(),
+            requests: BTreeSet::new(),
+            replies: BTreeSet::new(),
+            restarts: config.restarts,
+            duplicates: config.duplicates,
+            referee: Referee::new(Laws::All),
+            violation: None,
+        }
+    }
+
+    fn client_now(&self, client: u32, config: &Config) -> Now {
+        let ahead_ticks = config.clients.get(client as usize).map_or(0, |wants| wants.ahead_ticks);
+        now(self.tick, i64::from(ahead_ticks) * TICK_US as i64)
+    }
+
+    /// A tick passes: what is due happens, and validity that has run out is noticed.
+    pub(super) fn pass_a_tick(&mut self, config: &Config) {
+        self.tick += 1;
+        for n in 0..self.servers.len() {
+            self.on_server(n, |server, now| server.run(now));
+        }
+        for client in 0..config.clients.len() as u32 {
+            self.on_client(client, config, |client, now| client.look(now).unwrap_or_default());
+        }
+    }
+
+    /// `request` reaches its node.
+    pub(super) fn deliver(&mut self, request: Request, config: &Config) {
+        let Request { who, key, node, number, says } = request;
+        let owner = owner(who, config.without);
+        let place = config.clients.get(who.client as usize).map_or(node, |wants| wants.names[node]);
+        let answer = self.on_server(place, |server, now| match says {
+            Says::Ask(ask) => Some(Hears::Answer(server.ask(key, &owner, ask, now))),
+            Says::Release => {
+                server.release(key, &owner, now);
+                None
+            }
+            Says::Wait { ms, ticket } => {
+                match server.wait(key, &owner, ms, ticket, WaiterId(waiter(who.client, number)), now) {
+                    Ok(told) => told.map(Hears::Told),
+                    Err(_) => Some(Hears::Told(false)),
+                }
+            }
+            Says::Leave => None,
+        });
+        if let Some(says) = answer {
+            self.replies.insert(Reply { who, number, id: self.servers[place].server.id(), says });
+        }
+    }
+
+    /// A server does something, and whoever it tells something is told.
+    fn on_server<T>(&mut self, place: usize, body: impl FnOnce(&mut Server, Now) -> T) -> T {
+        let node = Arc::make_mut(&mut self.servers[place]);
+        let value = body(&mut node.server, now(self.tick, node.wall_off_us));
+        // The disk is as fast as can be.
+        node.server.written();
+        let id = node.server.id();
+        let told = node.server.told();
+        node.essence = essence(&node.server, node.wall_off_us);
+        for (waiter, free) in told {
+            let (client, number) = ((waiter.0 >> 32) as u32, waiter.0 as u32);
+            let who = Holder { client, acquisition: 0 };
+            self.replies.insert(Reply { who, number, id, says: Hears::Told(free) });
+        }
+        value
+    }
+
+    /// A client does something: what it sends is on its way, and the referee hears what it says of itself.
+    pub(super) fn on_client(&mut self, number: u32, config: &Config, body: impl FnOnce(&mut Client, Now) -> Step) {
+        let now = self.client_now(number, config);
+        let client = Arc::make_mut(&mut self.clients[number as usize]);
+        let before = client.who();
+        let step = body(client, now);
+        self.requests.extend(step.sends.into_iter().map(|(_, request)| request));
+        let client = &self.clients[number as usize];
+        let what = match step.says {
+            Some(says @ (Status::Held | Status::Extended)) => client.holding().map(|(held, since, until)| {
+                let (until, token, since) = (until.as_us(), held.token().get(), since.as_us());
+                if says == Status::Held { What::Held { since, until, token } } else { What::Extended { until, token } }
+            }),
+            Some(Status::Ended) => Some(What::Ended),
+            _ => None,
+        };
+        if let Some(what) = what {
+            let event = Event { at: now.boot.as_us(), key: client.key(), who: before, what };
+            self.violation = self.violation.or(self.referee.see(&event).err());
+        }
+    }
+
+    /// Drops what changes nothing whenever it arrives, so that states that differ in nothing else are one: answers that nobody
+    /// awaits, and messages of an owner to a node that knows nothing of it and has nothing to learn of it either.
+    pub(super) fn tidy(&mut self, config: &Config) {
+        let awaited = |who: Holder, number| self.clients[who.client as usize].is_open(number);
+        self.replies.retain(|reply| awaited(reply.who, reply.number));
+        let arrives: Vec<(Holder, usize)> = self
+            .requests
+            .iter()
+            .filter(|request| request.makes_known())
+            .map(|request| (request.who, request.node))
+            .collect();
+        self.requests.retain(|request| {
+            let Request { who, node, number, .. } = *request;
+            let place = config.clients[who.client as usize].names[node];
+            request.makes_known()
+                || awaited(who, number) && request.is_answered()
+                || arrives.contains(&(who, node))
+                || self.servers[place].knows(request.key, &owner(who, config.without))
+        });
+    }
+
+    /// A server crashes, and comes back without its data.
+    pub(super) fn restart(&mut self, place: usize, config: &Config) {
+        let node = &self.servers[place];
+        let wall_off_us = node.wall_off_us - i64::from(config.step_back_ticks) * TICK_US as i64;
+        let server = &node.server;
+        let (NodeId(id), state) = (server.id(), server.state_file().cloned());
+        let server = start(config, id, state, now(self.tick, wall_off_us));
+        self.servers[place] = Arc::new(Node::new(server, wall_off_us));
+    }
+
+    /// Whether, if nothing happens any more but that time passes, every lock gets free, everybody who waits is told, and
+    /// who comes gets the lock at the first try.
+    pub fn comes_right(&self, config: &Config) -> bool {
+        let mut later = self.clone();
+        later.requests.clear();
+        later.replies.clear();
+        later.violation = None;
+        // The longest guard, the longest lease, and each who waits may be told and not come.
+        let ticks = 2 + 2 * config.ttl_ticks + config.skew_ticks + config.clients.len() as u32;
+        for _ in 0..ticks {
+            later.tick += 1;
+            for n in 0..later.servers.len() {
+                later.on_server(n, |server, now| server.run(now));
+            }
+        }
+        if later.servers.iter().any(|node| node.server.node().waiting.len() > 0) {
+            return false;
+        }
+        let keys = 0..config.keys;
+        keys.into_iter().all(|key| (0..config.servers).all(|first| later.clone().obtains(key, first, config)))
+    }
+
+    /// Somebody new takes the lock; nodes answer in order, from `first` on.
+    fn obtains(mut self, key: u32, first: usize, config: &Config) -> bool {
+        let newcomer = self.clients.len() as u32;
+        self.clients.push(Arc::new(Client::new(newcomer, config.servers, config.ttl_ms(), config.without)));
+        self.on_client(newcomer, config, |client, now| client.acquire(key, now));
+        let names = config.servers;
+        while let Some(&request) = self.requests.iter().min_by_key(|request| (request.node + names - first) % names) {
+            self.requests.remove(&request);
+            self.deliver(request, config);
+            while let Some(reply) = self.replies.pop_first() {
+                self.on_client(newcomer, config, |client, now| client.hear(&reply, now));
+            }
+        }
+        self.clients[newcomer as usize].holding().is_some()
+    }
+}
+
+/// How a request that waits is named to a node.
+fn waiter(client: u32, number: u32) -> u64 {
+    u64::from(client) << 32 | u64::from(number)
+}
+
+/// The clocks of somebody whose wall clock is off by so much.
+fn now(tick: u32, wall_off_us: i64) -> Now {
+    let boot_us = u64::from(tick) * TICK_US;
+    Now::new(BootTime::from_us(boot_us), (WALL_US + boot_us).saturating_add_signed(wall_off_us))
+}
+
+fn start(config: &Config, id: u128, state: Option<palisade_core::NodeState>, now: Now) -> Server {
+    let found = Found { state, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
+    let mut server = Server::start(config.setup(), config.without, id, found, now);
+    server.written();
+    server
+}
+
+fn lifted(mut server: Server) -> Server {
+    server.lift();
+    server
+}
+
+/// What of a node decides what it does later: two of one essence are one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Essence {
+    wall_off_us: i64,
+    locks: Vec<(u32, Vec<u8>, Token, BootTime, bool)>,
+    last: [u64; KEYS_MAX as usize],
+    waiters: Vec<(u32, WaiterId, BootTime)>,
+    ceiling: u64,
+    vouches_from: BootTime,
+    next_due: Option<BootTime>,
+    guard: Option<(BootTime, BootTime)>,
+}
+
+impl Node {
+    fn new(server: Server, wall_off_us: i64) -> Self {
+        let essence = essence(&server, wall_off_us);
+        Self { server, wall_off_us, essence }
+    }
+}
+
+fn essence(server: &Server, wall_off_us: i64) -> Essence {
+    let node = server.node();
+    let lock = |(key, lock): (&u32, &Lock)| {
+        (*key, lock.owner().to_vec(), lock.token(), lock.deadline(), node.is_suspect(lock))
+    };
+    let waiters = |key: u32| {
+        let name = name(key);
+        let of = node.waiting.of(0, &name);
+        of.map(move |waiter| (key, waiter.id, waiter.until)).collect::<Vec<_>>()
+    };
+    Essence {
+        wall_off_us,
+        locks: server.locks().iter().map(lock).collect(),
+        last: std::array::from_fn(|key| node.tokens.last(&name(key as u32))),
+        waiters: (0..KEYS_MAX).flat_map(waiters).collect(),
+        ceiling: node.tokens.ceiling(),
+        vouches_from: node.vouches_from,
+        next_due: node.next_due(),
+        guard: node.guard.armed(BootTime::default()).map(|Armed { since, until, .. }| (since, until)),
+    }
+}
+
+impl Node {
+    fn knows(&self, key: u32, owner: &[u8]) -> bool {
+        let waiting = &self.server.node().waiting;
+        self.server.locks().get(&key).is_some_and(|lock| lock.owner() == owner)
+            || waiting.has_queue(0, &name(key))
+                && waiting.of(0, &name(key)).any(|waiter| waiter.owner().bytes() == owner)
+            || waiting.reserved_for(0, &name(key)) == Some(owner)
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.essence == other.essence
+    }
+}
+
+impl Eq for Node {}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.essence.hash(hasher);
+    }
+}

@@ -1,0 +1,58 @@
+//! The rules that make a lock safe, each of which can be switched off: to see that it is needed, and that its absence is
+//! noticed.
+//!
+//! No rule of `palisade-core` knows a switch. A rule is switched off where its inputs and outputs pass, between the rules and
+//! this crate's nodes, holders and network.
+
+use clap::ValueEnum;
+
+/// A rule, by what is done where it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum Rule {
+    /// Unequal grants of a majority are raised to the largest, and acknowledged, before the lock is held.
+    SecondRound,
+    /// A node that may have forgotten grants grants nothing for a while.
+    Guard,
+    /// That while is as long as the longest lease.
+    GuardLength,
+    /// A proposed token, which comes from a client's clock, counts only above what the node issued before.
+    ProposalAboveLast,
+    /// An answer counts only while the validity from before it still runs.
+    AnswersInTime,
+    /// An answer counts for its own round.
+    AnswersOfTheirRound,
+    /// Every acquisition has an owner of its own.
+    OwnerOfItsOwn,
+    /// A majority is one of servers, whatever their names.
+    ServersNotNames,
+    /// Any two majorities meet.
+    MajoritiesMeet,
+    /// Validity is counted from before the first question was sent.
+    FromTheSend,
+    /// Validity ends earlier than the leases by what clocks can drift apart.
+    DriftMargin,
+    /// Tokens are issued up to a ceiling that is on the disk, and a later life starts above it.
+    Ceiling,
+    /// Raising a token is not bound by the node's clock.
+    FenceBeyondTheClock,
+    /// When a lock ends by itself, its queue is looked at.
+    QueueIsLookedAt,
+}
+
+impl Rule {
+    /// Its sentence.
+    pub fn sentence(self) -> String {
+        self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+    }
+}
+
+/// Which rule is switched off; `None`: none is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Without(pub Option<Rule>);
+
+impl Without {
+    /// Whether `rule` is switched off.
+    pub fn is(self, rule: Rule) -> bool {
+        self.0 == Some(rule)
+    }
+}

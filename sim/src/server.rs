@@ -1,0 +1,495 @@
+//! A node without Redis: the rules of `palisade-core` on locks in memory, and around them what the module does: it serves
+//! queues, ends leases, keeps a state file, and judges at a start what that proves.
+//!
+//! It has one database. Times are those of its own two clocks. Its files are what it hands out and is handed back: whoever
+//! runs it decides what a crash leaves of them.
+
+use std::collections::BTreeMap;
+
+use palisade_core::limits::CEILING_LEAD;
+use palisade_core::quorum::{Answer, Ask, NodeId};
+use palisade_core::record::{self, Arrival, BootId};
+use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
+use palisade_core::{
+    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, GuardPolicy, HandedOver, Lock, LocksDigest, Node,
+    NodeState, Now, Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire, ahead_us,
+    extend, fence, hand_over, promote, release, token_floor, wait,
+};
+
+use crate::rules::{Rule, Without};
+
+/// Stripes of tokens: few, so that keys share one, and a node is small.
+const STRIPES: usize = 2;
+
+/// The only database.
+const DB: u32 = 0;
+
+/// How a node is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Setup {
+    /// `lock.max-ttl`, in milliseconds.
+    pub max_ttl_ms: u32,
+    /// `lock.max-clock-skew`, in milliseconds.
+    pub skew_ms: u32,
+    /// `lock.handoff-window`, in milliseconds.
+    pub window_ms: u32,
+}
+
+/// What a server finds when it starts.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The state file, if there is a readable one.
+    pub state: Option<NodeState>,
+    /// The locks in the file that it loads, by key, as records.
+    pub locks: Vec<(u32, Vec<u8>)>,
+    /// That file is the AOF.
+    pub from_aof: bool,
+    /// The AOF is on from here on, synced at every command.
+    pub aof_always: bool,
+    /// The boot of the machine.
+    pub boot: BootId,
+}
+
+/// A node that runs.
+#[derive(Clone, Debug)]
+pub struct Server {
+    setup: Setup,
+    without: Without,
+    id: u128,
+    incarnation: u64,
+    boot: BootId,
+    aof_life: bool,
+    owed: Owed,
+    node: Node,
+    locks: BTreeMap<u32, Lock>,
+    /// What is on the disk, and what is being written: the newest of it counts, as in a file that is replaced.
+    saved: Option<NodeState>,
+    writing: Option<NodeState>,
+    /// Nothing is promised before the next write is done.
+    needs_write: bool,
+    /// The highest ceiling handed out to be written, or heard of.
+    ceiling: u64,
+}
+
+impl Server {
+    /// The server starts at `now` with what it found; `id` is its own where no state file tells. Nothing is promised until
+    /// the state it [hands out](Server::to_write) is [on the disk](Server::written).
+    pub fn start(setup: Setup, without: Without, id: u128, found: Found, now: Now) -> Self {
+        let last = found.state.as_ref();
+        let floor = token_floor(last, now.wall_us, setup.skew_ms);
+        let floor = if without.is(Rule::Ceiling) { now.wall_us } else { floor };
+        let mut node = Node::with_tokens(Tokens::with_stripes(floor, STRIPES));
+        node.skew_ms = setup.skew_ms;
+        node.waiting.handoff_window_ms = setup.window_ms;
+        node.tokens.set_ceiling(0);
+        if let Some(armed) = last.and_then(|last| last.guard_now(found.boot, now.boot)) {
+            node.guard.restore(armed);
+        }
+        let owed = Owed::new(last.map_or(0, |last| last.owed_ms), setup.max_ttl_ms, setup.skew_ms, now.boot);
+        let mut server = Self {
+            setup,
+            without,
+            id: last.map_or(id, |last| last.id),
+            incarnation: last.map_or(0, |last| last.incarnation) + 1,
+            boot: found.boot,
+            aof_life: found.aof_always && (found.from_aof || found.locks.is_empty()),
+            owed,
+            node,
+            locks: BTreeMap::new(),
+            saved: None,
+            writing: None,
+            needs_write: false,
+            ceiling: last.map_or(0, |last| last.ceiling),
+        };
+        for (key, bytes) in &found.locks {
+            server.load(*key, bytes, now);
+        }
+        let loaded = server.digest();
+        let judged = Start { last, loaded, from_aof: found.from_aof, boot: found.boot };
+        let owed_ms = server.owed.ms(now.boot);
+        let (policy, owed_ms) = server.policy(owed_ms);
+        judged.judge(policy, owed_ms, &mut server.node, now.boot);
+        server.save_first(now);
+        server
+    }
+
+    /// As configured, unless the guard is what is to be done without.
+    fn policy(&self, owed_ms: u32) -> (GuardPolicy, u32) {
+        match self.without.0 {
+            Some(Rule::Guard) => (GuardPolicy::Never, owed_ms),
+            Some(Rule::GuardLength) => (GuardPolicy::Auto, owed_ms / 3),
+            _ => (GuardPolicy::Auto, owed_ms),
+        }
+    }
+
+    fn load(&mut self, key: u32, bytes: &[u8], now: Now) {
+        if let Ok(lock) = record::decode(bytes, Arrival::Storage, now.boot, self.boot) {
+            self.node.tokens.learn(&name(key), lock.token());
+            self.store(key, lock);
+        }
+    }
+
+    /// Which server it is.
+    pub fn id(&self) -> NodeId {
+        NodeId(self.id)
+    }
+
+    // What it is asked.
+
+    /// What the node answers `owner`, who asks for `key`.
+    pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, now: Now) -> Answer {
+        let Ok(owner) = Owner::new(owner) else { return Answer::Failed };
+        let answered = match ask {
+            Ask::Acquire { ttl_ms, proposal, retry } => self.acquire(key, owner, ttl_ms, proposal, retry, now),
+            Ask::Fence { token } => self.fence(key, owner, token, now),
+            Ask::Extend { ttl_ms, token } => self.extend(key, owner, ttl_ms, token, now),
+        };
+        match answered {
+            Ok(Some(token)) => Answer::Token(token),
+            Ok(None) => Answer::No,
+            // As a client reads the errors.
+            Err(refusal @ (Refusal::Guarded { .. } | Refusal::Suspect { .. } | Refusal::Evicted { .. })) => {
+                Answer::Guarded { ms: refusal.passes_in_ms().unwrap_or(0) }
+            }
+            Err(Refusal::NotYet) => Answer::NotYet { ms: 10 },
+            Err(_) => Answer::Failed,
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        key: u32,
+        owner: Owner<'_>,
+        ttl_ms: u32,
+        proposal: Token,
+        retry: bool,
+        now: Now,
+    ) -> Result<Option<Token>, Refusal> {
+        let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
+        let (note, patience) = (Note::default(), Patience::NONE);
+        let ask = Acquire { owner, ttl, retry, fence: Some(proposal), note, patience };
+        self.serve(key, now);
+        self.ready()?;
+        if self.without.is(Rule::ProposalAboveLast) {
+            // It forgets what it issued before.
+            let ceiling = self.node.tokens.ceiling();
+            self.node.tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES);
+            self.node.tokens.set_ceiling(ceiling);
+        }
+        let acquired =
+            self.with_tokens(now, |node, locks| acquire(DB, &name(key), locks.get_mut(&key), &ask, node, now));
+        match acquired? {
+            Acquired::Granted(lock) => {
+                let token = lock.token();
+                self.store(key, lock);
+                Ok(Some(token))
+            }
+            Acquired::Unchanged(token) => Ok(Some(token)),
+            Acquired::Contended | Acquired::Queues => Ok(None),
+        }
+    }
+
+    fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
+        self.ready()?;
+        if self.without.is(Rule::FenceBeyondTheClock) && token.get() > ahead_us(now.wall_us, self.setup.skew_ms) {
+            return Err(Refusal::FenceCap);
+        }
+        let fenced =
+            self.with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now));
+        Ok(match fenced? {
+            Fenced::Raised(token) | Fenced::Unchanged(token) => Some(token),
+            Fenced::NotHeld => None,
+        })
+    }
+
+    fn extend(
+        &mut self,
+        key: u32,
+        owner: Owner<'_>,
+        ttl_ms: u32,
+        token: Token,
+        now: Now,
+    ) -> Result<Option<Token>, Refusal> {
+        self.ready()?;
+        let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
+        let ask = Extend { owner, ttl, token: Some(token) };
+        let extended = extend(self.locks.get_mut(&key), &ask, &mut self.node, now)?;
+        self.watch(key);
+        Ok(match extended {
+            Extended::Prolonged(token) | Extended::Unchanged(token) => Some(token),
+            Extended::NotHeld => None,
+        })
+    }
+
+    /// `owner` gives `key` back, and waits for it no longer; whether it held it.
+    pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
+        let Ok(owner) = Owner::new(owner) else { return false };
+        let ask = Release { owner, level: None, token: None };
+        let released = release(DB, &name(key), self.locks.get_mut(&key), &ask, &mut self.node, now);
+        if released == Released::Freed {
+            self.end(key);
+        }
+        self.serve(key, now);
+        released != Released::NotHeld
+    }
+
+    /// `owner` waits for `key`, for `wait_ms` at the longest: whether it is its turn; `None`: it is told later, by `id`.
+    ///
+    /// # Errors
+    /// It is not let wait.
+    pub fn wait(
+        &mut self,
+        key: u32,
+        owner: &[u8],
+        wait_ms: u32,
+        ticket: u64,
+        id: WaiterId,
+        now: Now,
+    ) -> Result<Option<bool>, Refusal> {
+        let owner = Owner::new(owner)?;
+        let (patience, ticket) = (Patience::new(Some(wait_ms.into()))?, Some(Ticket::new(Some(ticket))?));
+        let ask = Wait { owner, patience, ticket };
+        let ready = self.ready();
+        let waited = ready.and_then(|()| wait(DB, &name(key), self.locks.get(&key), &ask, &mut self.node, now));
+        Ok(match waited.or_else(|refusal| refusal.or_queue(patience, &self.node, Waited::Queues))? {
+            Waited::Turn => Some(true),
+            Waited::InVain => Some(false),
+            Waited::Queues => {
+                let held = self.locks.get(&key).is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(owner));
+                let waiter = Waiter::new(id, owner, Note::default(), Want::Turn, now.boot, wait_ms);
+                self.node.waiting.join(DB, &name(key), waiter, ticket);
+                if !held {
+                    self.node.waiting.look_at(DB, &name(key), now.boot);
+                }
+                None
+            }
+        })
+    }
+
+    /// The one who waits by this name is gone.
+    pub fn leave(&mut self, id: WaiterId) {
+        self.node.waiting.leave(id);
+    }
+
+    /// All locks are dropped (FLUSHALL).
+    pub fn flush(&mut self, now: Now) {
+        let last = self.node.deadlines.last(DB);
+        self.node.deadlines.detach(None);
+        self.locks.clear();
+        if let Some(last) = last.filter(|last| now.boot <= *last)
+            && !self.without.is(Rule::Guard)
+        {
+            self.node.guard.arm(Cause::Flush, now.boot, last);
+        }
+        self.node.waiting.look_at_all();
+        self.save_first(now);
+    }
+
+    /// It was a replica of the server whose locks are these, which had issued tokens up to `ceiling`, and is a master now.
+    pub fn promote(&mut self, ceiling: u64, owed_ms: u32, now: Now) {
+        self.aof_life = false;
+        self.ceiling = self.ceiling.max(ceiling);
+        self.owed.raise(owed_ms, self.setup.skew_ms, now.boot);
+        let (policy, owed_ms) = self.policy(self.owed.ms(now.boot));
+        let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { self.ceiling };
+        promote(policy, ceiling, owed_ms, &mut self.node, now);
+        self.save_first(now);
+    }
+
+    /// An operator lifts the guard.
+    pub fn lift(&mut self) {
+        self.node.guard.lift();
+    }
+
+    // What comes about by itself.
+
+    /// When something does, at the earliest.
+    pub fn next_due(&self) -> Option<BootTime> {
+        self.node.next_due()
+    }
+
+    /// What is due by `now`: leases that ended, queues to be looked at, waits that are over.
+    pub fn run(&mut self, now: Now) {
+        loop {
+            while self.node.waiting.time_out(now.boot) {}
+            if let Some((_, name)) = self.node.waiting.pop_due(now.boot) {
+                self.serve(key(&name), now);
+            } else if let Some(due) = self.node.deadlines.pop_due(now.boot) {
+                let key = key(&due.name);
+                if self.locks.get(&key).is_some_and(|lock| due.is_of(lock)) {
+                    self.end(key);
+                    if !self.without.is(Rule::QueueIsLookedAt) {
+                        self.serve(key, now);
+                    }
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Who is told what: it is free (`true`), or not in time.
+    pub fn told(&mut self) -> Vec<(WaiterId, bool)> {
+        let answers = self.node.waiting.take_answers();
+        answers.into_iter().map(|(id, told)| (id, told == Told::Turn)).collect()
+    }
+
+    fn serve(&mut self, key: u32, now: Now) {
+        let name = name(key);
+        if !self.node.waiting.has_queue(DB, &name) {
+            return;
+        }
+        if self.locks.get(&key).is_some_and(|lock| lock.is_expired(now.boot)) {
+            self.end(key);
+        }
+        let served = self
+            .ready()
+            .and_then(|()| self.with_tokens(now, |node, locks| hand_over(DB, &name, locks.get_mut(&key), node, now)));
+        match served {
+            Ok(HandedOver::Granted(lock)) => self.store(key, lock),
+            Ok(HandedOver::Free | HandedOver::Held) => {}
+            Err(refusal) => self.node.waiting.put_off(DB, &name, refusal, now.boot),
+        }
+    }
+
+    fn end(&mut self, key: u32) {
+        if let Some(mut lock) = self.locks.remove(&key) {
+            self.node.deadlines.forget(DB, &mut lock);
+        }
+    }
+
+    fn store(&mut self, key: u32, lock: Lock) {
+        match self.locks.get_mut(&key) {
+            Some(held) => held.replace(lock),
+            None => drop(self.locks.insert(key, lock)),
+        }
+        self.watch(key);
+    }
+
+    fn watch(&mut self, key: u32) {
+        if let Some(lock) = self.locks.get_mut(&key) {
+            self.node.deadlines.watch(DB, &name(key), lock);
+        }
+    }
+
+    // Its files.
+
+    fn ready(&self) -> Result<(), Refusal> {
+        if self.needs_write { Err(Refusal::NotYet) } else { Ok(()) }
+    }
+
+    /// Runs a rule that may need a token; where the ceiling is in its way, that is to be raised.
+    fn with_tokens<T>(
+        &mut self,
+        now: Now,
+        mut rule: impl FnMut(&mut Node, &mut BTreeMap<u32, Lock>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let result = rule(&mut self.node, &mut self.locks);
+        if matches!(result, Err(Refusal::NotYet)) && self.wanted_ceiling(now) > self.ceiling {
+            self.save(now);
+        }
+        result
+    }
+
+    /// Ten times a second: the ceiling is raised before half of its lead is used up.
+    pub fn tick(&mut self, now: Now) {
+        if self.wanted_ceiling(now) > self.ceiling + CEILING_LEAD / 2 {
+            self.save(now);
+        }
+    }
+
+    fn wanted_ceiling(&self, now: Now) -> u64 {
+        self.node.tokens.wanted_ceiling(now.wall_us, self.setup.skew_ms)
+    }
+
+    fn save(&mut self, now: Now) {
+        self.ceiling = self.ceiling.max(self.wanted_ceiling(now));
+        let owed_ms = self.owed.ms(now.boot);
+        self.writing = Some(NodeState {
+            id: self.id,
+            incarnation: self.incarnation,
+            ceiling: self.ceiling,
+            owed_ms,
+            boot: self.boot,
+            guard: self.node.guard.saved(now.boot),
+            unproved_before: self.node.unproved_before(owed_ms, now.boot),
+            aof_life: self.aof_life,
+            end: None,
+        });
+    }
+
+    fn save_first(&mut self, now: Now) {
+        self.save(now);
+        self.needs_write = true;
+    }
+
+    /// Whether there is something to be written.
+    pub fn to_write(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// What was to be written is on the disk.
+    pub fn written(&mut self) {
+        if let Some(state) = self.writing.take() {
+            self.node.tokens.set_ceiling(state.ceiling);
+            self.saved = Some(state);
+            self.needs_write = false;
+        }
+    }
+
+    /// The state file as it is on the disk.
+    pub fn state_file(&self) -> Option<&NodeState> {
+        self.saved.as_ref()
+    }
+
+    /// The state file that a clean end leaves.
+    pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
+        self.save(now);
+        let end = Some(self.digest());
+        self.writing.take().map(|state| NodeState { end, ..state })
+    }
+
+    /// Every lock, as records: what the server's own files have of them, if they have everything.
+    pub fn records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
+        let record = |(key, lock): (&u32, &Lock)| {
+            let mut bytes = vec![];
+            record::encode(lock, now.boot, self.boot, &mut bytes);
+            (*key, bytes)
+        };
+        self.locks.iter().map(record).collect()
+    }
+
+    /// The ceiling and the longest lease that a master tells its replicas.
+    pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
+        (self.ceiling, self.owed.ms(now.boot))
+    }
+
+    fn digest(&self) -> LocksDigest {
+        let mut digest = LocksDigest::default();
+        for (key, lock) in &self.locks {
+            digest.add(DB, &name(*key), lock);
+        }
+        digest
+    }
+
+    // For those who look on.
+
+    /// The node's own memory.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The locks in memory.
+    pub fn locks(&self) -> &BTreeMap<u32, Lock> {
+        &self.locks
+    }
+}
+
+/// The name of a key.
+pub fn name(key: u32) -> [u8; 4] {
+    key.to_be_bytes()
+}
+
+fn key(name: &[u8]) -> u32 {
+    name.try_into().map_or(0, u32::from_be_bytes)
+}
