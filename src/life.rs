@@ -9,7 +9,6 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 
-use palisade_core::limits::CEILING_LEAD;
 use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, promote};
 
 use crate::ffi::{Context, notice, warn};
@@ -186,10 +185,10 @@ pub fn tick(ctx: Context<'_>) {
     losses::settle();
     refresh_ceiling();
     with(|life| {
-        let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
         let (ceiling, owed_ms) = life.handed;
-        // Before half of the lead is used up, and when more was heard of than the disk knows.
-        if wanted > ceiling + CEILING_LEAD / 2 || life.ceiling > ceiling || life.owed.ms(now.boot) > owed_ms {
+        let used_up = state::with(|node| node.tokens.uses_up(ceiling, now.wall_us, node.skew_ms));
+        // And when more was heard of than the disk knows.
+        if used_up || life.ceiling > ceiling || life.owed.ms(now.boot) > owed_ms {
             life.save(now);
         }
     });

@@ -41,6 +41,11 @@ pub const FENCE_CAP: u64 = 1 << 52;
 /// the disk.
 pub const CEILING_LEAD: u64 = 5_000_000;
 
+/// How far the ceiling is kept ahead of the highest token issued, where tokens are ahead of the clock and so count grants: two
+/// tenths of a second at a million grants a second on one stripe. Little, so that a node that restarts all day does not drive
+/// its tokens ahead.
+pub const ISSUED_LEAD: u64 = 200_000;
+
 /// How far the ceiling is kept ahead of where a start begins before anything is granted, in tokens: enough for the
 /// first grants, little enough that a node that restarts all day does not drive its tokens ahead.
 pub const START_LEAD: u64 = 10_000;

@@ -1,5 +1,6 @@
 //! What a start can prove, whether the node remembers every grant of its last life, and what follows from it.
 
+use crate::limits::{CEILING_LEAD, ISSUED_LEAD};
 use crate::record::BootId;
 use crate::{BootTime, Cause, LocksDigest, Node, NodeState, Now, ahead_us, guard_ms};
 
@@ -66,10 +67,12 @@ impl Start<'_> {
     }
 }
 
-/// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, what its clock can have
-/// shown at the most.
+/// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
+/// the most if clocks agree. It may have been raised to a token of another node, which is ahead of a clock that is ahead of
+/// this one.
 pub fn token_floor(last: Option<&NodeState>, wall_us: u64, skew_ms: u32) -> u64 {
-    last.map_or(ahead_us(wall_us, skew_ms), |last| last.ceiling.max(wall_us))
+    let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
+    last.map_or(highest, |last| last.ceiling.max(wall_us))
 }
 
 /// `node`, a replica until now, becomes a master. The one before it issued tokens up to `ceiling`, as far as this node

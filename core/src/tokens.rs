@@ -5,7 +5,7 @@
 //! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
 //! locked, and a grant is always above everything its stripe has seen.
 
-use crate::limits::{CEILING_LEAD, START_LEAD, TOKEN_LIMIT, TOKEN_STRIPES};
+use crate::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD, TOKEN_LIMIT, TOKEN_STRIPES};
 use crate::{Refusal, ahead_us};
 
 /// A fencing token: 1 ≤ token < 2^53.
@@ -79,9 +79,19 @@ impl Tokens {
     /// Where the ceiling should be: ahead of the clock by some seconds and of everything issued. A start alone raises
     /// it hardly: what it issues first is little above where it starts.
     pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
-        let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD;
-        let ahead_of_issued = if self.high > self.floor { self.high + CEILING_LEAD } else { self.floor + START_LEAD };
-        ahead_of_clock.max(ahead_of_issued).min(TOKEN_LIMIT - 1)
+        self.ahead(wall_us, skew_ms, 1)
+    }
+
+    /// Whether `ceiling` should be raised: half of what it was ahead is used up.
+    pub fn uses_up(&self, ceiling: u64, wall_us: u64, skew_ms: u32) -> bool {
+        self.ahead(wall_us, skew_ms, 2) > ceiling
+    }
+
+    /// Ahead of all that is known by this part of the leads.
+    fn ahead(&self, wall_us: u64, skew_ms: u32, part: u64) -> u64 {
+        let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD / part;
+        let (issued, lead) = if self.high > self.floor { (self.high, ISSUED_LEAD) } else { (self.floor, START_LEAD) };
+        ahead_of_clock.max(issued + lead / part).min(TOKEN_LIMIT - 1)
     }
 
     /// A new token for `key`: the proposal, if it is above `last` and at most the clock plus skew and the ceiling, else

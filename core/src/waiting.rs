@@ -98,6 +98,7 @@ impl Waiting {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let (id, until) = (waiter.id, waiter.until);
+        debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
         let name = self.reach(db, name);
         let queue = self.queues[db as usize].entry(Arc::clone(&name)).or_default();
         let place = queue.join(waiter, ticket.map(Ticket::get), arrival);

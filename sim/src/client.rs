@@ -38,7 +38,7 @@ impl Request {
 
     /// A node answers it, and the answer matters.
     pub fn is_answered(&self) -> bool {
-        !matches!(self.says, Says::Release | Says::Leave)
+        self.says != Says::Release
     }
 }
 
@@ -56,8 +56,6 @@ pub enum Says {
         /// Where it wants to stand.
         ticket: u64,
     },
-    /// The connection on which it waited is closed.
-    Leave,
 }
 
 /// What a node answers.
@@ -233,16 +231,6 @@ impl Client {
         self.to_all(says, now)
     }
 
-    /// It waits no longer.
-    pub fn leave(&mut self, now: Now) -> Step {
-        self.stage = Stage::Idle;
-        self.open.clear();
-        let mut step = self.to_all(Says::Leave, now);
-        step.sends.extend(self.to_all(Says::Release, now).sends);
-        self.open.clear();
-        step
-    }
-
     /// It begins a round that extends its lock.
     pub fn extend(&mut self, now: Now) -> Step {
         let ttl_ms = self.ttl_ms;
@@ -252,7 +240,7 @@ impl Client {
         self.sends(round, calls, now)
     }
 
-    /// It gives the lock back, or what it may have of it.
+    /// It gives the lock back, or what it may have of it, and waits no longer.
     pub fn release(&mut self, now: Now) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
         self.stage = Stage::Idle;
@@ -261,6 +249,15 @@ impl Client {
         self.open.clear();
         step.says = Some(if held { Status::Ended } else { Status::Refused });
         step
+    }
+
+    /// Its process is killed: it relies on nothing, and remembers nothing but to use no name twice.
+    pub fn forget(&mut self) -> Step {
+        let held = matches!(self.stage, Stage::Holding { .. });
+        (self.stage, self.seen) = (Stage::Idle, 0);
+        self.open.clear();
+        self.ids.clear();
+        Step { sends: vec![], says: held.then_some(Status::Ended) }
     }
 
     /// It looks at its clock: a lock that is valid no more is lost.

@@ -8,3 +8,4 @@ pub mod model;
 pub mod referee;
 pub mod rules;
 pub mod server;
+pub mod simulation;

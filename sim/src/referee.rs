@@ -227,7 +227,8 @@ impl Mutex {
             self.register = token;
             return Ok(true);
         }
-        match self.claims.iter().find(|claim| claim.who == who) {
+        // (A write that it sent before its token rose may come too late.)
+        match self.claims.iter().find(|claim| claim.who == who && claim.token == token) {
             Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen: self.register }),
             _ => Ok(false),
         }

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use palisade_core::limits::CEILING_LEAD;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival, BootId};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
@@ -62,18 +61,19 @@ pub struct Server {
     owed: Owed,
     node: Node,
     locks: BTreeMap<u32, Lock>,
-    /// What is on the disk, and what is being written: the newest of it counts, as in a file that is replaced.
-    saved: Option<NodeState>,
-    writing: Option<NodeState>,
-    /// Nothing is promised before the next write is done.
-    needs_write: bool,
+    /// What is to be written next to the state file: the newest alone.
+    to_write: Option<(u64, NodeState)>,
+    /// How many states were to be written, which of them must be on the disk before anything is promised, and which is.
+    states: u64,
+    needed: u64,
+    saved: u64,
     /// The highest ceiling handed out to be written, or heard of.
     ceiling: u64,
 }
 
 impl Server {
     /// The server starts at `now` with what it found; `id` is its own where no state file tells. Nothing is promised until
-    /// the state it [hands out](Server::to_write) is [on the disk](Server::written).
+    /// the state it [hands out](Server::take_write) is [on the disk](Server::written).
     pub fn start(setup: Setup, without: Without, id: u128, found: Found, now: Now) -> Self {
         let last = found.state.as_ref();
         let floor = token_floor(last, now.wall_us, setup.skew_ms);
@@ -96,9 +96,10 @@ impl Server {
             owed,
             node,
             locks: BTreeMap::new(),
-            saved: None,
-            writing: None,
-            needs_write: false,
+            to_write: None,
+            states: 0,
+            needed: 0,
+            saved: 0,
             ceiling: last.map_or(0, |last| last.ceiling),
         };
         for (key, bytes) in &found.locks {
@@ -266,11 +267,6 @@ impl Server {
         })
     }
 
-    /// The one who waits by this name is gone.
-    pub fn leave(&mut self, id: WaiterId) {
-        self.node.waiting.leave(id);
-    }
-
     /// All locks are dropped (FLUSHALL).
     pub fn flush(&mut self, now: Now) {
         let last = self.node.deadlines.last(DB);
@@ -375,7 +371,7 @@ impl Server {
     // Its files.
 
     fn ready(&self) -> Result<(), Refusal> {
-        if self.needs_write { Err(Refusal::NotYet) } else { Ok(()) }
+        if self.saved < self.needed { Err(Refusal::NotYet) } else { Ok(()) }
     }
 
     /// Runs a rule that may need a token; where the ceiling is in its way, that is to be raised.
@@ -393,7 +389,7 @@ impl Server {
 
     /// Ten times a second: the ceiling is raised before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
-        if self.wanted_ceiling(now) > self.ceiling + CEILING_LEAD / 2 {
+        if self.node.tokens.uses_up(self.ceiling, now.wall_us, self.setup.skew_ms) {
             self.save(now);
         }
     }
@@ -405,7 +401,8 @@ impl Server {
     fn save(&mut self, now: Now) {
         self.ceiling = self.ceiling.max(self.wanted_ceiling(now));
         let owed_ms = self.owed.ms(now.boot);
-        self.writing = Some(NodeState {
+        self.states += 1;
+        let state = NodeState {
             id: self.id,
             incarnation: self.incarnation,
             ceiling: self.ceiling,
@@ -415,38 +412,31 @@ impl Server {
             unproved_before: self.node.unproved_before(owed_ms, now.boot),
             aof_life: self.aof_life,
             end: None,
-        });
+        };
+        self.to_write = Some((self.states, state));
     }
 
     fn save_first(&mut self, now: Now) {
         self.save(now);
-        self.needs_write = true;
+        self.needed = self.states;
     }
 
-    /// Whether there is something to be written.
-    pub fn to_write(&self) -> bool {
-        self.writing.is_some()
+    /// Takes what is to be written to the state file, with its number.
+    pub fn take_write(&mut self) -> Option<(u64, NodeState)> {
+        self.to_write.take()
     }
 
-    /// What was to be written is on the disk.
-    pub fn written(&mut self) {
-        if let Some(state) = self.writing.take() {
-            self.node.tokens.set_ceiling(state.ceiling);
-            self.saved = Some(state);
-            self.needs_write = false;
-        }
-    }
-
-    /// The state file as it is on the disk.
-    pub fn state_file(&self) -> Option<&NodeState> {
-        self.saved.as_ref()
+    /// State `number`, with this ceiling, is on the disk.
+    pub fn written(&mut self, number: u64, ceiling: u64) {
+        self.saved = self.saved.max(number);
+        self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
     }
 
     /// The state file that a clean end leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
         let end = Some(self.digest());
-        self.writing.take().map(|state| NodeState { end, ..state })
+        self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }
 
     /// Every lock, as records: what the server's own files have of them, if they have everything.

@@ -6,7 +6,10 @@
 
 mod state;
 
-use stateright::{Checker as _, Model, Property};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::client::{Reply, Request, Says};
 use crate::rules::{Rule, Without};
@@ -39,6 +42,8 @@ pub struct Wants {
     pub acquisitions: u32,
     /// How many rounds of extension each of them may have.
     pub extensions: u32,
+    /// It may give the lock back.
+    pub releases: bool,
 }
 
 /// The bounds of a model.
@@ -78,7 +83,14 @@ impl Config {
     pub fn of(servers: usize, clients: u32) -> Self {
         let wants = |n: u32| {
             let ahead_ticks = if n == 0 { 2 } else { 0 };
-            Wants { names: (0..servers).collect(), ahead_ticks, from_tick: 0, acquisitions: 1, extensions: 0 }
+            Wants {
+                names: (0..servers).collect(),
+                ahead_ticks,
+                from_tick: 0,
+                acquisitions: 1,
+                extensions: 0,
+                releases: true,
+            }
         };
         Self {
             servers,
@@ -131,15 +143,35 @@ pub enum Action {
     Restart(usize),
 }
 
-impl Model for Config {
+/// A model, and what is known of it.
+struct Checked {
+    config: Config,
+    /// Whether locks come right from nodes in these states: many states differ in nothing that matters for it.
+    right: Mutex<HashMap<u64, bool>>,
+}
+
+impl Checked {
+    fn comes_right(&self, state: &State) -> bool {
+        let nodes = state.nodes_hash();
+        let known = self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&nodes).copied();
+        known.unwrap_or_else(|| {
+            let right = state.comes_right(&self.config);
+            self.right.lock().unwrap_or_else(PoisonError::into_inner).insert(nodes, right);
+            right
+        })
+    }
+}
+
+impl Model for Checked {
     type State = State;
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::begin(self)]
+        vec![State::begin(&self.config)]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let config = &self.config;
         if state.violation.is_some() {
             return;
         }
@@ -148,21 +180,23 @@ impl Model for Config {
         }
         for &request in &state.requests {
             actions.push(Action::Deliver(request));
-            if state.duplicates > 0 {
+            if state.duplicates > 0 && !matches!(request.says, Says::Wait { .. }) {
                 actions.push(Action::DeliverOnce(request));
             }
         }
         let now_us = u64::from(state.tick) * TICK_US;
-        for (client, wants) in state.clients.iter().zip(&self.clients) {
+        for (client, wants) in state.clients.iter().zip(&config.clients) {
             let n = client.who().client;
             if client.is_idle() && client.acquisitions() < wants.acquisitions && state.tick >= wants.from_tick {
-                actions.extend((0..self.keys).map(|key| Action::Acquire(n, key)));
-                if self.waits && client.acquisitions() > 0 {
+                actions.extend((0..config.keys).map(|key| Action::Acquire(n, key)));
+                if config.waits && client.acquisitions() > 0 {
                     actions.push(Action::Wait(n));
                 }
             }
             if let Some((held, ..)) = client.holding() {
-                actions.push(Action::Release(n));
+                if wants.releases {
+                    actions.push(Action::Release(n));
+                }
                 if held.round() < u64::from(wants.extensions) {
                     actions.push(Action::Extend(n));
                 }
@@ -173,40 +207,40 @@ impl Model for Config {
             }
         }
         if state.restarts > 0 {
-            actions.extend((0..self.servers).map(Action::Restart));
+            actions.extend((0..config.servers).map(Action::Restart));
         }
-        if state.tick < self.ticks {
+        if state.tick < config.ticks {
             actions.push(Action::Tick);
         }
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        let mut state = last.clone();
+        let (config, mut state) = (&self.config, last.clone());
         match action {
-            Action::Tick => state.pass_a_tick(self),
-            Action::Acquire(n, key) => state.on_client(n, self, |client, now| client.acquire(key, now)),
-            Action::Wait(n) => state.on_client(n, self, |client, now| client.wait(now)),
-            Action::Extend(n) => state.on_client(n, self, |client, now| client.extend(now)),
-            Action::Release(n) => state.on_client(n, self, |client, now| client.release(now)),
-            Action::Miss(n) => state.on_client(n, self, |client, now| client.miss_overdue(now)),
+            Action::Tick => state.pass_a_tick(config),
+            Action::Acquire(n, key) => state.on_client(n, config, |client, now| client.acquire(key, now)),
+            Action::Wait(n) => state.on_client(n, config, |client, now| client.wait(now)),
+            Action::Extend(n) => state.on_client(n, config, |client, now| client.extend(now)),
+            Action::Release(n) => state.on_client(n, config, |client, now| client.release(now)),
+            Action::Miss(n) => state.on_client(n, config, |client, now| client.miss_overdue(now)),
             Action::Deliver(request) => {
                 state.requests.remove(&request);
-                self.deliver(&mut state, request);
+                config.deliver(&mut state, request);
             }
             Action::DeliverOnce(request) => {
                 state.duplicates -= 1;
-                self.deliver(&mut state, request);
+                config.deliver(&mut state, request);
             }
             Action::Hear(reply) => {
                 state.replies.remove(&reply);
-                state.on_client(reply.who.client, self, |client, now| client.hear(&reply, now));
+                state.on_client(reply.who.client, config, |client, now| client.hear(&reply, now));
             }
             Action::Restart(n) => {
                 state.restarts -= 1;
-                state.restart(n, self);
+                state.restart(n, config);
             }
         }
-        state.tidy(self);
+        state.tidy(config);
         Some(state)
     }
 
@@ -217,8 +251,8 @@ impl Model for Config {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("laws", |_, state: &State| state.violation.is_none()),
-            Property::always("progress", |model: &Config, state: &State| {
-                state.tick < model.ticks || state.violation.is_some() || state.comes_right(model)
+            Property::always("progress", |model: &Self, state: &State| {
+                state.tick < model.config.ticks || state.violation.is_some() || model.comes_right(state)
             }),
         ]
     }
@@ -272,9 +306,23 @@ pub struct Outcome {
     pub found: Option<(String, Vec<String>)>,
 }
 
-/// Checks `model`, in at most this many states.
-pub fn check(model: Config, states_max: usize, threads: usize) -> Outcome {
-    let checker = model.clone().checker().threads(threads).target_state_count(states_max).spawn_bfs().join();
+/// Looks for the shortest way to break `model`, in at most this many states.
+pub fn find(model: &Config, states_max: usize) -> Outcome {
+    let checker = checked(model).checker().finish_when(HasDiscoveries::Any).target_state_count(states_max);
+    outcome(&checker.spawn_bfs().join(), states_max)
+}
+
+/// Looks at all states of `model`, in at most this many.
+pub fn exhaust(model: &Config, states_max: usize, threads: usize) -> Outcome {
+    let checker = checked(model).checker().threads(threads).finish_when(HasDiscoveries::Any);
+    outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max)
+}
+
+fn checked(config: &Config) -> Checked {
+    Checked { config: config.clone(), right: Mutex::default() }
+}
+
+fn outcome(checker: &impl Checker<Checked>, states_max: usize) -> Outcome {
     let found = checker.discoveries().into_iter().next().map(|(property, path)| {
         let last = path.last_state();
         let broken =
@@ -315,8 +363,10 @@ pub fn broken() -> Vec<Config> {
         without(OwnerOfItsOwn, 1, 2, |config| config.clients[0].acquisitions = 2),
         // One client's second name leads to the first server again.
         without(ServersNotNames, 3, 2, |config| {
-            config.clients[0] = Wants { names: vec![0, 0, 2], extensions: 3, ..config.clients[0].clone() };
-            config.clients[1].from_tick = 3;
+            config.ttl_ticks = 3;
+            config.clients[0] =
+                Wants { names: vec![0, 0, 2], extensions: 2, releases: false, ..config.clients[0].clone() };
+            config.clients[1].from_tick = 4;
         }),
         without(MajoritiesMeet, 3, 2, |_| {}),
         without(FromTheSend, 1, 2, |config| {
@@ -341,15 +391,36 @@ pub fn sound() -> Vec<(&'static str, Config)> {
         config
     };
     vec![
-        ("one node, three clients, a crash", with(1, 3, |config| config.restarts = 1)),
+        ("1: one node, three clients, a crash", with(1, 3, |config| config.restarts = 1)),
         (
-            "one node, late and doubled messages, extensions, a crash",
+            "2: one node, late and doubled messages, extensions, a crash",
             with(1, 2, |config| {
                 (config.late_messages, config.duplicates, config.restarts) = (LateMessages::Always, 1, 1);
                 config.clients[0].extensions = 1;
             }),
         ),
-        ("three nodes, two clients", with(3, 2, |_| {})),
-        ("three nodes whose clocks are apart", with(3, 2, |config| config.node_clocks_apart_ticks = 20)),
+        ("3: three nodes, two clients", with(3, 2, |_| {})),
+        (
+            "4: three nodes whose clocks are apart",
+            with(3, 2, |config| (config.ticks, config.node_clocks_apart_ticks) = (2, 20)),
+        ),
+        ("5: three nodes, a crash", with(3, 2, |config| (config.ticks, config.restarts) = (3, 1))),
+        (
+            "6: one node wait",
+            with(1, 3, |config| {
+                config.ticks = 3;
+                config.waits = true;
+                for c in &mut config.clients {
+                    c.acquisitions = 2;
+                }
+            }),
+        ),
+        (
+            "7: two nodes",
+            with(2, 2, |config| {
+                config.duplicates = 1;
+                config.restarts = 1;
+            }),
+        ),
     ]
 }

@@ -1,12 +1,12 @@
 //! The state of the model: nodes, clients, what is on its way between them, and what the referee knows.
 
 use std::collections::BTreeSet;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use palisade_core::quorum::NodeId;
 use palisade_core::record::BootId;
-use palisade_core::{Armed, BootTime, Lock, Now, Token, WaiterId};
+use palisade_core::{Armed, BootTime, Lock, NodeState, Now, Token, WaiterId};
 
 use super::{Config, KEYS_MAX, Wants};
 use crate::client::{Client, Hears, Reply, Request, Says, Status, Step, owner};
@@ -41,6 +41,8 @@ pub struct State {
 #[derive(Clone, Debug)]
 struct Node {
     server: Server,
+    /// Its state file.
+    state: Option<NodeState>,
     wall_off_us: i64,
     essence: Essence,
 }
@@ -103,7 +105,6 @@ impl State {
                     Err(_) => Some(Hears::Told(false)),
                 }
             }
-            Says::Leave => None,
         });
         if let Some(says) = answer {
             self.replies.insert(Reply { who, number, id: self.servers[place].server.id(), says });
@@ -114,11 +115,9 @@ impl State {
     fn on_server<T>(&mut self, place: usize, body: impl FnOnce(&mut Server, Now) -> T) -> T {
         let node = Arc::make_mut(&mut self.servers[place]);
         let value = body(&mut node.server, now(self.tick, node.wall_off_us));
-        // The disk is as fast as can be.
-        node.server.written();
+        node.settle();
         let id = node.server.id();
         let told = node.server.told();
-        node.essence = essence(&node.server, node.wall_off_us);
         for (waiter, free) in told {
             let (client, number) = ((waiter.0 >> 32) as u32, waiter.0 as u32);
             let who = Holder { client, acquisition: 0 };
@@ -175,9 +174,16 @@ impl State {
         let node = &self.servers[place];
         let wall_off_us = node.wall_off_us - i64::from(config.step_back_ticks) * TICK_US as i64;
         let server = &node.server;
-        let (NodeId(id), state) = (server.id(), server.state_file().cloned());
+        let (NodeId(id), state) = (server.id(), node.state.clone());
         let server = start(config, id, state, now(self.tick, wall_off_us));
         self.servers[place] = Arc::new(Node::new(server, wall_off_us));
+    }
+
+    /// The nodes alone, and what time it is.
+    pub(super) fn nodes_hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.tick, &self.servers).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Whether, if nothing happens any more but that time passes, every lock gets free, everybody who waits is told, and
@@ -230,11 +236,9 @@ fn now(tick: u32, wall_off_us: i64) -> Now {
     Now::new(BootTime::from_us(boot_us), (WALL_US + boot_us).saturating_add_signed(wall_off_us))
 }
 
-fn start(config: &Config, id: u128, state: Option<palisade_core::NodeState>, now: Now) -> Server {
+fn start(config: &Config, id: u128, state: Option<NodeState>, now: Now) -> Server {
     let found = Found { state, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
-    let mut server = Server::start(config.setup(), config.without, id, found, now);
-    server.written();
-    server
+    Server::start(config.setup(), config.without, id, found, now)
 }
 
 fn lifted(mut server: Server) -> Server {
@@ -243,7 +247,7 @@ fn lifted(mut server: Server) -> Server {
 }
 
 /// What of a node decides what it does later: two of one essence are one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Essence {
     wall_off_us: i64,
     locks: Vec<(u32, Vec<u8>, Token, BootTime, bool)>,
@@ -257,8 +261,18 @@ struct Essence {
 
 impl Node {
     fn new(server: Server, wall_off_us: i64) -> Self {
-        let essence = essence(&server, wall_off_us);
-        Self { server, wall_off_us, essence }
+        let mut node = Self { server, state: None, wall_off_us, essence: Essence::default() };
+        node.settle();
+        node
+    }
+
+    /// Something was done on it. Its disk is as fast as can be.
+    fn settle(&mut self) {
+        if let Some((number, state)) = self.server.take_write() {
+            self.server.written(number, state.ceiling);
+            self.state = Some(state);
+        }
+        self.essence = essence(&self.server, self.wall_off_us);
     }
 }
 

@@ -1,0 +1,83 @@
+//! A computer in true time: its clocks, and whether it runs.
+
+use palisade_core::{BootTime, Now};
+
+use super::plan;
+use crate::history::TimeUs;
+
+/// What a wall clock that is right shows at true time zero, in microseconds.
+const WALL_US: u64 = 1_800_000_000_000_000;
+
+/// Parts of a million.
+const MILLION: i128 = 1_000_000;
+
+/// The clocks of a computer, and its pauses.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    drift_ppm: i64,
+    ahead_us: i64,
+    booted: TimeUs,
+    boots: u8,
+    /// It does nothing until then.
+    pub paused_until: TimeUs,
+    /// It is switched off, or its process is.
+    pub down: bool,
+}
+
+impl Machine {
+    /// A computer as planned, that was just booted.
+    pub fn new(plan: &plan::Machine) -> Self {
+        Self { drift_ppm: plan.drift_ppm, ahead_us: plan.ahead_us, booted: 0, boots: 1, paused_until: 0, down: false }
+    }
+
+    /// What its clocks show.
+    pub fn now(&self, at: TimeUs) -> Now {
+        let wall = WALL_US.saturating_add(self.passed(at)).saturating_add_signed(self.ahead_us);
+        Now::new(BootTime::from_us(self.passed(at - self.booted)), wall)
+    }
+
+    fn passed(&self, us: u64) -> u64 {
+        let scaled = i128::from(us) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
+        u64::try_from(scaled).unwrap_or(0)
+    }
+
+    /// When its boot clock shows `boot`, rounded down.
+    pub fn when(&self, boot: BootTime) -> TimeUs {
+        let us = i128::from(boot.as_us()) * MILLION / (MILLION + i128::from(self.drift_ppm));
+        self.booted + u64::try_from(us).unwrap_or(u64::MAX / 2)
+    }
+
+    /// Which boot it is.
+    pub fn boots(&self) -> u8 {
+        self.boots
+    }
+
+    /// It is started anew: the boot clock starts over.
+    pub fn reboot(&mut self, at: TimeUs) {
+        self.booted = at;
+        self.boots = self.boots.wrapping_add(1);
+    }
+
+    /// Its wall clock is set.
+    pub fn step(&mut self, by_us: i64) {
+        self.ahead_us = self.ahead_us.saturating_add(by_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_there_and_back() {
+        for drift_ppm in [-20_000, 0, 4_950] {
+            let plan = plan::Machine { drift_ppm, ahead_us: -5, keeps: plan::Keeps::Nothing };
+            let mut machine = Machine::new(&plan);
+            machine.reboot(1_000);
+            for at in [1_000, 1_001, 999_999, 60_000_000] {
+                let there = machine.now(at).boot;
+                assert!(machine.when(there).abs_diff(at) <= 1, "{drift_ppm} {at}");
+            }
+        }
+    }
+}
