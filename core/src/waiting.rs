@@ -233,6 +233,11 @@ impl Waiting {
         self.queue(db, name).into_iter().flat_map(Queue::iter)
     }
 
+    /// The locks of `db` that have a queue.
+    pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
+        self.queues.get(db as usize).into_iter().flat_map(|queues| queues.keys().map(|name| &**name))
+    }
+
     /// For whom the free lock `name` of `db` is kept, or was until a moment ago.
     pub fn reserved_for(&self, db: u32, name: &[u8]) -> Option<&[u8]> {
         self.queue(db, name)?.reserved_for()

@@ -10,75 +10,11 @@ use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, 
 use palisade_core::{BootTime, Now, Token};
 
 use crate::history::Holder;
+use crate::messages::{Hears, Reply, Request, Says};
 use crate::rules::{Rule, Without};
 
 /// How long it has the nodes wait for it at a time, in milliseconds.
 const WAIT_MS: u32 = 5_000;
-
-/// What a client sends to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Request {
-    /// Whose it is.
-    pub who: Holder,
-    /// Which lock.
-    pub key: u32,
-    /// Which node, by its place in the client's list.
-    pub node: usize,
-    /// Told from the client's other requests.
-    pub number: u32,
-    /// What it says.
-    pub says: Says,
-}
-
-impl Request {
-    /// It can make its owner known to a node that knows nothing of it.
-    pub fn makes_known(&self) -> bool {
-        matches!(self.says, Says::Ask(Ask::Acquire { .. }) | Says::Wait { .. })
-    }
-
-    /// A node answers it, and the answer matters.
-    pub fn is_answered(&self) -> bool {
-        self.says != Says::Release
-    }
-}
-
-/// What a request says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Says {
-    /// A question of the machines.
-    Ask(Ask),
-    /// LOCK.RELEASE.
-    Release,
-    /// LOCK.WAIT.
-    Wait {
-        /// For how long.
-        ms: u32,
-        /// Where it wants to stand.
-        ticket: u64,
-    },
-}
-
-/// What a node answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reply {
-    /// Whose request it was.
-    pub who: Holder,
-    /// Which.
-    pub number: u32,
-    /// Which server answers.
-    pub id: NodeId,
-    /// What.
-    pub says: Hears,
-}
-
-/// What a reply says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Hears {
-    /// To a question of the machines.
-    Answer(Answer),
-    /// To a wait: whether it is free.
-    Told(bool),
-}
 
 /// What came of an input.
 #[derive(Debug, Default)]
@@ -228,7 +164,7 @@ impl Client {
         self.stage = Stage::Waiting(Turn::begin(self.members().len()));
         self.open.clear();
         let says = Says::Wait { ms: WAIT_MS, ticket: self.ticket };
-        self.to_all(says, now)
+        self.tell_all(says, now)
     }
 
     /// It begins a round that extends its lock.
@@ -245,7 +181,7 @@ impl Client {
         let held = matches!(self.stage, Stage::Holding { .. });
         self.stage = Stage::Idle;
         self.open.clear();
-        let mut step = self.to_all(Says::Release, now);
+        let mut step = self.tell_all(Says::Release, now);
         self.open.clear();
         step.says = Some(if held { Status::Ended } else { Status::Refused });
         step
@@ -408,7 +344,7 @@ impl Client {
         Step { sends, says: None }
     }
 
-    fn to_all(&mut self, says: Says, now: Now) -> Step {
+    fn tell_all(&mut self, says: Says, now: Now) -> Step {
         let sends = self.members().map(|node| (0, self.request(node, 0, says, now))).collect();
         Step { sends, says: None }
     }

@@ -1,79 +1,208 @@
-//! `palisade-sim`
-use clap::ValueEnum;
+//! `palisade-sim`: checks the rules of the locks in every order of events within bounds, and in long runs in which everything
+//! goes wrong.
+
+// How long it takes is told.
+#![allow(clippy::disallowed_methods)]
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
 use palisade_sim::model;
 use palisade_sim::rules::{Rule, Without};
-use palisade_sim::simulation::{self, plan::Plan, world::World};
-use std::time::Instant;
+use palisade_sim::simulation::{self, Failure, Plan, Totals};
 
-fn main() {
-    let arg = |n: usize| std::env::args().nth(n).unwrap_or_default();
-    if arg(1) == "sim" {
-        let from: u64 = arg(2).parse().unwrap();
-        let to: u64 = arg(3).parse().unwrap();
-        let without = Without(Rule::from_str(&arg(4), true).ok());
+/// How often progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+
+/// So many lines of a story are shown before its end.
+const STORY_LINES: usize = 60;
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Looks at all states of the models, with every rule in place.
+    Model {
+        /// At most so many states a model.
+        #[arg(long, default_value_t = 10_000_000)]
+        states: usize,
+        /// Models whose description has this in it.
+        #[arg(default_value = "")]
+        only: String,
+    },
+    /// Switches off one rule after the other, and shows what the model checker and the simulation find.
+    Rules {
+        /// This rule alone.
+        rule: Option<Rule>,
+        /// At most so many states.
+        #[arg(long, default_value_t = 20_000_000)]
+        states: usize,
+        /// At most so many seeds.
+        #[arg(long, default_value_t = 5_000)]
+        seeds: u64,
+    },
+    /// Simulates run after run.
+    Run {
+        /// So many seeds.
+        #[arg(long, env = "SEEDS", default_value_t = 300)]
+        seeds: u64,
+        /// From this one on.
+        #[arg(long, env = "FROM", default_value_t = 0)]
+        from: u64,
+        /// Without this rule.
+        #[arg(long)]
+        without: Option<Rule>,
+    },
+    /// Runs one seed, or a plan that was kept, again, and tells what happened.
+    Replay {
+        /// A seed, or a file with a plan.
+        seed: String,
+        /// Without this rule.
+        #[arg(long)]
+        without: Option<Rule>,
+        /// As it was drawn, not made smaller.
+        #[arg(long)]
+        whole: bool,
+        /// Writes the plan that was run to this file.
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let right = match Options::parse().what {
+        What::Model { states, only } => check_models(states, &only),
+        What::Rules { rule, states, seeds } => rules(rule, states, seeds),
+        What::Run { seeds, from, without } => run(from, seeds, Without(without)),
+        What::Replay { seed, without, whole, keep } => replay(&seed, Without(without), whole, keep),
+    };
+    if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn check_models(states: usize, only: &str) -> bool {
+    let mut right = true;
+    println!("| model | states | longest path | all seen | seconds |\n|---|---|---|---|---|");
+    for (name, config) in model::sound().into_iter().filter(|(name, _)| name.contains(only)) {
         let start = Instant::now();
-        let (mut moments, mut held, mut lost, mut fenced, mut ext, mut failed) = (0, 0, 0, 0, 0, 0);
-        let mut faults = std::collections::BTreeMap::new();
-        for seed in from..to {
-            let plan = Plan::draw(seed);
-            let (totals, failure) = simulation::run(&plan, without);
-            moments += totals.moments;
-            held += totals.held;
-            lost += totals.lost;
-            fenced += totals.fenced_out;
-            ext += totals.extended;
-            for (name, n) in totals.faults {
-                *faults.entry(name).or_insert(0) += n;
-            }
-            if let Some(failure) = failure {
-                failed += 1;
-                println!("seed {seed}: {failure}");
-            }
-        }
-        println!(
-            "{moments} moments, held {held}, ext {ext}, lost {lost}, fenced {fenced}, failed {failed}, {:?}",
-            start.elapsed()
-        );
-        println!("{faults:?}");
-        return;
-    }
-    if arg(1) == "tell" {
-        let plan = Plan::draw(arg(2).parse().unwrap());
-        let without = Without(Rule::from_str(&arg(3), true).ok());
-        let mut world = World::new(&plan, without, true);
-        let failure = world.run().err();
-        for line in world.story.take().unwrap() {
-            println!("{line}");
-        }
-        println!("{plan:#?}");
-        println!("{failure:?}");
-        return;
-    }
-    let only = arg(1);
-    let max: usize = arg(2).parse().unwrap_or(500_000);
-    let show = |name: String, config: model::Config| {
-        if !name.contains(&only) {
-            return;
-        }
-        let start = Instant::now();
-        let outcome =
-            if config.without.0.is_some() { model::find(&config, max) } else { model::exhaust(&config, max, 2) };
-        println!(
-            "{name}: {} states, depth {}, complete {} {:?}",
-            outcome.states,
-            outcome.depth,
-            outcome.complete,
-            start.elapsed()
-        );
+        let outcome = model::exhaust(&config, states, threads());
+        let seen = if outcome.complete { "yes" } else { "no" };
+        let seconds = start.elapsed().as_secs_f64();
+        println!("| {name} | {} | {} | {seen} | {seconds:.1} |", outcome.states, outcome.depth);
         if let Some((broken, steps)) = outcome.found {
-            println!("  {broken}");
-            steps.iter().for_each(|step| println!("    {step}"));
+            right = false;
+            println!("\n{broken}");
+            steps.iter().enumerate().for_each(|(n, step)| println!("{:>4}. {step}", n + 1));
+        }
+    }
+    right
+}
+
+fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
+    let mut all_found = true;
+    let mut table = vec![];
+    for config in model::broken().into_iter().filter(|config| only.is_none_or(|only| config.without.is(only))) {
+        let Some(rule) = config.without.0 else { continue };
+        println!("Without: {}", rule.sentence());
+        let outcome = model::find(&config, states);
+        let in_model = match outcome.found {
+            Some((broken, steps)) => {
+                println!("  {broken}");
+                steps.iter().enumerate().for_each(|(n, step)| println!("  {:>4}. {step}", n + 1));
+                let property = broken.split(':').next().unwrap_or_default().to_owned();
+                format!("{property} | {} | {}", steps.len(), outcome.states)
+            }
+            None => "not found | |".to_owned(),
+        };
+        table.push((rule, in_model));
+    }
+    if only.is_none_or(|only| only == Rule::DriftMargin) {
+        table.push((Rule::DriftMargin, "clocks do not drift there | |".to_owned()));
+    }
+    println!(
+        "\n| without the rule | the model checker finds | in steps | of so many states | the simulation finds | in so many seeds |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for (rule, in_model) in table {
+        let found = (0..seeds).find_map(|seed| {
+            let failure = simulation::run(&Plan::draw(seed), Without(Some(rule))).1?;
+            Some(format!("{} | {}", failure.law(), seed + 1))
+        });
+        all_found &= found.is_some() && !in_model.starts_with("not found");
+        println!("| {} | {in_model} | {} |", rule.sentence(), found.unwrap_or_else(|| "nothing |".to_owned()));
+    }
+    all_found
+}
+
+fn run(from: u64, seeds: u64, without: Without) -> bool {
+    let start = Instant::now();
+    let mut all = Totals::default();
+    let mut failed: Vec<(u64, Failure)> = vec![];
+    let mut told = start;
+    for seed in from..from + seeds {
+        let (totals, failure) = simulation::run(&Plan::draw(seed), without);
+        all.add(&totals);
+        if let Some(failure) = failure {
+            println!("seed {seed}: {failure}");
+            failed.push((seed, failure));
+        }
+        if told.elapsed() >= PROGRESS_EVERY && std::io::stdout().is_terminal() {
+            told = Instant::now();
+            print!("\r{} of {seeds} seeds, {} steps, {} locks taken ", seed + 1 - from, all.moments, all.held);
+            let _ = std::io::stdout().flush();
+        }
+    }
+    println!("\r{seeds} seeds from {from} on, {} steps, in {:.1} s", all.moments, start.elapsed().as_secs_f64());
+    println!(
+        "{} locks taken, {} extensions, {} lost, {} refusals, {} writes taken and {} fenced out",
+        all.held, all.extended, all.lost, all.refused, all.taken, all.fenced_out
+    );
+    let faults: Vec<_> = all.faults.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    println!("faults: {}", faults.join(", "));
+    if let Some((seed, _)) = failed.first() {
+        println!("{} runs broke a law. `palisade-sim replay {seed}` tells the first", failed.len());
+    }
+    failed.is_empty()
+}
+
+fn replay(seed: &str, without: Without, whole: bool, keep: Option<PathBuf>) -> bool {
+    let plan = match seed.parse() {
+        Ok(seed) => Plan::draw(seed),
+        Err(_) => {
+            match std::fs::read_to_string(seed).map_err(|why| why.to_string()).and_then(|text| Plan::from_text(&text)) {
+                Ok(plan) => plan,
+                Err(why) => {
+                    eprintln!("{seed} is neither a seed (a number) nor a file with a plan: {why}");
+                    return false;
+                }
+            }
         }
     };
-    for config in model::broken() {
-        show(format!("{:?}", config.without.0), config);
+    let plan = if whole { plan } else { simulation::smallest(&plan, without) };
+    let (story, failure) = simulation::tell(&plan, without);
+    for line in &story[story.len().saturating_sub(if whole { usize::MAX } else { STORY_LINES })..] {
+        println!("{line}");
     }
-    for (name, config) in model::sound() {
-        show(name.to_owned(), config);
+    println!("\n{}", plan.to_text());
+    if let Some(path) = keep
+        && let Err(why) = std::fs::write(&path, plan.to_text())
+    {
+        eprintln!("the plan is not kept in {}: {why}", path.display());
     }
+    match failure {
+        Some(failure) => println!("\n{failure}"),
+        None => println!("\nevery law was kept"),
+    }
+    failure.is_none()
 }

@@ -8,9 +8,10 @@ use palisade_core::quorum::NodeId;
 use palisade_core::record::BootId;
 use palisade_core::{Armed, BootTime, Lock, NodeState, Now, Token, WaiterId};
 
-use super::{Config, KEYS_MAX, Wants};
-use crate::client::{Client, Hears, Reply, Request, Says, Status, Step, owner};
+use super::config::{Config, KEYS_MAX, Wants};
+use crate::client::{Client, Status, Step, owner};
 use crate::history::{Event, Holder, What};
+use crate::messages::{Hears, Reply, Request, Says};
 use crate::referee::{Laws, Referee, Violation};
 use crate::server::{Found, Server, name};
 
@@ -201,7 +202,7 @@ impl State {
                 later.on_server(n, |server, now| server.run(now));
             }
         }
-        if later.servers.iter().any(|node| node.server.node().waiting.len() > 0) {
+        if later.servers.iter().any(|node| !node.server.node().waiting.is_empty()) {
             return false;
         }
         let keys = 0..config.keys;

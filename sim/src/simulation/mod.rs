@@ -1,11 +1,23 @@
 //! Deterministic simulation: clients and nodes on virtual time, and everything that can go wrong between them, from one seed.
+//!
+//! A [`Plan`] is drawn from a seed; a [`World`] runs it. What goes wrong is written into the plan, so that a plan that fails can
+//! be made [smaller](smallest) and kept.
 
+mod agenda;
+mod clients;
+mod faults;
 mod machine;
-pub mod plan;
-pub mod world;
+mod network;
+mod nodes;
+mod outcome;
+mod plan;
+mod smallest;
+mod world;
 
-use plan::Plan;
-use world::{Failure, Totals, World};
+pub use outcome::{Failure, Totals};
+pub use plan::{Fault, Keeps, Kind, Machine, Network, Plan};
+pub use smallest::smallest;
+pub use world::World;
 
 use crate::rules::Without;
 
@@ -14,4 +26,11 @@ pub fn run(plan: &Plan, without: Without) -> (Totals, Option<Failure>) {
     let mut world = World::new(plan, without, false);
     let failure = world.run().err();
     (world.totals, failure)
+}
+
+/// Runs a plan and tells what happened, a line each.
+pub fn tell(plan: &Plan, without: Without) -> (Vec<String>, Option<Failure>) {
+    let mut world = World::new(plan, without, true);
+    let failure = world.run().err();
+    (world.story.take().unwrap_or_default(), failure)
 }

@@ -26,6 +26,8 @@ pub struct Plan {
     pub nodes: Vec<Machine>,
     /// Its clients.
     pub clients: Vec<Machine>,
+    /// A client's list names a server twice: which client, which of its names, and which server that leads to.
+    pub alias: Option<(usize, usize, usize)>,
     /// How many locks there are.
     pub keys: u32,
     /// Length of leases, in milliseconds.
@@ -146,10 +148,10 @@ pub enum Kind {
         /// Which client.
         client: usize,
     },
-    /// Messages are lost between a node and a client, or all of them.
+    /// Messages are lost between nodes and clients.
     Cut {
-        /// Which node.
-        node: usize,
+        /// Which node; `None`: all.
+        node: Option<usize>,
         /// Which client; `None`: all.
         client: Option<usize>,
         /// Requests are lost.
@@ -233,7 +235,8 @@ impl Plan {
         let until = rng.random_range(10 * SECOND..60 * SECOND);
         let calm = rng.random_ratio(1, 4);
         let network = Network {
-            delay_us: *[100, 500, 5 * MS].choose(rng).unwrap_or(&500),
+            // A round trip takes up to four times this: far less than a lease.
+            delay_us: (*[100, 500, 5 * MS, 20 * MS].choose(rng).unwrap_or(&500)).min(u64::from(ttl_ms) * MS / 20),
             slow_permille: if calm { 0 } else { rng.random_range(0..50) },
             lost_permille: if calm { 0 } else { rng.random_range(0..50) },
             doubled_permille: if calm { 0 } else { rng.random_range(0..50) },
@@ -241,14 +244,17 @@ impl Plan {
         let mut faults: Vec<_> =
             (0..rng.random_range(0..30)).map(|_| fault(rng, until, count, clients.len(), ttl_ms)).collect();
         faults.sort_by_key(|fault| fault.at);
+        let alias = (count > 2 && rng.random_ratio(1, 5)).then(|| (rng.random_range(0..clients.len()), 1, 0));
         let skew_ms = *[0, 100, 2_000].choose(rng).unwrap_or(&2_000);
-        let node_timeout_ms = rng.random_range(20..=200).min(ttl_ms / 2);
+        let round_trip_ms = 1 + (4 * network.delay_us / MS) as u32;
+        let node_timeout_ms = rng.random_range(20..=200).clamp(round_trip_ms, ttl_ms / 2);
         let (hold_us, rest_us) = (rng.random_range(MS..3 * SECOND), rng.random_range(MS..SECOND));
         let keys = rng.random_range(1..=3);
         Self {
             seed,
             nodes,
             clients,
+            alias,
             keys,
             ttl_ms,
             max_ttl_ms,
@@ -262,13 +268,36 @@ impl Plan {
         }
     }
 
-    /// The promises do not cover `fault` in this run: a node that lost its state file knows of earlier tokens only by its clock,
-    /// so the clocks of the nodes must agree.
+    /// The promises do not cover `fault` in this run: a node that lost its state file, or a replica that is promoted before
+    /// everything reached it, knows of the latest tokens only by its clock, so the clocks of the nodes must agree.
     pub fn is_excepted(&self, fault: &Fault) -> bool {
         let clocks = || self.nodes.iter().map(|node| node.ahead_us);
         let apart_us = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);
         let stepped = self.faults.iter().any(|fault| matches!(fault.kind, Kind::NodeClockStep { .. }));
-        matches!(fault.kind, Kind::NewDisk { .. }) && (stepped || apart_us > i64::from(self.skew_ms) * MS as i64)
+        let apart = stepped || apart_us > i64::from(self.skew_ms) * MS as i64;
+        match fault.kind {
+            Kind::NewDisk { .. } => apart,
+            Kind::Failover { .. } => apart && self.nodes.len() > 1,
+            _ => false,
+        }
+    }
+
+    /// The plan that was written down as `text`.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|why| why.to_string())
+    }
+
+    /// To write it down.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Which server a name of a client's list leads to.
+    pub fn server(&self, client: usize, name: usize) -> usize {
+        self.alias.filter(|alias| (alias.0, alias.1) == (client, name)).map_or(name, |alias| alias.2)
     }
 
     /// What must hold in it.
@@ -297,7 +326,10 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, ttl_
         9 => Kind::KillClient { client },
         10..12 => {
             let (there, back) = *[(true, true), (true, false), (false, true)].choose(rng).unwrap_or(&(true, true));
-            Kind::Cut { node, client: rng.random_bool(0.5).then_some(client), there, back }
+            let (node, client) = *[(Some(node), None), (Some(node), Some(client)), (None, Some(client))]
+                .choose(rng)
+                .unwrap_or(&(None, None));
+            Kind::Cut { node, client, there, back }
         }
         12 => Kind::Slow { node, by_us: rng.random_range(MS..ttl_us) },
         13 => Kind::DiskHangs { node },

@@ -4,15 +4,17 @@
 //! It has one database. Times are those of its own two clocks. Its files are what it hands out and is handed back: whoever
 //! runs it decides what a crash leaves of them.
 
+mod files;
+
 use std::collections::BTreeMap;
 
 use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival, BootId};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{
-    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, GuardPolicy, HandedOver, Lock, LocksDigest, Node,
-    NodeState, Now, Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire, ahead_us,
-    extend, fence, hand_over, promote, release, token_floor, wait,
+    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, GuardPolicy, HandedOver, Lock, Node, NodeState, Now,
+    Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire, ahead_us, extend, fence,
+    hand_over, promote, release, token_floor, wait,
 };
 
 use crate::rules::{Rule, Without};
@@ -368,101 +370,15 @@ impl Server {
         }
     }
 
-    // Its files.
-
-    fn ready(&self) -> Result<(), Refusal> {
-        if self.saved < self.needed { Err(Refusal::NotYet) } else { Ok(()) }
-    }
-
-    /// Runs a rule that may need a token; where the ceiling is in its way, that is to be raised.
-    fn with_tokens<T>(
-        &mut self,
-        now: Now,
-        mut rule: impl FnMut(&mut Node, &mut BTreeMap<u32, Lock>) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let result = rule(&mut self.node, &mut self.locks);
-        if matches!(result, Err(Refusal::NotYet)) && self.wanted_ceiling(now) > self.ceiling {
-            self.save(now);
-        }
-        result
-    }
-
-    /// Ten times a second: the ceiling is raised before half of its lead is used up.
-    pub fn tick(&mut self, now: Now) {
-        if self.node.tokens.uses_up(self.ceiling, now.wall_us, self.setup.skew_ms) {
-            self.save(now);
-        }
-    }
-
-    fn wanted_ceiling(&self, now: Now) -> u64 {
-        self.node.tokens.wanted_ceiling(now.wall_us, self.setup.skew_ms)
-    }
-
-    fn save(&mut self, now: Now) {
-        self.ceiling = self.ceiling.max(self.wanted_ceiling(now));
-        let owed_ms = self.owed.ms(now.boot);
-        self.states += 1;
-        let state = NodeState {
-            id: self.id,
-            incarnation: self.incarnation,
-            ceiling: self.ceiling,
-            owed_ms,
-            boot: self.boot,
-            guard: self.node.guard.saved(now.boot),
-            unproved_before: self.node.unproved_before(owed_ms, now.boot),
-            aof_life: self.aof_life,
-            end: None,
-        };
-        self.to_write = Some((self.states, state));
-    }
-
-    fn save_first(&mut self, now: Now) {
-        self.save(now);
-        self.needed = self.states;
-    }
-
-    /// Takes what is to be written to the state file, with its number.
-    pub fn take_write(&mut self) -> Option<(u64, NodeState)> {
-        self.to_write.take()
-    }
-
-    /// State `number`, with this ceiling, is on the disk.
-    pub fn written(&mut self, number: u64, ceiling: u64) {
-        self.saved = self.saved.max(number);
-        self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
-    }
-
-    /// The state file that a clean end leaves.
-    pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
-        self.save(now);
-        let end = Some(self.digest());
-        self.to_write.take().map(|(_, state)| NodeState { end, ..state })
-    }
-
-    /// Every lock, as records: what the server's own files have of them, if they have everything.
-    pub fn records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
-        let record = |(key, lock): (&u32, &Lock)| {
-            let mut bytes = vec![];
-            record::encode(lock, now.boot, self.boot, &mut bytes);
-            (*key, bytes)
-        };
-        self.locks.iter().map(record).collect()
-    }
-
-    /// The ceiling and the longest lease that a master tells its replicas.
-    pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
-        (self.ceiling, self.owed.ms(now.boot))
-    }
-
-    fn digest(&self) -> LocksDigest {
-        let mut digest = LocksDigest::default();
-        for (key, lock) in &self.locks {
-            digest.add(DB, &name(*key), lock);
-        }
-        digest
-    }
-
     // For those who look on.
+
+    /// Somebody waits for a lock that is free, and nothing keeps the node from passing it on.
+    pub fn lets_wait_for_nothing(&self, now: BootTime) -> bool {
+        let free = |name: &[u8]| self.locks.get(&key(name)).is_none_or(|lock| lock.is_expired(now));
+        self.ready().is_ok()
+            && self.node.guard.serve(now).is_ok()
+            && self.node.waiting.names(DB).any(|name| free(name) && self.node.waiting.len_of(DB, name) > 0)
+    }
 
     /// The node's own memory.
     pub fn node(&self) -> &Node {

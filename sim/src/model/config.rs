@@ -1,0 +1,193 @@
+//! The bounds of a model.
+
+use super::state::TICK_US;
+use crate::rules::{Rule, Without};
+use crate::server::Setup;
+
+/// Most keys of a model.
+pub(super) const KEYS_MAX: u32 = 2;
+
+/// Which messages may come late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LateMessages {
+    /// All of them.
+    Always,
+    /// A node's answer comes with the delivery of the request: requests alone are delayed.
+    Never,
+}
+
+/// A client of a model.
+#[derive(Clone, Debug)]
+pub struct Wants {
+    /// Its list of nodes: which server each name leads to.
+    pub names: Vec<usize>,
+    /// Its wall clock is so many ticks ahead.
+    pub ahead_ticks: u32,
+    /// It sets out from this tick on.
+    pub from_tick: u32,
+    /// How often it sets out to take a lock.
+    pub acquisitions: u32,
+    /// How many rounds of extension each of them may have.
+    pub extensions: u32,
+    /// It may give the lock back.
+    pub releases: bool,
+}
+
+/// The bounds of a model.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many servers.
+    pub servers: usize,
+    /// Who wants locks.
+    pub clients: Vec<Wants>,
+    /// How many keys, at most two.
+    pub keys: u32,
+    /// Length of a lease, in ticks.
+    pub ttl_ticks: u32,
+    /// `lock.max-clock-skew`, in ticks.
+    pub skew_ticks: u32,
+    /// Time ends after so many ticks.
+    pub ticks: u32,
+    /// Who was refused may wait in the queues.
+    pub waits: bool,
+    /// How many crashes.
+    pub restarts: u32,
+    /// How many messages are delivered twice.
+    pub duplicates: u32,
+    /// A node that restarts finds its wall clock stepped back by so many ticks.
+    pub step_back_ticks: u32,
+    /// Each node's wall clock is so many ticks ahead of the one before.
+    pub node_clocks_apart_ticks: u32,
+    /// Whether answers are delayed too.
+    pub late_messages: LateMessages,
+    /// The rule that is switched off.
+    pub without: Without,
+}
+
+impl Config {
+    /// So many nodes, and so many clients that want one lock once, of which the first has a clock that is ahead; leases of two
+    /// ticks; no faults.
+    pub fn of(servers: usize, clients: u32) -> Self {
+        let wants = |n: u32| {
+            let ahead_ticks = if n == 0 { 2 } else { 0 };
+            Wants {
+                names: (0..servers).collect(),
+                ahead_ticks,
+                from_tick: 0,
+                acquisitions: 1,
+                extensions: 0,
+                releases: true,
+            }
+        };
+        Self {
+            servers,
+            clients: (0..clients).map(wants).collect(),
+            keys: 1,
+            ttl_ticks: 2,
+            skew_ticks: 0,
+            ticks: 4,
+            waits: false,
+            restarts: 0,
+            duplicates: 0,
+            step_back_ticks: 0,
+            node_clocks_apart_ticks: 0,
+            late_messages: LateMessages::Never,
+            without: Without(None),
+        }
+    }
+
+    pub(super) fn ttl_ms(&self) -> u32 {
+        self.ttl_ticks * (TICK_US / 1_000) as u32
+    }
+
+    pub(super) fn setup(&self) -> Setup {
+        Setup { max_ttl_ms: self.ttl_ms(), skew_ms: self.skew_ticks * (TICK_US / 1_000) as u32, window_ms: 1 }
+    }
+}
+
+/// Without each rule in turn, bounds within which the harm shows. (Clocks do not drift here, so the margin for drift is
+/// nothing that this model can miss.)
+pub fn broken() -> Vec<Config> {
+    use Rule::*;
+    let without = |rule, servers, clients, change: fn(&mut Config)| {
+        let mut config = Config { without: Without(Some(rule)), ..Config::of(servers, clients) };
+        change(&mut config);
+        config
+    };
+    vec![
+        without(SecondRound, 3, 2, |config| config.node_clocks_apart_ticks = 20),
+        without(Guard, 1, 2, |config| config.restarts = 1),
+        without(GuardLength, 1, 2, |config| (config.ttl_ticks, config.restarts) = (3, 1)),
+        without(ProposalAboveLast, 3, 2, |config| config.skew_ticks = 2),
+        without(AnswersInTime, 1, 2, |config| {
+            config.late_messages = LateMessages::Always;
+            config.clients[0].extensions = 1;
+        }),
+        without(AnswersOfTheirRound, 1, 2, |config| {
+            (config.late_messages, config.ttl_ticks) = (LateMessages::Always, 3);
+            config.clients[0].extensions = 2;
+        }),
+        without(OwnerOfItsOwn, 1, 2, |config| config.clients[0].acquisitions = 2),
+        // One client's second name leads to the first server again.
+        without(ServersNotNames, 3, 2, |config| {
+            config.ttl_ticks = 3;
+            config.clients[0] =
+                Wants { names: vec![0, 0, 2], extensions: 2, releases: false, ..config.clients[0].clone() };
+            config.clients[1].from_tick = 4;
+        }),
+        without(MajoritiesMeet, 3, 2, |_| {}),
+        without(FromTheSend, 1, 2, |config| {
+            (config.late_messages, config.ttl_ticks) = (LateMessages::Always, 3);
+        }),
+        without(Ceiling, 1, 2, |config| {
+            (config.restarts, config.step_back_ticks, config.skew_ticks, config.ticks) = (1, 20, 2, 5);
+        }),
+        without(FenceBeyondTheClock, 3, 1, |config| (config.node_clocks_apart_ticks, config.ticks) = (20, 1)),
+        without(QueueIsLookedAt, 1, 2, |config| {
+            config.waits = true;
+            config.clients[0].acquisitions = 2;
+        }),
+    ]
+}
+
+/// With every rule: bounds within which nothing may be found, each with what it is about.
+pub fn sound() -> Vec<(&'static str, Config)> {
+    let with = |servers, clients, change: fn(&mut Config)| {
+        let mut config = Config::of(servers, clients);
+        change(&mut config);
+        config
+    };
+    vec![
+        ("1: one node, three clients, a crash", with(1, 3, |config| config.restarts = 1)),
+        (
+            "2: one node, late and doubled messages, extensions, a crash",
+            with(1, 2, |config| {
+                (config.late_messages, config.duplicates, config.restarts) = (LateMessages::Always, 1, 1);
+                config.clients[0].extensions = 1;
+            }),
+        ),
+        ("3: three nodes, two clients", with(3, 2, |_| {})),
+        (
+            "4: three nodes whose clocks are apart",
+            with(3, 2, |config| (config.ticks, config.node_clocks_apart_ticks) = (2, 20)),
+        ),
+        ("5: three nodes, a crash", with(3, 2, |config| (config.ticks, config.restarts) = (3, 1))),
+        (
+            "6: one node wait",
+            with(1, 3, |config| {
+                config.ticks = 3;
+                config.waits = true;
+                for c in &mut config.clients {
+                    c.acquisitions = 2;
+                }
+            }),
+        ),
+        (
+            "7: two nodes",
+            with(2, 2, |config| {
+                config.duplicates = 1;
+                config.restarts = 1;
+            }),
+        ),
+    ]
+}

@@ -1,0 +1,189 @@
+//! What can happen next in a model, and what must hold in all its states.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use stateright::{Model, Property};
+
+use super::config::{Config, LateMessages};
+use super::state::{State, TICK_US};
+use crate::messages::{Reply, Request, Says};
+
+/// What can happen next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// A client sets out to take a key.
+    Acquire(u32, u32),
+    /// A client that was refused waits.
+    Wait(u32),
+    /// A client begins to extend its lock.
+    Extend(u32),
+    /// A client gives its lock back.
+    Release(u32),
+    /// A client stops hoping for the answers that it has awaited for a tick.
+    Miss(u32),
+    /// A request reaches its node.
+    Deliver(Request),
+    /// The same, and a copy of it is still on its way.
+    DeliverOnce(Request),
+    /// An answer reaches its client.
+    Hear(Reply),
+    /// A server crashes and comes back without its data.
+    Restart(usize),
+}
+
+/// A model, and what is known of it.
+pub(super) struct Checked {
+    config: Config,
+    /// Whether locks come right from nodes in these states: many states differ in nothing that matters for it.
+    right: Mutex<HashMap<u64, bool>>,
+}
+
+impl Checked {
+    pub(super) fn new(config: &Config) -> Self {
+        Self { config: config.clone(), right: Mutex::default() }
+    }
+
+    fn comes_right(&self, state: &State) -> bool {
+        let nodes = state.nodes_hash();
+        let known = self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&nodes).copied();
+        known.unwrap_or_else(|| {
+            let right = state.comes_right(&self.config);
+            self.right.lock().unwrap_or_else(PoisonError::into_inner).insert(nodes, right);
+            right
+        })
+    }
+}
+
+impl Model for Checked {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::begin(&self.config)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let config = &self.config;
+        if state.violation.is_some() {
+            return;
+        }
+        for &reply in &state.replies {
+            actions.push(Action::Hear(reply));
+        }
+        for &request in &state.requests {
+            actions.push(Action::Deliver(request));
+            if state.duplicates > 0 && !matches!(request.says, Says::Wait { .. }) {
+                actions.push(Action::DeliverOnce(request));
+            }
+        }
+        let now_us = u64::from(state.tick) * TICK_US;
+        for (client, wants) in state.clients.iter().zip(&config.clients) {
+            let n = client.who().client;
+            if client.is_idle() && client.acquisitions() < wants.acquisitions && state.tick >= wants.from_tick {
+                actions.extend((0..config.keys).map(|key| Action::Acquire(n, key)));
+                if config.waits && client.acquisitions() > 0 {
+                    actions.push(Action::Wait(n));
+                }
+            }
+            if let Some((held, ..)) = client.holding() {
+                if wants.releases {
+                    actions.push(Action::Release(n));
+                }
+                if held.round() < u64::from(wants.extensions) {
+                    actions.push(Action::Extend(n));
+                }
+            }
+            // An answer is hoped for until the next tick at least.
+            if client.open().any(|(_, sent)| sent.as_us() < now_us) {
+                actions.push(Action::Miss(n));
+            }
+        }
+        if state.restarts > 0 {
+            actions.extend((0..config.servers).map(Action::Restart));
+        }
+        if state.tick < config.ticks {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let (config, mut state) = (&self.config, last.clone());
+        match action {
+            Action::Tick => state.pass_a_tick(config),
+            Action::Acquire(n, key) => state.on_client(n, config, |client, now| client.acquire(key, now)),
+            Action::Wait(n) => state.on_client(n, config, |client, now| client.wait(now)),
+            Action::Extend(n) => state.on_client(n, config, |client, now| client.extend(now)),
+            Action::Release(n) => state.on_client(n, config, |client, now| client.release(now)),
+            Action::Miss(n) => state.on_client(n, config, |client, now| client.miss_overdue(now)),
+            Action::Deliver(request) => {
+                state.requests.remove(&request);
+                config.deliver(&mut state, request);
+            }
+            Action::DeliverOnce(request) => {
+                state.duplicates -= 1;
+                config.deliver(&mut state, request);
+            }
+            Action::Hear(reply) => {
+                state.replies.remove(&reply);
+                state.on_client(reply.who.client, config, |client, now| client.hear(&reply, now));
+            }
+            Action::Restart(n) => {
+                state.restarts -= 1;
+                state.restart(n, config);
+            }
+        }
+        state.tidy(config);
+        Some(state)
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        describe(action)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("laws", |_, state: &State| state.violation.is_none()),
+            Property::always("progress", |model: &Self, state: &State| {
+                state.tick < model.config.ticks || state.violation.is_some() || model.comes_right(state)
+            }),
+        ]
+    }
+}
+
+impl Config {
+    fn deliver(&self, state: &mut State, request: Request) {
+        state.deliver(request, self);
+        if self.late_messages == LateMessages::Never {
+            while let Some(reply) = state.replies.pop_first() {
+                state.on_client(reply.who.client, self, |client, now| client.hear(&reply, now));
+            }
+        }
+    }
+}
+
+pub(super) fn describe(action: &Action) -> String {
+    match action {
+        Action::Tick => "a tick passes".to_owned(),
+        Action::Acquire(n, key) => format!("client {n} asks for key {key}"),
+        Action::Wait(n) => format!("client {n} waits for its turn"),
+        Action::Extend(n) => format!("client {n} begins to extend its lock"),
+        Action::Release(n) => format!("client {n} gives its lock back"),
+        Action::Miss(n) => format!("client {n} hopes no longer for answers"),
+        Action::Deliver(request) => format!("{} arrives", what(request)),
+        Action::DeliverOnce(request) => format!("{} arrives, for the first time", what(request)),
+        Action::Hear(reply) => format!("client {} hears {:?}", reply.who.client, reply.says),
+        Action::Restart(n) => format!("server {n} crashes and comes back without its data"),
+    }
+}
+
+fn what(request: &Request) -> String {
+    let Request { who, node, says, .. } = request;
+    let says = match says {
+        Says::Ask(ask) => format!("{ask:?}"),
+        other => format!("{other:?}"),
+    };
+    format!("client {}'s {says} of acquisition {} to node {node}", who.client, who.acquisition)
+}

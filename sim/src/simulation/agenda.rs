@@ -1,0 +1,73 @@
+//! What happens next: moments in the order of true time.
+
+use palisade_core::NodeState;
+
+use crate::history::{Holder, TimeUs};
+use crate::messages::{Reply, Request};
+
+/// What happens next.
+#[derive(Clone, Debug)]
+pub(super) enum Next {
+    /// A request reaches a node.
+    Arrives(Request),
+    /// An answer reaches a client.
+    Returns(Reply),
+    /// A node's timer, and its regular look after itself.
+    Timer(usize),
+    Tick(usize),
+    /// A node's snapshot of its data.
+    Snapshot(usize),
+    /// A state is on a node's disk: of this life, with this number.
+    Written(usize, u32, u64, Box<NodeState>),
+    /// Something comes to a client's mind, in an acquisition.
+    Wakes(Holder, Wake),
+    /// A write reaches the register.
+    Writes {
+        key: u32,
+        who: Holder,
+        token: u64,
+    },
+    /// A fault begins, and ends.
+    Begins(usize),
+    Ends(usize),
+}
+
+/// What comes to a client's mind.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wake {
+    Wants,
+    Misses(u32),
+    Extends,
+    Looks,
+    GivesBack,
+    Checks,
+    Sends(u64),
+    Leaves,
+}
+
+/// A moment: of two at one time the one that was planned first comes first.
+pub(super) struct Moment {
+    pub(super) at: TimeUs,
+    pub(super) number: u64,
+    pub(super) next: Next,
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}

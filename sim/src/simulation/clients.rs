@@ -1,0 +1,139 @@
+//! Clients of a run: when they want a lock, keep it, write under it, and give it back.
+
+use palisade_core::Now;
+use rand::RngExt;
+
+use super::agenda::{Next, Wake};
+use super::outcome::Failure;
+use super::world::World;
+use crate::client::{Client, Status, Step};
+use crate::history::{Event, Holder, What};
+use crate::messages::Says;
+
+/// How often a lease is extended, and how soon it is tried again after a round that failed, as parts of the ttl.
+const ROUNDS_A_LEASE: u64 = 3;
+const AGAIN: u64 = 10;
+
+/// Between a client's last look at its lock and its write, in microseconds.
+const LOOK_TO_WRITE_US: u64 = 20_000;
+
+impl World<'_> {
+    /// Something comes to mind after about `mean_us` of true time.
+    pub(super) fn wakes(&mut self, who: Holder, mean_us: u64, wake: Wake) {
+        let after = self.rng.random_range(0..=2 * mean_us);
+        self.plan_at(self.at + after, Next::Wakes(who, wake));
+    }
+
+    pub(super) fn on_wake(&mut self, who: Holder, wake: Wake) -> Result<(), Failure> {
+        let (machine, client) = &self.clients[who.client as usize];
+        if client.who() != who || machine.down {
+            return Ok(());
+        }
+        let holds = client.holding().is_some();
+        let key = self.rng.random_range(0..self.plan.keys);
+        match wake {
+            Wake::Wants if client.is_idle() && !self.quiet => {
+                self.on_client(who.client, |client, now| client.acquire(key, now))
+            }
+            Wake::Misses(number) => self.on_client(who.client, |client, now| client.miss(number, now)),
+            Wake::Extends if holds => {
+                let again = self.on_client(who.client, |client, now| client.extend(now));
+                let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
+                let part = if self.rng.random_ratio(1, 5) { AGAIN } else { ROUNDS_A_LEASE };
+                self.plan_at(self.at + ttl_us / part, Next::Wakes(who, Wake::Extends));
+                again
+            }
+            Wake::Looks => {
+                let looked = self.on_client(who.client, |client, now| client.look(now).unwrap_or_default());
+                self.totals.lost += u64::from(holds && self.clients[who.client as usize].1.is_idle());
+                looked
+            }
+            Wake::GivesBack if holds => self.on_client(who.client, |client, now| client.release(now)),
+            Wake::Leaves if client.is_waiting() => self.on_client(who.client, |client, now| client.release(now)),
+            Wake::Checks if holds => {
+                let now = machine.now(self.at);
+                if let Some((held, _, until)) = client.holding()
+                    && now.boot < until
+                {
+                    let token = held.token().get();
+                    self.wakes(who, LOOK_TO_WRITE_US, Wake::Sends(token));
+                }
+                self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
+                Ok(())
+            }
+            Wake::Sends(token) => {
+                let (key, delay) = (client.key(), self.rng.random_range(1..=2 * self.plan.network.delay_us));
+                self.plan_at(self.at + delay, Next::Writes { key, who, token });
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A client does something: what it sends goes out, the referee hears what it says of itself, and it thinks of what is next.
+    pub(super) fn on_client(
+        &mut self,
+        number: u32,
+        body: impl FnOnce(&mut Client, Now) -> Step,
+    ) -> Result<(), Failure> {
+        let (machine, client) = &mut self.clients[number as usize];
+        if machine.down {
+            return Ok(());
+        }
+        let now = machine.now(self.at);
+        let (before, was_waiting) = (client.who(), client.is_waiting());
+        let step = body(client, now);
+        let (who, key, waits) = (client.who(), client.key(), client.is_waiting());
+        let holding =
+            client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
+        let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
+        for (after_ms, request) in step.sends {
+            if matches!(request.says, Says::Ask(_)) {
+                self.plan_at(self.at + timeout_us, Next::Wakes(who, Wake::Misses(request.number)));
+            }
+            if let Says::Wait { ms, .. } = request.says {
+                let late = u64::from(ms) * 1_000 + 1_000_000;
+                self.plan_at(self.at + late, Next::Wakes(who, Wake::Misses(request.number)));
+            }
+            self.sends(after_ms, request);
+        }
+        if waits && !was_waiting && self.rng.random_ratio(1, 10) {
+            self.wakes(who, 1_000_000, Wake::Leaves);
+        }
+        let at = self.at;
+        match (step.says, holding) {
+            (Some(Status::Held), Some((since, until, token))) => {
+                self.totals.held += 1;
+                let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
+                self.plan_at(at + ttl_us / ROUNDS_A_LEASE, Next::Wakes(who, Wake::Extends));
+                self.wakes(who, self.plan.hold_us, Wake::GivesBack);
+                self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
+                self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
+                self.judge(Event { at, key, who, what: What::Held { since, until, token } })?;
+            }
+            (Some(Status::Extended), Some((_, until, token))) => {
+                self.totals.extended += 1;
+                self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
+                self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
+            }
+            (Some(Status::Ended), _) => {
+                self.judge(Event { at, key, who: before, what: What::Ended })?;
+                self.wakes(who, self.plan.rest_us, Wake::Wants);
+            }
+            (Some(Status::Refused), _) => {
+                self.totals.refused += 1;
+                // It waits for its turn, or comes again some time.
+                if self.rng.random_bool(0.5) && !self.quiet {
+                    return self.on_client(number, Client::wait as fn(&mut Client, Now) -> Step);
+                }
+                self.wakes(who, self.plan.rest_us, Wake::Wants);
+            }
+            _ => {}
+        }
+        // Whatever it heard, it looks at its clock.
+        if holding.is_some_and(|(_, until, _)| until <= at) && step.says != Some(Status::Ended) {
+            self.plan_at(at, Next::Wakes(who, Wake::Looks));
+        }
+        Ok(())
+    }
+}

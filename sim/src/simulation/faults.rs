@@ -1,0 +1,129 @@
+//! What goes wrong in a run, how it ends, and what must be right after.
+
+use super::agenda::{Next, Wake};
+use super::outcome::Failure;
+use super::plan::Kind;
+use super::world::World;
+use crate::client::Step;
+
+impl World<'_> {
+    pub(super) fn begins(&mut self, number: usize) -> Result<(), Failure> {
+        let fault = self.plan.faults[number];
+        if self.quiet || self.plan.is_excepted(&fault) {
+            return Ok(());
+        }
+        *self.totals.faults.entry(fault.kind.name()).or_default() += 1;
+        self.tell(|| format!("fault {number}: {:?}, for {} us", fault.kind, fault.for_us));
+        self.under_way[number] = true;
+        let end = self.at + fault.for_us;
+        match fault.kind {
+            Kind::Crash { node, .. } => self.kill(node),
+            Kind::NewDisk { node } => {
+                self.kill(node);
+                let node = &mut self.nodes[node];
+                node.id = node.id.wrapping_add(1_000);
+                (node.state_file, node.snapshot) = (None, None);
+            }
+            Kind::Failover { node, .. } => self.kill(node),
+            Kind::Restart { node, .. } => self.shut_down(node),
+            Kind::Flush { node } => {
+                self.on_server(node, |server, now| server.flush(now));
+            }
+            Kind::PauseNode { node } => {
+                let until = &mut self.nodes[node].machine.paused_until;
+                *until = end.max(*until);
+            }
+            Kind::PauseClient { client } => {
+                let until = &mut self.clients[client].0.paused_until;
+                *until = end.max(*until);
+            }
+            Kind::KillClient { client } => {
+                self.on_client(client as u32, |client, _| client.forget())?;
+                self.clients[client].0.down = true;
+            }
+            Kind::DiskHangs { node } => {
+                let until = &mut self.nodes[node].hangs_until;
+                *until = end.max(*until);
+            }
+            Kind::NodeClockStep { node, by_us } => self.nodes[node].machine.step(by_us),
+            Kind::ClientClockStep { client, by_us } => self.clients[client].0.step(by_us),
+            Kind::Cut { .. } | Kind::Slow { .. } => {}
+        }
+        self.plan_at(end, Next::Ends(number));
+        Ok(())
+    }
+
+    pub(super) fn ends(&mut self, number: usize) {
+        if !std::mem::take(&mut self.under_way[number]) {
+            return;
+        }
+        let fault = self.plan.faults[number];
+        match fault.kind {
+            Kind::Crash { node, reboot } | Kind::Restart { node, reboot } if self.nodes[node].server.is_none() => {
+                if reboot {
+                    self.nodes[node].machine.reboot(self.at);
+                }
+                self.start(node);
+            }
+            Kind::NewDisk { node } if self.nodes[node].server.is_none() => self.start(node),
+            Kind::Failover { node, lag_us } if self.nodes[node].server.is_none() => {
+                let died = self.nodes[node].died;
+                self.promote(node, died - lag_us);
+            }
+            Kind::KillClient { client } => {
+                self.clients[client].0.down = false;
+                let who = self.clients[client].1.who();
+                self.wakes(who, self.plan.rest_us, Wake::Wants);
+            }
+            _ => {}
+        }
+    }
+
+    /// Every fault ends, and clients begin nothing new.
+    pub(super) fn heal(&mut self) {
+        self.quiet = true;
+        for fault in 0..self.plan.faults.len() {
+            self.ends(fault);
+        }
+        for n in 0..self.nodes.len() {
+            (self.nodes[n].hangs_until, self.nodes[n].machine.paused_until) = (0, 0);
+            if self.nodes[n].server.is_none() {
+                self.start(n);
+            }
+            self.on_server(n, |_, _| ());
+        }
+        for n in 0..self.clients.len() {
+            (self.clients[n].0.paused_until, self.clients[n].0.down) = (0, false);
+        }
+        self.tell(|| "every fault has ended".to_owned());
+    }
+
+    /// Whether every lock is to be had at once, and nobody waits.
+    pub(super) fn comes_right(&mut self) -> Result<(), Failure> {
+        // Whoever still holds or waits goes.
+        for n in 0..self.clients.len() as u32 {
+            let gone =
+                self.on_client(n, |client, now| if client.is_idle() { Step::default() } else { client.release(now) });
+            gone?;
+        }
+        self.run_until(self.at + 1_000_000)?;
+        // A wait whose end was never heard of is over by its own time.
+        self.run_until(self.at + 10_000_000)?;
+        for (n, node) in self.nodes.iter().enumerate() {
+            if node.server.as_ref().is_some_and(|server| !server.node().waiting.is_empty()) {
+                return Err(Failure::Unserved { node: n });
+            }
+        }
+        for key in 0..self.plan.keys {
+            let held = self.totals.held;
+            self.on_client(0, |client, now| client.acquire(key, now))?;
+            self.run_until(self.at + u64::from(self.plan.node_timeout_ms) * 3_000)?;
+            if self.totals.held == held {
+                return Err(Failure::Stuck { key });
+            }
+            self.on_client(0, |client, now| client.release(now))?;
+            self.run_until(self.at + 1_000_000)?;
+        }
+        Ok(())
+    }
+}

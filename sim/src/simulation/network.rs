@@ -1,0 +1,67 @@
+//! The network of a run: what arrives, when, and how often.
+
+use rand::RngExt;
+use rand::rngs::ChaCha8Rng;
+
+use super::agenda::Next;
+use super::plan::Kind;
+use super::world::World;
+use crate::messages::{Reply, Request, Says};
+
+impl World<'_> {
+    /// Which node a request goes to.
+    pub(super) fn place(&self, request: &Request) -> usize {
+        self.plan.server(request.who.client as usize, request.node)
+    }
+
+    pub(super) fn sends(&mut self, after_ms: u32, request: Request) {
+        let (client, n) = (request.who.client as usize, self.place(&request));
+        let mut copies = self.copies(n, client, true);
+        // Who waits does so on a connection, which loses nothing without a word and doubles nothing.
+        if matches!(request.says, Says::Wait { .. }) {
+            copies.truncate(1);
+        }
+        for delay in copies {
+            self.plan_at(self.at + u64::from(after_ms) * 1_000 + delay, Next::Arrives(request));
+        }
+    }
+
+    pub(super) fn returns(&mut self, n: usize, reply: Reply) {
+        let copies = self.copies(n, reply.who.client as usize, false);
+        for delay in copies.into_iter().take(1) {
+            self.plan_at(self.at + delay, Next::Returns(reply));
+        }
+    }
+
+    /// After how long a message arrives, and how often.
+    pub(super) fn copies(&mut self, n: usize, client: usize, to_node: bool) -> Vec<u64> {
+        let network = self.plan.network;
+        let mut extra = 0;
+        for (fault, _) in self.plan.faults.iter().zip(&self.under_way).filter(|(_, under_way)| **under_way) {
+            match fault.kind {
+                Kind::Cut { node, client: only, there, back }
+                    if node.is_none_or(|node| node == n)
+                        && only.is_none_or(|only| only == client)
+                        && if to_node { there } else { back } =>
+                {
+                    return vec![];
+                }
+                Kind::Slow { node, by_us } if node == n => extra += by_us,
+                _ => {}
+            }
+        }
+        let rng = &mut self.rng;
+        let chance = |rng: &mut ChaCha8Rng, permille: u32| permille > 0 && rng.random_range(0..1_000) < permille;
+        if !self.quiet && chance(rng, network.lost_permille) {
+            return vec![];
+        }
+        let copies = if !self.quiet && chance(rng, network.doubled_permille) { 2 } else { 1 };
+        (0..copies)
+            .map(|_| {
+                let longest =
+                    if !self.quiet && chance(rng, network.slow_permille) { 100 } else { 2 } * network.delay_us;
+                extra + rng.random_range(1..=longest)
+            })
+            .collect()
+    }
+}

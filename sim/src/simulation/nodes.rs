@@ -1,0 +1,302 @@
+//! Nodes of a run: machine, server and disk, lives and replicas.
+
+use palisade_core::quorum::NodeId;
+use palisade_core::record::BootId;
+use palisade_core::{BootTime, NodeState, Now, WaiterId};
+use rand::RngExt;
+
+use super::agenda::Next;
+use super::machine::Machine;
+use super::outcome::Failure;
+use super::plan::{self, Keeps, Plan};
+use super::world::World;
+use crate::client::owner;
+use crate::history::{Holder, TimeUs};
+use crate::messages::{Hears, Reply, Request, Says};
+use crate::server::{Found, Server, Setup};
+
+/// How often a master tells its replicas its ceiling, in microseconds.
+const TELL_REPLICAS_US: u64 = 2_000_000;
+
+/// How long somebody may wait for a lock that is free, in microseconds: each before it may be told, and not come.
+const UNSERVED_US: u64 = 2_000_000;
+
+/// How late a node's timer may be, in microseconds.
+const TIMER_LATE_US: u64 = 10_000;
+
+/// How long a disk takes, in microseconds.
+const DISK_US: u64 = 3_000;
+
+/// A node: its machine, its server while that runs, and its files.
+pub(super) struct Node {
+    pub(super) machine: Machine,
+    pub(super) server: Option<Server>,
+    /// Lives of the process.
+    pub(super) lives: u32,
+    pub(super) keeps: Keeps,
+    /// Its first id; another with a new disk.
+    pub(super) id: u128,
+    pub(super) state_file: Option<NodeState>,
+    /// A state that the disk has not finished.
+    pub(super) writing: Option<NodeState>,
+    pub(super) hangs_until: TimeUs,
+    pub(super) snapshot: Option<Vec<(u32, Vec<u8>)>>,
+    /// What its replica has, and when it had it; newest last.
+    pub(super) replica: Vec<(TimeUs, Followed)>,
+    pub(super) armed: Option<TimeUs>,
+    /// Since when somebody waits there for a lock that is free.
+    pub(super) idle_since: Option<TimeUs>,
+    /// When its process ended last.
+    pub(super) died: TimeUs,
+    /// What it told its replicas last, and when.
+    pub(super) told: (TimeUs, u64, u32),
+}
+
+/// What a replica knows of its master.
+#[derive(Clone)]
+pub(super) struct Followed {
+    pub(super) locks: Vec<(u32, Vec<u8>)>,
+    pub(super) ceiling: u64,
+    pub(super) owed_ms: u32,
+}
+
+impl Node {
+    /// Node `n`, which was never started.
+    pub(super) fn new(n: usize, machine: &plan::Machine) -> Self {
+        Self {
+            machine: Machine::new(machine),
+            server: None,
+            lives: 0,
+            keeps: machine.keeps,
+            id: n as u128 + 1,
+            state_file: None,
+            writing: None,
+            hangs_until: 0,
+            snapshot: None,
+            replica: vec![],
+            armed: None,
+            idle_since: None,
+            died: 0,
+            told: (0, 0, 0),
+        }
+    }
+}
+
+impl World<'_> {
+    /// A server starts with what its disk has.
+    pub(super) fn start(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at);
+        let first = node.lives == 0;
+        let aof_always = node.keeps == Keeps::Everything;
+        let found = Found {
+            state: node.state_file.clone(),
+            locks: node.snapshot.clone().unwrap_or_default(),
+            from_aof: aof_always && !first,
+            aof_always,
+            boot: boot_id(n, &node.machine),
+        };
+        node.lives += 1;
+        // Its replicas come, and are told.
+        node.told = (0, 0, 0);
+        node.machine.down = false;
+        let server = Server::start(self.setup(), self.without, self.nodes[n].id, found, now);
+        self.nodes[n].server = Some(server);
+        self.nodes[n].armed = None;
+        self.plan_snapshot(n);
+        self.tell(|| format!("node {n} starts"));
+        self.on_server(n, |_, _| ());
+    }
+
+    pub(super) fn setup(&self) -> Setup {
+        let Plan { max_ttl_ms, skew_ms, .. } = *self.plan;
+        Setup { max_ttl_ms, skew_ms, window_ms: 20 }
+    }
+
+    pub(super) fn plan_snapshot(&mut self, n: usize) {
+        if let Keeps::Snapshots { every_us } = self.nodes[n].keeps {
+            self.plan_at(self.at + every_us, Next::Snapshot(n));
+        }
+    }
+
+    /// The process of a server ends, without a word.
+    pub(super) fn kill(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at);
+        let Some(server) = node.server.take() else { return };
+        node.died = self.at;
+        if node.keeps == Keeps::Everything {
+            node.snapshot = Some(server.records(now));
+        }
+        // The file is replaced at one moment: it is the old one or the new one.
+        if let Some(state) = node.writing.take()
+            && self.rng.random()
+        {
+            self.nodes[n].state_file = Some(state);
+        }
+        self.nodes[n].machine.down = true;
+    }
+
+    /// A server is shut down in order.
+    pub(super) fn shut_down(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at);
+        if let Some(server) = &mut node.server
+            && node.hangs_until <= self.at
+        {
+            let state = server.end_of_life(now);
+            if node.keeps != Keeps::Nothing {
+                node.snapshot = Some(server.records(now));
+            }
+            node.state_file = state;
+            (node.server, node.writing, node.machine.down) = (None, None, true);
+        }
+        self.kill(n);
+    }
+
+    /// A server does something: those whom it tells something are told, its disk gets what is to be written, and its timer is
+    /// set.
+    pub(super) fn on_server<T>(&mut self, n: usize, body: impl FnOnce(&mut Server, Now) -> T) -> Option<T> {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at);
+        let server = node.server.as_mut()?;
+        let value = body(server, now);
+        let (id, told, due) = (server.id(), server.told(), server.next_due());
+        if node.writing.is_none()
+            && let Some((number, state)) = server.take_write()
+        {
+            node.writing = Some(state.clone());
+            let (life, done) = (node.lives, self.at.max(node.hangs_until));
+            let takes = self.rng.random_range(0..DISK_US);
+            self.plan_at(done + takes, Next::Written(n, life, number, Box::new(state)));
+        }
+        if let Some(due) = due {
+            self.arm(n, due);
+        }
+        for (waiter, free) in told {
+            let (client, number) = ((waiter.0 >> 32) as u32, waiter.0 as u32);
+            let who = Holder { client, acquisition: 0 };
+            self.returns(n, Reply { who, number, id, says: Hears::Told(free) });
+        }
+        Some(value)
+    }
+
+    pub(super) fn arm(&mut self, n: usize, due: BootTime) {
+        let late = self.rng.random_range(0..TIMER_LATE_US);
+        let at = self.nodes[n].machine.when(due).max(self.at) + 1 + late;
+        if self.nodes[n].armed.is_none_or(|armed| at < armed) {
+            self.nodes[n].armed = Some(at);
+            self.plan_at(at, Next::Timer(n));
+        }
+    }
+
+    pub(super) fn written(&mut self, n: usize, life: u32, number: u64, state: NodeState) {
+        let node = &mut self.nodes[n];
+        if node.lives != life || node.server.is_none() {
+            return;
+        }
+        if node.hangs_until > self.at {
+            let at = node.hangs_until;
+            return self.plan_at(at, Next::Written(n, life, number, Box::new(state)));
+        }
+        let ceiling = state.ceiling;
+        (node.state_file, node.writing) = (Some(state), None);
+        self.on_server(n, |server, _| server.written(number, ceiling));
+    }
+
+    /// What a replica has by now.
+    pub(super) fn follow(&mut self, n: usize) {
+        let (at, node) = (self.at, &mut self.nodes[n]);
+        let now = node.machine.now(at);
+        let Some(server) = &node.server else { return };
+        if at >= node.told.0 + TELL_REPLICAS_US {
+            let (ceiling, owed_ms) = server.tells_replicas(now);
+            node.told = (at, ceiling, owed_ms);
+        }
+        let (_, ceiling, owed_ms) = node.told;
+        node.replica.push((at, Followed { locks: server.records(now), ceiling, owed_ms }));
+        node.replica.retain(|(when, _)| *when + 5_000_000 > at);
+    }
+
+    /// The replica takes the place of its master, which is dead.
+    pub(super) fn promote(&mut self, n: usize, behind: TimeUs) {
+        let node = &mut self.nodes[n];
+        let known = node.replica.iter().rev().find(|(when, _)| *when <= behind).or(node.replica.first());
+        let Some((_, followed)) = known.cloned() else { return };
+        node.id = node.id.wrapping_add(1_000);
+        node.snapshot = Some(followed.locks);
+        // It has kept what it heard.
+        node.state_file = Some(NodeState {
+            id: node.id,
+            incarnation: 1,
+            ceiling: followed.ceiling,
+            owed_ms: followed.owed_ms,
+            boot: boot_id(n, &node.machine),
+            guard: None,
+            unproved_before: BootTime::default(),
+            aof_life: false,
+            end: None,
+        });
+        self.start(n);
+        self.on_server(n, |server, now| server.promote(followed.ceiling, followed.owed_ms, now));
+        // From here on it keeps what it has as its master did.
+        if self.nodes[n].keeps != Keeps::Everything {
+            self.nodes[n].snapshot = None;
+        }
+    }
+
+    /// Nobody waits for long on a node that could serve.
+    pub(super) fn sees_to_waiters(&mut self, n: usize) -> Result<(), Failure> {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at).boot;
+        let idle = node.server.as_ref().is_some_and(|server| server.lets_wait_for_nothing(now));
+        match node.idle_since {
+            _ if !idle => node.idle_since = None,
+            None => node.idle_since = Some(self.at),
+            Some(since) if self.at > since + UNSERVED_US => return Err(Failure::Unserved { node: n }),
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn arrives(&mut self, request: Request) {
+        let n = self.place(&request);
+        let Request { who, key, number, says, .. } = request;
+        let owner = owner(who, self.without);
+        let waiter = WaiterId(u64::from(who.client) << 32 | u64::from(number));
+        let answer = self.on_server(n, |server, now| match says {
+            Says::Ask(ask) => Some(Hears::Answer(server.ask(key, &owner, ask, now))),
+            Says::Release => {
+                server.release(key, &owner, now);
+                None
+            }
+            Says::Wait { ms, ticket } => match server.wait(key, &owner, ms, ticket, waiter, now) {
+                Ok(told) => told.map(Hears::Told),
+                Err(_) => Some(Hears::Told(false)),
+            },
+        });
+        if let Some(Some(says)) = answer {
+            let id = self.nodes[n].server.as_ref().map_or(NodeId(0), Server::id);
+            self.tell(|| {
+                format!(
+                    "node {n} hears {says_of} of {who} about key {key}, answers {says:?}",
+                    says_of = brief(&request.says)
+                )
+            });
+            self.returns(n, Reply { who, number, id, says });
+        }
+    }
+}
+
+fn brief(says: &Says) -> String {
+    match says {
+        Says::Ask(ask) => format!("{ask:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn boot_id(n: usize, machine: &Machine) -> BootId {
+    let mut bytes = [0; 16];
+    (bytes[0], bytes[1]) = (n as u8, machine.boots());
+    BootId(bytes)
+}

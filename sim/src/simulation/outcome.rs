@@ -1,0 +1,81 @@
+//! What a run came to.
+
+use std::collections::BTreeMap;
+
+use crate::referee::Violation;
+
+/// How a run went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Moments.
+    pub moments: u64,
+    /// Locks taken.
+    pub held: u64,
+    /// Tries that did not get it.
+    pub refused: u64,
+    /// Rounds that extended, and rises of tokens.
+    pub extended: u64,
+    /// Locks lost before they were given back.
+    pub lost: u64,
+    /// Writes that the register took, and refused.
+    pub taken: u64,
+    /// See `taken`.
+    pub fenced_out: u64,
+    /// Faults by name.
+    pub faults: BTreeMap<&'static str, u64>,
+}
+
+impl Totals {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.moments += other.moments;
+        self.held += other.held;
+        self.refused += other.refused;
+        self.extended += other.extended;
+        self.lost += other.lost;
+        self.taken += other.taken;
+        self.fenced_out += other.fenced_out;
+        for (name, count) in &other.faults {
+            *self.faults.entry(name).or_default() += count;
+        }
+    }
+}
+
+/// Why a run failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A law was broken.
+    Broken(Violation),
+    /// After all faults had ended a lock was not to be had.
+    Stuck {
+        /// Which.
+        key: u32,
+    },
+    /// Somebody waited for a lock that was free.
+    Unserved {
+        /// On which node.
+        node: usize,
+    },
+}
+
+impl Failure {
+    /// What was broken.
+    pub fn law(&self) -> &'static str {
+        match self {
+            Self::Broken(violation) => violation.law(),
+            Self::Stuck { .. } | Self::Unserved { .. } => "progress",
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Broken(violation) => violation.fmt(f),
+            Self::Stuck { key } => write!(f, "progress: after all faults had ended key {key} was not to be had"),
+            Self::Unserved { node } => {
+                write!(f, "progress: somebody waits on node {node} for a lock that is free")
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Makes a plan that fails smaller, as long as it breaks the same law.
+
+use super::plan::{Network, Plan};
+use super::run;
+use crate::rules::Without;
+
+/// The smallest plan that was found by leaving things out of `plan`, and by shortening it, and that breaks the law that `plan`
+/// breaks; `plan` itself if it breaks none.
+pub fn smallest(plan: &Plan, without: Without) -> Plan {
+    let Some(law) = run(plan, without).1.map(|failure| failure.law()) else { return plan.clone() };
+    let fails = |plan: &Plan| run(plan, without).1.is_some_and(|failure| failure.law() == law);
+    let mut best = plan.clone();
+    loop {
+        let before = best.clone();
+        for smaller in [calm, one_key, short] {
+            let candidate = smaller(&best);
+            if candidate != best && fails(&candidate) {
+                best = candidate;
+            }
+        }
+        leave_out_faults(&mut best, &fails);
+        while best.clients.len() > 1 {
+            let mut fewer = best.clone();
+            fewer.clients.pop();
+            if !names_only_those_there(&fewer) || !fails(&fewer) {
+                break;
+            }
+            best = fewer;
+        }
+        if best == before {
+            return best;
+        }
+    }
+}
+
+/// Leaves out faults, many at once first.
+fn leave_out_faults(best: &mut Plan, fails: &impl Fn(&Plan) -> bool) {
+    let mut size = best.faults.len().div_ceil(2);
+    while size > 0 {
+        let mut from = 0;
+        while from < best.faults.len() {
+            let mut fewer = best.clone();
+            fewer.faults.drain(from..(from + size).min(best.faults.len()));
+            if fails(&fewer) {
+                *best = fewer;
+            } else {
+                from += size;
+            }
+        }
+        size /= 2;
+    }
+}
+
+fn calm(plan: &Plan) -> Plan {
+    let network = Network { slow_permille: 0, lost_permille: 0, doubled_permille: 0, ..plan.network };
+    Plan { network, ..plan.clone() }
+}
+
+fn one_key(plan: &Plan) -> Plan {
+    Plan { keys: 1, ..plan.clone() }
+}
+
+fn short(plan: &Plan) -> Plan {
+    Plan { until: plan.until / 2, ..plan.clone() }
+}
+
+fn names_only_those_there(plan: &Plan) -> bool {
+    use super::plan::Kind;
+    let there = |client: usize| client < plan.clients.len();
+    plan.alias.is_none_or(|(client, ..)| there(client))
+        && plan.faults.iter().all(|fault| match fault.kind {
+            Kind::PauseClient { client } | Kind::KillClient { client } | Kind::ClientClockStep { client, .. } => {
+                there(client)
+            }
+            Kind::Cut { client: Some(client), .. } => there(client),
+            _ => true,
+        })
+}
