@@ -14,6 +14,9 @@
 //! They are driven in three ways: by `cargo test` over the inputs in `seeds` and some thousand random ones, by libFuzzer
 //! (`make fuzz`, the package in `libfuzzer`), and one input at a time: `cargo run --package palisade-fuzz -- TARGET FILE`.
 
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 mod choice;
 pub mod node;
 mod oracle;
@@ -40,3 +43,12 @@ pub const TARGETS: [Target; 5] = [
     Target { name: "quorum", run: quorum::run },
     Target { name: "rounds", run: rounds::run },
 ];
+
+/// Whether each step is told on standard error: for looking at one input.
+pub static TELLS: AtomicBool = AtomicBool::new(false);
+
+fn tell(step: &impl Debug) {
+    if TELLS.load(Ordering::Relaxed) {
+        eprintln!("{step:?}");
+    }
+}

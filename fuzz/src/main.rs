@@ -1,7 +1,9 @@
-//! Runs one target over one input, or over every file of a folder: how a crash of the fuzzer is looked at.
+//! Runs one target over one input, or over every file of a folder: how a crash of the fuzzer is looked at. The
+//! steps of a single input are told.
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use palisade_fuzz::TARGETS;
 
@@ -15,6 +17,7 @@ fn main() -> ExitCode {
         Ok(files) => files,
         Err(error) => return usage(&format!("{input} cannot be read: {error}")),
     };
+    palisade_fuzz::TELLS.store(files.len() == 1, Ordering::Relaxed);
     for (file, bytes) in &files {
         println!("{}: {} bytes", file.display(), bytes.len());
         (target.run)(bytes);

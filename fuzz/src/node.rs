@@ -141,7 +141,9 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let unproved_ms = u8::arbitrary(bytes)?;
     let mut world = World::new(floor, START.plus_ms(unproved_ms.into()));
     for step in bytes.arbitrary_iter()? {
-        if let Err(refusal) = world.step(step?) {
+        let step = step?;
+        crate::tell(&(world.boot, &step));
+        if let Err(refusal) = world.step(step) {
             assert!(!refusal.to_string().is_empty());
         }
         world.deliver();
@@ -281,6 +283,7 @@ impl World {
     fn acquire(&mut self, place: Place, ask: &Acquire<'_>) -> Done {
         // Whoever waits is before the one who asks now.
         self.serve(place);
+        self.deliver();
         let Acquire { owner, ttl, fence, retry, note, patience } = *ask;
         let before = self.state(place);
         let may_queue = self.waits_in_time(place);

@@ -88,19 +88,17 @@ impl Oracle {
         self.grants.retain(|_, grant| !grant.dropped);
     }
 
-    /// Two databases changed places, and what was promised with them.
+    /// Two databases changed places, and their locks with them. What was dropped stays where it was missed.
     pub fn swapped(&mut self, one: u32, other: u32) {
-        let grants = std::mem::take(&mut self.grants);
-        let of = |db| {
-            if db == one {
-                other
-            } else if db == other {
-                one
-            } else {
-                db
-            }
+        let (stay, go): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.grants).into_iter().partition(|(_, grant)| grant.dropped);
+        let of = |db| match db {
+            db if db == one => other,
+            db if db == other => one,
+            db => db,
         };
-        self.grants = grants.into_iter().map(|((db, name), grant)| ((of(db), name), grant)).collect();
+        let moved = go.into_iter().map(|((db, name), grant)| ((of(db), name), grant));
+        self.grants = stay.into_iter().chain(moved).collect();
     }
 
     /// `owner` was told that the lock is free, and kept so until `until`.

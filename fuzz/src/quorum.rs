@@ -91,7 +91,9 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let (acknowledged, extended) = (BTreeMap::new(), BTreeSet::new());
     let mut world = World { machine, nodes, ttl_ms, now: start, start, calls, acknowledged, extended };
     for event in bytes.arbitrary_iter()? {
-        world.happens(event?);
+        let event = event?;
+        crate::tell(&(world.now, &event));
+        world.happens(event);
     }
     Ok(())
 }
