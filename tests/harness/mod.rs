@@ -20,7 +20,7 @@ pub use wall_clock::WallClock;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -151,7 +151,9 @@ impl Setup {
     /// Starts the server and waits until it answers.
     pub fn start(self) -> Server {
         let mut server = self.spawn();
-        server.wait_ready();
+        if let Err(status) = server.wait_ready() {
+            panic!("the server ended with {status}:\n{}", server.log());
+        }
         if !server.setup.guarded && !server.setup.module_later {
             server.lift();
         }
@@ -275,10 +277,17 @@ impl Server {
 
     /// Starts it again, on the same folder, with what it was started with.
     pub fn start_again(&mut self) {
+        if let Err(status) = self.try_start_again() {
+            panic!("the server ended with {status}:\n{}", self.log());
+        }
+    }
+
+    /// The same; the status with which it ended if it gave up.
+    pub fn try_start_again(&mut self) -> Result<(), ExitStatus> {
         // The socket of the life before would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
-        self.wait_ready();
+        self.wait_ready()
     }
 
     /// Sets up its next life in another way.
@@ -309,14 +318,16 @@ impl Server {
         self.wait_ended();
     }
 
-    fn wait_ready(&mut self) {
+    /// Waits until it answers, or has given up.
+    fn wait_ready(&mut self) -> Result<(), ExitStatus> {
         let socket = self.socket();
+        let mut ended = None;
         wait_until("the server answers", || {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("the server ended with {status}:\n{}", self.log());
-            }
-            Client::try_connect(&socket, false).is_some_and(|mut client| client.say("PING") == text("PONG"))
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+                || Client::try_connect(&socket, false).is_some_and(|mut client| client.say("PING") == text("PONG"))
         });
+        ended.map_or(Ok(()), Err)
     }
 }
 
