@@ -145,8 +145,8 @@ impl Client {
         let protocol = if resp3 { "?protocol=resp3" } else { "" };
         let client = redis::Client::open(format!("redis+unix://{}{protocol}", socket.display())).unwrap();
         let connection = client.get_connection().ok()?;
-        connection.set_read_timeout(Some(super::PATIENCE)).unwrap();
-        connection.set_write_timeout(Some(super::PATIENCE)).unwrap();
+        connection.set_read_timeout(Some(super::patience())).unwrap();
+        connection.set_write_timeout(Some(super::patience())).unwrap();
         Some(Self(connection))
     }
 

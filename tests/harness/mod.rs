@@ -27,8 +27,19 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take that a test waits for. Generous, since it is only reached when something is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take that a test waits for, in seconds. Generous, since it is only reached when something is
+/// wrong.
+const PATIENCE_SECONDS: u64 = 60;
+
+/// The same, as many times longer as `PALISADE_SLOW` says: under a checker servers are slower.
+pub fn patience() -> Duration {
+    Duration::from_secs(PATIENCE_SECONDS * slow().unwrap_or(1))
+}
+
+/// How many times slower servers are than usual; `None`: they are not.
+fn slow() -> Option<u64> {
+    std::env::var("PALISADE_SLOW").ok()?.parse().ok()
+}
 
 /// Pause between two looks at a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -40,7 +51,7 @@ const PORTS: std::ops::Range<u16> = 21_000..31_000;
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < patience(), "waited in vain: {what}");
         sleep(LOOK_AGAIN);
     }
 }
@@ -333,7 +344,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let ended = self.child.try_wait().ok().flatten();
+        let mut ended = self.child.try_wait().ok().flatten();
+        if slow().is_some() && ended.is_none() && !std::thread::panicking() {
+            // A checker says what was never freed only if the server ends by itself.
+            self.signal(rustix::process::Signal::TERM);
+            let start = Instant::now();
+            while ended.is_none() && start.elapsed() < patience() {
+                sleep(LOOK_AGAIN);
+                ended = self.child.try_wait().ok().flatten();
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
