@@ -19,9 +19,14 @@ use crate::world::{START, World, name_of};
 struct Key(u8);
 
 impl Key {
-    /// One of two databases, one of three names.
+    /// One of two databases, one of three names; mostly the same.
     fn place(self) -> Place {
-        (u32::from(self.0 >> 7), self.0 % 3)
+        let name = match self.0 % 8 {
+            0..5 => 0,
+            5..7 => 1,
+            _ => 2,
+        };
+        (u32::from(self.0 >= 192), name)
     }
 }
 
@@ -35,7 +40,8 @@ enum Named {
     Any(Number),
 }
 
-/// Bounds are those of clients; what is out of them is refused before it gets to the rules.
+/// What happens, a quarter of it each. Numbers are as clients send them; what is out of bounds is refused before it gets to
+/// the rules.
 #[derive(Debug, Arbitrary)]
 enum Step {
     Acquire {
@@ -47,42 +53,28 @@ enum Step {
         retry: bool,
         note: u16,
     },
-    Release {
-        key: Key,
-        owner: Name,
-        level: Option<Number>,
-        token: Option<Named>,
+    Asks(Request),
+    Happens(Event),
+    /// Time goes on; what is due is looked after, unless writes are paused.
+    Passes {
+        time: Passes,
+        paused: bool,
     },
-    Extend {
-        key: Key,
-        owner: Name,
-        ttl: Number,
-        token: Option<Named>,
-    },
-    Reenter {
-        key: Key,
-        owner: Name,
-        level: Option<Number>,
-        ttl: Option<Number>,
-    },
-    Fence {
-        key: Key,
-        owner: Name,
-        token: Named,
-    },
-    Check {
-        key: Key,
-        token: Named,
-    },
-    Wait {
-        key: Key,
-        owner: Name,
-        ms: Number,
-        ticket: Option<Number>,
-    },
-    Break {
-        key: Key,
-    },
+}
+
+#[derive(Debug, Arbitrary)]
+enum Request {
+    Release { key: Key, owner: Name, level: Option<Number>, token: Option<Named> },
+    Extend { key: Key, owner: Name, ttl: Number, token: Option<Named> },
+    Reenter { key: Key, owner: Name, level: Option<Number>, ttl: Option<Number> },
+    Fence { key: Key, owner: Name, token: Named },
+    Check { key: Key, token: Named },
+    Wait { key: Key, owner: Name, ms: Number, ticket: Option<Number> },
+    Break { key: Key },
+}
+
+#[derive(Debug, Arbitrary)]
+enum Event {
     Delete {
         key: Key,
     },
@@ -123,11 +115,6 @@ enum Step {
     /// The wall clock is set.
     Clock {
         us: u64,
-    },
-    /// Time goes on; what is due is looked after, unless writes are paused.
-    Passes {
-        time: Passes,
-        paused: bool,
     },
 }
 
@@ -196,15 +183,29 @@ impl World {
                     note: Note::new(&text)?,
                     patience: wait.map(patience).transpose()?.unwrap_or(Patience::NONE),
                 };
-                self.acquire(place, &ask)?;
+                self.acquire(place, &ask)
             }
-            Step::Release { key, owner, level: holds, token } => {
+            Step::Asks(request) => self.asks(request),
+            Step::Happens(event) => {
+                self.occurs(event);
+                Ok(())
+            }
+            Step::Passes { time, paused } => {
+                self.passes(time, paused);
+                Ok(())
+            }
+        }
+    }
+
+    fn asks(&mut self, request: Request) -> Done {
+        match request {
+            Request::Release { key, owner, level: holds, token } => {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let ask = Release { owner: Owner::new(owner.bytes())?, level: holds.map(level).transpose()?, token };
                 self.release(place, &ask);
             }
-            Step::Extend { key, owner, ttl: ms, token } => {
+            Request::Extend { key, owner, ttl: ms, token } => {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let ask = Extend { owner: Owner::new(owner.bytes())?, ttl: ttl(ms)?, token };
@@ -212,7 +213,7 @@ impl World {
                 let changed = |extended: &Extended| matches!(extended, Extended::Prolonged(_));
                 self.in_place(place, rule, changed)?;
             }
-            Step::Reenter { key, owner, level: holds, ttl: ms } => {
+            Request::Reenter { key, owner, level: holds, ttl: ms } => {
                 let place = key.place();
                 let (level, ttl) = (holds.map(level).transpose()?, ms.map(ttl).transpose()?);
                 let ask = Reenter { owner: Owner::new(owner.bytes())?, level, ttl };
@@ -220,25 +221,25 @@ impl World {
                 let changed = |reentered: &Reentered| matches!(reentered, Reentered::Changed(_));
                 self.in_place(place, rule, changed)?;
             }
-            Step::Fence { key, owner, token } => {
+            Request::Fence { key, owner, token } => {
                 let place = key.place();
                 let (owner, token) = (Owner::new(owner.bytes())?, self.token(place, token)?);
                 let name = name_of(place);
                 let rule = |held: Held<'_>, node: &mut Node, now| fence(&name, held, owner, token, node, now);
                 self.in_place(place, rule, |fenced| matches!(fenced, Fenced::Raised(_)))?;
             }
-            Step::Check { key, token } => {
+            Request::Check { key, token } => {
                 let place = key.place();
                 let token = self.token(place, token)?;
                 let left = check(self.locks.get(&place), token, &self.node, self.now())?;
                 assert_eq!(left, self.oracle.left_ms(place, token, self.boot));
             }
-            Step::Wait { key, owner, ms, ticket } => {
+            Request::Wait { key, owner, ms, ticket } => {
                 let ticket = ticket.map(|Number(number)| Ticket::new(Some(number))).transpose()?;
                 let ask = Wait { owner: Owner::new(owner.bytes())?, patience: patience(ms)?, ticket };
                 self.wait(key.place(), &ask)?;
             }
-            Step::Break { key } => {
+            Request::Break { key } => {
                 let place = key.place();
                 let now = self.now();
                 if let Some(token) = break_lock(self.locks.get_mut(&place), &mut self.node, now) {
@@ -246,38 +247,42 @@ impl World {
                     self.end(place);
                 }
             }
-            Step::Delete { key } => {
+        }
+        Ok(())
+    }
+
+    fn occurs(&mut self, event: Event) {
+        match event {
+            Event::Delete { key } => {
                 self.unlink(key.place());
             }
-            Step::Rename { key, to } => self.rename(key.place(), to.place()),
-            Step::Restore { key, to } => self.restore(key.place(), to.place()),
-            Step::Evict { key } => self.evict(key.place()),
-            Step::Flush { db } => self.flush(db.map(u32::from)),
-            Step::Swap => self.swap(),
-            Step::Leave { which } => self.leave(which),
-            Step::Arm { ms: Number(ms) } => {
+            Event::Rename { key, to } => self.rename(key.place(), to.place()),
+            Event::Restore { key, to } => self.restore(key.place(), to.place()),
+            Event::Evict { key } => self.evict(key.place()),
+            Event::Flush { db } => self.flush(db.map(u32::from)),
+            Event::Swap => self.swap(),
+            Event::Leave { which } => self.leave(which),
+            Event::Arm { ms: Number(ms) } => {
                 let until = self.boot.plus_ms(u32::try_from(ms % u64::from(GUARD_LIMIT_MS)).unwrap_or(0));
                 self.node.guard.arm(Cause::Operator, self.boot, until);
             }
-            Step::Lift => {
+            Event::Lift => {
                 self.node.guard.lift();
                 self.oracle.nothing_was_dropped();
                 self.node.waiting.look_at_all();
             }
-            Step::Configure { max_waiters, window_ms, skew_ms } => {
+            Event::Configure { max_waiters, window_ms, skew_ms } => {
                 self.node.waiting.max = max_waiters.into();
                 self.node.waiting.handoff_window_ms = window_ms.into();
                 self.node.skew_ms = u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS);
             }
-            Step::Ceiling { ahead_us } => {
+            Event::Ceiling { ahead_us } => {
                 let ceiling = ahead_us.map_or(u64::MAX, |ahead_us| self.now().wall_us + u64::from(ahead_us));
                 self.node.tokens.set_ceiling(ceiling);
                 self.hindered |= ahead_us.is_some();
             }
-            Step::Clock { us } => self.wall_us = us,
-            Step::Passes { time, paused } => self.passes(time, paused),
+            Event::Clock { us } => self.wall_us = us,
         }
-        Ok(())
     }
 
     fn acquire(&mut self, place: Place, ask: &Acquire<'_>) -> Done {

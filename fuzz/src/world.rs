@@ -314,7 +314,9 @@ impl World {
     }
 
     fn nobody_waits_for_what_is_free(&self) {
-        if self.hindered || self.node.guard.armed(self.boot).is_some() {
+        // Who waits for the end of the guard is served up to a millisecond after it.
+        let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
+        if self.hindered || self.node.guard.armed(just_now).is_some() {
             return;
         }
         for waits in self.waits.values() {
