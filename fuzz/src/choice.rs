@@ -74,6 +74,6 @@ pub enum Passes {
     Milliseconds(u16),
     /// Up to four days.
     Minutes(u8),
-    /// To what is due next, and this much further.
+    /// To what is due next, or up to three microseconds further.
     ToNextDue(u8),
 }

@@ -262,7 +262,9 @@ impl World {
             Passes::Microseconds(us) => self.boot.plus_us(us.into()),
             Passes::Milliseconds(ms) => self.boot.plus_ms(ms.into()),
             Passes::Minutes(minutes) => self.boot.plus_ms(u32::from(minutes) * 60_000),
-            Passes::ToNextDue(us) => self.node.next_due().unwrap_or(self.boot).max(self.boot).plus_us(us.into()),
+            Passes::ToNextDue(us) => {
+                self.node.next_due().unwrap_or(self.boot).max(self.boot).plus_us(u64::from(us % 4))
+            }
         };
         self.background(paused);
     }
