@@ -70,7 +70,9 @@ struct World {
     calls: Vec<Made>,
     /// By node and server: the largest token that was ever acknowledged.
     acknowledged: BTreeMap<(usize, u8), Token>,
-    /// Servers that extended in this round, while the validity from before ran.
+    /// Nodes and servers that had acknowledged the holder's token when the round began: the others' leases may be old.
+    take_part: BTreeSet<(usize, u8)>,
+    /// Those of them that extended in this round, while the validity from before ran.
     extended: BTreeSet<u8>,
 }
 
@@ -88,8 +90,8 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(calls.len(), nodes);
     let calls = calls.into_iter().map(|call| Made { round: 0, call }).collect();
     let machine = Machine::Acquire(acquire);
-    let (acknowledged, extended) = (BTreeMap::new(), BTreeSet::new());
-    let mut world = World { machine, nodes, ttl_ms, now: start, start, calls, acknowledged, extended };
+    let (acknowledged, take_part, extended) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let mut world = World { machine, nodes, ttl_ms, now: start, start, calls, acknowledged, take_part, extended };
     for event in bytes.arbitrary_iter()? {
         let event = event?;
         crate::tell(&(world.now, &event));
@@ -133,6 +135,8 @@ impl World {
                 self.ttl_ms = u32::from(ttl_ms) + 1;
                 self.start = self.now;
                 self.extended.clear();
+                let known = self.acknowledged.iter().filter(|(_, known)| **known >= held.token());
+                self.take_part = known.map(|(seat, _)| *seat).collect();
                 let until = held.valid_until();
                 let calls = held.extend(self.ttl_ms, self.now);
                 assert_eq!((calls.len(), held.valid_until()), (self.nodes, until), "asking extends nothing");
@@ -188,6 +192,7 @@ impl World {
                 if let (Ask::Extend { .. }, Answer::Token(_), Some(server)) = (ask, answer, server)
                     && round == held.round()
                     && self.now < until
+                    && self.take_part.contains(&(node, server))
                 {
                     self.extended.insert(server);
                 }
