@@ -16,8 +16,8 @@ use crate::choice::Number;
 enum Event {
     /// A node answers a call that was made: an old one, the newest, one that was answered before.
     Answers { call: u8, from: u8, says: Says, after_us: u16 },
-    /// A node answers what nobody asked.
-    Invents { node: u8, from: u8, ask: Asked, round: u8, says: Says },
+    /// A node answers what nobody asked, in this round or some other.
+    Invents { node: u8, from: u8, ask: Asked, round: Option<u8>, says: Says },
     /// The holder extends.
     Extends { ttl_ms: u16 },
     /// Time goes on.
@@ -128,7 +128,8 @@ impl World {
                     Asked::Fence(Number(value)) => Ask::Fence { token: token(value) },
                     Asked::Extend(Number(value)) => Ask::Extend { ttl_ms, token: token(value) },
                 };
-                self.answer(round.into(), usize::from(node) % self.nodes, from, ask, &says);
+                let round = round.map_or(self.round(), u64::from);
+                self.answer(round, usize::from(node) % self.nodes, from, ask, &says);
             }
             Event::Extends { ttl_ms } => {
                 let Machine::Held(held) = &mut self.machine else { return };
@@ -224,11 +225,16 @@ impl World {
         assert!(nodes.len() >= needed && servers.len() >= needed, "{token:?}: {:?}", self.acknowledged);
     }
 
-    fn made(&mut self, calls: Vec<Call>) {
-        let round = match &self.machine {
+    /// The round that was begun last; 0: the acquisition.
+    fn round(&self) -> u64 {
+        match &self.machine {
             Machine::Held(held) => held.round(),
-            _ => 0,
-        };
+            Machine::Acquire(_) | Machine::Over => 0,
+        }
+    }
+
+    fn made(&mut self, calls: Vec<Call>) {
+        let round = self.round();
         for call in calls {
             assert!(call.node < self.nodes);
             self.calls.push(Made { round, call });
