@@ -87,6 +87,81 @@ storm: setup ## Many at once: 10 000 who wait, 10 000 critical sections over fiv
 	@PALISADE_WAITERS=10000 cargo test --test server -- --nocapture storms::
 	@PALISADE_SECTIONS=10000 cargo test --package palisade-client --test quorum -- --nocapture contention::
 
+.PHONY: hostile
+hostile: setup ## A server under a million random hostile commands (COMMANDS), and a thousand damaged AOFs: about two minutes
+	@PALISADE_COMMANDS=$${COMMANDS:-1000000} cargo test --test server -- --nocapture --test-threads 2 hostile::
+
+# Every target of fuzz/src/lib.rs.
+FUZZED := node record state_file quorum rounds
+
+.PHONY: fuzz
+fuzz: setup-fuzz ## Fuzz the rules from hostile bytes, MINUTES (5) in all; inputs that fail are kept
+	@# Coverage needs a compiler flag that stable Rust keeps back: hence RUSTC_BOOTSTRAP. The rules have no unsafe code, so
+	@# no sanitizer.
+	@targets=($(FUZZED)); seconds=$$(($${MINUTES:-5} * 60 / $${#targets[@]})); failed=; \
+	for target in "$${targets[@]}"; do \
+	  echo "$$target, for $$seconds s:"; \
+	  mkdir -p fuzz/libfuzzer/{corpus,artifacts}/$$target; \
+	  RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz/libfuzzer --sanitizer none $$target \
+	      fuzz/libfuzzer/corpus/$$target fuzz/seeds/$$target -- \
+	      -max_total_time=$$seconds -max_len=4096 -print_final_stats=1 2>&1 \
+	    | grep -vE '(NEW|REDUCE|RELOAD) |# Uses|Recommended dictionary' || failed+=" $$target"; \
+	done; \
+	[ -z "$$failed" ] || { \
+	  echo "A promise was broken:$$failed. The inputs are kept. Each again, step by step:"; \
+	  for target in $$failed; do \
+	    for input in fuzz/libfuzzer/artifacts/$$target/*; do \
+	      echo "  cargo run --package palisade-fuzz -- $$target $$input"; \
+	    done; \
+	  done; \
+	  exit 1; \
+	}
+
+.PHONY: setup-fuzz
+setup-fuzz: setup
+	@command -v cargo-fuzz >/dev/null || { echo "Installing cargo-fuzz"; cargo install --quiet cargo-fuzz; }
+
+# What `make memcheck` leaves out. Minutes each under valgrind, for what shorter tests do too: half a gigabyte in one key, a
+# hundred thousand locks, thousands who wait, crashes.
+NOT_MEMCHECKED := arguments::keys_are_any_bytes memory::a_hundred_thousand storms:: crashes::
+# Leases, guards and pauses of some milliseconds that several commands must fit into: they do not, under valgrind.
+NOT_MEMCHECKED += commands::an_expired_lock_is_free expiry::an_extended_lock_outlives guard::a_new_node_is_guarded \
+  hand_over::a_hand_over_waits_until_writes_go_on key_commands::a_restored_lock_ends key_commands::rename_moves_the_lock \
+  leaving_the_queue::a_guarded_start_serves
+
+.PHONY: memcheck
+memcheck: setup-memcheck ## The module in the servers of the tests under valgrind: about half an hour
+	@cargo build --quiet --profile memcheck --package palisade
+	@cargo test --quiet --test server --no-run
+	@logs=$$(mktemp -d); \
+	echo "What valgrind finds goes to $$logs"; \
+	export MEMCHECK_LOGS=$$logs MEMCHECK_SERVER=$(SERVER) PALISADE_SERVER=$(abspath tests/memcheck/server); \
+	export PALISADE_MODULE=$(abspath $(or $(CARGO_TARGET_DIR),target))/memcheck/libpalisade.so; \
+	export PALISADE_SLOW=10 PALISADE_COMMANDS=$${COMMANDS:-4000}; \
+	failed=; cargo test --test server -- --test-threads 2 $(addprefix --skip ,$(NOT_MEMCHECKED)) || failed=yes; \
+	servers=$$(find "$$logs" -name '*.log' | wc -l); \
+	[ "$$servers" -gt 0 ] || { echo "No server ran under valgrind." >&2; exit 1; }; \
+	wrong=$$(find "$$logs" -name '*.log' -size +0); \
+	[ -z "$$wrong" ] || { cat $$wrong; echo "Memory errors in: $$wrong" >&2; exit 1; }; \
+	[ -z "$$failed" ] || { echo "No memory errors in $$servers processes, but tests failed." >&2; exit 1; }; \
+	echo "No memory errors, nothing lost in $$servers processes."
+
+.PHONY: setup-memcheck
+setup-memcheck: setup
+	@command -v valgrind >/dev/null || { \
+	  command -v apt-get >/dev/null || { echo "valgrind is missing: install it, then try again." >&2; exit 1; }; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "Installing valgrind"; \
+	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends valgrind >/dev/null; \
+	}
+
+.PHONY: miri
+miri: ## The tests of the rules in Miri, where a nightly toolchain has it
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+	  echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; \
+	}
+	@MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 cargo +nightly miri test --package palisade-core
+
 .PHONY: bench
 bench: build ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
 	@cargo build --release --quiet --package palisade-bench

@@ -18,7 +18,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 const FOOTER: usize = 10;
 
 /// `payload` with a checksum that is right for it.
-fn signed(mut payload: Vec<u8>) -> Vec<u8> {
+pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
     let end = payload.len() - 8;
     let crc = crc64(&payload[..end]);
     payload[end..].copy_from_slice(&crc.to_le_bytes());

@@ -20,6 +20,7 @@ mod failures;
 mod garbage;
 mod guard;
 mod hand_over;
+mod hostile;
 mod key_commands;
 mod key_events;
 mod leaving_the_queue;

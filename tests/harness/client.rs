@@ -145,8 +145,8 @@ impl Client {
         let protocol = if resp3 { "?protocol=resp3" } else { "" };
         let client = redis::Client::open(format!("redis+unix://{}{protocol}", socket.display())).unwrap();
         let connection = client.get_connection().ok()?;
-        connection.set_read_timeout(Some(super::PATIENCE)).unwrap();
-        connection.set_write_timeout(Some(super::PATIENCE)).unwrap();
+        connection.set_read_timeout(Some(super::patience())).unwrap();
+        connection.set_write_timeout(Some(super::patience())).unwrap();
         Some(Self(connection))
     }
 
@@ -200,6 +200,24 @@ impl Client {
         }
         self.0.send_packed_command(&packed).unwrap();
         lines.iter().map(|_| self.0.recv_response().into()).collect()
+    }
+
+    /// Sends all commands at once to a server that may hang up, and collects their replies until it does.
+    pub fn try_pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Option<Vec<Reply>> {
+        let mut packed = Vec::new();
+        for arguments in commands {
+            packed.extend(command(arguments.iter().map(Vec::as_slice)).get_packed_command());
+        }
+        self.0.send_packed_command(&packed).ok()?;
+        let mut replies = Vec::new();
+        while replies.len() < commands.len() {
+            match self.0.recv_response() {
+                Err(error) if error.is_timeout() => panic!("{replies:?} to {commands:?}, then nothing"),
+                Err(error) if error.is_io_error() || error.is_connection_dropped() => return None,
+                result => replies.push(result.into()),
+            }
+        }
+        Some(replies)
     }
 
     /// Sends a line, and does not wait for its reply: [`Client::hear`] does.

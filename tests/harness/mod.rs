@@ -20,15 +20,26 @@ pub use wall_clock::WallClock;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take that a test waits for. Generous, since it is only reached when something is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take that a test waits for, in seconds. Generous, since it is only reached when something is
+/// wrong.
+const PATIENCE_SECONDS: u64 = 60;
+
+/// The same, as many times longer as `PALISADE_SLOW` says: under a checker servers are slower.
+pub fn patience() -> Duration {
+    Duration::from_secs(PATIENCE_SECONDS * slow().unwrap_or(1))
+}
+
+/// How many times slower servers are than usual; `None`: they are not.
+fn slow() -> Option<u64> {
+    std::env::var("PALISADE_SLOW").ok()?.parse().ok()
+}
 
 /// Pause between two looks at a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -40,7 +51,7 @@ const PORTS: std::ops::Range<u16> = 21_000..31_000;
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < patience(), "waited in vain: {what}");
         sleep(LOOK_AGAIN);
     }
 }
@@ -151,7 +162,9 @@ impl Setup {
     /// Starts the server and waits until it answers.
     pub fn start(self) -> Server {
         let mut server = self.spawn();
-        server.wait_ready();
+        if let Err(status) = server.wait_ready() {
+            panic!("the server ended with {status}:\n{}", server.log());
+        }
         if !server.setup.guarded && !server.setup.module_later {
             server.lift();
         }
@@ -275,10 +288,17 @@ impl Server {
 
     /// Starts it again, on the same folder, with what it was started with.
     pub fn start_again(&mut self) {
+        if let Err(status) = self.try_start_again() {
+            panic!("the server ended with {status}:\n{}", self.log());
+        }
+    }
+
+    /// The same; the status with which it ended if it gave up.
+    pub fn try_start_again(&mut self) -> Result<(), ExitStatus> {
         // The socket of the life before would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
-        self.wait_ready();
+        self.wait_ready()
     }
 
     /// Sets up its next life in another way.
@@ -309,20 +329,31 @@ impl Server {
         self.wait_ended();
     }
 
-    fn wait_ready(&mut self) {
+    /// Waits until it answers, or has given up.
+    fn wait_ready(&mut self) -> Result<(), ExitStatus> {
         let socket = self.socket();
+        let mut ended = None;
         wait_until("the server answers", || {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("the server ended with {status}:\n{}", self.log());
-            }
-            Client::try_connect(&socket, false).is_some_and(|mut client| client.say("PING") == text("PONG"))
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+                || Client::try_connect(&socket, false).is_some_and(|mut client| client.say("PING") == text("PONG"))
         });
+        ended.map_or(Ok(()), Err)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let ended = self.child.try_wait().ok().flatten();
+        let mut ended = self.child.try_wait().ok().flatten();
+        if slow().is_some() && ended.is_none() && !std::thread::panicking() {
+            // A checker says what was never freed only if the server ends by itself.
+            self.signal(rustix::process::Signal::TERM);
+            let start = Instant::now();
+            while ended.is_none() && start.elapsed() < patience() {
+                sleep(LOOK_AGAIN);
+                ended = self.child.try_wait().ok().flatten();
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {

@@ -1,0 +1,79 @@
+//! Values that hit edges: what a hostile client would try, and what an honest one sends, each often enough.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, TOKEN_LIMIT};
+
+/// A number from a client: often one at the edge of some bound, sometimes any.
+#[derive(Clone, Copy, Debug)]
+pub struct Number(pub u64);
+
+const EDGES: [u64; 24] = [
+    0,
+    1,
+    2,
+    3,
+    5,
+    10,
+    19,
+    20,
+    21,
+    50,
+    100,
+    1_000,
+    60_000,
+    60_001,
+    HOLDS_MAX as u64,
+    HOLDS_MAX as u64 + 1,
+    MAX_TTL_LIMIT_MS as u64,
+    MAX_TTL_LIMIT_MS as u64 + 1,
+    u32::MAX as u64,
+    u32::MAX as u64 + 1,
+    TOKEN_LIMIT / 2,
+    TOKEN_LIMIT - 1,
+    TOKEN_LIMIT,
+    u64::MAX,
+];
+
+impl<'a> Arbitrary<'a> for Number {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let choice = usize::from(u8::arbitrary(bytes)?);
+        Ok(Self(match EDGES.get(choice % 32) {
+            Some(edge) => *edge,
+            None if choice < 128 => u16::arbitrary(bytes)?.into(),
+            None => u64::arbitrary(bytes)?,
+        }))
+    }
+}
+
+/// Bytes from a client: an owner, mostly one of a few.
+#[derive(Clone, Copy, Debug, Arbitrary)]
+pub struct Name(u8);
+
+impl Name {
+    /// The bytes.
+    pub fn bytes(self) -> &'static [u8] {
+        match self.0 % 16 {
+            0..5 => b"a",
+            5..9 => b"b",
+            9..11 => b"c",
+            11 => b"a\0",
+            12 => b"\xFF\r\n",
+            13 => &[b'x'; 256],
+            14 => &[b'x'; 257],
+            _ => b"",
+        }
+    }
+}
+
+/// How far time goes on, in microseconds: often just to the edge of a lease or of a kept-free moment.
+#[derive(Clone, Copy, Debug, Arbitrary)]
+pub enum Passes {
+    /// Less than a millisecond.
+    Microseconds(u8),
+    /// Up to a minute.
+    Milliseconds(u16),
+    /// Up to four days.
+    Minutes(u8),
+    /// To what is due next, or up to three microseconds further.
+    ToNextDue(u8),
+}

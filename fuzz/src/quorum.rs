@@ -1,0 +1,243 @@
+//! Taking and keeping a lock on a majority: any answers, from any node, in any order, late, repeated, of other rounds.
+//!
+//! The answers that count are counted here once more, by the plainest reading of the contract and on the generous side: by
+//! server, whatever the machine thinks of its node. What the machine claims must be covered by them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority, valid_until};
+use palisade_core::{BootTime, Token};
+
+use crate::choice::Number;
+
+/// One thing that happens to the holder.
+#[derive(Debug, Arbitrary)]
+enum Event {
+    /// A node answers a call that was made: an old one, the newest, one that was answered before.
+    Answers { call: u8, from: u8, says: Says, after_us: u16 },
+    /// A node answers what nobody asked, in this round or some other.
+    Invents { node: u8, from: u8, ask: Asked, round: Option<u8>, says: Says },
+    /// The holder extends.
+    Extends { ttl_ms: u16 },
+    /// Time goes on.
+    Waits { ms: u16 },
+}
+
+#[derive(Debug, Arbitrary)]
+enum Says {
+    /// What an honest node would: yes, with the token that it was asked for.
+    AsAsked,
+    /// Yes, with a token a little above or below that.
+    Near(i8),
+    Token(Number),
+    No,
+    Guarded,
+    NotYet,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, Arbitrary)]
+enum Asked {
+    Acquire { retry: bool },
+    Fence(Number),
+    Extend(Number),
+}
+
+/// Most nodes of a list.
+const NODES_MAX: usize = 7;
+
+/// What was asked, and in which round.
+#[derive(Clone, Copy)]
+struct Made {
+    round: u64,
+    call: Call,
+}
+
+enum Machine {
+    Acquire(Acquire),
+    Held(Held),
+    Over,
+}
+
+struct World {
+    machine: Machine,
+    nodes: usize,
+    ttl_ms: u32,
+    now: BootTime,
+    /// When the acquisition, or the last round, began.
+    start: BootTime,
+    calls: Vec<Made>,
+    /// By node and server: the largest token that was ever acknowledged.
+    acknowledged: BTreeMap<(usize, u8), Token>,
+    /// Nodes and servers that had acknowledged the holder's token when the round began: the others' leases may be old.
+    take_part: BTreeSet<(usize, u8)>,
+    /// Those of them that extended in this round, while the validity from before ran.
+    extended: BTreeSet<u8>,
+}
+
+/// Made of the bytes: nodes, ttl, proposal, start, and what happens then.
+pub fn run(input: &[u8]) {
+    let _ = all(&mut Unstructured::new(input));
+}
+
+fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
+    let nodes = bytes.int_in_range(1..=NODES_MAX)?;
+    let ttl_ms = u32::from(u16::arbitrary(bytes)?) + 1;
+    let proposal = token(u64::arbitrary(bytes)?);
+    let start = BootTime::from_us(u32::arbitrary(bytes)?.into());
+    let (acquire, calls) = Acquire::begin(nodes, ttl_ms, proposal, start);
+    assert_eq!(calls.len(), nodes);
+    let calls = calls.into_iter().map(|call| Made { round: 0, call }).collect();
+    let machine = Machine::Acquire(acquire);
+    let (acknowledged, take_part, extended) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let mut world = World { machine, nodes, ttl_ms, now: start, start, calls, acknowledged, take_part, extended };
+    for event in bytes.arbitrary_iter()? {
+        let event = event?;
+        crate::tell(&(world.now, &event));
+        world.happens(event);
+    }
+    Ok(())
+}
+
+/// Some token for any number.
+fn token(number: u64) -> Token {
+    Token::new(number.clamp(1, palisade_core::limits::TOKEN_LIMIT - 1)).expect("within the bounds")
+}
+
+/// The token that is asked for.
+fn of(ask: Ask) -> Token {
+    match ask {
+        Ask::Acquire { proposal, .. } => proposal,
+        Ask::Fence { token } | Ask::Extend { token, .. } => token,
+    }
+}
+
+impl World {
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Answers { call, from, says, after_us } => {
+                let Made { round, call } = self.calls[usize::from(call) % self.calls.len()];
+                self.now = self.now.plus_us(after_us.into());
+                self.answer(round, call.node, from, call.ask, &says);
+            }
+            Event::Invents { node, from, ask, round, says } => {
+                let ttl_ms = self.ttl_ms;
+                let ask = match ask {
+                    Asked::Acquire { retry } => Ask::Acquire { ttl_ms, proposal: token(from.into()), retry },
+                    Asked::Fence(Number(value)) => Ask::Fence { token: token(value) },
+                    Asked::Extend(Number(value)) => Ask::Extend { ttl_ms, token: token(value) },
+                };
+                let round = round.map_or(self.round(), u64::from);
+                self.answer(round, usize::from(node) % self.nodes, from, ask, &says);
+            }
+            Event::Extends { ttl_ms } => {
+                let Machine::Held(held) = &mut self.machine else { return };
+                self.ttl_ms = u32::from(ttl_ms) + 1;
+                self.start = self.now;
+                self.extended.clear();
+                let known = self.acknowledged.iter().filter(|(_, known)| **known >= held.token());
+                self.take_part = known.map(|(seat, _)| *seat).collect();
+                let until = held.valid_until();
+                let calls = held.extend(self.ttl_ms, self.now);
+                assert_eq!((calls.len(), held.valid_until()), (self.nodes, until), "asking extends nothing");
+                self.made(calls);
+            }
+            Event::Waits { ms } => self.now = self.now.plus_ms(ms.into()),
+        }
+    }
+
+    fn answer(&mut self, round: u64, node: usize, from: u8, ask: Ask, says: &Says) {
+        // Mostly each node is a server of its own; some are one server, or do not say which.
+        let server = match from {
+            0..224 => Some(node as u8),
+            224..248 => Some(from % NODES_MAX as u8),
+            248.. => None,
+        };
+        let id = server.map(|server| NodeId(server.into()));
+        let answer = match *says {
+            Says::AsAsked => Answer::Token(of(ask)),
+            Says::Near(by) => Answer::Token(token(of(ask).get().saturating_add_signed(by.into()))),
+            Says::Token(Number(value)) => Answer::Token(token(value)),
+            Says::No => Answer::No,
+            Says::Guarded => Answer::Guarded { ms: 7 },
+            Says::NotYet => Answer::NotYet { ms: 3 },
+            Says::Failed => Answer::Failed,
+        };
+        if let (Some(server), Answer::Token(token)) = (server, answer) {
+            let known = self.acknowledged.entry((node, server)).or_insert(token);
+            *known = token.max(*known);
+        }
+        match std::mem::replace(&mut self.machine, Machine::Over) {
+            Machine::Over => {}
+            Machine::Acquire(mut acquire) => match acquire.on_answer(node, id, ask, answer, self.now) {
+                Progress::Goes(calls) => {
+                    self.machine = Machine::Acquire(acquire);
+                    self.made(calls);
+                }
+                Progress::Held(held) => {
+                    assert_eq!(held.valid_until(), valid_until(self.start, self.ttl_ms));
+                    assert!(self.now < held.valid_until(), "held when nothing of it is left");
+                    self.covered(held.token());
+                    assert!(held.nodes_held() >= majority(self.nodes));
+                    self.machine = Machine::Held(held);
+                }
+                Progress::TooLate => assert!(self.now >= valid_until(self.start, self.ttl_ms)),
+                Progress::Impossible => {
+                    let out = acquire.outs().flatten().count();
+                    assert!(out > self.nodes - majority(self.nodes), "{out} of {} are out", self.nodes);
+                }
+            },
+            Machine::Held(mut held) => {
+                let (before, until) = (held.token(), held.valid_until());
+                if let (Ask::Extend { .. }, Answer::Token(_), Some(server)) = (ask, answer, server)
+                    && round == held.round()
+                    && self.now < until
+                    && self.take_part.contains(&(node, server))
+                {
+                    self.extended.insert(server);
+                }
+                let calls = held.on_answer(round, node, id, ask, answer, self.now);
+                assert!(held.token() >= before, "the token fell");
+                if held.token() > before {
+                    self.covered(held.token());
+                }
+                let by_majority = self.extended.len() >= majority(self.nodes);
+                if held.valid_until() != until {
+                    assert!(by_majority && self.now < until, "{:?} extended, of {}", self.extended, self.nodes);
+                    assert_eq!(held.valid_until(), until.max(valid_until(self.start, self.ttl_ms)));
+                }
+                if held.outcome() == Some(true) {
+                    assert!(by_majority, "{:?} extended, of {}", self.extended, self.nodes);
+                }
+                self.machine = Machine::Held(held);
+                self.made(calls);
+            }
+        }
+    }
+
+    /// A majority of servers acknowledged at least `token`, each node counted as one of them.
+    fn covered(&self, token: Token) {
+        let yes = || self.acknowledged.iter().filter(|(_, known)| **known >= token).map(|(seat, _)| *seat);
+        let nodes: BTreeSet<usize> = yes().map(|(node, _)| node).collect();
+        let servers: BTreeSet<u8> = yes().map(|(_, server)| server).collect();
+        let needed = majority(self.nodes);
+        assert!(nodes.len() >= needed && servers.len() >= needed, "{token:?}: {:?}", self.acknowledged);
+    }
+
+    /// The round that was begun last; 0: the acquisition.
+    fn round(&self) -> u64 {
+        match &self.machine {
+            Machine::Held(held) => held.round(),
+            Machine::Acquire(_) | Machine::Over => 0,
+        }
+    }
+
+    fn made(&mut self, calls: Vec<Call>) {
+        let round = self.round();
+        for call in calls {
+            assert!(call.node < self.nodes);
+            self.calls.push(Made { round, call });
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A wait for a majority's word, and a release on all nodes: answers in any order, repeated, of one server under two names.
+
+use std::collections::BTreeSet;
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, majority};
+
+/// What a node says: to a wait which server it is or nothing, to a release whether it had the lock or nothing.
+#[derive(Debug, Arbitrary)]
+struct Says {
+    node: u8,
+    server: Option<u8>,
+    held: Option<bool>,
+}
+
+/// Made of the bytes: how many nodes there are, and what they say, one after the other.
+pub fn run(input: &[u8]) {
+    let _ = all(&mut Unstructured::new(input));
+}
+
+fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
+    let nodes = bytes.int_in_range(1..=7)?;
+    let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
+    let mut last: Vec<Option<Says>> = (0..nodes).map(|_| None).collect();
+    for says in bytes.arbitrary_iter::<Says>()? {
+        let says = says?;
+        let node = usize::from(says.node) % nodes;
+        // A few servers only, so that one often stands behind two names.
+        let progress = turn.on_answer(node, says.server.map(|server| NodeId((server % 8).into())));
+        release.on_answer(node, says.held);
+        last[node] = Some(says);
+
+        let answered = || last.iter().flatten();
+        let servers: BTreeSet<u8> = answered().filter_map(|says| Some(says.server? % 8)).collect();
+        let silent = answered().filter(|says| says.server.is_none()).count();
+        match progress {
+            TurnProgress::Free => assert!(servers.len() >= majority(nodes), "free at {servers:?} of {nodes}"),
+            TurnProgress::Goes => {}
+            TurnProgress::Impossible => {
+                assert!(answered().count() > nodes - majority(nodes), "{nodes} nodes, {silent} silent")
+            }
+        }
+        let count = |what| answered().filter(|says| says.held == Some(what)).count();
+        match release.outcome() {
+            Released::Released => assert!(count(true) > 0 && count(true) + count(false) >= majority(nodes)),
+            Released::NotHeld => assert!(count(false) >= majority(nodes)),
+            Released::Unknown => assert!(count(true) + count(false) < majority(nodes)),
+        }
+        assert_eq!(release.is_complete(), answered().count() == nodes);
+        let unheard = last.iter().filter(|says| says.as_ref().is_none_or(|says| says.held.is_none())).count();
+        assert_eq!(release.silent().count(), unheard);
+    }
+    Ok(())
+}

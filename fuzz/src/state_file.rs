@@ -1,0 +1,60 @@
+//! The node's state file, from any text.
+
+use std::fmt::Write as _;
+
+use palisade_core::record::BootId;
+use palisade_core::{BootTime, Guard, LocksDigest, NodeState, Owed, Start, Tokens};
+use sha2::{Digest as _, Sha256};
+
+/// The text as it is, and once more with the checksum that belongs to it: what is behind the checksum is reached too.
+pub fn run(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    read(text);
+    let body = text.rfind("check ").map_or(text, |end| &text[..end]);
+    read(&checked(body));
+}
+
+/// `body` with its checksum line.
+pub fn checked(body: &str) -> String {
+    let mut text = body.to_owned();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let digest = Sha256::digest(text.as_bytes());
+    text.push_str("check ");
+    digest.iter().take(8).for_each(|byte| write!(text, "{byte:02x}").expect("a string takes it"));
+    text.push('\n');
+    text
+}
+
+fn read(text: &str) {
+    let Ok(state) = NodeState::from_text(text) else { return };
+    let written = state.to_text();
+    assert_eq!(NodeState::from_text(&written).as_ref(), Ok(&state), "what is written is read");
+    for cut in [0, written.len() / 2, written.len() - 1] {
+        assert!(NodeState::from_text(&written[..cut]).is_err(), "cut at {cut}");
+    }
+    start(&state);
+}
+
+/// What a node makes of a state that it believes, at its start.
+fn start(state: &NodeState) {
+    let now = BootTime::from_us(1_000_000);
+    for boot in [state.boot, BootId([7; 16])] {
+        let mut guard = Guard::default();
+        if let Some(armed) = state.guard_now(boot, now) {
+            guard.restore(armed);
+            assert_eq!(guard.armed(now).is_some(), guard.left_ms(now) > 0);
+            assert_eq!(guard.serve(now).is_err(), guard.left_ms(now) > 0);
+        }
+        let loaded = state.end.unwrap_or(LocksDigest { count: 0, exact: 0, other_boot: 0 });
+        let start = Start { last: Some(state), loaded, from_aof: false, boot };
+        assert_eq!(start.is_proved(), state.end.is_some(), "the locks of a clean end, and nothing else, prove it");
+    }
+    assert!(Owed::new(state.owed_ms, 1, u32::MAX, now).ms(now) >= state.owed_ms);
+    let mut tokens = Tokens::new(state.ceiling);
+    tokens.set_ceiling(state.ceiling);
+    if let Ok(token) = tokens.issue(b"k", None, u64::from(u32::MAX), 0) {
+        panic!("token {} of a life whose ceiling was {}", token.get(), state.ceiling);
+    }
+}

@@ -1,0 +1,85 @@
+//! Every target over its seeds and over random inputs: the form of the fuzzing that every test run has.
+//!
+//! `PALISADE_INPUTS` says how many random inputs each target gets (default 3000).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use palisade_fuzz::{TARGETS, Target};
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+/// Longest random input, in bytes: some hundred requests.
+const LONGEST: usize = 4_096;
+
+fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target.name);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|file| (file.clone(), fs::read(file).unwrap())).collect()
+}
+
+/// Runs the target, and says which input it was if it fails.
+fn run(target: &Target, input: &[u8], what: &str) {
+    let result = std::panic::catch_unwind(|| (target.run)(input));
+    if result.is_err() {
+        let file = std::env::temp_dir().join(format!("palisade-{}-input", target.name));
+        fs::write(&file, input).unwrap();
+        let file = file.display();
+        panic!("{what}; again: cargo run --package palisade-fuzz -- {} {file}", target.name);
+    }
+}
+
+#[test]
+fn every_seed_keeps_every_promise() {
+    for target in &TARGETS {
+        let seeds = seeds(target);
+        assert!(!seeds.is_empty(), "{} has seeds", target.name);
+        for (file, bytes) in seeds {
+            run(target, &bytes, &format!("seed {}", file.display()));
+        }
+    }
+}
+
+/// Half of them random bytes, half a seed behind the beginning of another, with some bytes changed, cut or
+/// repeated.
+#[test]
+fn random_inputs_keep_every_promise() {
+    let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);
+    let seed: u64 = rand::random();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for target in &TARGETS {
+        let seeds = seeds(target);
+        for n in 0..inputs {
+            let mut input = if n % 2 == 0 {
+                let mut bytes = vec![0; random.random_range(0..LONGEST)];
+                random.fill_bytes(&mut bytes);
+                bytes
+            } else {
+                let any = |random: &mut StdRng| &seeds[random.random_range(0..seeds.len())].1;
+                let (head, tail) = (any(&mut random), any(&mut random));
+                let cut = random.random_range(0..=head.len());
+                [&head[..cut], tail].concat()
+            };
+            for _ in 0..random.random_range(0..8) {
+                change(&mut input, &mut random);
+            }
+            run(target, &input, &format!("random input {n} of seed {seed}"));
+        }
+    }
+}
+
+fn change(input: &mut Vec<u8>, random: &mut StdRng) {
+    if input.is_empty() {
+        return;
+    }
+    let at = random.random_range(0..input.len());
+    match random.random_range(0..4) {
+        0 => input[at] = random.random(),
+        1 => input[at] ^= 1 << random.random_range(0..8),
+        2 => input.truncate(at),
+        _ => input.extend_from_within(at..),
+    }
+    input.truncate(LONGEST);
+}

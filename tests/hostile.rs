@@ -1,0 +1,292 @@
+//! A hostile client: random commands on many connections at once, garbage on others, and AOFs that end in the middle.
+//!
+//! `PALISADE_COMMANDS` says how many commands (default 20000; `make hostile` sends a million).
+
+mod commands;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use self::commands::{Command, Source};
+use crate::harness::{Client, Reply, Server, Setup, int, text, wait_until};
+
+/// Connections that send at once.
+const CONNECTIONS: usize = 8;
+
+/// Commands that a connection sends before it reads.
+const BATCH: usize = 40;
+
+/// Between two looks at who waits.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How long writes are paused, and after how many looks again.
+const PAUSE_MS: u32 = 15;
+const PAUSE_EVERY: usize = 100;
+
+/// How much more memory may be used after three quarters of the commands than after the first, everything flushed.
+const GROWTH_BYTES_MAX: u64 = 256 * 1024;
+
+/// How many commands are sent.
+fn commands() -> usize {
+    std::env::var("PALISADE_COMMANDS").ok().and_then(|commands| commands.parse().ok()).unwrap_or(20_000)
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("PALISADE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
+    println!("seed {seed}: again with PALISADE_SEED={seed}");
+    seed
+}
+
+/// What a server's log never says.
+fn assert_calm(server: &Server) {
+    let log = server.log();
+    for sign in ["BUG REPORT", "ASSERTION", "the lock module failed", "panicked", "crashed by signal"] {
+        assert!(!log.contains(sign), "{sign}");
+    }
+}
+
+/// One connection: sends, reads, learns; connects again when it is killed.
+fn attack(server: &Server, source: &mut Source, commands: usize, newest: &AtomicI64) {
+    let connect = || {
+        let mut client = server.client();
+        // It may be killed before it says anything.
+        if let Some(Reply::Int(id)) = client.try_say("CLIENT ID") {
+            newest.fetch_max(id, Ordering::Relaxed);
+        }
+        client
+    };
+    let mut client = connect();
+    let mut sent = 0;
+    while sent < commands {
+        source.client = newest.load(Ordering::Relaxed);
+        let batch = source.batch(BATCH);
+        sent += batch.len();
+        match client.try_pipeline(&batch) {
+            Some(replies) => batch.iter().zip(replies).for_each(|(command, reply)| learn(source, command, &reply)),
+            None => client = connect(),
+        }
+    }
+}
+
+fn learn(source: &mut Source, command: &Command, reply: &Reply) {
+    match reply {
+        Reply::Text(payload) if command[0] == b"DUMP" => source.payload = payload.clone(),
+        Reply::Int(token) if command[0] == b"LOCK.ACQUIRE" => source.token = *token,
+        Reply::List(list) if command[0] == b"EXEC" => list.iter().for_each(|reply| learn(source, &vec![vec![]], reply)),
+        Reply::Error(text) => assert!(!text.starts_with("LOCKPANIC"), "{text} for {command:?}"),
+        _ => {}
+    }
+}
+
+/// Sends bytes that are no command, and some that nearly are.
+fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let mut stream = UnixStream::connect(server.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut bytes = b"*5\r\n$12\r\nLOCK.ACQUIRE\r\n$2\r\nk1\r\n$1\r\na\r\n$2\r\n50\r\n$5\r\nRETRY\r\n".repeat(3);
+        for _ in 0..random.random_range(0..5) {
+            let at = random.random_range(0..bytes.len());
+            bytes[at] = random.random();
+        }
+        bytes.truncate(random.random_range(0..=bytes.len()));
+        // The server may hang up in the middle of it; that is its right.
+        let _ = stream.write_all(&bytes);
+        let _ = stream.read(&mut [0; 1000]);
+    }
+}
+
+/// Sends everybody who waits on its way, so that long waits keep no connection from its next batch, and pauses writes now
+/// and then.
+///
+/// Always with ERROR: without it Redis 7.0 fails where the client waits for the end of a pause, with or without a module,
+/// and sends nothing at all to one whose answer is on its way.
+fn hurry(server: &Server, over: &AtomicBool) {
+    let mut client = server.client();
+    for round in 0.. {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        if hurry_once(&mut client, round % PAUSE_EVERY == 0).is_none() {
+            client = server.client();
+        }
+        sleep(LOOK_AGAIN);
+    }
+}
+
+fn hurry_once(client: &mut Client, pause: bool) -> Option<()> {
+    if pause {
+        client.try_say(&format!("CLIENT PAUSE {PAUSE_MS} WRITE"))?;
+    }
+    let Reply::Text(list) = client.try_say("CLIENT LIST")? else { return None };
+    for line in String::from_utf8_lossy(&list).lines().filter(|line| line.contains(" flags=b")) {
+        let id = line.split(' ').next().and_then(|id| id.strip_prefix("id=")).unwrap();
+        client.try_say(&format!("CLIENT UNBLOCK {id} ERROR"))?;
+    }
+    Some(())
+}
+
+fn storm(server: &Server, sources: &mut [Source], commands: usize, random: &mut StdRng) {
+    let (over, newest) = (AtomicBool::new(false), AtomicI64::new(1));
+    let (over, newest, each) = (&over, &newest, commands / sources.len());
+    std::thread::scope(|scope| {
+        let random = StdRng::from_rng(random);
+        scope.spawn(move || disturb(server, random, over));
+        scope.spawn(move || hurry(server, over));
+        let attacks: Vec<_> =
+            sources.iter_mut().map(|source| scope.spawn(move || attack(server, source, each, newest))).collect();
+        // Whatever becomes of them, the others are to end too.
+        let ends: Vec<_> = attacks.into_iter().map(|attack| attack.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        for end in ends {
+            if let Err(panic) = end {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+/// Undoes what hostile operators set, empties everything, and says how much memory is used.
+fn calm(server: &Server) -> u64 {
+    let mut client = server.client();
+    for line in [
+        "CONFIG SET maxmemory 0",
+        "CONFIG SET maxmemory-policy noeviction",
+        "CONFIG SET lock.max-waiters 65536",
+        "CONFIG SET lock.handoff-window 20",
+        "CONFIG SET lock.max-clock-skew 2000",
+        "FLUSHALL SYNC",
+        "SCRIPT FLUSH SYNC",
+    ] {
+        assert_eq!(client.say(line), text("OK"), "{line}");
+    }
+    client.lift();
+    wait_until("nobody is connected or waits, and no child runs", || {
+        client.info_field("connected_clients") == 1
+            && client.info_field("lock_waiters") == 0
+            && client.info_field("aof_rewrite_in_progress") == 0
+            && client.info_field("lazyfree_pending_objects") == 0
+    });
+    assert_eq!((server.info("held"), server.info("deadlines"), server.info("poisoned")), (0, 0, 0));
+    client.say("MEMORY PURGE");
+    client.info_field("used_memory")
+}
+
+/// It grants: a lock that nobody holds, with a token above all that were told.
+fn serves(client: &mut Client) {
+    client.lift();
+    let token = client.insist("LOCK.ACQUIRE after me 1000").as_int();
+    assert_eq!(client.say("LOCK.EXTEND after me 1000"), int(token));
+    assert_eq!(client.say("LOCK.RELEASE after me"), int(0));
+}
+
+#[test]
+fn random_commands_on_many_connections() {
+    let (commands, mut random) = (commands(), StdRng::seed_from_u64(seed()));
+    let mut server = Setup::new().option("appendonly", "yes").option("appendfsync", "no").start();
+    let mut sources: Vec<_> = (0..CONNECTIONS).map(|_| Source::new(StdRng::from_rng(&mut random))).collect();
+    let start = Instant::now();
+    storm(&server, &mut sources, commands / 4, &mut random);
+    let before = calm(&server);
+    storm(&server, &mut sources, commands - commands / 4, &mut random);
+    let after = calm(&server);
+    let mut client = server.client();
+    serves(&mut client);
+    let (grants, hand_overs) = (server.info("grants"), server.info("hand_overs"));
+    let seconds = start.elapsed().as_secs_f32();
+    println!(
+        "{commands} commands, {grants} grants, {hand_overs} hand-overs in {seconds:.1} s: {before}, then {after} bytes"
+    );
+    assert!(grants as usize > commands / 1_000 && hand_overs > 0, "most of it never got to a lock");
+    assert!(after < before + GROWTH_BYTES_MAX, "{before} bytes used, then {after}");
+    assert_calm(&server);
+
+    // What the AOF has of it loads again.
+    storm(&server, &mut sources, commands / 10, &mut random);
+    server.kill();
+    server.start_again();
+    serves(&mut server.client());
+    calm(&server);
+    assert_calm(&server);
+}
+
+/// The AOF's last file.
+fn tail_of_the_aof(server: &Server) -> PathBuf {
+    let files = fs::read_dir(server.dir().join("appendonlydir")).unwrap().map(|file| file.unwrap().path());
+    let incremental = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof"));
+    // appendonly.aof.<number>.incr.aof
+    incremental.max_by_key(|file| file.to_string_lossy().rsplit('.').nth(2).unwrap().parse::<u32>().unwrap()).unwrap()
+}
+
+/// `command` as it stands in an AOF.
+fn written(command: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+    for argument in command {
+        bytes.extend(format!("${}\r\n", argument.len()).into_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+#[test]
+fn an_aof_with_any_end_loads_or_is_refused_plainly() {
+    let mut random = StdRng::seed_from_u64(seed());
+    let mut server = Setup::new().option("appendonly", "yes").option("aof-load-truncated", "yes").start();
+    let mut source = Source::new(StdRng::from_rng(&mut random));
+    attack(&server, &mut source, 2_000, &AtomicI64::new(1));
+    calm(&server);
+    let mut client = server.client();
+    (0..50).for_each(|n| drop(client.say(&format!("LOCK.ACQUIRE k{n} unmistakable 60000 NOTE text"))));
+    server.kill();
+    let tail = tail_of_the_aof(&server);
+    let whole = fs::read(&tail).unwrap();
+    let (mut loaded, mut refused) = (0, 0);
+    for round in 0..commands() / 1_000 {
+        let mut bytes = whole.clone();
+        match round % 4 {
+            0 => bytes.truncate(random.random_range(0..bytes.len())),
+            1 => {
+                // A whole command whose record is none.
+                let at = random.random_range(0..whole.len() - 100);
+                bytes.extend(written(&[b"LOCK.EFFECT", b"k1", &whole[at..at + random.random_range(0..100)]]));
+                bytes.extend(written(&[b"LOCK.CEILING", b"9223372036854775807", b"-1"]));
+                bytes.extend(written(&[b"LOCK.CEILING", &whole[at..at + 10]]));
+            }
+            2 => bytes.extend((0..random.random_range(1..200)).map(|_| random.random::<u8>())),
+            _ => {
+                // In the records of the last commands.
+                for _ in 0..random.random_range(1..20) {
+                    let at = bytes.len() - 1 - random.random_range(0..2_000.min(bytes.len()));
+                    bytes[at] = random.random();
+                }
+            }
+        }
+        // An AOF that was cut when it was loaded is shorter now.
+        fs::write(&tail, &bytes).unwrap();
+        let told = server.log().len();
+        match server.try_start_again() {
+            Ok(()) => {
+                loaded += 1;
+                serves(&mut server.client());
+                assert_eq!(server.info("poisoned"), 0);
+                server.kill();
+            }
+            Err(status) => {
+                refused += 1;
+                assert_eq!(status.code(), Some(1), "round {round}: the server ends by itself");
+                assert!(server.log()[told..].contains("append only file"), "round {round}: the server says why");
+            }
+        }
+        assert_calm(&server);
+    }
+    println!("{loaded} loaded, {refused} refused");
+    assert!(loaded > 0);
+}
