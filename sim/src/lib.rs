@@ -2,5 +2,6 @@
 //!
 //! Every layer records what holders did ([`history`]) and shows it to the same [`referee`].
 
+pub mod campaign;
 pub mod history;
 pub mod referee;
