@@ -69,10 +69,18 @@ pub async fn probe(world: &World, history: &mut History) {
         let who = Holder { client: 0, acquisition: key };
         let mut see = |at, what| history.seen.push(Seen { event: Event { at, key, who, what }, arrival: None });
         let since = now_us();
-        match client.lock_with(key_name(key), &options).await {
+        let begun = Instant::now();
+        // The first connections may not be there yet.
+        let taken = loop {
+            match client.lock_with(key_name(key), &options).await {
+                Err(_) if begun.elapsed() < PATIENCE => sleep(LOOK_AGAIN).await,
+                taken => break taken,
+            }
+        };
+        match taken {
             Ok(guard) => {
                 let (at, token) = (now_us(), guard.token());
-                see(at, What::Held { since, until: now_us() + guard.valid_for().as_micros() as u64, token });
+                see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token });
                 see(now_us(), What::Ended);
                 guard.release().await;
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use palisade_client::{Client, ErrorKind, Guard, Options};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use super::journal::{Journal, Line, now_us};
@@ -27,6 +27,9 @@ pub const CLAIM_SLACK_US: u64 = 100;
 
 /// A validity that changed by less than this is the same, read twice.
 const SAME_US: u64 = 2 * CLAIM_SLACK_US;
+
+/// How often a holder's validity and token are looked at.
+const OBSERVED_EVERY: Duration = Duration::from_millis(8);
 
 /// Shortest lease that is asked for.
 const TTL_MIN_MS: u64 = 200;
@@ -191,61 +194,41 @@ impl Task {
     async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, ttl: Duration) {
         let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
         let who = Holder { client: self.shared.settings.number, acquisition };
-        let event = |at, what| Line::Event(Event { at, key, who, what });
         // A process that was stopped meanwhile has nothing to rely on.
-        let Some(mut known) = claim(&guard) else { return };
-        self.write(event(known.read_at, What::Held { since, until: known.until, token: known.token }));
+        let Some(known) = claim(&guard) else { return };
+        let held = What::Held { since, until: known.until, token: known.token };
+        self.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
+        let guard = Arc::new(guard);
+        let (stop, stopped) = oneshot::channel();
+        let observer = Observer { shared: Arc::clone(&self.shared), key, who, guard: Arc::clone(&guard), known };
+        let observer = tokio::spawn(observer.run(stopped));
         let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
         // Mostly short, so that locks change hands often; keys of its own mostly long.
         let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
-        let mut lost = false;
-        while now_us() < end && !*self.shared.finish.borrow() {
-            let pause = self.ms(2, 30);
-            tokio::select! {
-                () = guard.lost() => lost = true,
-                () = sleep(pause) => {}
-            }
-            let Some(now) = claim(&guard) else {
-                lost = true;
-                break;
-            };
-            if lost {
-                self.write(Line::Wrong {
-                    at: now_us(),
-                    what: format!("{who} was told that key {key} is lost, and it is valid"),
-                });
-                break;
-            }
-            if now.token != known.token || now.until.abs_diff(known.until) > SAME_US {
-                // It was extended while it was valid, else it would be lost: at the latest right before its end.
-                let at = now.read_at.min(known.until - 1);
-                self.write(event(at, What::Extended { until: now.until, token: now.token }));
-                known = now;
-            }
+        while now_us() < end && !observer.is_finished() && !*self.shared.finish.borrow() {
             self.at_work(key, who, &guard, ttl).await;
+            sleep(self.ms(2, 30)).await;
         }
+        let _ = stop.send(());
+        let lost = observer.await.expect("the observer does not fail");
         if lost {
-            let at = now_us();
-            self.write(Line::Lost { at, key, who, until: known.until });
-            self.write(event(at, What::Ended));
             // Who does not look: the register refuses it as soon as there is a newer holder.
             if self.once_in(2) {
                 sleep(self.ms(0, 300)).await;
-                self.write_one(key, who, guard.token().max(known.token)).await;
+                let token = guard.token();
+                if let Some(number) = self.access(key, who, token, None).await {
+                    self.access(key, who, token, Some(number + 1)).await;
+                }
             }
             if guard.is_valid() {
-                self.write(Line::Wrong {
-                    at: now_us(),
-                    what: format!("{who} had lost key {key}, and it is valid again"),
-                });
+                let what = format!("{who} had lost key {key}, and it is valid again");
+                self.write(Line::Wrong { at: now_us(), what });
             }
             return;
         }
-        self.write(event(now_us(), What::Ended));
-        if self.once_in(5) {
-            drop(guard);
-        } else {
+        self.write(Line::Event(Event { at: now_us(), key, who, what: What::Ended }));
+        if let Some(guard) = Arc::into_inner(guard).filter(|_| !self.once_in(5)) {
             let released = guard.release().await;
             let answer = format!("{released:?}");
             let answer = answer.split(['(', ' ']).next().unwrap_or_default().to_owned();
@@ -285,13 +268,55 @@ impl Task {
         }
     }
 
-    async fn write_one(&mut self, key: u32, who: Holder, token: u64) {
-        if let Some(number) = self.access(key, who, token, None).await {
-            self.access(key, who, token, Some(number + 1)).await;
+    async fn access(&mut self, key: u32, who: Holder, token: u64, write: Option<u64>) -> Option<u64> {
+        self.register.access(Access { key, who, token, write }).await.expect("the register is there")
+    }
+}
+
+/// Writes down what a holder is promised, while that changes, and that it is lost; whatever the holder does meanwhile.
+struct Observer {
+    shared: Arc<Shared>,
+    key: u32,
+    who: Holder,
+    guard: Arc<Guard>,
+    known: Claim,
+}
+
+impl Observer {
+    /// Until it is lost (true), or `stopped`.
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> bool {
+        let Self { key, who, .. } = self;
+        let event = |at, what| Line::Event(Event { at, key, who, what });
+        loop {
+            let told = tokio::select! {
+                biased;
+                _ = &mut stopped => return false,
+                () = self.guard.lost() => true,
+                () = sleep(OBSERVED_EVERY) => false,
+            };
+            match claim(&self.guard) {
+                None => {
+                    let at = now_us();
+                    self.write(Line::Lost { at, key, who, until: self.known.until });
+                    self.write(event(at, What::Ended));
+                    return true;
+                }
+                Some(now) if now.token != self.known.token || now.until.abs_diff(self.known.until) > SAME_US => {
+                    // It was extended while it was valid, else it would be lost: at the latest right before its end.
+                    let at = now.read_at.min(self.known.until - 1);
+                    self.write(event(at, What::Extended { until: now.until, token: now.token }));
+                    self.known = now;
+                }
+                Some(_) => {}
+            }
+            if told {
+                let what = format!("{who} was told that key {key} is lost, and it is valid");
+                self.write(Line::Wrong { at: now_us(), what });
+            }
         }
     }
 
-    async fn access(&mut self, key: u32, who: Holder, token: u64, write: Option<u64>) -> Option<u64> {
-        self.register.access(Access { key, who, token, write }).await.expect("the register is there")
+    fn write(&self, line: Line) {
+        self.shared.journal.write(&line);
     }
 }

@@ -54,9 +54,8 @@ impl History {
     /// # Panics
     /// A journal cannot be read.
     pub fn read(&mut self, world: &World) {
-        let journals = world.journals();
-        for path in &journals[self.followers.len()..] {
-            self.followers.push(Follower::open(path).expect("a journal is there before its process"));
+        for path in world.journals_from(self.followers.len()) {
+            self.followers.push(Follower::open(&path).expect("a journal is there before its process"));
         }
         let mut highest = 0;
         for line in self.followers.iter_mut().flat_map(Follower::read) {

@@ -83,8 +83,8 @@ pub struct Outcome {
     pub ends: Vec<EndState>,
     /// Starts that proved that they remember every grant, and that did not.
     pub starts: (usize, usize),
-    /// Client processes.
-    pub clients: u32,
+    /// For each life of a client process, from 1 on, which client it was.
+    pub lives: Vec<usize>,
     /// Whether disks could be full.
     pub full_disks: bool,
     /// Where report and journals are.
@@ -137,7 +137,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
         recoveries,
         ends,
         starts: aftermath::starts(&world),
-        clients: world.clients_started(),
+        lives: world.lives(),
         full_disks: world.slots.iter().all(|slot| slot.disk.can_be_full()),
         out,
     })
@@ -212,12 +212,12 @@ impl Campaign {
     /// Everything is healed: waits until all keys that all want were had again.
     async fn recover(&mut self, tell: &mut impl FnMut(String)) -> Recovery {
         let from = now_us();
-        let mut left = vec![0; NODES];
-        for guarded in self.guards.all() {
-            left[guarded.node] = guarded.until.saturating_sub(from);
+        let mut left = vec![];
+        for slot in &self.world.slots {
+            left.push(watch::guard_left_ms(&slot.socket()).await);
         }
         left.sort_unstable();
-        let guard_us = left[NODES / 2];
+        let guard_us = left[NODES / 2] * 1_000;
         loop {
             self.history.read(&self.world);
             let first = self.history.first_held(from);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 
-use super::faults::Fault;
+use super::faults::{Fault, On};
 use super::journal::{Line, now_us};
 use super::judge::{History, Seen, Wrong};
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, TASKS};
@@ -32,7 +32,7 @@ pub fn progress(from: TimeUs, history: &History, faults: &[Fault], wrong: usize)
         (now_us() - from) as f64 / 1e6,
         numbers.acquired,
         numbers.handed_over,
-        numbers.losses.len(),
+        numbers.lost,
         numbers.refused
     );
     for (kind, count) in by_kind(faults) {
@@ -60,8 +60,8 @@ pub struct Numbers {
     pub answers: BTreeMap<String, usize>,
     /// How long those waited who were served, in microseconds, sorted.
     pub waits_us: Vec<u64>,
-    /// How long after the end of its validity each loss was told; negative: before it. Sorted.
-    pub losses: Vec<i64>,
+    /// Locks that were lost while they were held.
+    pub lost: usize,
     /// What releases came to.
     pub released: BTreeMap<String, usize>,
     /// Updates that the register took.
@@ -82,7 +82,7 @@ impl Numbers {
                         numbers.waits_us.push(*took_us);
                     }
                 }
-                Line::Lost { at, until, .. } => numbers.losses.push(at.cast_signed() - until.cast_signed()),
+                Line::Lost { .. } => numbers.lost += 1,
                 Line::Released { answer, .. } => *numbers.released.entry(answer.clone()).or_default() += 1,
                 Line::Event(_) | Line::Wrong { .. } => {}
             }
@@ -112,7 +112,6 @@ impl Numbers {
             }
         }
         numbers.waits_us.sort_unstable();
-        numbers.losses.sort_unstable();
         numbers
     }
 }
@@ -166,7 +165,7 @@ fn markdown(outcome: &Outcome) -> String {
     let version = outcome.ends.first().map_or("", |end| &end.version);
     row("nodes", format!("{NODES}, server version {version}, module {}", env!("CARGO_PKG_VERSION")));
     row("lock.max-ttl, lock.max-clock-skew", format!("{} ms, {} ms", settings.max_ttl_ms, settings.skew_ms));
-    let tasks = format!("{CLIENTS} at a time with {TASKS} tasks each, {} in all", outcome.clients);
+    let tasks = format!("{CLIENTS} at a time with {TASKS} tasks each, {} in all", outcome.lives.len());
     row("client processes", tasks);
     row("keys", format!("{CONTENDED_KEYS} that all want, and one of each client's own"));
     if !outcome.full_disks {
@@ -182,18 +181,7 @@ fn markdown(outcome: &Outcome) -> String {
         "waits of those served",
         format!("p50 {}, p99 {}, longest {}", ms(at(waits, 0.5)), ms(at(waits, 0.99)), ms(at(waits, 1.0))),
     );
-    let early = numbers.losses.partition_point(|&late| late < 0);
-    let in_time = numbers.losses.partition_point(|&late| late <= IN_TIME_US.cast_signed());
-    row(
-        "losses told",
-        format!(
-            "{}: {early} before the validity ended, {} within {} ms after, {} later (the process was stopped, or busy)",
-            numbers.losses.len(),
-            in_time - early,
-            IN_TIME_US / 1_000,
-            numbers.losses.len() - in_time
-        ),
-    );
+    row("losses told", losses(outcome));
     row("answers", format!("{:?}", numbers.answers));
     row("releases", format!("{:?}", numbers.released));
     let (proved, unproved) = outcome.starts;
@@ -252,6 +240,39 @@ fn markdown(outcome: &Outcome) -> String {
         }
     }
     text
+}
+
+/// When losses were told, against the end of the validity. A process that was stopped meanwhile cannot be told before it goes
+/// on.
+fn losses(outcome: &Outcome) -> String {
+    let (mut early, mut in_time, mut stopped, mut late) = (0, 0, 0, vec![]);
+    for line in &outcome.history.lines {
+        let Line::Lost { at, who, until, .. } = *line else { continue };
+        let client = outcome.lives.get(who.client as usize - 1).copied();
+        let was_stopped = |fault: &&Fault| {
+            fault.kind == "client stopped"
+                && Some(fault.on) == client.map(On::Client)
+                && fault.from <= at
+                && fault.until.is_none_or(|end| end + IN_TIME_US >= until)
+        };
+        if at < until {
+            early += 1;
+        } else if at - until <= IN_TIME_US {
+            in_time += 1;
+        } else if outcome.faults.iter().any(|fault| was_stopped(&fault)) {
+            stopped += 1;
+        } else {
+            late.push(at - until);
+        }
+    }
+    let longest = late.iter().max().copied().unwrap_or(0) as f64 / 1e3;
+    format!(
+        "{}: {early} before the validity ended, {in_time} within {} ms after, {stopped} when the stopped process went on, {} \
+         later (longest {longest:.1} ms)",
+        early + in_time + stopped + late.len(),
+        IN_TIME_US / 1_000,
+        late.len()
+    )
 }
 
 /// A moment as the reader sees it: seconds since the campaign began.

@@ -179,7 +179,11 @@ impl Drawing {
 
     fn tick(&mut self, x: f64, y: (f64, f64), colour: &str, width: f64) {
         let line = Line::new().set("x1", x).set("x2", x).set("y1", y.0).set("y2", y.1);
-        self.add(line.set("stroke", colour).set("stroke-width", width));
+        self.add(
+            line.set("stroke", colour)
+                .set("stroke-width", width)
+                .set("stroke-opacity", if colour == GRID { 0.5 } else { 1.0 }),
+        );
     }
 
     fn axis(&mut self, outcome: &Outcome, from: TimeUs, until: TimeUs, top: f64) {

@@ -1,6 +1,7 @@
 //! Looks at the nodes and clients while a campaign runs: who is guarded, and whether a process ended by itself.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -75,12 +76,21 @@ pub async fn node(world: Arc<World>, node: usize, guards: Guards) {
             ended_by_itself(&world, &machine, status);
             nemesis::restart(&world, node, &mut machine).await;
         }
-        let told = ask::<HashMap<String, String>>(&world.slots[node].socket(), &["LOCK.NODE"], LOOK).await;
-        if let Ok(told) = told {
-            let left_ms = told.get("guard_ms").and_then(|ms| ms.parse().ok()).unwrap_or(0);
-            guards.see(node, left_ms, told.get("guard_reason").cloned().unwrap_or_default());
+        if let Some((left_ms, reason)) = guard(&world.slots[node].socket()).await {
+            guards.see(node, left_ms, reason);
         }
     }
+}
+
+/// For how long the node at `socket` is guarded still, and why; `None`: it does not tell.
+async fn guard(socket: &Path) -> Option<(u64, String)> {
+    let told: HashMap<String, String> = ask(socket, &["LOCK.NODE"], LOOK).await.ok()?;
+    Some((told.get("guard_ms")?.parse().ok()?, told.get("guard_reason")?.clone()))
+}
+
+/// For how long the node at `socket` is guarded still, in milliseconds.
+pub async fn guard_left_ms(socket: &Path) -> u64 {
+    guard(socket).await.map_or(0, |(left_ms, _)| left_ms)
 }
 
 /// Watches one client, for ever.

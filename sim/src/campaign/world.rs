@@ -19,6 +19,10 @@ use super::register::Register;
 /// Nodes: two may be away at a time.
 pub const NODES: usize = 5;
 
+/// What the nodes keep on their disks at first.
+const DURABILITIES: [Durability; NODES] =
+    [Durability::AofAlways, Durability::Snapshots, Durability::AofAlways, Durability::Nothing, Durability::AofAlways];
+
 /// Client processes.
 pub const CLIENTS: usize = 4;
 
@@ -140,8 +144,7 @@ pub struct World {
     pub storm: AtomicBool,
     /// Whether clocks may be stepped further than nodes tolerate; disks are lost only before.
     pub wild_clocks: AtomicBool,
-    journals: Mutex<Vec<PathBuf>>,
-    clients_started: AtomicU32,
+    lives: Mutex<Vec<(usize, PathBuf)>>,
     machines_made: AtomicU32,
     folder: PathBuf,
 }
@@ -169,7 +172,7 @@ impl World {
         for node in 0..NODES {
             let disk = Disk::new(folder.join(format!("n{}", node + 1))).map_err(said("a disk"))?;
             let name = format!("node-{}-machine-1", node + 1);
-            let durability = Durability::ALL[node % 3];
+            let durability = DURABILITIES[node];
             let mut machine =
                 Machine::new(&common, name, disk.path().join("1"), durability).map_err(said("a machine"))?;
             machine.start(&common, None).await?;
@@ -203,8 +206,7 @@ impl World {
             highest_token: AtomicU64::new(0),
             storm: AtomicBool::new(false),
             wild_clocks: AtomicBool::new(false),
-            journals: Mutex::default(),
-            clients_started: AtomicU32::new(0),
+            lives: Mutex::default(),
             machines_made: AtomicU32::new(NODES as u32),
             folder: folder.to_owned(),
         });
@@ -219,7 +221,8 @@ impl World {
     /// # Panics
     /// It cannot be started.
     pub fn start_contender(&self, client: usize, contender: &mut Contender) {
-        let number = self.clients_started.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut lives = relock(&self.lives);
+        let number = lives.len() as u32 + 1;
         let journal = self.settings.out.join(format!("client-{}-life-{number}.jsonl", client + 1));
         let errors = self.common.logs.join(format!("client-{}.log", client + 1));
         let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
@@ -237,18 +240,18 @@ impl World {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).kill_on_drop(true);
         // There before anybody reads it.
         drop(OpenOptions::new().create(true).append(true).open(&journal).expect("a journal can be made"));
-        relock(&self.journals).push(journal);
+        lives.push((client, journal));
         contender.child = Some(command.spawn().expect("this program can be started again"));
     }
 
-    /// The journals of all client processes so far.
-    pub fn journals(&self) -> Vec<PathBuf> {
-        relock(&self.journals).clone()
+    /// The journals of all client processes so far, from the `first` on.
+    pub fn journals_from(&self, first: usize) -> Vec<PathBuf> {
+        relock(&self.lives)[first..].iter().map(|(_, journal)| journal.clone()).collect()
     }
 
-    /// How many client processes there were.
-    pub fn clients_started(&self) -> u32 {
-        self.clients_started.load(Ordering::Relaxed)
+    /// Which client each life of a process was, from life 1 on.
+    pub fn lives(&self) -> Vec<usize> {
+        relock(&self.lives).iter().map(|&(client, _)| client).collect()
     }
 
     /// A new machine for `node`, on an empty folder of its disk.
