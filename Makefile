@@ -87,6 +87,12 @@ storm: setup ## Many at once: 10 000 who wait, 10 000 critical sections over fiv
 	@PALISADE_WAITERS=10000 cargo test --test server -- --nocapture storms::
 	@PALISADE_SECTIONS=10000 cargo test --package palisade-client --test quorum -- --nocapture contention::
 
+.PHONY: chaos
+chaos: build ## Break five real nodes, their network and their clients for MINUTES (5), and judge what holders saw
+	@cargo build --release --quiet --package palisade-sim --bin palisade-chaos
+	@cargo run --release --quiet --package palisade-sim --bin palisade-chaos -- run --server "$(SERVER)" \
+	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}"
+
 .PHONY: bench
 bench: build ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
 	@cargo build --release --quiet --package palisade-bench

@@ -169,10 +169,9 @@ impl World {
         };
         let mut slots = vec![];
         let mut targets: Vec<Target> = vec![];
-        for node in 0..NODES {
+        for (node, durability) in DURABILITIES.into_iter().enumerate() {
             let disk = Disk::new(folder.join(format!("n{}", node + 1))).map_err(said("a disk"))?;
             let name = format!("node-{}-machine-1", node + 1);
-            let durability = DURABILITIES[node];
             let mut machine =
                 Machine::new(&common, name, disk.path().join("1"), durability).map_err(said("a machine"))?;
             machine.start(&common, None).await?;
