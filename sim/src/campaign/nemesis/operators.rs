@@ -75,8 +75,8 @@ async fn has_aof(world: &World, node: usize) -> bool {
     asked.is_ok_and(|told: HashMap<String, String>| told.get("appendonly").is_some_and(|on| on == "yes"))
 }
 
-/// A server that is down or stopped does not hear it.
-async fn say(world: &World, node: usize, words: &[&str]) {
+/// Says it to a node; one that is down or stopped does not hear it.
+pub async fn say(world: &World, node: usize, words: &[&str]) {
     let _ = ask::<Value>(&world.slots[node].socket(), words, PATIENCE / 10).await;
 }
 

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, pause};
+use super::{Dice, operators, pause};
 use crate::campaign::faults::On;
 use crate::campaign::judge::LAG;
 use crate::campaign::machine::{Durability, Machine, PATIENCE};
@@ -66,21 +66,40 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// All servers are killed at one moment, and come back.
+/// All nodes at one moment: what one node forgets, the others may still know; what all forget, nobody.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
     loop {
-        pause(&world, dice.ms(9_000, 25_000)).await;
+        pause(&world, dice.ms(5_000, 15_000)).await;
         if !world.storms() {
             return;
+        }
+        if dice.once_in(6) {
+            let fault = world.log.begin("all nodes: FLUSHALL", On::AllNodes, "");
+            join_all((0..NODES).map(|node| operators::say(&world, node, &["FLUSHALL"]))).await;
+            world.log.end(fault);
+            continue;
         }
         let mut machines = vec![];
         for slot in &world.slots {
             machines.push(slot.machine.lock().await);
         }
-        let fault = world.log.begin("all nodes killed (-9)", On::AllNodes, "");
+        if dice.once_in(4) {
+            let fault = world.log.begin("all nodes: failed over to replicas", On::AllNodes, "");
+            let (follows, pause) = (dice.ms(100, 2_000), dice.ms(1, 100));
+            let each = machines.iter_mut().enumerate();
+            join_all(each.map(|(node, machine)| fail_over(&world, node, machine, follows, pause))).await;
+            world.log.end(fault);
+            continue;
+        }
+        let (kind, left) = match dice.once_in(3) {
+            true => ("all nodes: killed (-9), data lost", Left::State),
+            false => ("all nodes: killed (-9)", Left::All),
+        };
+        let fault = world.log.begin(kind, On::AllNodes, "");
         machines.iter().for_each(|machine| machine.signal(Signal::KILL));
         for machine in &mut machines {
             machine.kill().await;
+            lose(machine, left);
         }
         sleep(dice.ms(1, 800)).await;
         let started = machines.iter_mut().enumerate().map(|(node, machine)| start(&world, node, machine));
@@ -208,14 +227,18 @@ async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut
     world.log.end(fault);
 }
 
-/// A replica of the node takes its place. The old master is dead before: that is what the guard of the new one needs.
 async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
+    let fault = world.log.begin("failed over to a replica", On::Node(node), machine.durability.name());
+    fail_over(world, node, machine, dice.ms(1, 4_000), dice.ms(1, 300)).await;
+    world.log.end(fault);
+}
+
+/// A replica follows the node for a while and takes its place. The old master is dead before: that is what the guard of the
+/// new one needs.
+async fn fail_over(world: &World, node: usize, machine: &mut Machine, follows: Duration, down: Duration) {
     let Ok(mut replica) = world.new_machine(node, machine.durability) else { return };
-    let fault = world.log.begin("failed over to a replica", On::Node(node), replica.name().to_owned());
-    let started = replica.start(&world.common, Some(machine.port())).await;
-    if let Err(why) = started {
+    if let Err(why) = replica.start(&world.common, Some(machine.port())).await {
         world.log.found(format!("node {}, a replica: {why}", node + 1));
-        world.log.end(fault);
         return;
     }
     let begun = Instant::now();
@@ -226,11 +249,10 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
         in_step = replication.contains("master_link_status:up");
     }
     if in_step {
-        sleep(dice.ms(1, 4_000)).await;
+        sleep(follows).await;
         machine.kill().await;
-        sleep(dice.ms(1, 300)).await;
-        let promoted = replica.ask::<String>(&["REPLICAOF", "NO", "ONE"]).await;
-        if let Err(why) = promoted {
+        sleep(down).await;
+        if let Err(why) = replica.ask::<String>(&["REPLICAOF", "NO", "ONE"]).await {
             world.log.found(format!("node {}: a replica cannot be promoted: {why}", node + 1));
         }
         world.slots[node].reach(&replica);
@@ -239,5 +261,4 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
     // Whichever of the two is left over goes, with its disk.
     replica.kill().await;
     let _ = fs::remove_dir_all(replica.dir());
-    world.log.end(fault);
 }
