@@ -75,11 +75,12 @@ enum Way {
     Answers,
 }
 
-/// A link.
+/// A link; its connections end with it.
 #[derive(Debug)]
 pub struct Link {
     port: u16,
     state: Arc<State>,
+    listens: tokio::task::AbortHandle,
 }
 
 impl Link {
@@ -92,7 +93,7 @@ impl Link {
         let port = listener.local_addr()?.port();
         let state = Arc::new(State { mode: AtomicU8::new(Mode::Pass as u8), delay_us: AtomicU64::new(0) });
         let shared = Arc::clone(&state);
-        tokio::spawn(async move {
+        let listens = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if shared.is(Mode::Cut) {
                     continue;
@@ -106,7 +107,12 @@ impl Link {
                 });
             }
         });
-        Ok(Self { port, state })
+        Ok(Self { port, state, listens: listens.abort_handle() })
+    }
+
+    /// Its port on the loopback.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Its address, as a client takes it.
@@ -122,6 +128,13 @@ impl Link {
     /// From now on everything takes so much longer, each way.
     pub fn delay(&self, delay: Duration) {
         self.state.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.set(Mode::Cut);
+        self.listens.abort();
     }
 }
 

@@ -130,11 +130,6 @@ impl Machine {
         &self.dir
     }
 
-    /// Its port, for a replica.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

@@ -1,8 +1,8 @@
 //! What happens to server processes and their disks.
 
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{Dice, operators, pause};
 use crate::campaign::faults::On;
 use crate::campaign::judge::LAG;
+use crate::campaign::link::{Link, Mode};
 use crate::campaign::machine::{Durability, Machine, PATIENCE};
 use crate::campaign::watch;
 use crate::campaign::world::{NODES, World};
@@ -85,9 +86,9 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
         }
         if dice.once_in(4) {
             let fault = world.log.begin("all nodes: failed over to replicas", On::AllNodes, "");
-            let (follows, pause) = (dice.ms(100, 2_000), dice.ms(1, 100));
+            let how = FailOver::draw(&mut dice);
             let each = machines.iter_mut().enumerate();
-            join_all(each.map(|(node, machine)| fail_over(&world, node, machine, follows, pause))).await;
+            join_all(each.map(|(node, machine)| how.run(&world, node, machine))).await;
             world.log.end(fault);
             continue;
         }
@@ -229,36 +230,54 @@ async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut
 
 async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
     let fault = world.log.begin("failed over to a replica", On::Node(node), machine.durability.name());
-    fail_over(world, node, machine, dice.ms(1, 4_000), dice.ms(1, 300)).await;
+    FailOver::draw(dice).run(world, node, machine).await;
     world.log.end(fault);
 }
 
-/// A replica follows the node for a while and takes its place. The old master is dead before: that is what the guard of the
-/// new one needs.
-async fn fail_over(world: &World, node: usize, machine: &mut Machine, follows: Duration, down: Duration) {
-    let Ok(mut replica) = world.new_machine(node, machine.durability) else { return };
-    if let Err(why) = replica.start(&world.common, Some(machine.port())).await {
-        world.log.found(format!("node {}, a replica: {why}", node + 1));
-        return;
+/// A replica takes the place of its master, which is dead before: that is what the guard of the new one needs.
+#[derive(Clone, Copy, Debug)]
+struct FailOver {
+    /// For how long it follows, in step.
+    follows: Duration,
+    /// For how long nothing reaches it any more: what is granted meanwhile it never hears of.
+    lags: Duration,
+    /// For how long there is no master.
+    down: Duration,
+}
+
+impl FailOver {
+    fn draw(dice: &mut Dice) -> Self {
+        Self { follows: dice.ms(1, 4_000), lags: dice.ms(1, 1_500), down: dice.ms(1, 300) }
     }
-    let begun = Instant::now();
-    let mut in_step = false;
-    while !in_step && begun.elapsed() < PATIENCE / 4 {
-        sleep(Duration::from_millis(20)).await;
-        let replication = replica.ask::<String>(&["INFO", "replication"]).await.unwrap_or_default();
-        in_step = replication.contains("master_link_status:up");
-    }
-    if in_step {
-        sleep(follows).await;
-        machine.kill().await;
-        sleep(down).await;
-        if let Err(why) = replica.ask::<String>(&["REPLICAOF", "NO", "ONE"]).await {
-            world.log.found(format!("node {}: a replica cannot be promoted: {why}", node + 1));
+
+    async fn run(self, world: &World, node: usize, machine: &mut Machine) {
+        let Ok(mut replica) = world.new_machine(node, machine.durability) else { return };
+        let Ok(link) = Link::to(Arc::new(Mutex::new(machine.socket()))).await else { return };
+        if let Err(why) = replica.start(&world.common, Some(link.port())).await {
+            world.log.found(format!("node {}, a replica: {why}", node + 1));
+            return;
         }
-        world.slots[node].reach(&replica);
-        std::mem::swap(machine, &mut replica);
+        let begun = Instant::now();
+        let mut in_step = false;
+        while !in_step && begun.elapsed() < PATIENCE / 4 {
+            sleep(Duration::from_millis(20)).await;
+            let replication = replica.ask::<String>(&["INFO", "replication"]).await.unwrap_or_default();
+            in_step = replication.contains("master_link_status:up");
+        }
+        if in_step {
+            sleep(self.follows).await;
+            link.set(Mode::Swallow);
+            sleep(self.lags).await;
+            machine.kill().await;
+            sleep(self.down).await;
+            if let Err(why) = replica.ask::<String>(&["REPLICAOF", "NO", "ONE"]).await {
+                world.log.found(format!("node {}: a replica cannot be promoted: {why}", node + 1));
+            }
+            world.slots[node].reach(&replica);
+            std::mem::swap(machine, &mut replica);
+        }
+        // Whichever of the two is left over goes, with its disk.
+        replica.kill().await;
+        let _ = fs::remove_dir_all(replica.dir());
     }
-    // Whichever of the two is left over goes, with its disk.
-    replica.kill().await;
-    let _ = fs::remove_dir_all(replica.dir());
 }
