@@ -84,7 +84,7 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
         for slot in &world.slots {
             machines.push(slot.machine.lock().await);
         }
-        if dice.once_in(4) {
+        if dice.once_in(3) {
             let fault = world.log.begin("all nodes: failed over to replicas", On::AllNodes, "");
             let how = FailOver::draw(&mut dice);
             let each = machines.iter_mut().enumerate();
@@ -247,7 +247,8 @@ struct FailOver {
 
 impl FailOver {
     fn draw(dice: &mut Dice) -> Self {
-        Self { follows: dice.ms(1, 4_000), lags: dice.ms(1, 1_500), down: dice.ms(1, 300) }
+        // Mostly longer than the guard of its own start, which else is there still when it is promoted.
+        Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 1_500), down: dice.ms(1, 300) }
     }
 
     async fn run(self, world: &World, node: usize, machine: &mut Machine) {
