@@ -203,8 +203,8 @@ impl Task {
         let observer = Observer { shared: Arc::clone(&self.shared), key, who, guard: Arc::clone(&guard), known };
         let observer = tokio::spawn(observer.run(stopped));
         let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
-        // Mostly short, so that locks change hands often; keys of its own mostly long.
-        let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own { 1 } else { 6 });
+        // Mostly short, so that locks change hands often; some over what happens to nodes.
+        let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own || self.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
         while now_us() < end && !observer.is_finished() && !*self.shared.finish.borrow() {
             self.at_work(key, who, &guard, ttl).await;

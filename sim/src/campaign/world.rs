@@ -27,10 +27,10 @@ const DURABILITIES: [Durability; NODES] =
 pub const CLIENTS: usize = 4;
 
 /// Tasks of each; the first keeps a key of the client's own, the others want the keys that all want.
-pub const TASKS: u32 = 8;
+pub const TASKS: u32 = 11;
 
 /// Keys that all clients want.
-pub const CONTENDED_KEYS: u32 = 5;
+pub const CONTENDED_KEYS: u32 = 8;
 
 /// What a campaign is run with.
 #[derive(Clone, Debug)]

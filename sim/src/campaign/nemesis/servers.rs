@@ -248,7 +248,7 @@ struct FailOver {
 impl FailOver {
     fn draw(dice: &mut Dice) -> Self {
         // Mostly longer than the guard of its own start, which else is there still when it is promoted.
-        Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 1_500), down: dice.ms(1, 300) }
+        Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 800), down: dice.ms(1, 100) }
     }
 
     async fn run(self, world: &World, node: usize, machine: &mut Machine) {
