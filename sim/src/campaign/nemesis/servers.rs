@@ -67,14 +67,26 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     }
 }
 
+/// What happens to all nodes at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToAll {
+    Killed,
+    FailedOver,
+    KilledDataLost,
+    Emptied,
+}
+
 /// All nodes at one moment: what one node forgets, the others may still know; what all forget, nobody.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
-    loop {
-        pause(&world, dice.ms(5_000, 15_000)).await;
+    // In turn, so that each comes about equally often also in short storms.
+    let kinds = [ToAll::Killed, ToAll::FailedOver, ToAll::KilledDataLost, ToAll::FailedOver, ToAll::Emptied];
+    for turn in dice.below(kinds.len()).. {
+        pause(&world, dice.ms(3_000, 9_000)).await;
         if !world.storms() {
             return;
         }
-        if dice.once_in(6) {
+        let kind = kinds[turn % kinds.len()];
+        if kind == ToAll::Emptied {
             let fault = world.log.begin("all nodes: FLUSHALL", On::AllNodes, "");
             join_all((0..NODES).map(|node| operators::say(&world, node, &["FLUSHALL"]))).await;
             world.log.end(fault);
@@ -84,7 +96,7 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
         for slot in &world.slots {
             machines.push(slot.machine.lock().await);
         }
-        if dice.once_in(3) {
+        if kind == ToAll::FailedOver {
             let fault = world.log.begin("all nodes: failed over to replicas", On::AllNodes, "");
             let how = FailOver::draw(&mut dice);
             let each = machines.iter_mut().enumerate();
@@ -92,11 +104,11 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
             world.log.end(fault);
             continue;
         }
-        let (kind, left) = match dice.once_in(3) {
-            true => ("all nodes: killed (-9), data lost", Left::State),
-            false => ("all nodes: killed (-9)", Left::All),
+        let (name, left) = match kind {
+            ToAll::KilledDataLost => ("all nodes: killed (-9), data lost", Left::State),
+            _ => ("all nodes: killed (-9)", Left::All),
         };
-        let fault = world.log.begin(kind, On::AllNodes, "");
+        let fault = world.log.begin(name, On::AllNodes, "");
         machines.iter().for_each(|machine| machine.signal(Signal::KILL));
         for machine in &mut machines {
             machine.kill().await;
