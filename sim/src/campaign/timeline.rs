@@ -131,7 +131,7 @@ fn colour(fault: &Fault) -> &'static str {
         kind if kind.contains("stopped") => "#5e81c8",
         "shut down" => "#adb5bd",
         "disk full" => "#a47148",
-        "failed over to a replica" => "#9d4edd",
+        kind if kind.contains("failed over") => "#9d4edd",
         "wall clock stepped" => "#2a9d8f",
         "delay" | "delivered late" => "#f4a261",
         kind if kind.contains("swallowed") || kind.contains("connections") => "#e76f51",
