@@ -115,7 +115,7 @@ fn windows(outcome: &Outcome) -> Vec<TimeUs> {
         began.map(|fault| if matches!(fault.on, On::AllNodes) { 10 } else { 1 }).sum::<usize>()
     };
     let mut moments: Vec<TimeUs> = (outcome.from..last).step_by(WINDOW_US as usize).collect();
-    moments.sort_by_key(|&at| std::cmp::Reverse(refused(at) + faults(at)));
+    moments.sort_by_cached_key(|&at| std::cmp::Reverse(refused(at) + faults(at)));
     moments.iter().for_each(|&at| add(at + WINDOW_US / 2));
     // The last storm, and how it ended.
     if let Some(recovery) = outcome.recoveries.last() {
