@@ -162,6 +162,12 @@ miri: ## The tests of the rules in Miri, where a nightly toolchain has it
 	}
 	@MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 cargo +nightly miri test --package palisade-core
 
+.PHONY: chaos
+chaos: build ## Break five real nodes, their network and their clients for MINUTES (5), and judge what holders saw
+	@cargo build --release --quiet --package palisade-sim --bin palisade-chaos
+	@cargo run --release --quiet --package palisade-sim --bin palisade-chaos -- run --server "$(SERVER)" \
+	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}"
+
 .PHONY: bench
 bench: build ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
 	@cargo build --release --quiet --package palisade-bench

@@ -1,0 +1,159 @@
+//! What must hold when the last fault is healed: locks can be had, nothing is stuck, no server is the worse for it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::Duration;
+
+use palisade_client::{Client, Options};
+use tokio::time::{Instant, sleep};
+
+use super::contender::key_name;
+use super::journal::now_us;
+use super::judge::{History, Seen};
+use super::link::Link;
+use super::machine::PATIENCE;
+use super::world::{CLIENTS, CONTENDED_KEYS, World};
+use crate::history::{Event, Holder, What};
+
+/// A server that holds no lock needs no more: a few MiB for itself, buffers of connections and of replication.
+const MEMORY_MAX: u64 = 64 << 20;
+
+/// What no log may have in it.
+const ALARMS: &[&str] = &[
+    "panic",
+    "LOCKPANIC",
+    "ASSERTION FAILED",
+    "BUG REPORT",
+    "crashed by signal",
+    "Guru Meditation",
+    "Internal error in RDB",
+];
+
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How a server ended up.
+#[derive(Clone, Debug)]
+pub struct EndState {
+    /// Its machine.
+    pub name: String,
+    /// The server's version.
+    pub version: String,
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Locks, entries of deadlines, waiters.
+    pub left: (u64, u64, u64),
+}
+
+/// Lets every client finish; one that cannot is stuck.
+pub async fn finish(world: &World) {
+    for (client, contender) in world.contenders.iter().enumerate() {
+        let mut contender = contender.lock().await;
+        contender.finish();
+        let begun = Instant::now();
+        while !contender.has_ended() {
+            if begun.elapsed() > PATIENCE {
+                world.log.found(format!("client {} is stuck: it waits for a lock that nobody holds", client + 1));
+                contender.kill().await;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Takes every lock once more, with a larger token than anybody had.
+pub async fn probe(world: &World, history: &mut History) {
+    let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
+    let options = Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).wait(PATIENCE);
+    for key in 0..CONTENDED_KEYS + CLIENTS as u32 {
+        let who = Holder { client: 0, acquisition: key };
+        let mut see = |at, what| history.seen.push(Seen { event: Event { at, key, who, what }, arrival: None });
+        let since = now_us();
+        let begun = Instant::now();
+        // The first connections may not be there yet.
+        let taken = loop {
+            match client.lock_with(key_name(key), &options).await {
+                Err(_) if begun.elapsed() < PATIENCE => sleep(LOOK_AGAIN).await,
+                taken => break taken,
+            }
+        };
+        match taken {
+            Ok(guard) => {
+                let (at, token) = (now_us(), guard.token());
+                see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token });
+                see(now_us(), What::Ended);
+                guard.release().await;
+            }
+            Err(why) => world.log.found(format!("key {key} cannot be had when everything is healed: {why}")),
+        }
+    }
+}
+
+/// Looks at every server, and at what it wrote into its log.
+pub async fn inspect(world: &World) -> Vec<EndState> {
+    let mut ends = vec![];
+    for (node, slot) in world.slots.iter().enumerate() {
+        let machine = slot.machine.lock().await;
+        let begun = Instant::now();
+        let info = loop {
+            let info = machine.ask::<String>(&["INFO", "everything"]).await.unwrap_or_default();
+            let info: HashMap<String, String> = fields(&info);
+            let clean = ["lock_held", "lock_waiters", "lock_guard_ms"].iter().all(|name| number(&info, name) == 0);
+            if clean && !info.is_empty() {
+                break info;
+            }
+            if begun.elapsed() > PATIENCE {
+                world.log.found(format!("node {} does not come to rest: {info:?}", node + 1));
+                break info;
+            }
+            sleep(LOOK_AGAIN).await;
+        };
+        let found = |bad: bool, what: String| {
+            if bad {
+                world.log.found(format!("node {}: {what}", node + 1));
+            }
+        };
+        let memory = number(&info, "used_memory");
+        let left = (number(&info, "lock_held"), number(&info, "lock_deadlines"), number(&info, "lock_waiters"));
+        found(memory > MEMORY_MAX, format!("{memory} bytes of memory are in use, and nothing is locked"));
+        found(left.1 > 0, format!("{} deadlines of locks that are gone", left.1));
+        found(number(&info, "lock_poisoned") > 0, "a panic was caught".to_owned());
+        let version = info.get("redis_version").cloned().unwrap_or_default();
+        ends.push(EndState { name: machine.name().to_owned(), version, memory, left });
+    }
+    scan_logs(world);
+    ends
+}
+
+fn scan_logs(world: &World) {
+    for entry in fs::read_dir(&world.common.logs).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "log") {
+            continue;
+        }
+        let log = String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).into_owned();
+        for line in log.lines().filter(|line| ALARMS.iter().any(|alarm| line.contains(alarm))).take(3) {
+            world.log.found(format!("{}: {line}", path.display()));
+        }
+    }
+}
+
+/// How many starts proved that they remember every grant, and how many could not.
+pub fn starts(world: &World) -> (usize, usize) {
+    let logs = fs::read_dir(&world.common.logs).into_iter().flatten().flatten();
+    let logs: String =
+        logs.map(|entry| String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()).into_owned()).collect();
+    let count = |text: &str| logs.matches(text).count();
+    (count(", remembers every grant"), count(", cannot prove that it remembers"))
+}
+
+fn fields(info: &str) -> HashMap<String, String> {
+    info.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn number(info: &HashMap<String, String>, name: &str) -> u64 {
+    info.get(name).and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,322 @@
+//! A client process: several tasks that take locks, do something under them at the register, and write down what they rely
+//! on. It does nothing to survive what the nemesis does to it.
+//!
+//! What is written down is never less than what the client crate promises. A claim lasts until `valid_for`, read once, after
+//! which the clock is read *again*: the clock before it would end the claim too early by what lies between the two, and two
+//! holders could overlap there unseen. So that a process which is stopped between the two does not claim seconds that it
+//! was never promised, both clocks are read, and all is repeated unless they are within [`CLAIM_SLACK_US`], a twentieth of
+//! the 2 ms that nodes keep a lock for longer than its holder relies on it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use palisade_client::{Client, ErrorKind, Guard, Options};
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
+
+use super::journal::{Journal, Line, now_us};
+use super::register::{Access, Connection};
+use crate::history::{Event, Holder, TimeUs, What};
+
+/// A claim is longer than what the crate promises by at most this.
+pub const CLAIM_SLACK_US: u64 = 100;
+
+/// A validity that changed by less than this is the same, read twice.
+const SAME_US: u64 = 2 * CLAIM_SLACK_US;
+
+/// How often a holder's validity and token are looked at.
+const OBSERVED_EVERY: Duration = Duration::from_millis(8);
+
+/// Shortest lease that is asked for.
+const TTL_MIN_MS: u64 = 200;
+
+/// Longest that a task waits before it asks for the next lock.
+const PAUSE_MAX_MS: u64 = 40;
+
+/// Longest that a key of the client's own is kept: over the restart of several nodes.
+const LONG_HOLD_MAX_MS: u64 = 12_000;
+
+/// What a client process is started with.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Settings {
+    /// Which client it is.
+    #[arg(long)]
+    pub number: u32,
+    /// Of its choices.
+    #[arg(long)]
+    pub seed: u64,
+    /// Where it writes what it did.
+    #[arg(long)]
+    pub journal: PathBuf,
+    /// Where the register is.
+    #[arg(long)]
+    pub register: PathBuf,
+    /// The nodes.
+    #[arg(long, value_delimiter = ',')]
+    pub nodes: Vec<String>,
+    /// So many keys, from 0 on, are wanted by all.
+    #[arg(long)]
+    pub contended_keys: u32,
+    /// One more key, which nobody else wants while this client lives.
+    #[arg(long)]
+    pub own_key: u32,
+    /// So many tasks.
+    #[arg(long)]
+    pub tasks: u32,
+    /// The longest lease.
+    #[arg(long)]
+    pub max_ttl_ms: u64,
+}
+
+/// The name of a key.
+pub fn key_name(key: u32) -> String {
+    format!("chaos:{key}")
+}
+
+struct Shared {
+    settings: Settings,
+    client: Client,
+    journal: Journal,
+    acquisitions: AtomicU32,
+    finish: watch::Receiver<bool>,
+}
+
+/// Runs until the standard input ends, and then until every task has given back what it holds and got what it waits for.
+///
+/// # Panics
+/// The register or the journal is gone.
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+pub async fn run(settings: Settings) {
+    let journal = Journal::create(&settings.journal).expect("the journal can be made");
+    let client = Client::new(&settings.nodes).expect("the addresses are good");
+    let (ended, finish) = watch::channel(false);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        ended.send_replace(true);
+    });
+    let shared = Arc::new(Shared { settings, client, journal, acquisitions: AtomicU32::new(0), finish });
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..shared.settings.tasks {
+        let seed = shared.settings.seed.wrapping_mul(1_000).wrapping_add(number.into());
+        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
+        let shared = Arc::clone(&shared);
+        let dice = ChaCha8Rng::seed_from_u64(seed);
+        tasks.spawn(Task { own: number == 0, shared, dice, register }.run());
+    }
+    tasks.join_all().await;
+}
+
+struct Task {
+    shared: Arc<Shared>,
+    dice: ChaCha8Rng,
+    register: Connection,
+    /// It keeps the client's own key for long, over whatever happens to the nodes.
+    own: bool,
+}
+
+/// What is relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Claim {
+    read_at: TimeUs,
+    until: TimeUs,
+    token: u64,
+}
+
+/// What `guard` promises now; `None`: nothing.
+fn claim(guard: &Guard) -> Option<Claim> {
+    loop {
+        let token = guard.token();
+        let before = now_us();
+        let left = guard.valid_for();
+        let after = now_us();
+        if left.is_zero() {
+            return None;
+        }
+        if after - before <= CLAIM_SLACK_US && guard.token() == token {
+            return Some(Claim { read_at: before, until: after + left.as_micros() as u64, token });
+        }
+    }
+}
+
+impl Task {
+    async fn run(mut self) {
+        while !*self.shared.finish.borrow() {
+            self.take_one().await;
+            sleep(self.ms(0, PAUSE_MAX_MS)).await;
+        }
+    }
+
+    fn ms(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.dice.random_range(from..=to))
+    }
+
+    fn once_in(&mut self, times: u32) -> bool {
+        self.dice.random_ratio(1, times)
+    }
+
+    fn write(&self, line: Line) {
+        self.shared.journal.write(&line);
+    }
+
+    async fn take_one(&mut self) {
+        let settings = &self.shared.settings;
+        let (max_ttl_ms, contended, own_key) = (settings.max_ttl_ms, settings.contended_keys, settings.own_key);
+        let key = if self.own { own_key } else { self.dice.random_range(0..contended) };
+        let ttl = if self.own { Duration::from_millis(max_ttl_ms) } else { self.ms(TTL_MIN_MS, max_ttl_ms) };
+        let extends = self.own || !self.once_in(3);
+        let waits = !self.once_in(4);
+        let mut options = Options::new().ttl(ttl).auto_extend(extends).node_timeout(ttl / 5).note("chaos");
+        // One in four waits as long as it takes.
+        if !self.once_in(4) {
+            options = options.wait(self.ms(300, 4_000));
+        }
+        let name = key_name(key);
+        let since = now_us();
+        let taken = match waits {
+            true => self.shared.client.lock_with(&name, &options).await,
+            false => self.shared.client.try_lock_with(&name, &options).await,
+        };
+        let at = now_us();
+        let answer = taken.as_ref().map_or_else(|error| format!("{:?}", error.kind()), |_| "held".to_owned());
+        self.write(Line::Asked { at, key, waits, took_us: at - since, answer });
+        match taken {
+            Ok(guard) => self.hold(key, since, guard, ttl).await,
+            // A lock that cannot be had right now is not asked for in a hot loop.
+            Err(error) if error.kind() == ErrorKind::Contended => sleep(self.ms(1, 100)).await,
+            Err(_) => sleep(self.ms(20, 200)).await,
+        }
+    }
+
+    async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, ttl: Duration) {
+        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
+        let who = Holder { client: self.shared.settings.number, acquisition };
+        // A process that was stopped meanwhile has nothing to rely on.
+        let Some(known) = claim(&guard) else { return };
+        let held = What::Held { since, until: known.until, token: known.token };
+        self.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
+        let guard = Arc::new(guard);
+        let (stop, stopped) = oneshot::channel();
+        let observer = Observer { shared: Arc::clone(&self.shared), key, who, guard: Arc::clone(&guard), known };
+        let observer = tokio::spawn(observer.run(stopped));
+        let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
+        // Mostly short, so that locks change hands often; some over what happens to nodes.
+        let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own || self.once_in(4) { 1 } else { 6 });
+        let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
+        while now_us() < end && !observer.is_finished() && !*self.shared.finish.borrow() {
+            self.at_work(key, who, &guard, ttl).await;
+            sleep(self.ms(2, 30)).await;
+        }
+        let _ = stop.send(());
+        let lost = observer.await.expect("the observer does not fail");
+        if lost {
+            // Who does not look: the register refuses it as soon as there is a newer holder.
+            if self.once_in(2) {
+                sleep(self.ms(0, 300)).await;
+                let token = guard.token();
+                if let Some(number) = self.access(key, who, token, None).await {
+                    self.access(key, who, token, Some(number + 1)).await;
+                }
+            }
+            if guard.is_valid() {
+                let what = format!("{who} had lost key {key}, and it is valid again");
+                self.write(Line::Wrong { at: now_us(), what });
+            }
+            return;
+        }
+        self.write(Line::Event(Event { at: now_us(), key, who, what: What::Ended }));
+        if let Some(guard) = Arc::into_inner(guard).filter(|_| !self.once_in(5)) {
+            let released = guard.release().await;
+            let answer = format!("{released:?}");
+            let answer = answer.split(['(', ' ']).next().unwrap_or_default().to_owned();
+            self.write(Line::Released { at: now_us(), answer });
+        }
+    }
+
+    /// Something under the lock.
+    async fn at_work(&mut self, key: u32, who: Holder, guard: &Guard, ttl: Duration) {
+        match self.dice.random_range(0..20) {
+            // The critical section: read, a while, write one more.
+            0..8 => {
+                if !guard.is_valid() {
+                    return;
+                }
+                let token = guard.token();
+                let Some(number) = self.access(key, who, token, None).await else { return };
+                if self.once_in(3) {
+                    sleep(self.ms(0, 60)).await;
+                }
+                // The token of the moment at which it looked; the lock may be long gone when the write arrives.
+                let (valid, token) = (guard.is_valid(), guard.token());
+                if self.once_in(12) {
+                    sleep(ttl.mul_f64(self.dice.random_range(0.1..1.5))).await;
+                }
+                if valid {
+                    self.access(key, who, token, Some(number + 1)).await;
+                }
+            }
+            8 => drop(guard.extend().await),
+            9 => {
+                if let Ok(inner) = guard.reenter().await {
+                    inner.release().await;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn access(&mut self, key: u32, who: Holder, token: u64, write: Option<u64>) -> Option<u64> {
+        self.register.access(Access { key, who, token, write }).await.expect("the register is there")
+    }
+}
+
+/// Writes down what a holder is promised, while that changes, and that it is lost; whatever the holder does meanwhile.
+struct Observer {
+    shared: Arc<Shared>,
+    key: u32,
+    who: Holder,
+    guard: Arc<Guard>,
+    known: Claim,
+}
+
+impl Observer {
+    /// Until it is lost (true), or `stopped`.
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> bool {
+        let Self { key, who, .. } = self;
+        let event = |at, what| Line::Event(Event { at, key, who, what });
+        loop {
+            let told = tokio::select! {
+                biased;
+                _ = &mut stopped => return false,
+                () = self.guard.lost() => true,
+                () = sleep(OBSERVED_EVERY) => false,
+            };
+            match claim(&self.guard) {
+                None => {
+                    let at = now_us();
+                    self.write(Line::Lost { at, key, who, until: self.known.until });
+                    self.write(event(at, What::Ended));
+                    return true;
+                }
+                Some(now) if now.token != self.known.token || now.until.abs_diff(self.known.until) > SAME_US => {
+                    // It was extended while it was valid, else it would be lost: at the latest right before its end.
+                    let at = now.read_at.min(self.known.until - 1);
+                    self.write(event(at, What::Extended { until: now.until, token: now.token }));
+                    self.known = now;
+                }
+                Some(_) => {}
+            }
+            if told {
+                let what = format!("{who} was told that key {key} is lost, and it is valid");
+                self.write(Line::Wrong { at: now_us(), what });
+            }
+        }
+    }
+
+    fn write(&self, line: Line) {
+        self.shared.journal.write(&line);
+    }
+}

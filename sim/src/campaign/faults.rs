@@ -1,0 +1,113 @@
+//! What the nemesis did, and what was found wrong besides what the referee judges.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::journal::now_us;
+use crate::history::TimeUs;
+
+/// What a fault is done to; nodes and clients are numbered from 0, and shown from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum On {
+    /// A node.
+    Node(usize),
+    /// A client process.
+    Client(usize),
+    /// The connection of a client to a node.
+    Link {
+        /// The client.
+        client: usize,
+        /// The node.
+        node: usize,
+    },
+    /// All nodes at once.
+    AllNodes,
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {}", node + 1),
+            Self::Client(client) => write!(f, "client {}", client + 1),
+            Self::Link { client, node } => write!(f, "client {} to node {}", client + 1, node + 1),
+            Self::AllNodes => write!(f, "all nodes"),
+        }
+    }
+}
+
+/// A fault.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fault {
+    /// What it is called in the report.
+    pub kind: &'static str,
+    /// What it is done to.
+    pub on: On,
+    /// When it began.
+    pub from: TimeUs,
+    /// When it was healed; none: it lasts.
+    pub until: Option<TimeUs>,
+    /// More of it.
+    pub note: String,
+}
+
+/// Something wrong that no event of a holder shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// When.
+    pub at: TimeUs,
+    /// What.
+    pub what: String,
+}
+
+/// All faults and findings of a run, in the order in which they began.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<(Vec<Fault>, Vec<Finding>)>>);
+
+/// A fault that lasts.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a fault is healed at some time"]
+pub struct Lasting(usize);
+
+impl Log {
+    /// A fault begins.
+    pub fn begin(&self, kind: &'static str, on: On, note: impl Into<String>) -> Lasting {
+        let fault = Fault { kind, on, from: now_us(), until: None, note: note.into() };
+        self.with(|(faults, _)| {
+            faults.push(fault);
+            Lasting(faults.len() - 1)
+        })
+    }
+
+    /// It is healed.
+    pub fn end(&self, fault: Lasting) {
+        self.with(|(faults, _)| faults[fault.0].until = Some(now_us()));
+    }
+
+    /// A fault of one moment.
+    pub fn moment(&self, kind: &'static str, on: On, note: impl Into<String>) {
+        let fault = self.begin(kind, on, note);
+        self.end(fault);
+    }
+
+    /// Something is wrong.
+    pub fn found(&self, what: impl Into<String>) {
+        let finding = Finding { at: now_us(), what: what.into() };
+        self.with(|(_, findings)| findings.push(finding));
+    }
+
+    /// All faults so far.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.with(|(faults, _)| faults.clone())
+    }
+
+    /// All findings so far.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.with(|(_, findings)| findings.clone())
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&mut (Vec<Fault>, Vec<Finding>)) -> T) -> T {
+        body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

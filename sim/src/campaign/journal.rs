@@ -1,0 +1,118 @@
+//! What each process of a campaign leaves behind: a file of lines, each written by one call, so that a process which is
+//! killed leaves whole lines only, and nothing that it has done before is missing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Event, Holder, TimeUs};
+
+/// Microseconds of the boot clock: one for all processes of a machine, and nobody can set it. The true time of a campaign.
+pub fn now_us() -> TimeUs {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// One line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Line {
+    /// For the referee.
+    Event(Event),
+    /// A lock was asked for, and this is the answer.
+    Asked {
+        /// When the answer came.
+        at: TimeUs,
+        /// Which lock.
+        key: u32,
+        /// With `lock` (true) or `try_lock`.
+        waits: bool,
+        /// How long it took.
+        took_us: u64,
+        /// `held`, or the kind of error.
+        answer: String,
+    },
+    /// The holder was told that its lock is lost.
+    Lost {
+        /// When it was told.
+        at: TimeUs,
+        /// Which lock.
+        key: u32,
+        /// Who.
+        who: Holder,
+        /// Until when it had relied on it.
+        until: TimeUs,
+    },
+    /// A lock was given back, and this is the answer.
+    Released {
+        /// When the answer came.
+        at: TimeUs,
+        /// `Released`, `AlreadyExpired` and so on.
+        answer: String,
+    },
+    /// Something that must not be.
+    Wrong {
+        /// When it was seen.
+        at: TimeUs,
+        /// What it is.
+        what: String,
+    },
+}
+
+/// Where a process writes its lines.
+#[derive(Debug)]
+pub struct Journal(Mutex<File>);
+
+impl Journal {
+    /// Begins one at `path`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
+    }
+
+    /// Writes a line, by one call.
+    ///
+    /// # Panics
+    /// It cannot be written: a campaign without its journal proves nothing.
+    pub fn write(&self, line: &Line) {
+        let mut text = serde_json::to_vec(line).expect("a line is plain data");
+        text.push(b'\n');
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = file.write(&text).expect("the journal can be written");
+        assert_eq!(written, text.len(), "the journal's disk is full");
+    }
+}
+
+/// Reads a journal while it grows.
+#[derive(Debug)]
+pub struct Follower {
+    file: File,
+    rest: Vec<u8>,
+}
+
+impl Follower {
+    /// From its beginning.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, rest: vec![] })
+    }
+
+    /// The whole lines that have come since the last call.
+    ///
+    /// # Panics
+    /// The journal cannot be read, or a line is none.
+    pub fn read(&mut self) -> Vec<Line> {
+        self.file.read_to_end(&mut self.rest).expect("the journal can be read");
+        let Some(end) = self.rest.iter().rposition(|&byte| byte == b'\n') else { return vec![] };
+        let whole: Vec<u8> = self.rest.drain(..=end).collect();
+        let lines = whole.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).expect("a journal has whole lines only")).collect()
+    }
+}

@@ -1,0 +1,199 @@
+//! Puts together what all processes wrote down, in the order of true time, and shows it to the referee: while the campaign
+//! runs, from the beginning each time, and once more at its end.
+//!
+//! A line that is still missing can only hide something, never accuse: a holder writes that it ends before it begins to give
+//! the lock back, so that is always there when the next holder's line is. So what is found while the campaign runs stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::journal::{Follower, Line, now_us};
+use super::register::Arrival;
+use super::world::World;
+use crate::history::{Event, Holder, TimeUs, What};
+use crate::referee::{Laws, Referee};
+
+/// What happened so recently is not judged yet: lines may be under way.
+pub const LAG: Duration = Duration::from_millis(500);
+
+/// Something that must not have happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// When.
+    pub at: TimeUs,
+    /// With which lock; none: with none in particular.
+    pub key: Option<u32>,
+    /// What.
+    pub what: String,
+}
+
+/// An event, and for an access to the register whether it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What happened.
+    pub event: Event,
+    /// What the register really did.
+    pub arrival: Option<Arrival>,
+}
+
+/// All that is known of a run so far.
+#[derive(Debug, Default)]
+pub struct History {
+    followers: Vec<Follower>,
+    arrivals: usize,
+    /// In the order of time, after [`History::sort`].
+    pub seen: Vec<Seen>,
+    /// What is not for the referee.
+    pub lines: Vec<Line>,
+}
+
+impl History {
+    /// Reads what has come since the last call.
+    ///
+    /// # Panics
+    /// A journal cannot be read.
+    pub fn read(&mut self, world: &World) {
+        for path in world.journals_from(self.followers.len()) {
+            self.followers.push(Follower::open(&path).expect("a journal is there before its process"));
+        }
+        let mut highest = 0;
+        for line in self.followers.iter_mut().flat_map(Follower::read) {
+            match line {
+                Line::Event(event) => {
+                    if let What::Held { token, .. } | What::Extended { token, .. } = event.what {
+                        highest = highest.max(token);
+                    }
+                    self.seen.push(Seen { event, arrival: None });
+                }
+                line => self.lines.push(line),
+            }
+        }
+        world.highest_token.fetch_max(highest, Ordering::Relaxed);
+        let arrivals = world.register.arrivals_from(self.arrivals);
+        self.arrivals += arrivals.len();
+        self.seen.extend(arrivals.into_iter().map(|arrival| Seen { event: arrival.event, arrival: Some(arrival) }));
+    }
+
+    /// When each key was first held after `from`.
+    pub fn first_held(&self, from: TimeUs) -> BTreeMap<u32, TimeUs> {
+        let mut first = BTreeMap::new();
+        for Seen { event, .. } in &self.seen {
+            if event.at >= from && matches!(event.what, What::Held { .. }) {
+                let at = first.entry(event.key).or_insert(event.at);
+                *at = event.at.min(*at);
+            }
+        }
+        first
+    }
+
+    /// The largest token that `key` was held with.
+    pub fn highest_token(&self, key: u32) -> u64 {
+        let tokens = self.seen.iter().filter(|seen| seen.event.key == key).map(|seen| match seen.event.what {
+            What::Held { token, .. } | What::Extended { token, .. } => token,
+            What::Ended | What::Wrote { .. } => 0,
+        });
+        tokens.max().unwrap_or(0)
+    }
+
+    /// Puts everything into the order of true time. Of one moment: who ends, ends before another begins; and accesses stay in
+    /// the order in which the register took them.
+    pub fn sort(&mut self) {
+        let rank = |what: What| match what {
+            What::Ended => 0,
+            What::Held { .. } => 1,
+            What::Extended { .. } => 2,
+            What::Wrote { .. } => 3,
+        };
+        self.seen.sort_by_key(|seen| (seen.event.at, rank(seen.event.what)));
+    }
+
+    /// Judges everything up to `until`.
+    pub fn judge(&mut self, until: TimeUs) -> Vec<Wrong> {
+        self.sort();
+        let mut wrong: Vec<Wrong> = vec![];
+        for line in &self.lines {
+            if let Line::Wrong { at, what } = line {
+                wrong.push(Wrong { at: *at, key: None, what: what.clone() });
+            }
+        }
+        let mut referee = Referee::new(Laws::All);
+        // Who broke a law once is not heard again: what follows would only follow from that.
+        let mut out: BTreeSet<Holder> = BTreeSet::new();
+        for Seen { event, arrival } in self.seen.iter().take_while(|seen| seen.event.at <= until) {
+            let mut add = |what: String| wrong.push(Wrong { at: event.at, key: Some(event.key), what });
+            if arrival.is_some_and(|arrival| arrival.lost_update) {
+                add(format!("counter: {} overwrote an update of key {}", event.who, event.key));
+            }
+            if out.contains(&event.who) && arrival.is_none() {
+                continue;
+            }
+            match referee.see(event) {
+                Ok(takes) => {
+                    if let Some(arrival) = arrival
+                        && arrival.taken != takes
+                    {
+                        let did = if arrival.taken { "took" } else { "refused" };
+                        add(format!(
+                            "register: it {did} an access of {} to key {}, against its rule",
+                            event.who, event.key
+                        ));
+                    }
+                }
+                Err(violation) => {
+                    add(violation.to_string());
+                    out.insert(event.who);
+                }
+            }
+        }
+        wrong.sort_by_key(|wrong| wrong.at);
+        wrong
+    }
+
+    /// Judges what has settled.
+    pub fn judge_settled(&mut self, world: &World) -> Vec<Wrong> {
+        let until = now_us() - LAG.as_micros() as u64;
+        self.read(world);
+        self.judge(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Holder = Holder { client: 1, acquisition: 1 };
+    const B: Holder = Holder { client: 2, acquisition: 1 };
+
+    fn seen(at: TimeUs, who: Holder, what: What) -> Seen {
+        Seen { event: Event { at, key: 0, who, what }, arrival: None }
+    }
+
+    fn access(at: TimeUs, who: Holder, token: u64, taken: bool) -> Seen {
+        let seen = seen(at, who, What::Wrote { token });
+        let arrival = Arrival { event: seen.event, taken, writes: true, lost_update: false };
+        Seen { arrival: Some(arrival), ..seen }
+    }
+
+    fn judged(seen: Vec<Seen>) -> Vec<String> {
+        let mut history = History { seen, ..History::default() };
+        history.judge(TimeUs::MAX).into_iter().map(|wrong| wrong.what).collect()
+    }
+
+    #[test]
+    fn lines_of_several_processes_are_put_into_order() {
+        let (a, b) = (What::Held { since: 0, until: 9, token: 5 }, What::Held { since: 3, until: 20, token: 6 });
+        let good = vec![seen(4, B, b), seen(1, A, a), seen(4, A, What::Ended), access(5, A, 5, true)];
+        assert_eq!(judged(good), [""; 0]);
+        let overlap = judged(vec![seen(4, B, b), seen(1, A, a), seen(5, B, What::Extended { until: 30, token: 6 })]);
+        assert_eq!(overlap.len(), 1, "{overlap:?}");
+        assert!(overlap[0].starts_with("exclusion"), "{overlap:?}");
+    }
+
+    #[test]
+    fn the_register_must_do_what_the_referee_says() {
+        let wrong = judged(vec![access(1, B, 6, true), access(2, A, 5, true)]);
+        assert!(wrong.len() == 1 && wrong[0].contains("took"), "{wrong:?}");
+        assert_eq!(judged(vec![access(1, B, 6, true), access(2, A, 5, false)]), [""; 0]);
+    }
+}

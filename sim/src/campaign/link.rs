@@ -1,0 +1,190 @@
+//! The connection of one client process to one node: a proxy that can cut, swallow, hold and delay what goes through it.
+//!
+//! It does what a network can do to TCP, and nothing else. A connection that lost a byte delivers no later one: where bytes
+//! are swallowed the connection stays dead, in that direction, until it is closed. What is held is delivered late, in order.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::time::sleep;
+
+/// What a link does with what goes through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Lets it pass.
+    Pass,
+    /// Closes every connection, and takes no new one.
+    Cut,
+    /// Resets every connection at once, and takes new ones.
+    Reset,
+    /// Swallows requests and answers.
+    Swallow,
+    /// Swallows requests.
+    SwallowRequests,
+    /// Swallows answers.
+    SwallowAnswers,
+    /// Holds everything back, and delivers it when it passes again.
+    Hold,
+}
+
+impl Mode {
+    /// Those that hurt.
+    pub const FAULTS: [Self; 6] =
+        [Self::Cut, Self::Reset, Self::Swallow, Self::SwallowRequests, Self::SwallowAnswers, Self::Hold];
+
+    /// Its name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Cut => "connections cut",
+            Self::Reset => "connections reset",
+            Self::Swallow => "both ways swallowed",
+            Self::SwallowRequests => "requests swallowed",
+            Self::SwallowAnswers => "answers swallowed",
+            Self::Hold => "delivered late",
+        }
+    }
+}
+
+/// How often a held connection looks whether it passes again.
+const LOOK_AGAIN: Duration = Duration::from_millis(3);
+
+/// Which server is behind a node's links at the moment.
+pub type Target = Arc<Mutex<PathBuf>>;
+
+#[derive(Debug)]
+struct State {
+    mode: AtomicU8,
+    delay_us: AtomicU64,
+}
+
+impl State {
+    fn is(&self, mode: Mode) -> bool {
+        self.mode.load(Ordering::Relaxed) == mode as u8
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Requests,
+    Answers,
+}
+
+/// A link; its connections end with it.
+#[derive(Debug)]
+pub struct Link {
+    port: u16,
+    state: Arc<State>,
+    listens: tokio::task::AbortHandle,
+}
+
+impl Link {
+    /// To `target`, on a port of its own.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub async fn to(target: Target) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let state = Arc::new(State { mode: AtomicU8::new(Mode::Pass as u8), delay_us: AtomicU64::new(0) });
+        let shared = Arc::clone(&state);
+        let listens = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if shared.is(Mode::Cut) {
+                    continue;
+                }
+                let socket = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let state = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    if let Ok(server) = UnixStream::connect(socket).await {
+                        carry(client, server, state).await;
+                    }
+                });
+            }
+        });
+        Ok(Self { port, state, listens: listens.abort_handle() })
+    }
+
+    /// Its port on the loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address, as a client takes it.
+    pub fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on it does this.
+    pub fn set(&self, mode: Mode) {
+        self.state.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// From now on everything takes so much longer, each way.
+    pub fn delay(&self, delay: Duration) {
+        self.state.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.set(Mode::Cut);
+        self.listens.abort();
+    }
+}
+
+async fn carry(mut client: TcpStream, server: UnixStream, state: Arc<State>) {
+    let _ = client.set_nodelay(true);
+    let (from_server, to_server) = server.into_split();
+    let (from_client, to_client) = client.split();
+    let closed = async {
+        while !state.is(Mode::Cut) && !state.is(Mode::Reset) {
+            sleep(LOOK_AGAIN).await;
+        }
+    };
+    tokio::select! {
+        () = pump(from_client, to_server, &state, Way::Requests) => {}
+        () = pump(from_server, to_client, &state, Way::Answers) => {}
+        () = closed => {}
+    }
+    if state.is(Mode::Reset) {
+        // Closed without lingering, the client sees a reset and not an end.
+        let _ = client.set_zero_linger();
+    }
+}
+
+async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, state: &State, way: Way) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut dead = false;
+    loop {
+        let count = from.read(&mut buffer).await.unwrap_or(0);
+        let delay = state.delay_us.load(Ordering::Relaxed);
+        if delay > 0 {
+            sleep(Duration::from_micros(delay)).await;
+        }
+        while state.is(Mode::Hold) {
+            sleep(LOOK_AGAIN).await;
+        }
+        let swallows = || {
+            state.is(Mode::Swallow)
+                || (way == Way::Requests && state.is(Mode::SwallowRequests))
+                || (way == Way::Answers && state.is(Mode::SwallowAnswers))
+        };
+        if count == 0 {
+            // That it was closed does not arrive either.
+            while swallows() {
+                sleep(LOOK_AGAIN).await;
+            }
+            return;
+        }
+        dead |= swallows();
+        if !dead && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}

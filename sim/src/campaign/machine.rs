@@ -1,0 +1,226 @@
+//! A server process with the module, in a folder of its own: what the nemesis starts, kills and starts again.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use redis::{FromRedisValue, cmd};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long anything may take that must happen: only reached when something is wrong.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server keeps on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The AOF, synced before every answer.
+    AofAlways,
+    /// Snapshots now and then.
+    Snapshots,
+    /// Nothing but the node's state file.
+    Nothing,
+}
+
+impl Durability {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::AofAlways, Self::Snapshots, Self::Nothing];
+
+    /// Its name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AofAlways => "AOF always",
+            Self::Snapshots => "RDB only",
+            Self::Nothing => "no persistence",
+        }
+    }
+
+    fn options(self) -> [&'static str; 4] {
+        match self {
+            Self::AofAlways => ["--appendonly", "yes", "--save", ""],
+            Self::Snapshots => ["--appendonly", "no", "--save", "5 1"],
+            Self::Nothing => ["--appendonly", "no", "--save", ""],
+        }
+    }
+}
+
+/// What all servers of a campaign have in common.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// The server program.
+    pub server: PathBuf,
+    /// The module.
+    pub module: PathBuf,
+    /// What lets their wall clocks be stepped.
+    pub shim: PathBuf,
+    /// `lock.max-ttl`.
+    pub max_ttl_ms: u64,
+    /// `lock.max-clock-skew`.
+    pub skew_ms: u64,
+    /// Where their logs are.
+    pub logs: PathBuf,
+}
+
+/// A wall clock that can be stepped under a running process.
+#[derive(Clone, Debug)]
+pub struct WallClock(PathBuf);
+
+impl WallClock {
+    /// One that shows the truth; its offset is in the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn create(path: PathBuf) -> io::Result<Self> {
+        fs::write(&path, 0_i64.to_ne_bytes())?;
+        Ok(Self(path))
+    }
+
+    /// From now on it shows so many seconds more than the truth.
+    ///
+    /// # Panics
+    /// Its file is gone.
+    pub fn set(&self, seconds: i64) {
+        // Written in place: the file stays mapped.
+        let file = fs::OpenOptions::new().write(true).open(&self.0).expect("the clock's file is there");
+        file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the clock's file can be written");
+    }
+
+    /// Makes `command` start with this clock.
+    pub fn preload(&self, command: &mut Command, shim: &Path) {
+        command.env("LD_PRELOAD", shim).env("WALL_CLOCK_OFFSET_FILE", &self.0);
+    }
+}
+
+/// A server, running or not.
+#[derive(Debug)]
+pub struct Machine {
+    name: String,
+    dir: PathBuf,
+    port: u16,
+    /// Its wall clock.
+    pub clock: WallClock,
+    /// What its next life keeps.
+    pub durability: Durability,
+    child: Option<Child>,
+}
+
+impl Machine {
+    /// A new machine with an empty disk at `dir`; nothing is started. Its clock's file is beside its log.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or no port is free.
+    pub fn new(common: &Common, name: String, dir: PathBuf, durability: Durability) -> io::Result<Self> {
+        fs::create_dir_all(&dir)?;
+        let clock = WallClock::create(common.logs.join(format!("{name}.clock")))?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        Ok(Self { name, dir, port, clock, durability, child: None })
+    }
+
+    /// Where it is reached.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts a life and waits until it answers.
+    ///
+    /// # Errors
+    /// It ended, or it does not answer within [`PATIENCE`].
+    pub async fn start(&mut self, common: &Common, replica_of: Option<u16>) -> Result<(), String> {
+        // The socket of the life before would answer "connection refused", not "absent".
+        let _ = fs::remove_file(self.socket());
+        let mut command = Command::new(&common.server);
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--loglevel", "notice"]);
+        command.arg("--dir").arg(&self.dir).arg("--unixsocket").arg(self.socket());
+        command.arg("--logfile").arg(common.logs.join(format!("{}.log", self.name)));
+        command.args(self.durability.options());
+        command.args(["--appendfsync", "always", "--no-appendfsync-on-rewrite", "no"]);
+        // Small, so that files are rewritten while locks are taken.
+        command.args(["--auto-aof-rewrite-min-size", "512kb"]);
+        command.args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
+        if let Some(master) = replica_of {
+            command.args(["--replicaof", &format!("127.0.0.1 {master}")]);
+        }
+        command.arg("--loadmodule").arg(&common.module);
+        command.args(["max-ttl", &common.max_ttl_ms.to_string(), "max-clock-skew", &common.skew_ms.to_string()]);
+        self.clock.preload(&mut command, &common.shim);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        self.child = Some(command.spawn().map_err(|why| format!("{} cannot start: {why}", common.server.display()))?);
+        let begun = Instant::now();
+        while self.ask::<String>(&["PING"]).await.is_err() {
+            if let Some(status) = self.ended() {
+                return Err(format!("{} ended at its start with {status}", self.name));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("{} does not answer after its start", self.name));
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
+    }
+
+    /// Sends it a signal; nothing if it does not run.
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().and_then(Child::id).and_then(|id| Pid::from_raw(id as i32));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// kill -9.
+    pub async fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill().await;
+        }
+    }
+
+    /// Waits until it has ended by itself, for so long.
+    pub async fn wait_ended(&mut self, limit: Duration) -> bool {
+        match &mut self.child {
+            Some(child) => timeout(limit, child.wait()).await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// Asks it something, on a connection of its own.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, String> {
+        ask(&self.socket(), words, Duration::from_secs(2)).await
+    }
+}
+
+/// Asks the server at `socket` something, on a connection of its own.
+///
+/// # Errors
+/// It does not answer in time, or refuses.
+pub async fn ask<T: FromRedisValue>(socket: &Path, words: &[&str], limit: Duration) -> Result<T, String> {
+    let asked = async {
+        let client = redis::Client::open(format!("unix://{}?protocol=resp3", socket.display()))?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut command = cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut connection).await
+    };
+    let answer: Result<T, redis::RedisError> = timeout(limit, asked).await.map_err(|_| "no answer".to_owned())?;
+    answer.map_err(|why| why.to_string())
+}

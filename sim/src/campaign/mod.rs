@@ -1,0 +1,249 @@
+//! The fault campaign: real servers, real client processes, and a nemesis that does to them what the world does.
+//!
+//! Five servers with the module ([`machine`]) are reached by several client processes ([`contender`]) over links that can
+//! fail ([`link`]). Clients take locks and access a register under them ([`register`]); each writes down what it relies on
+//! ([`journal`]). The [`nemesis`] kills, stops, cuts, fills and sets clocks, at random from a seed. What everybody did is put
+//! together and judged by the referee, while it happens and at the end ([`judge`]); what must hold when all is healed is
+//! looked at in [`aftermath`]. docs/chaos.md tells users what this shows.
+
+pub mod aftermath;
+pub mod contender;
+pub mod disk;
+pub mod faults;
+pub mod journal;
+pub mod judge;
+pub mod link;
+pub mod machine;
+pub mod nemesis;
+pub mod register;
+pub mod report;
+pub mod timeline;
+pub mod watch;
+pub mod world;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use aftermath::EndState;
+use faults::Fault;
+use journal::now_us;
+use judge::{History, Wrong};
+use machine::PATIENCE;
+use watch::{Guarded, Guards};
+use world::{CLIENTS, CONTENDED_KEYS, NODES, Settings, World};
+
+use crate::history::TimeUs;
+
+/// How long the nemesis works before everything is healed, and locks must be had again.
+const STORM: Duration = Duration::from_secs(30);
+
+/// How long it is calm after that.
+const CALM: Duration = Duration::from_secs(2);
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Everything was healed, and then every lock that all want was had again.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// When the last fault was healed.
+    pub from: TimeUs,
+    /// How long the third node to serve was still guarded, in microseconds: a majority has three.
+    pub guard_us: u64,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+}
+
+/// What came of a campaign.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it was run with.
+    pub settings: Settings,
+    /// When it began.
+    pub from: TimeUs,
+    /// When it ended.
+    pub until: TimeUs,
+    /// All that happened.
+    pub history: History,
+    /// All that was done.
+    pub faults: Vec<Fault>,
+    /// All that is wrong.
+    pub wrong: Vec<Wrong>,
+    /// When the first of it was noticed.
+    pub noticed: Option<TimeUs>,
+    /// All guards that were seen.
+    pub guards: Vec<Guarded>,
+    /// Each time that everything was healed.
+    pub recoveries: Vec<Recovery>,
+    /// The servers at the end.
+    pub ends: Vec<EndState>,
+    /// Starts that proved that they remember every grant, and that did not.
+    pub starts: (usize, usize),
+    /// For each life of a client process, from 1 on, which client it was.
+    pub lives: Vec<usize>,
+    /// Whether disks could be full.
+    pub full_disks: bool,
+    /// Where report and journals are.
+    pub out: PathBuf,
+}
+
+/// Runs a campaign. `tell` is given a line now and then.
+///
+/// # Errors
+/// It cannot be run here: what is missing.
+pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Outcome, String> {
+    let folder = tempfile::Builder::new().prefix("palisade-chaos-").tempdir().map_err(|why| why.to_string())?;
+    let out = settings.out.clone();
+    let world = World::make(settings, folder.path()).await?;
+    let guards = Guards::default();
+    let mut watchers = tokio::task::JoinSet::new();
+    for node in 0..NODES {
+        watchers.spawn(watch::node(Arc::clone(&world), node, guards.clone()));
+    }
+    for client in 0..CLIENTS {
+        watchers.spawn(watch::client(Arc::clone(&world), client));
+    }
+    let mut campaign = Campaign { world, guards, history: History::default(), from: now_us(), noticed: None };
+    let recoveries = campaign.storms(&mut tell).await;
+    tell("all faults are healed: every client finishes".to_owned());
+    let Campaign { world, guards, mut history, from, noticed } = campaign;
+    // Who ends from here on ends because it is told to.
+    watchers.shutdown().await;
+    aftermath::finish(&world).await;
+    history.read(&world);
+    aftermath::probe(&world, &mut history).await;
+    let ends = aftermath::inspect(&world).await;
+    for slot in &world.slots {
+        slot.machine.lock().await.kill().await;
+    }
+    let mut wrong = history.judge(TimeUs::MAX);
+    wrong.extend(counters(&world, &history));
+    wrong.extend(world.log.findings().into_iter().map(|found| Wrong { at: found.at, key: None, what: found.what }));
+    wrong.sort_by_key(|wrong| wrong.at);
+    let noticed = noticed.or_else(|| (!wrong.is_empty()).then(now_us));
+    Ok(Outcome {
+        settings: world.settings.clone(),
+        from,
+        until: now_us(),
+        history,
+        faults: world.log.faults(),
+        wrong,
+        noticed,
+        guards: guards.all(),
+        recoveries,
+        ends,
+        starts: aftermath::starts(&world),
+        lives: world.lives(),
+        full_disks: world.slots.iter().all(|slot| slot.disk.can_be_full()),
+        out,
+    })
+}
+
+/// Every register has as many updates as it took.
+fn counters(world: &World, history: &History) -> Vec<Wrong> {
+    let taken = |key: u32| {
+        let of_key = history.seen.iter().filter_map(|seen| seen.arrival).filter(|arrival| arrival.event.key == key);
+        of_key.filter(|arrival| arrival.taken && arrival.writes).count() as u64
+    };
+    let numbers = world.register.numbers().into_iter();
+    let wrong = numbers.filter(|&(key, number)| number != taken(key)).map(|(key, number)| {
+        let what = format!("counter: key {key} counted to {number}, and {} updates were taken", taken(key));
+        Wrong { at: now_us(), key: Some(key), what }
+    });
+    wrong.collect()
+}
+
+struct Campaign {
+    world: Arc<World>,
+    guards: Guards,
+    history: History,
+    from: TimeUs,
+    noticed: Option<TimeUs>,
+}
+
+impl Campaign {
+    async fn storms(&mut self, tell: &mut impl FnMut(String)) -> Vec<Recovery> {
+        let seconds = self.world.settings.seconds;
+        let (half, end) = (self.from + seconds * 500_000, self.from + seconds * 1_000_000);
+        // New nodes are guarded; the first storm begins when they serve.
+        let mut recoveries = vec![self.recover(tell).await];
+        for era in 0.. {
+            let left = end.saturating_sub(now_us());
+            if left == 0 {
+                break;
+            }
+            let storm_ends = now_us() + left.min(STORM.as_micros() as u64);
+            self.world.storm.store(true, Ordering::Relaxed);
+            let mut storm = tokio::spawn({
+                let world = Arc::clone(&self.world);
+                async move { nemesis::storm(&world, era).await }
+            });
+            let mut interrupted = false;
+            loop {
+                tokio::select! {
+                    ended = &mut storm => {
+                        if let Err(why) = ended {
+                            self.world.log.found(format!("the nemesis failed: {why}"));
+                        }
+                        break;
+                    }
+                    _ = tokio::signal::ctrl_c() => interrupted = true,
+                    () = sleep(Duration::from_secs(2)) => self.progress(tell),
+                }
+                // In the middle of it clocks get wild, so that short campaigns have both.
+                self.world.wild_clocks.store(now_us() > half, Ordering::Relaxed);
+                if now_us() >= storm_ends || interrupted {
+                    self.world.storm.store(false, Ordering::Relaxed);
+                }
+            }
+            recoveries.push(self.recover(tell).await);
+            if interrupted {
+                break;
+            }
+            sleep(CALM).await;
+        }
+        recoveries
+    }
+
+    /// Everything is healed: waits until all keys that all want were had again.
+    async fn recover(&mut self, tell: &mut impl FnMut(String)) -> Recovery {
+        let from = now_us();
+        let mut left = vec![];
+        for slot in &self.world.slots {
+            left.push(watch::guard_left_ms(&slot.socket()).await);
+        }
+        left.sort_unstable();
+        let guard_us = left[NODES / 2] * 1_000;
+        loop {
+            self.history.read(&self.world);
+            let first = self.history.first_held(from);
+            if (0..CONTENDED_KEYS).all(|key| first.contains_key(&key)) {
+                let last = (0..CONTENDED_KEYS).map(|key| first[&key]).max().unwrap_or(from);
+                let took_us = last - from;
+                tell(format!("healed: every lock was had again after {} ms", took_us / 1_000));
+                return Recovery { from, guard_us, took_us };
+            }
+            if now_us() - from > PATIENCE.as_micros() as u64 {
+                self.world.log.found(format!("not every lock can be had {PATIENCE:?} after the last fault was healed"));
+                return Recovery { from, guard_us, took_us: now_us() - from };
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    fn progress(&mut self, tell: &mut impl FnMut(String)) {
+        let mut wrong = self.history.judge_settled(&self.world);
+        let findings = self.world.log.findings().into_iter();
+        wrong.extend(findings.map(|found| Wrong { at: found.at, key: None, what: found.what }));
+        if !wrong.is_empty() && self.noticed.is_none() {
+            self.noticed = Some(now_us());
+            let seconds = (now_us() - self.from) as f64 / 1e6;
+            tell(format!("VIOLATION, noticed after {seconds:.1} s: {}", wrong[0].what));
+        }
+        tell(report::progress(self.from, &self.history, &self.world.log.faults(), wrong.len()));
+    }
+}

@@ -1,0 +1,296 @@
+//! What happens to server processes and their disks.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use super::{Dice, operators, pause};
+use crate::campaign::faults::On;
+use crate::campaign::judge::LAG;
+use crate::campaign::link::{Link, Mode};
+use crate::campaign::machine::{Durability, Machine, PATIENCE};
+use crate::campaign::watch;
+use crate::campaign::world::{NODES, World};
+
+/// How long a server may take to end by itself before it is killed.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// How often a server is started that does not come up, before it is left down.
+const STARTS: usize = 3;
+
+/// How long a lost disk is waited for, until the new node's tokens begin above all others.
+const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
+
+/// What a restarted server finds on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    All,
+    /// The data is lost, the state file is not.
+    State,
+    /// The state file is lost, the data is not.
+    Data,
+    /// A new disk.
+    Nothing,
+}
+
+/// One server at a time; a hand that waits for another's is not slowed down by it.
+pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
+    while world.storms() {
+        pause(&world, dice.ms(100, 2_000)).await;
+        let node = dice.below(NODES);
+        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
+        if let Some(status) = machine.ended() {
+            watch::ended_by_itself(&world, &machine, status);
+            start(&world, node, &mut machine).await;
+        }
+        match dice.below(20) {
+            0..7 => killed(&world, node, &mut machine, &mut dice, Left::All).await,
+            7 | 8 => killed(&world, node, &mut machine, &mut dice, Left::State).await,
+            9 => killed(&world, node, &mut machine, &mut dice, Left::Data).await,
+            10 => killed(&world, node, &mut machine, &mut dice, Left::Nothing).await,
+            11..13 => shut_down(&world, node, &mut machine, &mut dice).await,
+            13..17 => stopped(&world, node, &mut machine, &mut dice).await,
+            17 | 18 => disk_full(&world, node, &mut machine, &mut dice).await,
+            _ => failed_over(&world, node, &mut machine, &mut dice).await,
+        }
+        drop(machine);
+        // Mostly a majority should serve: a new fault comes when the guard of the last is over.
+        if !dice.once_in(3) {
+            let guard = Duration::from_millis(world.settings.max_ttl_ms + world.settings.skew_ms);
+            pause(&world, guard).await;
+        }
+    }
+}
+
+/// What happens to all nodes at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToAll {
+    Killed,
+    FailedOver,
+    KilledDataLost,
+    Emptied,
+}
+
+/// All nodes at one moment: what one node forgets, the others may still know; what all forget, nobody.
+pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
+    // In turn, so that each comes about equally often also in short storms.
+    let kinds = [ToAll::Killed, ToAll::FailedOver, ToAll::KilledDataLost, ToAll::FailedOver, ToAll::Emptied];
+    for turn in dice.below(kinds.len()).. {
+        pause(&world, dice.ms(3_000, 9_000)).await;
+        if !world.storms() {
+            return;
+        }
+        let kind = kinds[turn % kinds.len()];
+        if kind == ToAll::Emptied {
+            let fault = world.log.begin("all nodes: FLUSHALL", On::AllNodes, "");
+            join_all((0..NODES).map(|node| operators::say(&world, node, &["FLUSHALL"]))).await;
+            world.log.end(fault);
+            continue;
+        }
+        let mut machines = vec![];
+        for slot in &world.slots {
+            machines.push(slot.machine.lock().await);
+        }
+        if kind == ToAll::FailedOver {
+            let fault = world.log.begin("all nodes: failed over to replicas", On::AllNodes, "");
+            let how = FailOver::draw(&mut dice);
+            let each = machines.iter_mut().enumerate();
+            join_all(each.map(|(node, machine)| how.run(&world, node, machine))).await;
+            world.log.end(fault);
+            continue;
+        }
+        let (name, left) = match kind {
+            ToAll::KilledDataLost => ("all nodes: killed (-9), data lost", Left::State),
+            _ => ("all nodes: killed (-9)", Left::All),
+        };
+        let fault = world.log.begin(name, On::AllNodes, "");
+        machines.iter().for_each(|machine| machine.signal(Signal::KILL));
+        for machine in &mut machines {
+            machine.kill().await;
+            lose(machine, left);
+        }
+        sleep(dice.ms(1, 800)).await;
+        let started = machines.iter_mut().enumerate().map(|(node, machine)| start(&world, node, machine));
+        join_all(started).await;
+        world.log.end(fault);
+    }
+}
+
+/// Starts a server; that it does not come up is a finding.
+pub async fn start(world: &World, node: usize, machine: &mut Machine) {
+    for _ in 0..STARTS {
+        match machine.start(&world.common, None).await {
+            Ok(()) => return,
+            Err(why) => {
+                world.log.found(format!("node {}: {why}", node + 1));
+                machine.kill().await;
+            }
+        }
+    }
+}
+
+async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice, left: Left) {
+    let forgets_tokens = matches!(left, Left::Data | Left::Nothing);
+    let left = if forgets_tokens && world.wild_clocks.load(Ordering::Relaxed) { Left::State } else { left };
+    let kind = match left {
+        Left::All => "killed (-9)",
+        Left::State => "killed (-9), data lost",
+        Left::Data => "killed (-9), state file lost",
+        Left::Nothing => "killed (-9), disk lost",
+    };
+    let fault = world.log.begin(kind, On::Node(node), machine.durability.name());
+    if dice.once_in(4) {
+        machine.signal(Signal::STOP);
+        sleep(dice.ms(10, 500)).await;
+    }
+    machine.kill().await;
+    lose(machine, left);
+    sleep(dice.ms(1, 1_500)).await;
+    if forgets_tokens && left != Left::State && !world.settings.lose_disks_at_any_time {
+        overtaken(world, machine).await;
+    }
+    if dice.once_in(6) {
+        machine.durability = dice.one_of(&Durability::ALL);
+    }
+    start(world, node, machine).await;
+    world.log.end(fault);
+}
+
+/// Waits until no token that anybody was given is above where the tokens of a new node begin: its clock and the greatest
+/// skew. It knows of none of them.
+async fn overtaken(world: &World, machine: &Machine) {
+    // The register of tokens lags behind what was granted before the kill.
+    sleep(2 * LAG).await;
+    let begun = Instant::now();
+    let floor = || watch::wall_us() + world.settings.skew_ms * 1_000;
+    while world.highest_token.load(Ordering::Relaxed) > floor() && begun.elapsed() < TOKENS_OVERTAKEN {
+        sleep(Duration::from_millis(50)).await;
+    }
+    // A new machine's clock is right.
+    machine.clock.set(0);
+}
+
+fn lose(machine: &Machine, left: Left) {
+    let is_state = |name: &str| name.starts_with("lock-node-");
+    let entries = fs::read_dir(machine.dir()).into_iter().flatten().flatten();
+    for entry in entries {
+        let state = is_state(&entry.file_name().to_string_lossy());
+        let goes = match left {
+            Left::All => false,
+            Left::State => !state,
+            Left::Data => state,
+            Left::Nothing => true,
+        };
+        if goes {
+            let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+async fn shut_down(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
+    let how = dice.one_of(&["SIGTERM", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE"]);
+    let fault = world.log.begin("shut down", On::Node(node), format!("{how}, {}", machine.durability.name()));
+    match how.strip_prefix("SHUTDOWN ") {
+        Some(save) => drop(machine.ask::<redis::Value>(&["SHUTDOWN", save]).await),
+        None => machine.signal(Signal::TERM),
+    }
+    if !machine.wait_ended(SHUTDOWN).await {
+        machine.kill().await;
+    }
+    sleep(dice.ms(1, 1_000)).await;
+    if dice.once_in(6) {
+        machine.durability = dice.one_of(&Durability::ALL);
+    }
+    start(world, node, machine).await;
+    world.log.end(fault);
+}
+
+async fn stopped(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
+    let time = dice.ms(30, 5_000);
+    let fault = world.log.begin("stopped", On::Node(node), format!("{} ms", time.as_millis()));
+    machine.signal(Signal::STOP);
+    sleep(time).await;
+    machine.signal(Signal::CONT);
+    world.log.end(fault);
+}
+
+/// No byte is free for a while. A server whose AOF cannot be written ends by itself, as Redis does with `appendfsync
+/// always`: that is expected here, and nowhere else.
+async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
+    let disk = &world.slots[node].disk;
+    if !disk.can_be_full() {
+        return;
+    }
+    let fault = world.log.begin("disk full", On::Node(node), machine.durability.name());
+    disk.fill();
+    pause(world, dice.ms(300, 7_000)).await;
+    if dice.once_in(3) {
+        world.log.moment("killed (-9)", On::Node(node), "while its disk was full");
+        machine.kill().await;
+    }
+    disk.empty();
+    if machine.ended().is_some() {
+        start(world, node, machine).await;
+    }
+    world.log.end(fault);
+}
+
+async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
+    let fault = world.log.begin("failed over to a replica", On::Node(node), machine.durability.name());
+    FailOver::draw(dice).run(world, node, machine).await;
+    world.log.end(fault);
+}
+
+/// A replica takes the place of its master, which is dead before: that is what the guard of the new one needs.
+#[derive(Clone, Copy, Debug)]
+struct FailOver {
+    /// For how long it follows, in step.
+    follows: Duration,
+    /// For how long nothing reaches it any more: what is granted meanwhile it never hears of.
+    lags: Duration,
+    /// For how long there is no master.
+    down: Duration,
+}
+
+impl FailOver {
+    fn draw(dice: &mut Dice) -> Self {
+        // Mostly longer than the guard of its own start, which else is there still when it is promoted.
+        Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 800), down: dice.ms(1, 100) }
+    }
+
+    async fn run(self, world: &World, node: usize, machine: &mut Machine) {
+        let Ok(mut replica) = world.new_machine(node, machine.durability) else { return };
+        let Ok(link) = Link::to(Arc::new(Mutex::new(machine.socket()))).await else { return };
+        if let Err(why) = replica.start(&world.common, Some(link.port())).await {
+            world.log.found(format!("node {}, a replica: {why}", node + 1));
+            return;
+        }
+        let begun = Instant::now();
+        let mut in_step = false;
+        while !in_step && begun.elapsed() < PATIENCE / 4 {
+            sleep(Duration::from_millis(20)).await;
+            let replication = replica.ask::<String>(&["INFO", "replication"]).await.unwrap_or_default();
+            in_step = replication.contains("master_link_status:up");
+        }
+        if in_step {
+            sleep(self.follows).await;
+            link.set(Mode::Swallow);
+            sleep(self.lags).await;
+            machine.kill().await;
+            sleep(self.down).await;
+            if let Err(why) = replica.ask::<String>(&["REPLICAOF", "NO", "ONE"]).await {
+                world.log.found(format!("node {}: a replica cannot be promoted: {why}", node + 1));
+            }
+            world.slots[node].reach(&replica);
+            std::mem::swap(machine, &mut replica);
+        }
+        // Whichever of the two is left over goes, with its disk.
+        replica.kill().await;
+        let _ = fs::remove_dir_all(replica.dir());
+    }
+}

@@ -1,0 +1,180 @@
+//! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach over a
+//! socket. It takes no access with a smaller token than it has seen.
+//!
+//! Reads carry the token too. A register that checks writes alone would lose updates: an old holder's write between the
+//! new holder's read and its write has a token that the register has no reason to refuse yet.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::net::{UnixListener, UnixStream};
+
+use super::journal::now_us;
+use crate::history::{Event, Holder, What};
+
+/// What a client asks of the register: to read a key's number, or to write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Which key.
+    pub key: u32,
+    /// Who asks.
+    pub who: Holder,
+    /// With which token.
+    pub token: u64,
+    /// The number to write; none: to read.
+    pub write: Option<u64>,
+}
+
+/// An access that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// As the referee sees it.
+    pub event: Event,
+    /// Whether it was taken.
+    pub taken: bool,
+    /// It was a write.
+    pub writes: bool,
+    /// What was written is not one more than there was: an update was lost.
+    pub lost_update: bool,
+}
+
+/// All registers, and all that happened to them.
+#[derive(Clone, Debug, Default)]
+pub struct Register(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    cells: BTreeMap<u32, Cell>,
+    arrivals: Vec<Arrival>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    number: u64,
+    token: u64,
+}
+
+impl Register {
+    /// Serves clients at `path` as long as the runtime lives.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn serve(&self, path: &Path) -> io::Result<()> {
+        let listener = UnixListener::bind(path)?;
+        let register = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(register.clone().answer(stream));
+            }
+        });
+        Ok(())
+    }
+
+    async fn answer(self, stream: UnixStream) {
+        let (from, mut to) = stream.into_split();
+        let mut lines = BufReader::new(from).lines();
+        // A client that is killed may leave half a line behind.
+        while let Ok(Some(line)) = lines.next_line().await {
+            let Ok(access) = serde_json::from_str::<Access>(&line) else { return };
+            let mut answer = serde_json::to_vec(&self.access(access)).expect("plain data");
+            answer.push(b'\n');
+            if to.write_all(&answer).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One access: the number there is now, or `None` if it is refused.
+    pub fn access(&self, access: Access) -> Option<u64> {
+        let mut inner = self.inner();
+        // Read under the lock: the order of times is the order of accesses.
+        let at = now_us();
+        let Access { key, who, token, write } = access;
+        let cell = inner.cells.entry(key).or_default();
+        let taken = token >= cell.token;
+        let mut lost_update = false;
+        if taken {
+            cell.token = token;
+            if let Some(number) = write {
+                lost_update = number != cell.number + 1;
+                cell.number = number;
+            }
+        }
+        let answer = taken.then_some(cell.number);
+        let event = Event { at, key, who, what: What::Wrote { token } };
+        inner.arrivals.push(Arrival { event, taken, writes: write.is_some(), lost_update });
+        answer
+    }
+
+    /// All that arrived from the `first` on.
+    pub fn arrivals_from(&self, first: usize) -> Vec<Arrival> {
+        self.inner().arrivals[first..].to_vec()
+    }
+
+    /// The keys, each with its number.
+    pub fn numbers(&self) -> Vec<(u32, u64)> {
+        self.inner().cells.iter().map(|(&key, cell)| (key, cell.number)).collect()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's connection to the register. One task uses one: accesses arrive in the order in which they are asked.
+#[derive(Debug)]
+pub struct Connection {
+    lines: tokio::io::Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
+    to: OwnedWriteHalf,
+}
+
+impl Connection {
+    /// Connects to the register at `path`.
+    ///
+    /// # Errors
+    /// Nobody is there.
+    pub async fn open(path: &Path) -> io::Result<Self> {
+        let (from, to) = UnixStream::connect(path).await?.into_split();
+        Ok(Self { lines: BufReader::new(from).lines(), to })
+    }
+
+    /// Asks, and waits for the answer: the number there is now, or `None` if the token is too small.
+    ///
+    /// # Errors
+    /// The campaign has ended.
+    pub async fn access(&mut self, access: Access) -> io::Result<Option<u64>> {
+        let mut line = serde_json::to_vec(&access).expect("plain data");
+        line.push(b'\n');
+        self.to.write_all(&line).await?;
+        let answer = self.lines.next_line().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Holder = Holder { client: 1, acquisition: 1 };
+    const B: Holder = Holder { client: 2, acquisition: 1 };
+
+    #[test]
+    fn an_old_holder_is_refused_as_soon_as_the_new_one_has_read() {
+        let register = Register::default();
+        let access = |who, token, write| register.access(Access { key: 0, who, token, write });
+        assert_eq!(access(A, 5, None), Some(0));
+        assert_eq!(access(B, 6, None), Some(0));
+        assert_eq!(access(A, 5, Some(1)), None);
+        assert_eq!(access(B, 6, Some(1)), Some(1));
+        // Without the token in the read, this is what would happen.
+        assert_eq!(access(B, 6, Some(1)), Some(1));
+        let arrivals = register.arrivals_from(0);
+        assert_eq!(arrivals.iter().map(|arrival| arrival.taken).collect::<Vec<_>>(), [true, true, false, true, true]);
+        assert_eq!(arrivals.iter().filter(|arrival| arrival.lost_update).count(), 1);
+    }
+}

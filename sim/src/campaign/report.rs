@@ -1,0 +1,326 @@
+//! What a campaign comes to, for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+
+use super::faults::{Fault, On};
+use super::journal::{Line, now_us};
+use super::judge::{History, Seen, Wrong};
+use super::world::{CLIENTS, CONTENDED_KEYS, NODES, TASKS};
+use super::{Outcome, timeline};
+use crate::history::{Holder, TimeUs, What};
+
+/// How much of what happened around a violation is shown, before and after it.
+const AROUND_US: u64 = 2_000_000;
+
+/// Most lines that are shown around a violation.
+const AROUND_MAX: usize = 60;
+
+/// Most violations that are shown with what happened around them.
+const SHOWN_MAX: usize = 10;
+
+/// A loss that is told this long after the end of its validity is still told in time: this machine is busy.
+const IN_TIME_US: u64 = 20_000;
+
+/// The client crate's longest pause between two attempts to connect.
+const RECONNECT_US: u64 = 1_000_000;
+
+/// A line for the terminal.
+pub fn progress(from: TimeUs, history: &History, faults: &[Fault], wrong: usize) -> String {
+    let numbers = Numbers::of(history);
+    let mut text = format!(
+        "{:5.0} s  acquired {:6}  handed over {:6}  lost {:5}  stale refused {:5}  violations {wrong}\n         faults:",
+        (now_us() - from) as f64 / 1e6,
+        numbers.acquired,
+        numbers.handed_over,
+        numbers.lost,
+        numbers.refused
+    );
+    for (kind, count) in by_kind(faults) {
+        let _ = write!(text, " {kind} {count},");
+    }
+    text.trim_end_matches(',').to_owned()
+}
+
+fn by_kind(faults: &[Fault]) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    faults.iter().for_each(|fault| *kinds.entry(fault.kind).or_default() += 1);
+    kinds
+}
+
+/// What can be counted.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    /// Locks that were taken.
+    pub acquired: usize,
+    /// Of these, by one who had asked while another held it.
+    pub handed_over: usize,
+    /// Extensions of leases, and tokens raised.
+    pub extended: usize,
+    /// Answers to those who asked.
+    pub answers: BTreeMap<String, usize>,
+    /// How long those waited who were served, in microseconds, sorted.
+    pub waits_us: Vec<u64>,
+    /// Locks that were lost while they were held.
+    pub lost: usize,
+    /// What releases came to.
+    pub released: BTreeMap<String, usize>,
+    /// Updates that the register took.
+    pub updates: usize,
+    /// Accesses that it refused.
+    pub refused: usize,
+}
+
+impl Numbers {
+    /// Of a history in order.
+    pub fn of(history: &History) -> Self {
+        let mut numbers = Self::default();
+        for line in &history.lines {
+            match line {
+                Line::Asked { answer, waits, took_us, .. } => {
+                    *numbers.answers.entry(answer.clone()).or_default() += 1;
+                    if *waits && answer == "held" {
+                        numbers.waits_us.push(*took_us);
+                    }
+                }
+                Line::Lost { .. } => numbers.lost += 1,
+                Line::Released { answer, .. } => *numbers.released.entry(answer.clone()).or_default() += 1,
+                Line::Event(_) | Line::Wrong { .. } => {}
+            }
+        }
+        let mut ends: BTreeMap<u32, (Holder, TimeUs)> = BTreeMap::new();
+        for Seen { event, arrival } in &history.seen {
+            match event.what {
+                What::Held { since, until, .. } => {
+                    numbers.acquired += 1;
+                    numbers.handed_over += usize::from(ends.get(&event.key).is_some_and(|&(_, end)| since < end));
+                    ends.insert(event.key, (event.who, until));
+                }
+                What::Extended { until, .. } => {
+                    numbers.extended += 1;
+                    ends.entry(event.key).and_modify(|end| end.1 = until);
+                }
+                What::Ended => {
+                    if let Some(end) = ends.get_mut(&event.key).filter(|end| end.0 == event.who) {
+                        end.1 = end.1.min(event.at);
+                    }
+                }
+                What::Wrote { .. } => {
+                    let taken = arrival.is_some_and(|arrival| arrival.taken);
+                    numbers.refused += usize::from(!taken);
+                    numbers.updates += usize::from(taken && arrival.is_some_and(|arrival| arrival.writes));
+                }
+            }
+        }
+        numbers.waits_us.sort_unstable();
+        numbers
+    }
+}
+
+/// The value at this part of a sorted list.
+fn at<T: Copy + Default>(sorted: &[T], part: f64) -> T {
+    let n = (sorted.len().saturating_sub(1)) as f64 * part;
+    sorted.get(n.round() as usize).copied().unwrap_or_default()
+}
+
+/// Writes the report, the timeline, and everything as JSON lines.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(outcome: &Outcome) -> io::Result<()> {
+    let out = &outcome.out;
+    let mut history = io::BufWriter::new(fs::File::create(out.join("history.jsonl"))?);
+    for seen in &outcome.history.seen {
+        serde_json::to_writer(&mut history, &seen.event)?;
+        history.write_all(b"\n")?;
+    }
+    history.flush()?;
+    let mut faults = io::BufWriter::new(fs::File::create(out.join("faults.jsonl"))?);
+    for fault in &outcome.faults {
+        serde_json::to_writer(&mut faults, fault)?;
+        faults.write_all(b"\n")?;
+    }
+    faults.flush()?;
+    timeline::write(outcome, &out.join("timeline.svg"))?;
+    fs::write(out.join("report.md"), markdown(outcome))
+}
+
+fn markdown(outcome: &Outcome) -> String {
+    let numbers = Numbers::of(&outcome.history);
+    let seconds = (outcome.until - outcome.from) as f64 / 1e6;
+    let settings = &outcome.settings;
+    let mut text = String::from("# Fault campaign\n\n");
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    line(match outcome.wrong.len() {
+        0 => "**No violation.**".to_owned(),
+        count => format!("**{count} violations.** The first is at {}.", time(outcome, outcome.wrong[0].at)),
+    });
+    line(String::new());
+    line("| what | value |\n|---|---|".to_owned());
+    let mut row = |what: &str, value: String| line(format!("| {what} | {value} |"));
+    row("seed", settings.seed.to_string());
+    row("duration", format!("{seconds:.0} s ({} s with faults were asked for)", settings.seconds));
+    let version = outcome.ends.first().map_or("", |end| &end.version);
+    row("nodes", format!("{NODES}, server version {version}, module {}", env!("CARGO_PKG_VERSION")));
+    row("lock.max-ttl, lock.max-clock-skew", format!("{} ms, {} ms", settings.max_ttl_ms, settings.skew_ms));
+    let tasks = format!("{CLIENTS} at a time with {TASKS} tasks each, {} in all", outcome.lives.len());
+    row("client processes", tasks);
+    row("keys", format!("{CONTENDED_KEYS} that all want, and one of each client's own"));
+    if !outcome.full_disks {
+        row("disk full", "not done: mounting is not permitted here".to_owned());
+    }
+    row("acquisitions", format!("{}, of these {} handed over", numbers.acquired, numbers.handed_over));
+    row("leases extended or tokens raised", numbers.extended.to_string());
+    row("updates of the register", numbers.updates.to_string());
+    row("stale accesses refused by the register", numbers.refused.to_string());
+    let ms = |us: u64| format!("{:.1} ms", us as f64 / 1e3);
+    let waits = &numbers.waits_us;
+    row(
+        "waits of those served",
+        format!("p50 {}, p99 {}, longest {}", ms(at(waits, 0.5)), ms(at(waits, 0.99)), ms(at(waits, 1.0))),
+    );
+    row("losses told", losses(outcome));
+    row("answers", format!("{:?}", numbers.answers));
+    row("releases", format!("{:?}", numbers.released));
+    let (proved, unproved) = outcome.starts;
+    row(
+        "starts of servers",
+        format!("{proved} proved that they remember every grant, {unproved} could not and were guarded"),
+    );
+    let mut reasons: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for guarded in &outcome.guards {
+        reasons.entry(&guarded.reason).or_default().push(guarded.until.saturating_sub(guarded.from));
+    }
+    for (reason, mut lasted) in reasons {
+        lasted.sort_unstable();
+        row(
+            &format!("guards ({reason})"),
+            format!("{}: p50 {}, longest {}", lasted.len(), ms(at(&lasted, 0.5)), ms(at(&lasted, 1.0))),
+        );
+    }
+    if let Some(worst) = outcome.recoveries.iter().max_by_key(|recovery| recovery.took_us) {
+        // A majority serves, the longest lease of a dead holder ends, and who gave up a connection makes it again.
+        let expected = worst.guard_us + settings.max_ttl_ms * 1_000 + RECONNECT_US;
+        row(
+            "recoveries",
+            format!(
+                "{}; worst {} at {}, when a majority was guarded for {} more, leases of up to {} ms ran and connections were \
+                 made again after up to {} ms: {} than all of that",
+                outcome.recoveries.len(),
+                ms(worst.took_us),
+                time(outcome, worst.from),
+                ms(worst.guard_us),
+                settings.max_ttl_ms,
+                RECONNECT_US / 1_000,
+                if worst.took_us <= expected { "shorter" } else { "longer" }
+            ),
+        );
+    }
+    for end in &outcome.ends {
+        let (held, deadlines, waiters) = end.left;
+        let left = format!("{held} locks, {deadlines} deadlines, {waiters} waiters left");
+        row(&format!("{} at the end", end.name), format!("{:.1} MiB, {left}", end.memory as f64 / f64::from(1 << 20)));
+    }
+    line("\n## Faults\n\n| fault | times |\n|---|--:|".to_owned());
+    for (kind, count) in by_kind(&outcome.faults) {
+        line(format!("| {kind} | {count} |"));
+    }
+    line(format!("| all | {} |", outcome.faults.len()));
+    line("\n## Who held what\n\n![timeline](timeline.svg)\n".to_owned());
+    line("## Violations\n".to_owned());
+    if outcome.wrong.is_empty() {
+        line("None.".to_owned());
+    }
+    for wrong in outcome.wrong.iter().take(SHOWN_MAX) {
+        line(violation(outcome, wrong));
+    }
+    if outcome.wrong.len() > SHOWN_MAX {
+        line("### The others\n".to_owned());
+        for wrong in &outcome.wrong[SHOWN_MAX..] {
+            line(format!("- {} {}", time(outcome, wrong.at), wrong.what));
+        }
+    }
+    text
+}
+
+/// When losses were told, against the end of the validity. A process that was stopped meanwhile cannot be told before it goes
+/// on.
+fn losses(outcome: &Outcome) -> String {
+    let (mut early, mut in_time, mut stopped, mut late) = (0, 0, 0, vec![]);
+    for line in &outcome.history.lines {
+        let Line::Lost { at, who, until, .. } = *line else { continue };
+        let client = outcome.lives.get(who.client as usize - 1).copied();
+        let was_stopped = |fault: &&Fault| {
+            fault.kind == "client stopped"
+                && Some(fault.on) == client.map(On::Client)
+                && fault.from <= at
+                && fault.until.is_none_or(|end| end + IN_TIME_US >= until)
+        };
+        if at < until {
+            early += 1;
+        } else if at - until <= IN_TIME_US {
+            in_time += 1;
+        } else if outcome.faults.iter().any(|fault| was_stopped(&fault)) {
+            stopped += 1;
+        } else {
+            late.push(at - until);
+        }
+    }
+    let longest = late.iter().max().copied().unwrap_or(0) as f64 / 1e3;
+    format!(
+        "{}: {early} before the validity ended, {in_time} within {} ms after, {stopped} when the stopped process went on, {} \
+         later (longest {longest:.1} ms)",
+        early + in_time + stopped + late.len(),
+        IN_TIME_US / 1_000,
+        late.len()
+    )
+}
+
+/// A moment as the reader sees it: seconds since the campaign began.
+fn time(outcome: &Outcome, at: TimeUs) -> String {
+    format!("{:.6} s", (at.cast_signed() - outcome.from.cast_signed()) as f64 / 1e6)
+}
+
+fn violation(outcome: &Outcome, wrong: &Wrong) -> String {
+    let mut text = format!("### {}: {}\n\n", time(outcome, wrong.at), wrong.what);
+    let near = |at: TimeUs| at + AROUND_US >= wrong.at && at <= wrong.at + AROUND_US / 4;
+    for fault in &outcome.faults {
+        if fault.from <= wrong.at + AROUND_US / 4 && fault.until.is_none_or(|until| until + 4 * AROUND_US >= wrong.at) {
+            let until = fault.until.map_or("the end".to_owned(), |until| time(outcome, until));
+            let _ = writeln!(
+                text,
+                "- {} to {until}: {}, {} {}",
+                time(outcome, fault.from),
+                fault.on,
+                fault.kind,
+                fault.note
+            );
+        }
+    }
+    let Some(key) = wrong.key else { return text };
+    text.push_str("\n```\n");
+    let around: Vec<&Seen> =
+        outcome.history.seen.iter().filter(|seen| seen.event.key == key && near(seen.event.at)).collect();
+    let skipped = around.len().saturating_sub(AROUND_MAX);
+    for Seen { event, arrival } in &around[skipped..] {
+        let what = match event.what {
+            What::Held { since, until, token } => {
+                format!("holds it: asked at {}, until {}, token {token}", time(outcome, since), time(outcome, until))
+            }
+            What::Extended { until, token } => format!("extended until {}, token {token}", time(outcome, until)),
+            What::Ended => "relies on it no longer".to_owned(),
+            What::Wrote { token } => {
+                let answer = if arrival.is_some_and(|arrival| arrival.taken) { "taken" } else { "refused" };
+                format!("accesses the register with token {token}: {answer}")
+            }
+        };
+        let _ = writeln!(text, "{} {} {what}", time(outcome, event.at), event.who);
+    }
+    text.push_str("```\n");
+    text
+}

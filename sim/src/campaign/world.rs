@@ -1,0 +1,293 @@
+//! Everything that takes part in a campaign: nodes on their disks, client processes, the links between them, the register.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use super::disk::Disk;
+use super::faults::Log;
+use super::link::{Link, Mode, Target};
+use super::machine::{Common, Durability, Machine, WallClock};
+use super::register::Register;
+
+/// Nodes: two may be away at a time.
+pub const NODES: usize = 5;
+
+/// What the nodes keep on their disks at first.
+const DURABILITIES: [Durability; NODES] =
+    [Durability::AofAlways, Durability::Snapshots, Durability::AofAlways, Durability::Nothing, Durability::AofAlways];
+
+/// Client processes.
+pub const CLIENTS: usize = 4;
+
+/// Tasks of each; the first keeps a key of the client's own, the others want the keys that all want.
+pub const TASKS: u32 = 11;
+
+/// Keys that all clients want.
+pub const CONTENDED_KEYS: u32 = 8;
+
+/// What a campaign is run with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server program.
+    pub server: PathBuf,
+    /// The module.
+    pub module: PathBuf,
+    /// For how long faults are done.
+    pub seconds: u64,
+    /// Of all choices.
+    pub seed: u64,
+    /// `lock.max-ttl`, and with it how long guards are.
+    pub max_ttl_ms: u64,
+    /// `lock.max-clock-skew`.
+    pub skew_ms: u64,
+    /// Where reports and journals go.
+    pub out: PathBuf,
+    /// Disks are lost whatever tokens there are; see docs/chaos.md.
+    pub lose_disks_at_any_time: bool,
+}
+
+/// A node: a machine behind its links, which may be replaced by another.
+#[derive(Debug)]
+pub struct Slot {
+    /// Its disk.
+    pub disk: Disk,
+    /// The machine. Who has the lock does something to its process; an end that is seen by others is none of the nemesis.
+    pub machine: tokio::sync::Mutex<Machine>,
+    /// Where it is reached.
+    pub target: Target,
+    /// The wall clock of the machine that is reached.
+    clock: Mutex<WallClock>,
+}
+
+impl Slot {
+    /// The socket of the machine that is reached.
+    pub fn socket(&self) -> PathBuf {
+        relock(&self.target).clone()
+    }
+
+    /// The wall clock of the machine that is reached.
+    pub fn clock(&self) -> WallClock {
+        relock(&self.clock).clone()
+    }
+
+    /// From now on `machine` is reached.
+    pub fn reach(&self, machine: &Machine) {
+        *relock(&self.target) = machine.socket();
+        *relock(&self.clock) = machine.clock.clone();
+    }
+}
+
+/// A client process.
+#[derive(Debug)]
+pub struct Contender {
+    child: Option<Child>,
+    /// Its wall clock.
+    pub clock: WallClock,
+}
+
+impl Contender {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().and_then(Child::id).and_then(|id| Pid::from_raw(id as i32));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// kill -9.
+    pub async fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill().await;
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Lets it finish: what it holds it gives back, what it waits for it gets.
+    pub fn finish(&mut self) {
+        if let Some(child) = &mut self.child {
+            drop(child.stdin.take());
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct World {
+    /// What it was made with.
+    pub settings: Settings,
+    /// What all servers have in common.
+    pub common: Common,
+    /// What was done, and what was found.
+    pub log: Log,
+    /// The nodes.
+    pub slots: Vec<Slot>,
+    /// By client, then by node.
+    pub links: Vec<Vec<Link>>,
+    /// The client processes.
+    pub contenders: Vec<tokio::sync::Mutex<Contender>>,
+    /// The resource.
+    pub register: Register,
+    /// The highest token that anybody held so far.
+    pub highest_token: AtomicU64,
+    /// Whether the nemesis is at work.
+    pub storm: AtomicBool,
+    /// Whether clocks may be stepped further than nodes tolerate; disks are lost only before.
+    pub wild_clocks: AtomicBool,
+    lives: Mutex<Vec<(usize, PathBuf)>>,
+    machines_made: AtomicU32,
+    folder: PathBuf,
+}
+
+impl World {
+    /// Makes it and starts the servers, on new disks: they are guarded for a while.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub async fn make(settings: Settings, folder: &Path) -> Result<Arc<Self>, String> {
+        let said = |what: &'static str| move |why: io::Error| format!("{what}: {why}");
+        fs::create_dir_all(&settings.out).map_err(said("the folder for the report"))?;
+        let logs = settings.out.join("logs");
+        fs::create_dir_all(&logs).map_err(said("the folder for logs"))?;
+        let common = Common {
+            server: settings.server.clone(),
+            module: settings.module.clone(),
+            shim: compile_shim(folder)?,
+            max_ttl_ms: settings.max_ttl_ms,
+            skew_ms: settings.skew_ms,
+            logs: logs.clone(),
+        };
+        let mut slots = vec![];
+        let mut targets: Vec<Target> = vec![];
+        for (node, durability) in DURABILITIES.into_iter().enumerate() {
+            let disk = Disk::new(folder.join(format!("n{}", node + 1))).map_err(said("a disk"))?;
+            let name = format!("node-{}-machine-1", node + 1);
+            let mut machine =
+                Machine::new(&common, name, disk.path().join("1"), durability).map_err(said("a machine"))?;
+            machine.start(&common, None).await?;
+            let target = Arc::new(Mutex::new(machine.socket()));
+            targets.push(Arc::clone(&target));
+            let clock = Mutex::new(machine.clock.clone());
+            slots.push(Slot { disk, machine: tokio::sync::Mutex::new(machine), target, clock });
+        }
+        let mut links = vec![];
+        let mut contenders = vec![];
+        for client in 0..CLIENTS {
+            let mut row = vec![];
+            for target in &targets {
+                row.push(Link::to(Arc::clone(target)).await.map_err(said("a link"))?);
+            }
+            links.push(row);
+            let clock =
+                WallClock::create(logs.join(format!("client-{}.clock", client + 1))).map_err(said("a clock"))?;
+            contenders.push(tokio::sync::Mutex::new(Contender { child: None, clock }));
+        }
+        let register = Register::default();
+        register.serve(&folder.join("register")).map_err(said("the register's socket"))?;
+        let world = Arc::new(Self {
+            settings,
+            common,
+            log: Log::default(),
+            slots,
+            links,
+            contenders,
+            register,
+            highest_token: AtomicU64::new(0),
+            storm: AtomicBool::new(false),
+            wild_clocks: AtomicBool::new(false),
+            lives: Mutex::default(),
+            machines_made: AtomicU32::new(NODES as u32),
+            folder: folder.to_owned(),
+        });
+        for client in 0..CLIENTS {
+            world.start_contender(client, &mut *world.contenders[client].lock().await);
+        }
+        Ok(world)
+    }
+
+    /// Starts a client process in the place of the last.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn start_contender(&self, client: usize, contender: &mut Contender) {
+        let mut lives = relock(&self.lives);
+        let number = lives.len() as u32 + 1;
+        let journal = self.settings.out.join(format!("client-{}-life-{number}.jsonl", client + 1));
+        let errors = self.common.logs.join(format!("client-{}.log", client + 1));
+        let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
+        let addresses: Vec<String> = self.links[client].iter().map(Link::address).collect();
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        command.arg("client").arg("--number").arg(number.to_string());
+        command.arg("--seed").arg(self.settings.seed.wrapping_add(number.into()).to_string());
+        command.arg("--journal").arg(&journal).arg("--register").arg(self.folder.join("register"));
+        command.arg("--nodes").arg(addresses.join(","));
+        command.arg("--contended-keys").arg(CONTENDED_KEYS.to_string());
+        command.arg("--own-key").arg((CONTENDED_KEYS as usize + client).to_string());
+        command.arg("--tasks").arg(TASKS.to_string());
+        command.arg("--max-ttl-ms").arg(self.settings.max_ttl_ms.to_string());
+        contender.clock.preload(&mut command, &self.common.shim);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).kill_on_drop(true);
+        // There before anybody reads it.
+        drop(OpenOptions::new().create(true).append(true).open(&journal).expect("a journal can be made"));
+        lives.push((client, journal));
+        contender.child = Some(command.spawn().expect("this program can be started again"));
+    }
+
+    /// The journals of all client processes so far, from the `first` on.
+    pub fn journals_from(&self, first: usize) -> Vec<PathBuf> {
+        relock(&self.lives)[first..].iter().map(|(_, journal)| journal.clone()).collect()
+    }
+
+    /// Which client each life of a process was, from life 1 on.
+    pub fn lives(&self) -> Vec<usize> {
+        relock(&self.lives).iter().map(|&(client, _)| client).collect()
+    }
+
+    /// A new machine for `node`, on an empty folder of its disk.
+    ///
+    /// # Errors
+    /// Its folder cannot be made.
+    pub fn new_machine(&self, node: usize, durability: Durability) -> io::Result<Machine> {
+        let number = self.machines_made.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("node-{}-machine-{number}", node + 1);
+        Machine::new(&self.common, name, self.slots[node].disk.path().join(number.to_string()), durability)
+    }
+
+    /// Lets everything pass again.
+    pub fn heal_links(&self) {
+        for link in self.links.iter().flatten() {
+            link.set(Mode::Pass);
+            link.delay(std::time::Duration::ZERO);
+        }
+    }
+
+    /// Whether the nemesis goes on.
+    pub fn storms(&self) -> bool {
+        self.storm.load(Ordering::Relaxed)
+    }
+}
+
+fn compile_shim(folder: &Path) -> Result<PathBuf, String> {
+    let (source, shim) = (folder.join("wall_clock.c"), folder.join("wall_clock.so"));
+    fs::write(&source, include_str!("../../../tests/harness/wall_clock.c")).map_err(|why| why.to_string())?;
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source);
+    match compiler.status() {
+        Ok(status) if status.success() => Ok(shim),
+        _ => Err("a C compiler is needed, for the shim that steps wall clocks".to_owned()),
+    }
+}
+
+fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,47 @@
+//! A fault campaign in short: it passes if no law is broken and everything is well when the last fault is healed. What goes
+//! wrong in it is drawn anew each time; the seed is printed, and `make chaos SEED=` runs with it for longer.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// For how long faults are done, in seconds.
+const SECONDS: &str = "15";
+
+/// The module that is tested. Cargo does not build a library of this kind for tests, so it is told to.
+fn module() -> PathBuf {
+    if let Some(module) = std::env::var_os("PALISADE_MODULE") {
+        return module.into();
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "palisade"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "the module does not build");
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("libpalisade.so")
+}
+
+#[test]
+fn nothing_is_wrong_after_a_short_campaign() {
+    let out = tempfile::Builder::new().prefix("palisade-chaos-report-").tempdir().unwrap();
+    let folder = out.path().join("report");
+    let run = Command::new(env!("CARGO_BIN_EXE_palisade-chaos"))
+        .args(["run", "--seconds", SECONDS, "--module"])
+        .arg(module())
+        .arg("--out")
+        .arg(&folder)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    let report = std::fs::read_to_string(folder.join("report.md")).unwrap_or_default();
+    if !run.status.success() {
+        // What a person needs to find the cause stays.
+        let kept = out.keep();
+        panic!("{said}\n{}\n{report}\nhistory and logs: {}", String::from_utf8_lossy(&run.stderr), kept.display());
+    }
+    assert!(report.contains("**No violation.**"), "{report}");
+    let acquired = report.lines().find_map(|line| line.strip_prefix("| acquisitions | ")).unwrap();
+    assert!(!acquired.starts_with("0,"), "nobody held a lock, so nothing was shown: {report}");
+    assert!(folder.join("timeline.svg").exists());
+}
