@@ -88,9 +88,6 @@ pub enum Command {
     Completions { shell: Shell },
     /// Print the man page
     Man,
-    /// Ends a process group when the program that keeps its lock does not live to do it
-    #[command(hide = true)]
-    Watchdog,
 }
 
 /// How a lock is taken.

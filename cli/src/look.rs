@@ -158,8 +158,8 @@ pub async fn break_lock(nodes: &Nodes, key: &[u8], yes: bool, as_json: bool) -> 
     let (view, replies) = LockView::ask(nodes, key).await;
     nodes.need_majority(&replies)?;
     if let (Some(view), false) = (view, yes) {
-        tell(&format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line()));
-        ask(&format!("Break {name}?"))?;
+        let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line());
+        ask(&text, &format!("Break {name}?"))?;
     }
     let replies = nodes.ask(cmd("LOCK.BREAK").arg(key)).await;
     let tokens = replies.iter().flatten().filter_map(|reply| match reply {
@@ -184,10 +184,11 @@ pub async fn break_lock(nodes: &Nodes, key: &[u8], yes: bool, as_json: bool) -> 
 ///
 /// # Errors
 /// The answer is no.
-pub fn ask(question: &str) -> Result<(), Failure> {
+pub fn ask(text: &str, question: &str) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::usage("nobody is there to be asked: say --yes"));
     }
+    tell(text);
     let _ = write!(stderr(), "{question} [y/N] ");
     let mut answer = String::new();
     let _ = stdin().lock().read_line(&mut answer);

@@ -31,6 +31,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::arguments::{Arguments, Command};
 use crate::exec::terminal::Terminal;
+use crate::exec::{group, watchdog};
 use crate::exit::{End, Failure};
 use crate::nodes::Nodes;
 use crate::show::tell;
@@ -43,13 +44,16 @@ const GIVING_BACK: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
+    if watchdog::is_meant() {
+        return watchdog::run();
+    }
+    if group::is_meant() {
+        return failed(&group::become_command());
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    if let Command::Watchdog = arguments.command {
-        return exec::watchdog::run();
-    }
     // One thread: it keeps the lock, and does nothing that takes long.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -101,7 +105,6 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             rendered.map_err(|why| Failure::of("the man page cannot be made", why))?;
             show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
         }
-        Command::Watchdog => Ok(End::OK),
     }
 }
 

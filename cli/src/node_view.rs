@@ -185,8 +185,8 @@ pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result
     match guard.word {
         Some(Word::Lift { yes }) => {
             if !yes {
-                tell("lifting the guard is your word that nobody relies on a lock that this node may have forgotten");
-                ask(&format!("Lift the guard of {}?", node.name))?;
+                let text = "this is your word that nobody relies on a lock that the node may have forgotten";
+                ask(text, &format!("Lift the guard of {}?", node.name))?;
             }
             command.arg("LIFT");
         }

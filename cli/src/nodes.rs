@@ -113,7 +113,7 @@ impl Node {
         Ok(Self { number, name, client })
     }
 
-    /// A connection to it.
+    /// A connection to it, if it is a lock node.
     ///
     /// # Errors
     /// Why there is none.
@@ -122,7 +122,11 @@ impl Node {
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         match timeout(PATIENCE, connecting).await {
-            Ok(Ok(connection)) => Ok(Link(connection)),
+            Ok(Ok(connection)) => {
+                let mut link = Link(connection);
+                // A server without the module answers to SCAN too, and has no locks.
+                link.ask(&redis::cmd("LOCK.NODE")).await.map(|_| link)
+            }
             Ok(Err(why)) => Err(format!("it cannot be reached: {why}")),
             Err(_) => Err("it does not answer".to_owned()),
         }

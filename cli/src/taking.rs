@@ -113,13 +113,13 @@ async fn now(nodes: &Nodes, client: &Client, key: &[u8], options: &Options) -> R
 
 /// Tells the person at the terminal who holds the lock, again and again.
 async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
-    let _cleared = Cleared;
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Who gets it at once reads nothing.
     look.tick().await;
+    look.tick().await;
+    let _cleared = Cleared;
     loop {
-        look.tick().await;
         let (view, _) = LockView::ask(nodes, key).await;
         let state = view.map_or("free, or not to be had now".to_owned(), |view| {
             let others = view.waiters.saturating_sub(1);
@@ -131,6 +131,7 @@ async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
         let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
         let line: String = line.chars().take(columns.saturating_sub(1)).collect();
         let _ = write!(stderr(), "\r\x1b[K{line}");
+        look.tick().await;
     }
 }
 

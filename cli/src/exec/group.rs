@@ -8,13 +8,17 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Pid, access};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::exit::{End, Failure, NOT_STARTED};
+use super::THIS_PROGRAM;
+use crate::exit::{End, Failure, LOST, NOT_STARTED};
 use crate::show::printable;
+
+/// What a process is called that is to become the command.
+const NAME: &str = "palisade-start";
 
 /// A process group whose leader is the command.
 pub struct Group {
@@ -35,19 +39,27 @@ pub enum Event {
 }
 
 impl Group {
-    /// Starts the command.
+    /// Makes the group, with a process that becomes the command as soon as it is let [`go`](Self::go): nothing runs under the
+    /// lock before the watchdog knows the group.
     ///
     /// # Errors
-    /// It cannot be.
-    pub fn start(command: &[OsString], environment: [(&str, OsString); 4]) -> Result<Self, Failure> {
+    /// The system does not let it.
+    pub async fn make(command: &[OsString], environment: [(&str, OsString); 4]) -> Result<Self, Failure> {
         // What the command leaves behind becomes a child of this process, so it is known when it ends.
         set_child_subreaper(true).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
-        let mut started = Command::new(&command[0]);
-        started.args(&command[1..]).envs(environment).process_group(0);
-        let started = started.spawn().map_err(|why| not_started(&command[0], &why))?;
-        let leader = Pid::from_raw(started.id() as i32);
-        Ok(Self { leader, ended: None, children })
+        let mut start = Command::new(THIS_PROGRAM);
+        start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
+        let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
+        let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };
+        // It stops itself; or somebody ended it.
+        let _ = group.event().await;
+        Ok(group)
+    }
+
+    /// Starts the command.
+    pub fn go(&self) {
+        self.signal(Signal::SIGCONT);
     }
 
     /// How the command ended, if it has.
@@ -95,6 +107,27 @@ impl Group {
             }
         }
     }
+}
+
+/// Whether this process is to become the command.
+pub fn is_meant() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == NAME)
+}
+
+/// Becomes the command, when the program that keeps the lock says so and if it lives. Returns why it did not.
+pub fn become_command() -> Failure {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let [keeper, program, arguments @ ..] = &arguments[..] else {
+        return Failure::usage("this is for the program itself");
+    };
+    let lives = || *keeper == *Pid::parent().to_string();
+    if lives() {
+        let _ = kill(Pid::this(), Signal::SIGSTOP);
+    }
+    if !lives() {
+        return Failure::new(LOST, "the program that keeps the lock is gone: the command is not started");
+    }
+    not_started(program, &Command::new(program).args(arguments).exec())
 }
 
 /// Checks that there is such a command, before a lock is waited for in vain.

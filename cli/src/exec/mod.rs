@@ -3,7 +3,7 @@
 //! The command runs in a process group of its own. Nothing of that group outlives the lock: when it is being lost, SIGTERM
 //! goes out in time for the grace period and SIGKILL to fit in what is left of its validity.
 
-mod group;
+pub mod group;
 mod lease;
 pub mod terminal;
 pub mod watchdog;
@@ -29,6 +29,9 @@ use crate::show::{duration, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Patience, Taken, take};
 
+/// Where the system has this very program, also when its file was replaced meanwhile.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// Runs the command under the lock.
 ///
 /// # Errors
@@ -44,7 +47,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let began = Instant::now();
-    let end = Running::start(exec, &guard)?.to_its_end(&mut signals).await;
+    let end = Running::start(exec, &guard).await?.to_its_end(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -84,7 +87,7 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn start(exec: &'a Exec, guard: &'a Guard) -> Result<Self, Failure> {
+    async fn start(exec: &'a Exec, guard: &'a Guard) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let mut watchdog = Watchdog::start()?;
         let valid_for = guard.valid_for();
@@ -95,7 +98,7 @@ impl<'a> Running<'a> {
             ("PALISADE_OWNER", hex(guard.owner()).into()),
             ("PALISADE_VALID_UNTIL_MS", valid_until.as_millis().to_string().into()),
         ];
-        let group = match Group::start(&exec.command, environment) {
+        let group = match Group::make(&exec.command, environment).await {
             Ok(group) => group,
             Err(failure) => {
                 watchdog.done();
@@ -117,6 +120,7 @@ impl<'a> Running<'a> {
             own_stop: false,
         };
         running.terminal.offer(running.group.leader);
+        running.group.go();
         Ok(running)
     }
 
@@ -155,7 +159,9 @@ impl<'a> Running<'a> {
             // What was typed at the terminal reached the command alone, and is for all that the person started.
             let _ = killpg(getpgrp(), signal);
         }
-        let lost = self.lost.or_else(|| self.guard.is_lost().then(|| "it ended before the command did".to_owned()));
+        // With so little left, the watchdog may have ended it.
+        let is_over = self.guard.is_lost() || lease::until_kill(self.guard.valid_for()).is_zero();
+        let lost = self.lost.or_else(|| is_over.then(|| "its lease ended before the command did".to_owned()));
         match lost {
             Some(why) => Err(lost_because(self.guard, &why)),
             None => Ok(end),
@@ -214,8 +220,11 @@ impl<'a> Running<'a> {
 
     /// The command was stopped: by the terminal that it wants to use, or by a person.
     fn on_stop(&mut self, signal: Signal) {
-        if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) && self.terminal.is_ours() {
-            return self.go_on();
+        if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) {
+            self.terminal.is_wanted = true;
+            if self.terminal.is_ours() {
+                return self.go_on();
+            }
         }
         if !self.terminal.exists() {
             return;
@@ -232,7 +241,7 @@ impl<'a> Running<'a> {
 
     /// The command goes on, with the terminal if that is there for it.
     fn go_on(&mut self) {
-        if self.terminal.is_wanted() {
+        if self.terminal.is_wanted {
             self.terminal.lend(self.group.leader);
         }
         self.group.signal(Signal::SIGCONT);

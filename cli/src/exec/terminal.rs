@@ -16,7 +16,7 @@ pub struct Terminal {
     own: Pid,
     lent: bool,
     /// The command has had it, or asked for it.
-    wanted: bool,
+    pub is_wanted: bool,
 }
 
 impl Terminal {
@@ -24,7 +24,7 @@ impl Terminal {
     pub fn open() -> Self {
         let file = OpenOptions::new().read(true).write(true).open("/dev/tty").ok();
         let modes = file.as_ref().and_then(|file| tcgetattr(file).ok());
-        Self { file, modes, own: getpgrp(), lent: false, wanted: false }
+        Self { file, modes, own: getpgrp(), lent: false, is_wanted: false }
     }
 
     /// Whether this process, or the command that it was lent to, has it.
@@ -42,7 +42,7 @@ impl Terminal {
 
     /// Lends it to this process group, if it is ours to lend.
     pub fn lend(&mut self, group: Pid) {
-        self.wanted = true;
+        self.is_wanted = true;
         if self.is_ours() {
             self.lent = self.give(group);
         }
@@ -68,11 +68,6 @@ impl Terminal {
     /// Whether it is lent.
     pub fn is_lent(&self) -> bool {
         self.lent
-    }
-
-    /// Whether the command has had it, or asked for it.
-    pub fn is_wanted(&self) -> bool {
-        self.wanted
     }
 
     fn give(&self, group: Pid) -> bool {

@@ -17,12 +17,13 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
 
+use super::THIS_PROGRAM;
 use super::lease::WATCHDOG_MARGIN;
 use crate::clock;
 use crate::exit::Failure;
 
-/// Where the system has this very program, also when its file was replaced meanwhile.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+/// What it is called, in the list of processes too. This program called so is the watchdog.
+const NAME: &str = "palisade-watchdog";
 
 /// Between two looks at a group that was asked to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -40,7 +41,7 @@ impl Watchdog {
     /// It cannot be started.
     pub fn start() -> Result<Self, Failure> {
         let started = Command::new(THIS_PROGRAM)
-            .arg("watchdog")
+            .arg0(NAME)
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -75,6 +76,11 @@ impl Watchdog {
         // If it is gone, there is nothing to do about it: this program still ends the command in time.
         let _ = self.pipe.write_all(format!("{line}\n").as_bytes());
     }
+}
+
+/// Whether this process is one.
+pub fn is_meant() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
 /// The watchdog's own life.

@@ -67,7 +67,8 @@ impl Person {
                 self.read_up_to += at + text.len();
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "waited in vain for {text:?} in {:?}", &seen[self.read_up_to..]);
+            let (before, after) = seen.split_at(self.read_up_to);
+            assert!(start.elapsed() < PATIENCE, "waited in vain for {text:?} in {after:?}, after {before:?}");
             drop(seen);
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -50,7 +50,7 @@ fn no_quorum() {
     run(nodes.exec("--no-wait k", "true")).assert_refused(196, "guarded: try again later");
     nodes.servers = vec![Setup::new().module_later().start()];
     run(nodes.exec("k", "true")).assert_refused(196, "the server has no lock module");
-    run(nodes.palisade("ls")).assert_refused(196, "start it with --loadmodule");
+    run(nodes.palisade("ls")).assert_refused(196, "the server has no lock module");
 }
 
 #[test]

@@ -34,9 +34,10 @@ fn the_command_reads_it_in_a_pipeline() {
 fn an_interactive_shell_under_a_lock() {
     let nodes = Nodes::start(1);
     let mut person = Person::at_a_shell(&nodes);
-    person.types("PS1='inner> ' $P exec k -- bash --norc --noprofile --noediting -i\n");
+    person.types("PS1='in''ner> ' $P exec k -- bash --norc --noprofile --noediting -i\n");
     person.sees("inner> ");
-    person.types("sleep 1000\n");
+    person.types("echo > sleeps; sleep 1000\n");
+    nodes.wait_file("sleeps");
     person.types("\x03");
     person.sees("inner> ");
     assert_eq!(nodes.holding("k"), 1);
@@ -57,7 +58,7 @@ fn interrupting_ends_a_script_too() {
             nodes.wait_file("first");
             holder
         });
-        let script = format!("$P exec k -- sh -c 'echo $$ > held; sleep 1000'{pipe}; echo survived");
+        let script = format!("$P exec k -- sh -c 'echo $$ > held; exec sleep 1000'{pipe}; echo survived");
         let mut person = Person::at(&nodes, &["bash", "-c", &script]);
         if stage == "waiting" {
             wait_until("it waits", || nodes.waiters() == 1);
