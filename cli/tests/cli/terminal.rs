@@ -36,7 +36,7 @@ fn an_interactive_shell_under_a_lock() {
     let mut person = Person::at_a_shell(&nodes);
     person.types("PS1='in''ner> ' $P exec k -- bash --norc --noprofile --noediting -i\n");
     person.sees("inner> ");
-    person.types("echo > sleeps; sleep 1000\n");
+    person.types("sh -c 'echo > sleeps; exec sleep 1000'\n");
     nodes.wait_file("sleeps");
     person.types("\x03");
     person.sees("inner> ");
