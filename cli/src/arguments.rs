@@ -11,12 +11,17 @@ use crate::exit;
 
 /// Locks for shells, cron and people on call: on a Redis or Valkey server with the Palisade module, or on a quorum of them
 #[derive(Debug, Parser)]
-#[command(name = "palisade", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "palisade",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   export PALISADE_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
   palisade exec --no-wait backup -- pg_dump -f /backup/app.sql app
   palisade ls 'orders:*'
-  palisade doctor")]
+  palisade doctor"
+)]
 pub struct Arguments {
     #[command(flatten)]
     pub shared: Shared,
@@ -28,7 +33,14 @@ pub struct Arguments {
 #[derive(Args, Debug)]
 pub struct Shared {
     /// The nodes, separated by commas: redis://user:password@host:6379, rediss://…, unix:///path
-    #[arg(long, global = true, env = "PALISADE_NODES", hide_env_values = true, value_delimiter = ',', value_name = "URLS")]
+    #[arg(
+        long,
+        global = true,
+        env = "PALISADE_NODES",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "URLS"
+    )]
     pub nodes: Vec<String>,
     /// Answers in JSON, for programs
     #[arg(long, global = true)]
@@ -49,7 +61,7 @@ pub enum Command {
     /// Who holds a lock, and who waits for it
     Info {
         /// The lock
-            key: OsString,
+        key: OsString,
     },
     /// The locks that are held
     Ls {
@@ -63,7 +75,7 @@ pub enum Command {
     /// Take a lock away from its holder, who learns of it at its next extension
     Break {
         /// The lock
-            key: OsString,
+        key: OsString,
         /// Does not ask
         #[arg(long, short)]
         yes: bool,

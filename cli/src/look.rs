@@ -48,7 +48,8 @@ fn describe(view: &LockView, nodes: &Nodes) -> String {
     }
     line("waiters", view.waiters.to_string());
     for waiter in &view.queue {
-        let who = if waiter.note.is_empty() { format!("owner {}", waiter.owner) } else { printable(waiter.note.as_bytes()) };
+        let who =
+            if waiter.note.is_empty() { format!("owner {}", waiter.owner) } else { printable(waiter.note.as_bytes()) };
         line("", format!("{who}, for {}", time(waiter.waited_ms)));
     }
     text

@@ -96,8 +96,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Completions { shell } => {
             let mut text = vec![];
             clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
-            show::out(&String::from_utf8_lossy(&text))
-                .map(|()| End::OK)
+            show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
         }
         Command::Man => {
             let mut text = vec![];

@@ -89,7 +89,8 @@ impl Nodes {
         let whys = self.list.iter().zip(replies);
         let whys = whys.filter_map(|(node, reply)| Some(format!("{}: {}", node.name, reply.as_ref().err()?)));
         let whys = whys.collect::<Vec<_>>().join("; ");
-        let text = format!("{answered} of {} nodes can be asked, and {} are needed: {whys}", self.len(), self.majority());
+        let text =
+            format!("{answered} of {} nodes can be asked, and {} are needed: {whys}", self.len(), self.majority());
         Err(Failure::new(NO_QUORUM, text))
     }
 }

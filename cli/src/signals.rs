@@ -42,7 +42,8 @@ impl Signals {
     /// The next of them.
     pub async fn next(&mut self) -> Signal {
         poll_fn(|context| {
-            let heard = self.0.iter_mut().find_map(|(signal, stream)| stream.poll_recv(context).is_ready().then_some(*signal));
+            let heard =
+                self.0.iter_mut().find_map(|(signal, stream)| stream.poll_recv(context).is_ready().then_some(*signal));
             heard.map_or(Poll::Pending, Poll::Ready)
         })
         .await

@@ -22,6 +22,12 @@ use crate::signals::Signals;
 /// For so long it is tried again where several asked at the same moment and none got a majority.
 const COLLISIONS: Duration = Duration::from_secs(2);
 
+/// Silent nodes are given this long for the first connection.
+const CONNECTING: Duration = Duration::from_secs(3);
+
+/// What fails sooner is not for want of time.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
 /// Shortest and longest pause after such a collision, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2..50;
 
@@ -79,7 +85,7 @@ pub async fn take(
         options = options.wait(limit);
     }
     let granted = async {
-        client.connect().await?;
+        connect(&client).await?;
         match patience {
             Patience::No => now(nodes, &client, key, &options).await,
             _ => client.lock_with(key, &options).await,
@@ -93,6 +99,18 @@ pub async fn take(
         () = progress(nodes, key, began), if stderr().is_terminal() => unreachable!("it goes on until it is dropped"),
     };
     result.map(Taken::Held).map_err(|error| refused(take, patience, error))
+}
+
+/// Connects to a majority. Nodes that refuse are known at once; silent ones, or a busy machine, are given a moment more.
+async fn connect(client: &Client) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        let asked = Instant::now();
+        match client.connect().await {
+            Err(_) if asked.elapsed() > AT_ONCE && began.elapsed() < CONNECTING => {}
+            done => return done,
+        }
+    }
 }
 
 /// Takes it if it is free: also where others ask at the same moment, one of them gets it.
@@ -148,7 +166,8 @@ impl Drop for Cleared {
 fn refused(take: &Take, patience: Patience, error: Error) -> Failure {
     let key = printable(take.key.as_bytes());
     let holder = error.holder().map(|holder| {
-        let note = if holder.note.is_empty() { "somebody without a note".into() } else { printable(holder.note.as_bytes()) };
+        let note =
+            if holder.note.is_empty() { "somebody without a note".into() } else { printable(holder.note.as_bytes()) };
         format!("held by {note} for {}", time(holder.held_for.as_millis() as u64))
     });
     let failure = match (error.kind(), patience) {
@@ -157,7 +176,8 @@ fn refused(take: &Take, patience: Patience, error: Error) -> Failure {
             Failure::new(CONFLICT, format!("{key} is {text}: wait for it, or try later"))
         }
         (ErrorKind::TimedOut, Patience::Until(limit)) if error.nodes().is_empty() => {
-            let text = holder.as_ref().map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
+            let text =
+                holder.as_ref().map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
             Failure::new(TIMED_OUT, format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64)))
         }
         _ => return Failure::from(error),
@@ -174,5 +194,10 @@ fn note(program: &OsStr) -> String {
     let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let note = format!("{host} pid {}: {program}", Pid::this());
-    note.chars().scan(0, |bytes, c| { *bytes += c.len_utf8(); (*bytes <= NOTE_BYTES).then_some(c) }).collect()
+    note.chars()
+        .scan(0, |bytes, c| {
+            *bytes += c.len_utf8();
+            (*bytes <= NOTE_BYTES).then_some(c)
+        })
+        .collect()
 }

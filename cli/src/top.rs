@@ -55,7 +55,8 @@ pub async fn run(nodes: &Nodes, once: bool, every: Duration) -> Result<End, Fail
 }
 
 fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
-    matches!(code, KeyCode::Char('q') | KeyCode::Esc) || (code == KeyCode::Char('c') && modifiers == KeyModifiers::CONTROL)
+    matches!(code, KeyCode::Char('q') | KeyCode::Esc)
+        || (code == KeyCode::Char('c') && modifiers == KeyModifiers::CONTROL)
 }
 
 /// Nodes, and the most contended locks first.
@@ -63,9 +64,9 @@ async fn page(nodes: &Nodes, most: usize) -> Result<String, Failure> {
     let views: Vec<NodeView> = NodeView::all(nodes).await.into_iter().map(|(view, _)| view).collect();
     let (mut found, more) = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
     found.sort_by_key(|lock: &LockView| std::cmp::Reverse((lock.waiters, lock.held_ms)));
-    let count = if more > 0 { format!("more than {}", found.len()) } else { found.len().to_string() };
+    let count = if more > 0 { format!("more than {}", found.len()) } else { format!("{}", found.len()) };
     found.truncate(most);
-    Ok(format!("{}\n{}\n{count} locks\n", node_view::rows(&views), look::rows(&found, nodes).trim_end()))
+    Ok(format!("{}\n{}\nlocks: {count}\n", node_view::rows(&views), look::rows(&found, nodes).trim_end()))
 }
 
 fn draw(page: &str) -> std::io::Result<()> {

@@ -13,7 +13,11 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
     let view = &patient.view;
     let about = |level, found: String, advice: &str| Finding::new(level, &view.node, found, advice);
     if let Some(error) = &view.error {
-        return vec![about(Change, format!("cannot be asked: {error}"), "bring it back, or replace it as docs/operations.md says")];
+        return vec![about(
+            Change,
+            format!("cannot be asked: {error}"),
+            "bring it back, or replace it as docs/operations.md says",
+        )];
     }
     let mut findings = vec![];
     let mut found = |level, found: String, advice: &str| findings.push(about(level, found, advice));
@@ -31,7 +35,8 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         found(Change, "it is in cluster mode".to_owned(), "the nodes of a quorum know nothing of each other");
     }
     if view.guard_ms > 0 {
-        let text = format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
+        let text =
+            format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
         found(Change, text, "wait; if it is brand-new and nobody holds a lock there: palisade guard NODE lift");
     }
     if view.info.number("lock_poisoned") > 0 {
@@ -51,7 +56,11 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         );
     }
     if patient.settings.is_none() {
-        found(Note, "it does not tell its settings (CONFIG)".to_owned(), "check them by hand, against redis.conf of Palisade");
+        found(
+            Note,
+            "it does not tell its settings (CONFIG)".to_owned(),
+            "check them by hand, against redis.conf of Palisade",
+        );
     } else {
         findings.extend(memory(patient));
     }
@@ -64,7 +73,8 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
 /// Whether it remembers what it granted, or knows that it does not.
 fn memory(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![];
-    let mut found = |level, found: &str, advice: &str| findings.push(Finding::new(level, &patient.view.node, found, advice));
+    let mut found =
+        |level, found: &str, advice: &str| findings.push(Finding::new(level, &patient.view.node, found, advice));
     let is = |name, value| patient.setting(name) == value;
     let every_grant_is_on_disk =
         is("appendonly", "yes") && is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no");
@@ -81,12 +91,16 @@ fn memory(patient: &Patient) -> Vec<Finding> {
             "leave lock.state-file to its default",
         );
     } else if !every_grant_is_on_disk {
-        let text = format!("after a crash it grants nothing for {}: not every grant is on its disk", time(patient.view.max_ttl_ms));
+        let text = format!(
+            "after a crash it grants nothing for {}: not every grant is on its disk",
+            time(patient.view.max_ttl_ms)
+        );
         found(Note, &text, "appendonly yes and appendfsync always, if it should serve again at once");
     }
     if !is("maxmemory-policy", "noeviction") {
         let level = if is("maxmemory", "0") { Note } else { Change };
-        let text = format!("maxmemory-policy is {}: it may delete locks that are held", patient.setting("maxmemory-policy"));
+        let text =
+            format!("maxmemory-policy is {}: it may delete locks that are held", patient.setting("maxmemory-policy"));
         found(level, &text, "CONFIG SET maxmemory-policy noeviction, and in redis.conf");
     }
     if !is("timeout", "0") {

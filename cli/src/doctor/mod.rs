@@ -15,15 +15,8 @@ use crate::nodes::{Link, Nodes};
 use crate::show::{json, out};
 
 /// Settings that are looked at.
-const SETTINGS: [&str; 7] = [
-    "appendonly",
-    "appendfsync",
-    "no-appendfsync-on-rewrite",
-    "maxmemory",
-    "maxmemory-policy",
-    "timeout",
-    "lock.*",
-];
+const SETTINGS: [&str; 7] =
+    ["appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy", "timeout", "lock.*"];
 
 /// A node, and how it is set up.
 #[derive(Clone, Debug, Default)]

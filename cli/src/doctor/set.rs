@@ -29,11 +29,19 @@ pub fn check(patients: &[Patient]) -> Vec<Finding> {
 fn count(count: usize) -> Finding {
     let majority = count / 2 + 1;
     match count {
-        1 => Finding::new(Note, ALL, "there is one: while it is down, nobody gets a lock", "three, or five, need a majority only"),
-        _ if count % 2 == 0 => Finding::new(
+        1 => Finding::new(
+            Note,
+            ALL,
+            "there is one: while it is down, nobody gets a lock",
+            "three, or five, need a majority only",
+        ),
+        _ if count.is_multiple_of(2) => Finding::new(
             Change,
             ALL,
-            format!("there are {count}, an even number: {majority} are needed, so no more may be down than of {}", count - 1),
+            format!(
+                "there are {count}, an even number: {majority} are needed, so no more may be down than of {}",
+                count - 1
+            ),
             "add one, or take one away, as docs/operations.md says",
         ),
         _ => Finding::new(Ok, ALL, format!("there are {count}: {} may be down", count - majority), ""),
@@ -43,7 +51,9 @@ fn count(count: usize) -> Finding {
 /// Whether a lock can be had now.
 fn serving(patients: &[Patient]) -> Finding {
     let majority = patients.len() / 2 + 1;
-    let serves = |patient: &&Patient| patient.view.error.is_none() && patient.view.guard_ms == 0 && patient.view.role == "master";
+    let serves = |patient: &&Patient| {
+        patient.view.error.is_none() && patient.view.guard_ms == 0 && patient.view.role == "master"
+    };
     let ids: BTreeSet<&str> = patients.iter().filter(serves).map(|patient| patient.view.id.as_str()).collect();
     let text = format!("{} of {} serve, and {majority} are needed", ids.len(), patients.len());
     let level = if ids.len() >= majority { Ok } else { Fail };
@@ -117,7 +127,12 @@ fn clocks(up: &[&Patient]) -> Finding {
     let skew_ms: u64 = skews.min().unwrap_or(SKEW_DEFAULT_MS);
     let apart_ms = apart_us.saturating_sub(blur_us) / 1_000;
     if apart_ms <= skew_ms {
-        return Finding::new(Ok, ALL, format!("wall clocks are within {} of each other", time((apart_us / 1_000).max(1))), "");
+        return Finding::new(
+            Ok,
+            ALL,
+            format!("wall clocks are within {} of each other", time((apart_us / 1_000).max(1))),
+            "",
+        );
     }
     Finding::new(
         Change,

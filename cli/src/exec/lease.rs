@@ -53,9 +53,14 @@ mod tests {
     #[test]
     fn grace_must_fit_in_the_lease() {
         let ms = Duration::from_millis;
-        for (ttl, grace, fits) in
-            [(10_000, 5_000, true), (10_000, 5_400, false), (1_000, 400, true), (1_000, 5_000, false), (200, 0, true), (100, 0, false)]
-        {
+        for (ttl, grace, fits) in [
+            (10_000, 5_000, true),
+            (10_000, 5_400, false),
+            (1_000, 400, true),
+            (1_000, 5_000, false),
+            (200, 0, true),
+            (100, 0, false),
+        ] {
             assert_eq!(check(ms(ttl), ms(grace)).is_ok(), fits, "{ttl} {grace}");
         }
         let text = check(ms(10_000), ms(8_000)).unwrap_err();

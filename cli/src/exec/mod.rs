@@ -32,6 +32,9 @@ use crate::taking::{Patience, Taken, take};
 /// Where the system has this very program, also when its file was replaced meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
+/// So often in a lease it is looked whether it was extended, so that the watchdog knows of it long before it would act.
+const LOOKS_A_LEASE: u32 = 6;
+
 /// Runs the command under the lock.
 ///
 /// # Errors
@@ -47,7 +50,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let began = Instant::now();
-    let end = Running::start(exec, &guard).await?.to_its_end(&mut signals).await;
+    let end = Running::start(exec, &guard).await?.finish(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -74,7 +77,7 @@ struct Running<'a> {
     terminal: Terminal,
     watchdog: Watchdog,
     began: Instant,
-    /// The longest that the lock was known to be valid, since boot.
+    /// Until when the lock is valid, as the watchdog was told: since boot.
     valid_until: Duration,
     /// When what the command left behind is asked to end.
     term_at: Option<Instant>,
@@ -125,11 +128,12 @@ impl<'a> Running<'a> {
     }
 
     /// Waits until nothing is left of the command; tells how it ended.
-    async fn to_its_end(mut self, signals: &mut Signals) -> Result<End, Failure> {
+    async fn finish(mut self, signals: &mut Signals) -> Result<End, Failure> {
         loop {
             let now = Instant::now();
             let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
-            let left = lease::until_term(self.guard.valid_for(), self.exec.grace);
+            let look =
+                lease::until_term(self.guard.valid_for(), self.exec.grace).min(self.exec.take.ttl / LOOKS_A_LEASE);
             tokio::select! {
                 biased;
                 event = self.group.event() => match event {
@@ -142,7 +146,7 @@ impl<'a> Running<'a> {
                     self.kill_at = Some(Instant::now() + lease::KILL_MARGIN);
                 }
                 () = self.guard.lost(), if self.lost.is_none() => self.lose(self.why_gone()),
-                () = sleep(left), if self.lost.is_none() => self.on_term_time(),
+                () = sleep(look), if self.lost.is_none() => self.look(),
                 () = sleep_until(term_at), if self.term_at.is_some() => {
                     self.term_at = None;
                     self.end(self.exec.grace);
@@ -151,6 +155,8 @@ impl<'a> Running<'a> {
                 signal = signals.next() => self.on_signal(signal),
             }
         }
+        // With so little left of what the watchdog knows, it may have ended it.
+        let is_over = self.guard.is_lost() || lease::until_kill(self.left()).is_zero();
         self.watchdog.done();
         let end = self.group.ended().unwrap_or(End::OK);
         let was_lent = self.terminal.is_lent();
@@ -159,8 +165,6 @@ impl<'a> Running<'a> {
             // What was typed at the terminal reached the command alone, and is for all that the person started.
             let _ = killpg(getpgrp(), signal);
         }
-        // With so little left, the watchdog may have ended it.
-        let is_over = self.guard.is_lost() || lease::until_kill(self.guard.valid_for()).is_zero();
         let lost = self.lost.or_else(|| is_over.then(|| "its lease ended before the command did".to_owned()));
         match lost {
             Some(why) => Err(lost_because(self.guard, &why)),
@@ -168,10 +172,20 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The lease should have been extended by now.
-    fn on_term_time(&mut self) {
-        let valid_for = self.guard.valid_for();
+    /// What is left of validity, as the watchdog knows it.
+    fn left(&self) -> Duration {
+        self.valid_until.saturating_sub(clock::since_boot())
+    }
+
+    /// Tells the watchdog for how long the lock is valid.
+    fn tell_watchdog(&mut self, valid_for: Duration) {
         self.valid_until = self.valid_until.max(clock::since_boot() + valid_for);
+        self.watchdog.valid_for(valid_for);
+    }
+
+    /// Has the lease been extended in time?
+    fn look(&mut self) {
+        let valid_for = self.guard.valid_for();
         if lease::until_term(valid_for, self.exec.grace).is_zero() {
             let why = if self.began.elapsed() + self.exec.take.ttl >= self.exec.take.max_hold {
                 format!("it is extended for no longer than --max-hold {}", duration(self.exec.take.max_hold))
@@ -180,12 +194,12 @@ impl<'a> Running<'a> {
             };
             self.lose(why);
         } else {
-            self.watchdog.valid_for(valid_for);
+            self.tell_watchdog(valid_for);
         }
     }
 
     fn why_gone(&self) -> String {
-        if clock::since_boot() < self.valid_until {
+        if !self.left().is_zero() {
             "somebody took it away, or its nodes forgot it".to_owned()
         } else {
             "its lease ended while this program could not run".to_owned()
@@ -194,8 +208,7 @@ impl<'a> Running<'a> {
 
     /// The command must not go on.
     fn lose(&mut self, why: String) {
-        let left = lease::until_kill(self.valid_until.saturating_sub(clock::since_boot()));
-        self.end(left.min(self.exec.grace));
+        self.end(lease::until_kill(self.left()).min(self.exec.grace));
         self.term_at = None;
         tell(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
         self.lost = Some(why);
@@ -231,7 +244,7 @@ impl<'a> Running<'a> {
         }
         // The job is stopped as a whole. The lease is not extended meanwhile; if it ends, the watchdog ends the command.
         self.terminal.take_back(false);
-        self.watchdog.valid_for(self.guard.valid_for());
+        self.tell_watchdog(self.guard.valid_for());
         self.own_stop = true;
         if !stop_job() {
             self.own_stop = false;

@@ -86,7 +86,8 @@ impl Terminal {
 pub fn stop_job() -> bool {
     let own = getpgrp();
     let parent = status_field(own, "PPid").and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
-    let is_shell = |parent: &Pid| getpgid(Some(*parent)).is_ok_and(|group| group != own) && getsid(Some(*parent)) == getsid(None);
+    let is_shell =
+        |parent: &Pid| getpgid(Some(*parent)).is_ok_and(|group| group != own) && getsid(Some(*parent)) == getsid(None);
     if parent.filter(is_shell).is_none() {
         return false;
     }

@@ -7,8 +7,11 @@ use crate::fixture::{Nodes, Running, is_alive, run, wait_dead};
 #[test]
 fn what_is_left_behind_is_ended() {
     let nodes = Nodes::start(1);
-    let ended = run(nodes.exec("--grace 100ms k", "sh -c 'echo $$ > inner; trap \"\" TERM; while :; do sleep 1; done' & \
-                                                    while ! [ -s inner ]; do sleep 0.01; done; exit 3"));
+    let ended = run(nodes.exec(
+        "--grace 100ms k",
+        "sh -c 'echo $$ > inner; trap \"\" TERM; while :; do sleep 1; done' & \
+                                                    while ! [ -s inner ]; do sleep 0.01; done; exit 3",
+    ));
     assert_eq!(ended.code(), Some(3), "{ended:?}");
     assert!(!is_alive(&nodes.wait_file("inner")), "it is dead when the lock is free");
     nodes.wait_idle();

@@ -11,7 +11,8 @@ const HOSTS: usize = 20;
 #[test]
 fn one_of_twenty_runs() {
     let nodes = Nodes::start(3);
-    let start = || Running::start(nodes.exec("--no-wait cron", "echo x >> ran; while ! [ -e go ]; do sleep 0.05; done"));
+    let start =
+        || Running::start(nodes.exec("--no-wait cron", "echo x >> ran; while ! [ -e go ]; do sleep 0.05; done"));
     let mut hosts: Vec<Running> = (0..HOSTS).map(|_| start()).collect();
     let mut codes = vec![];
     wait_until("all but one have given up", || {

@@ -13,9 +13,12 @@ fn while_it_connects() {
     let nodes = Nodes::start(1);
     let frozen = Frozen::new(&nodes.servers[0]);
     let running = Running::start(nodes.exec("k", "echo > ran"));
-    let listens = || read(format!("/proc/{}/status", running.pid()).as_ref()).lines().any(|line| {
-        line.strip_prefix("SigCgt:").is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0)
-    });
+    let listens = || {
+        read(format!("/proc/{}/status", running.pid()).as_ref()).lines().any(|line| {
+            line.strip_prefix("SigCgt:")
+                .is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0)
+        })
+    };
     wait_until("it listens to SIGTERM", listens);
     running.signal(Signal::SIGTERM);
     assert_eq!(running.end().code(), Some(143));
@@ -78,7 +81,8 @@ fn what_the_command_started_gets_them_too() {
 #[test]
 fn while_it_gives_back() {
     let nodes = Nodes::start(3);
-    let running = Running::start(nodes.exec("--ttl 50s k", "echo > held; while ! [ -e go ]; do sleep 0.01; done; exit 4"));
+    let running =
+        Running::start(nodes.exec("--ttl 50s k", "echo > held; while ! [ -e go ]; do sleep 0.01; done; exit 4"));
     nodes.wait_file("held");
     wait_until("all have it", || nodes.holding("k") == 3);
     let frozen = Frozen::new(&nodes.servers[2]);
@@ -106,8 +110,14 @@ fn while_it_keeps_the_lock_after_the_command() {
 fn what_is_ignored_from_the_start_stays_ignored() {
     let nodes = Nodes::start(1);
     let mut command = Command::new("sh");
-    let script = format!("trap '' HUP; exec {PALISADE} exec k -- sh -c 'echo > held; while ! [ -e go ]; do sleep 0.01; done; exit 6'");
-    command.args(["-c", &script]).env("PALISADE_NODES", nodes.addresses()).current_dir(nodes.file("")).stdin(std::process::Stdio::null());
+    let script = format!(
+        "trap '' HUP; exec {PALISADE} exec k -- sh -c 'echo > held; while ! [ -e go ]; do sleep 0.01; done; exit 6'"
+    );
+    command
+        .args(["-c", &script])
+        .env("PALISADE_NODES", nodes.addresses())
+        .current_dir(nodes.file(""))
+        .stdin(std::process::Stdio::null());
     let running = Running::start(command);
     nodes.wait_file("held");
     running.signal(Signal::SIGHUP);

@@ -5,12 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::fixture::{Nodes, PALISADE, Running, run};
-use crate::harness::Setup;
+use crate::harness::{Setup, wait_until};
 
 #[test]
 fn that_of_the_command() {
     let nodes = Nodes::start(1);
-    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
+    {
         let ended = run(nodes.exec("k", script));
         assert_eq!((ended.code(), ended.all().as_str()), (Some(code), ""), "{script}");
         nodes.wait_idle();
@@ -24,7 +25,8 @@ fn somebody_else_holds_it() {
     nodes.wait_file("held");
     run(nodes.exec("--no-wait k", "echo no > ran")).assert_refused(194, "k is held by backup\\u{7} for ");
     run(nodes.palisade("try --node-timeout 5s k")).assert_refused(194, "k is held by backup\\u{7} for ");
-    run(nodes.exec("--wait 100ms k", "echo no > ran")).assert_refused(195, "k was not free within 100ms: it is held by backup");
+    run(nodes.exec("--wait 100ms k", "echo no > ran"))
+        .assert_refused(195, "k was not free within 100ms: it is held by backup");
     run(nodes.palisade("lock --node-timeout 5s --wait 100ms k")).assert_refused(195, "k was not free within 100ms");
     for how in ["--no-wait", "--wait 100ms"] {
         let ended = run(nodes.exec(&format!("{how} --conflict-exit-code 0 k"), "echo no > ran"));
@@ -57,8 +59,9 @@ fn no_quorum() {
 fn it_was_taken_away() {
     let nodes = Nodes::start(3);
     let script = "trap 'echo > asked; exit 0' TERM; echo > held; while :; do sleep 0.01; done";
-    let holder = Running::start(nodes.exec("--ttl 1s --grace 400ms k", script));
+    let holder = Running::start(nodes.exec("--ttl 5s --grace 2s k", script));
     nodes.wait_file("held");
+    wait_until("all have it", || nodes.holding("k") == 3);
     let ended = run(nodes.palisade("break --yes k"));
     assert!(ended.out().starts_with("k: broken on 3 of 3 nodes, token "), "{ended:?}");
     let ended = holder.end();
@@ -71,7 +74,8 @@ fn it_was_taken_away() {
 #[test]
 fn it_had_been_taken_away_when_the_command_ended() {
     let nodes = Nodes::start(1);
-    let holder = Running::start(nodes.exec("--ttl 60s --grace 1s k", "echo > held; while ! [ -e go ]; do sleep 0.01; done"));
+    let holder =
+        Running::start(nodes.exec("--ttl 60s --grace 1s k", "echo > held; while ! [ -e go ]; do sleep 0.01; done"));
     nodes.wait_file("held");
     nodes.say("LOCK.BREAK k");
     fs::write(nodes.file("go"), "").unwrap();
