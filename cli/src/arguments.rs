@@ -119,7 +119,7 @@ pub struct Take {
     /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// Exit status when somebody else holds the lock, in place of 194 and 195
+    /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is said either
     #[arg(long, value_name = "N")]
     pub conflict_exit_code: Option<u8>,
 }

@@ -30,7 +30,7 @@ fn somebody_else_holds_it() {
     run(nodes.palisade("lock --node-timeout 5s --wait 100ms k")).assert_refused(195, "k was not free within 100ms");
     for how in ["--no-wait", "--wait 100ms"] {
         let ended = run(nodes.exec(&format!("{how} --conflict-exit-code 0 k"), "echo no > ran"));
-        assert_eq!(ended.code(), Some(0), "{ended:?}");
+        assert_eq!((ended.code(), ended.all().as_str()), (Some(0), ""), "{ended:?}");
     }
     assert!(!nodes.file("ran").exists());
     holder.signal(nix::sys::signal::Signal::SIGTERM);
