@@ -117,7 +117,7 @@ pub struct Take {
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
     /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
     /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is said either
     #[arg(long, value_name = "N")]

@@ -1,11 +1,11 @@
-//! The signals that this program passes on to the command, or ends its wait for.
+//! The signals that this program passes on to the command, or that end its wait.
 
 use std::fs;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpgid, getpgrp, getsid};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use crate::exit::Failure;
@@ -49,15 +49,30 @@ impl Signals {
         .await
     }
 
-    /// The next that is to end a program.
+    /// The next that is to end a program. Stopped by the terminal, this process stops.
     pub async fn end(&mut self) -> Signal {
         loop {
-            let signal = self.next().await;
-            if !matches!(signal, Signal::SIGWINCH | Signal::SIGCONT | Signal::SIGTSTP) {
-                return signal;
+            match self.next().await {
+                Signal::SIGWINCH | Signal::SIGCONT => {}
+                Signal::SIGTSTP => drop(stop_self()),
+                signal => return signal,
             }
         }
     }
+}
+
+/// Stops this process. False: no shell is there to wake it again.
+pub fn stop_self() -> bool {
+    has_shell() && kill(Pid::this(), Signal::SIGSTOP).is_ok()
+}
+
+/// Whether this process is of a job that a shell can stop and wake.
+pub fn has_shell() -> bool {
+    let own = getpgrp();
+    let parent = status_field(own, "PPid").and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
+    parent.is_some_and(|parent| {
+        getpgid(Some(parent)).is_ok_and(|group| group != own) && getsid(Some(parent)) == getsid(None)
+    })
 }
 
 /// The signals that this process ignores, a bit each.
@@ -66,7 +81,7 @@ fn ignored() -> u64 {
 }
 
 /// A field of what the system tells of a process.
-pub fn status_field(pid: Pid, name: &str) -> Option<String> {
+fn status_field(pid: Pid, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(value.trim().to_owned())

@@ -3,11 +3,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, stderr, stdin, stdout};
 
-use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-use nix::unistd::{Pid, getpgid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-use crate::signals::status_field;
+use crate::signals::{has_shell, stop_self};
 
 /// The terminal that this process is controlled by, if any.
 pub struct Terminal {
@@ -84,14 +84,9 @@ impl Terminal {
 
 /// Stops this process and its group, as the terminal's stop would have. False: no shell is there to wake them again.
 pub fn stop_job() -> bool {
-    let own = getpgrp();
-    let parent = status_field(own, "PPid").and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
-    let is_shell =
-        |parent: &Pid| getpgid(Some(*parent)).is_ok_and(|group| group != own) && getsid(Some(*parent)) == getsid(None);
-    if parent.filter(is_shell).is_none() {
-        return false;
+    if has_shell() {
+        // The others of a pipeline or a script; this process listens to that signal, and is stopped by the next.
+        let _ = killpg(getpgrp(), Signal::SIGTSTP);
     }
-    // The others of a pipeline or a script; this process listens to that signal, and is stopped by the next.
-    let _ = killpg(own, Signal::SIGTSTP);
-    kill(Pid::this(), Signal::SIGSTOP).is_ok()
+    stop_self()
 }

@@ -33,17 +33,22 @@ impl Nodes {
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
+    /// The environment that the program needs. This machine may be busy, so nodes are given time.
+    pub fn environment(&self) -> [(&'static str, String); 2] {
+        [("PALISADE_NODES", self.addresses()), ("PALISADE_NODE_TIMEOUT", "5s".to_owned())]
+    }
+
     /// The program with these arguments, separated by spaces.
     pub fn palisade(&self, line: &str) -> Command {
         let mut command = Command::new(PALISADE);
-        command.args(line.split(' ').filter(|word| !word.is_empty())).env("PALISADE_NODES", self.addresses());
+        command.args(line.split(' ').filter(|word| !word.is_empty())).envs(self.environment());
         command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// The program, running `script` in a shell under a lock. This machine may be busy, so nodes are given time.
+    /// The program, running `script` in a shell under a lock.
     pub fn exec(&self, options: &str, script: &str) -> Command {
-        let mut command = self.palisade(&format!("exec --node-timeout 5s {options} -- sh -c"));
+        let mut command = self.palisade(&format!("exec {options} -- sh -c"));
         command.arg(script);
         command
     }

@@ -43,13 +43,13 @@ fn the_environment_tells_of_the_lock() {
 fn a_lock_for_a_script() {
     let nodes = Nodes::start(3);
     // As a coprocess: it is given back when the script closes its input, by dying too.
-    let ended = run_with(nodes.palisade("lock --node-timeout 5s --json k"), b"");
+    let ended = run_with(nodes.palisade("lock --json k"), b"");
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     let held: serde_json::Value = serde_json::from_str(&ended.out()).unwrap();
     assert_eq!(held["key"], "k");
     assert!(held["token"].as_u64().unwrap() > 0 && held["valid_ms"].as_u64().unwrap() <= 10_000);
     nodes.wait_idle();
-    let ended = run_with(nodes.palisade("try --node-timeout 5s k"), b"\n");
+    let ended = run_with(nodes.palisade("try k"), b"\n");
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     assert!(ended.out().trim().parse::<u64>().unwrap() > held["token"].as_u64().unwrap());
     nodes.wait_idle();

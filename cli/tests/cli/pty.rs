@@ -35,7 +35,7 @@ impl Person {
         let pty = openpty(Some(&size), None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let mut setsid = Command::new("setsid");
-        setsid.args(["--ctty", "--wait"]).args(command).env("P", PALISADE).env("PALISADE_NODES", nodes.addresses());
+        setsid.args(["--ctty", "--wait"]).args(command).env("P", PALISADE).envs(nodes.environment());
         setsid.env("TERM", "xterm").current_dir(nodes.file(""));
         setsid.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
         let shell = Running::start(setsid);

@@ -33,6 +33,17 @@ fn one_of_twenty_runs() {
     nodes.wait_idle();
 }
 
+/// Two who asked at the same moment got a node each, and gave up: nobody holds it, so it is not refused.
+#[test]
+fn a_collision_is_not_taken_for_a_holder() {
+    let nodes = Nodes::start(3);
+    nodes.servers[0].client().say("LOCK.ACQUIRE k one 700");
+    nodes.servers[1].client().say("LOCK.ACQUIRE k other 700");
+    let ended = run(nodes.exec("--no-wait k", "true"));
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    nodes.wait_idle();
+}
+
 /// All wait, and each has its turn.
 #[test]
 fn all_of_ten_run_one_after_the_other() {

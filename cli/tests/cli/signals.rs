@@ -115,7 +115,7 @@ fn what_is_ignored_from_the_start_stays_ignored() {
     );
     command
         .args(["-c", &script])
-        .env("PALISADE_NODES", nodes.addresses())
+        .envs(nodes.environment())
         .current_dir(nodes.file(""))
         .stdin(std::process::Stdio::null());
     let running = Running::start(command);
@@ -128,7 +128,7 @@ fn what_is_ignored_from_the_start_stays_ignored() {
 #[test]
 fn a_lock_that_is_held_by_itself() {
     let nodes = Nodes::start(3);
-    let lock = Running::start(nodes.palisade("lock --node-timeout 5s k"));
+    let lock = Running::start(nodes.palisade("lock k"));
     wait_until("it holds", || nodes.holding("k") == 3);
     lock.signal(Signal::SIGINT);
     assert_eq!(lock.end().code(), Some(130));

@@ -24,10 +24,10 @@ fn somebody_else_holds_it() {
     let holder = Running::start(nodes.exec("--note backup\u{7} k", "echo > held; sleep 1000"));
     nodes.wait_file("held");
     run(nodes.exec("--no-wait k", "echo no > ran")).assert_refused(194, "k is held by backup\\u{7} for ");
-    run(nodes.palisade("try --node-timeout 5s k")).assert_refused(194, "k is held by backup\\u{7} for ");
+    run(nodes.palisade("try k")).assert_refused(194, "k is held by backup\\u{7} for ");
     run(nodes.exec("--wait 100ms k", "echo no > ran"))
         .assert_refused(195, "k was not free within 100ms: it is held by backup");
-    run(nodes.palisade("lock --node-timeout 5s --wait 100ms k")).assert_refused(195, "k was not free within 100ms");
+    run(nodes.palisade("lock --wait 100ms k")).assert_refused(195, "k was not free within 100ms");
     for how in ["--no-wait", "--wait 100ms"] {
         let ended = run(nodes.exec(&format!("{how} --conflict-exit-code 0 k"), "echo no > ran"));
         assert_eq!((ended.code(), ended.all().as_str()), (Some(0), ""), "{ended:?}");

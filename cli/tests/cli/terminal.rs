@@ -99,6 +99,24 @@ fn stopped_and_continued() {
     nodes.wait_idle();
 }
 
+#[test]
+fn stopped_while_it_waits() {
+    let nodes = Nodes::start(1);
+    let holder = Running::start(nodes.exec("k", "echo > held; sleep 1000"));
+    nodes.wait_file("held");
+    let mut person = Person::at_a_shell(&nodes);
+    person.types("$P exec k -- echo my turn\n");
+    person.sees("waiting for k since ");
+    person.types("\x1a");
+    person.sees("Stopped");
+    holder.signal(Signal::SIGTERM);
+    assert_eq!(holder.end().code(), Some(143));
+    person.types("fg\n");
+    person.sees("exec");
+    person.sees("my turn");
+    nodes.wait_idle();
+}
+
 /// Nobody extends the lock of a job that is stopped: when its validity ends, so does the command.
 #[test]
 fn stopped_for_too_long() {
@@ -152,7 +170,7 @@ fn who_waits_sees_for_whom() {
     let nodes = Nodes::start(3);
     let holder = Running::start(nodes.exec("--note the-backup k", "echo > held; sleep 1000"));
     nodes.wait_file("held");
-    let mut person = Person::at(&nodes, &["sh", "-c", "$P exec --node-timeout 5s k -- echo my turn"]);
+    let mut person = Person::at(&nodes, &["sh", "-c", "$P exec k -- echo my turn"]);
     person.sees("palisade: waiting for k since ");
     person.sees("held by the-backup for ");
     holder.signal(Signal::SIGTERM);
