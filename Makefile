@@ -45,11 +45,17 @@ setup: ## Install what is missing: redis-server, libclang, a C compiler (Debian,
 	fi
 
 .PHONY: build
-build: setup ## Build the module, optimised: target/release/libpalisade.so
+build: module ## Build the module and the palisade program, optimised, and say where they are
+	@cargo build --release --package palisade-cli
+	@echo "The module:  $(MODULE)"
+	@echo "The program: $(dir $(MODULE))palisade (docs/cli.md; palisade help)"
+
+.PHONY: module
+module: setup
 	@cargo build --release --package palisade
 
 .PHONY: run
-run: build ## Start a server with the module in the foreground
+run: module ## Start a server with the module in the foreground
 	@# A node whose data folder was made just now has granted nothing, so its guard is lifted; any other's never is.
 	@port=$${PORT:-}; \
 	busy() { (exec 3<>/dev/tcp/127.0.0.1/$$1) 2>/dev/null; }; \
@@ -75,7 +81,7 @@ run: build ## Start a server with the module in the foreground
 	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(MODULE)"
 
 .PHONY: test
-test: setup ## Run every test: the rules, the module on a real server, the client on five
+test: setup ## Run every test: the rules, the module on a real server, the client on five, the program at a terminal
 	@cargo test --workspace
 
 .PHONY: crash
@@ -169,14 +175,14 @@ chaos: build ## Break five real nodes, their network and their clients for MINUT
 	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}"
 
 .PHONY: bench
-bench: build ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
+bench: module ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
 	@cargo build --release --quiet --package palisade-bench
 	@for what in hand-over quorum; do \
 	  cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" $$what; \
 	done
 
 .PHONY: demo
-demo: build ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
+demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
 	@cargo build --release --quiet --package palisade-client --example demo
 	@cargo run --release --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
 

@@ -139,6 +139,11 @@ impl Guard {
         self.inner().key()
     }
 
+    /// See [`crate::Guard::owner`].
+    pub fn owner(&self) -> &[u8] {
+        self.inner().owner()
+    }
+
     /// See [`crate::Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
         self.inner().is_valid()

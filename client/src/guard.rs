@@ -69,6 +69,12 @@ impl Guard {
         &self.lease.key
     }
 
+    /// The name under which the nodes know this acquisition: 20 random bytes, also of its other guards. Who knows it can
+    /// release the lock: give it only to what runs under it.
+    pub fn owner(&self) -> &[u8] {
+        &self.lease.owner
+    }
+
     /// Whether the lock may be relied on, now.
     pub fn is_valid(&self) -> bool {
         !self.valid_for().is_zero()

@@ -1,0 +1,190 @@
+//! The command line: what can be asked for, and how.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+use crate::exit;
+
+/// Locks for shells, cron and people on call: on a Redis or Valkey server with the Palisade module, or on a quorum of them
+#[derive(Debug, Parser)]
+#[command(
+    name = "palisade",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  export PALISADE_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+  palisade exec --no-wait backup -- pg_dump -f /backup/app.sql app
+  palisade ls 'orders:*'
+  palisade doctor"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub shared: Shared,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+pub struct Shared {
+    /// The nodes, separated by commas: redis://user:password@host:6379, rediss://…, unix:///path
+    #[arg(
+        long,
+        global = true,
+        env = "PALISADE_NODES",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "URLS"
+    )]
+    pub nodes: Vec<String>,
+    /// Answers in JSON, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command under a lock, and end it before the lock is lost
+    #[command(after_help = exit::TABLE)]
+    Exec(Exec),
+    /// Take a lock, print its token, and hold it until Enter, the end of the input, or a signal
+    #[command(after_help = exit::TABLE)]
+    Lock(Lock),
+    /// The same, but only if the lock is free now
+    #[command(after_help = exit::TABLE)]
+    Try(Take),
+    /// Who holds a lock, and who waits for it
+    Info {
+        /// The lock
+        key: OsString,
+    },
+    /// The locks that are held
+    Ls {
+        /// Only those whose names match, as KEYS has it: orders:*
+        #[arg(default_value = "*")]
+        pattern: OsString,
+        /// At most so many, the first by name
+        #[arg(long, value_name = "N", default_value_t = 1_000)]
+        limit: usize,
+    },
+    /// Take a lock away from its holder, who learns of it at its next extension
+    Break {
+        /// The lock
+        key: OsString,
+        /// Does not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// The nodes: who they are, and what they do
+    Nodes,
+    /// The guard of a node: see it, lift it, or arm it
+    Guard(Guard),
+    /// A live view of the nodes and of the most contended locks
+    Top {
+        /// Prints it once, as plain text
+        #[arg(long)]
+        once: bool,
+        /// Time between two looks
+        #[arg(long, default_value = "2s", value_parser = duration)]
+        interval: Duration,
+    },
+    /// Check a set of nodes against what locks on them need. Exit status: 0, all is well; 1, something should be changed;
+    /// 2, locks are not safe, or cannot be had
+    Doctor,
+    /// Print completions for a shell
+    Completions { shell: Shell },
+    /// Print the man page
+    Man,
+}
+
+/// How a lock is taken.
+#[derive(Args, Debug)]
+pub struct Take {
+    /// The lock
+    pub key: OsString,
+    /// Length of the lease, which is extended meanwhile: others wait for so long when this machine dies
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub ttl: Duration,
+    /// The lease is not extended for longer than this
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = duration)]
+    pub max_hold: Duration,
+    /// A text for people who find the lock held [default: host, process and program]
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
+    #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
+    pub node_timeout: Option<Duration>,
+    /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is said either
+    #[arg(long, value_name = "N")]
+    pub conflict_exit_code: Option<u8>,
+}
+
+#[derive(Args, Debug)]
+pub struct Lock {
+    #[command(flatten)]
+    pub take: Take,
+    /// Waits for the lock no longer than this
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub wait: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub struct Exec {
+    #[command(flatten)]
+    pub take: Take,
+    /// Waits for the lock no longer than this
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_wait")]
+    pub wait: Option<Duration>,
+    /// Does not wait: runs nothing if somebody else holds the lock
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Time between SIGTERM and SIGKILL, when the lock is being lost
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = duration)]
+    pub grace: Duration,
+    /// Keeps the lock for at least this long, also when the command has ended before
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub min_hold: Option<Duration>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct Guard {
+    /// The node: its number in the list, its host:port, or an address
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub node: String,
+    #[command(subcommand)]
+    pub word: Option<Word>,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum Word {
+    /// Your word that nobody holds a lock there: it serves at once
+    Lift {
+        /// Does not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// It grants nothing for so long
+    Arm {
+        /// Milliseconds, or a time with its unit: 90000, 90s
+        #[arg(value_name = "MS", value_parser = milliseconds)]
+        time: Duration,
+    },
+}
+
+/// A time with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|why| format!("{why}; times are like 500ms, 10s, 5m, 1h 30m"))
+}
+
+/// A time with its unit, or in milliseconds.
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_millis).or_else(|_| duration(text))
+}

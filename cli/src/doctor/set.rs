@@ -1,0 +1,193 @@
+//! What the nodes must be together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Level::{Change, Fail, Note, Ok};
+use super::{Finding, Patient};
+use crate::show::time;
+
+/// A proposed token that is further ahead of a node's clock than this is ignored there, unless `lock.max-clock-skew` says else.
+const SKEW_DEFAULT_MS: u64 = 2_000;
+
+/// What is to be said about all nodes.
+const ALL: &str = "all nodes";
+
+/// Checks them against each other.
+pub fn check(patients: &[Patient]) -> Vec<Finding> {
+    let up: Vec<&Patient> = patients.iter().filter(|patient| patient.view.error.is_none()).collect();
+    let mut findings = vec![count(patients.len()), serving(patients)];
+    findings.extend(duplicates(&up));
+    findings.extend(on_one_machine(patients));
+    if up.len() > 1 {
+        findings.push(max_ttl(&up));
+        findings.push(versions(&up));
+        findings.push(clocks(&up));
+    }
+    findings
+}
+
+fn count(count: usize) -> Finding {
+    let majority = count / 2 + 1;
+    match count {
+        1 => Finding::new(
+            Note,
+            ALL,
+            "there is one: while it is down, nobody gets a lock",
+            "three, or five, need a majority only",
+        ),
+        _ if count.is_multiple_of(2) => Finding::new(
+            Change,
+            ALL,
+            format!(
+                "there are {count}, an even number: {majority} are needed, so no more may be down than of {}",
+                count - 1
+            ),
+            "add one, or take one away, as docs/operations.md says",
+        ),
+        _ => Finding::new(Ok, ALL, format!("there are {count}: {} may be down", count - majority), ""),
+    }
+}
+
+/// Whether a lock can be had now.
+fn serving(patients: &[Patient]) -> Finding {
+    let majority = patients.len() / 2 + 1;
+    let serves = |patient: &&Patient| {
+        patient.view.error.is_none() && patient.view.guard_ms == 0 && patient.view.role == "master"
+    };
+    let ids: BTreeSet<&str> = patients.iter().filter(serves).map(|patient| patient.view.id.as_str()).collect();
+    let text = format!("{} of {} serve, and {majority} are needed", ids.len(), patients.len());
+    let level = if ids.len() >= majority { Ok } else { Fail };
+    Finding::new(level, ALL, text, if level == Ok { "" } else { "nobody gets a lock: see what is said of each node" })
+}
+
+fn duplicates(up: &[&Patient]) -> Vec<Finding> {
+    let mut by_id: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    up.iter().for_each(|patient| by_id.entry(&patient.view.id).or_default().push(&patient.view.node));
+    let twice = by_id.into_iter().filter(|(_, names)| names.len() > 1);
+    let twice: Vec<Finding> = twice
+        .map(|(id, names)| {
+            Finding::new(
+                Fail,
+                &names.join(" and "),
+                format!("one id, {id}: one server with two names, or copies of one disk. They count once"),
+                "give each node once; of a copy, delete the state file and the data before it is started",
+            )
+        })
+        .collect();
+    if twice.is_empty() && up.len() > 1 { vec![Finding::new(Ok, ALL, "each has an id of its own", "")] } else { twice }
+}
+
+fn on_one_machine(patients: &[Patient]) -> Option<Finding> {
+    let host = |patient: &Patient| match patient.view.node.rsplit_once(':') {
+        Some((host, _)) => host.to_owned(),
+        None => "this machine".to_owned(),
+    };
+    let hosts: BTreeSet<String> = patients.iter().map(host).collect();
+    let host = hosts.first().filter(|_| patients.len() > 1 && hosts.len() == 1)?;
+    Some(Finding::new(
+        Note,
+        ALL,
+        format!("they are all on {host}: they fail together"),
+        "machines, racks and power supplies that do not fail together",
+    ))
+}
+
+fn max_ttl(up: &[&Patient]) -> Finding {
+    let values: BTreeSet<u64> = up.iter().map(|patient| patient.view.max_ttl_ms).collect();
+    match values.len() {
+        1 => Finding::new(Ok, ALL, format!("lock.max-ttl is {} everywhere", time(up[0].view.max_ttl_ms)), ""),
+        _ => Finding::new(
+            Fail,
+            ALL,
+            format!("lock.max-ttl differs: {}", each(up, |patient| time(patient.view.max_ttl_ms))),
+            "the guard of each node covers its own only: set the same on all, and restart them one by one",
+        ),
+    }
+}
+
+fn versions(up: &[&Patient]) -> Finding {
+    let values: BTreeSet<(&str, u64)> = up.iter().map(|p| (p.view.version.as_str(), p.view.protocol)).collect();
+    match values.len() {
+        1 => Finding::new(Ok, ALL, format!("version {} everywhere", up[0].view.version), ""),
+        _ => Finding::new(
+            Change,
+            ALL,
+            format!("versions differ: {}", each(up, |p| format!("{} protocol {}", p.view.version, p.view.protocol))),
+            "upgrade the older ones, one by one",
+        ),
+    }
+}
+
+/// Their wall clocks are compared at one moment, give or take the round trips.
+fn clocks(up: &[&Patient]) -> Finding {
+    let clocks = || up.iter().map(|patient| patient.view.clock_us);
+    let apart_us = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);
+    let blur_us = up.iter().map(|patient| patient.view.round_trip_us).max().unwrap_or(0);
+    let skews = up.iter().filter_map(|patient| patient.setting("lock.max-clock-skew").parse().ok());
+    let skew_ms: u64 = skews.min().unwrap_or(SKEW_DEFAULT_MS);
+    let apart_ms = apart_us.saturating_sub(blur_us) / 1_000;
+    if apart_ms <= skew_ms {
+        return Finding::new(
+            Ok,
+            ALL,
+            format!("wall clocks are within {} of each other", time((apart_us / 1_000).max(1))),
+            "",
+        );
+    }
+    Finding::new(
+        Change,
+        ALL,
+        format!("wall clocks are {} apart, more than lock.max-clock-skew ({})", time(apart_ms), time(skew_ms)),
+        "leases do not depend on it, but locks take two round trips in place of one: let NTP set the clocks",
+    )
+}
+
+fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
+    up.iter().map(|patient| format!("{} {}", patient.view.node, value(patient))).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Level, Patient};
+    use super::*;
+    use crate::node_view::NodeView;
+
+    fn healthy(count: usize) -> Vec<Patient> {
+        let view = |n: usize| NodeView {
+            number: n,
+            node: format!("10.0.0.{n}:6379"),
+            id: format!("{n:032x}"),
+            version: "1".to_owned(),
+            role: "master".to_owned(),
+            max_ttl_ms: 60_000,
+            clock_us: 1_000_000 + n as u64,
+            ..NodeView::default()
+        };
+        (1..=count).map(|n| Patient { view: view(n), settings: None }).collect()
+    }
+
+    #[test]
+    fn each_fault_is_found_and_nothing_else() {
+        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 10] = [
+            ("there are 3: 1 may be down", 3, |_| {}, Ok),
+            ("there is one", 1, |_| {}, Note),
+            ("an even number", 4, |_| {}, Change),
+            ("one id", 3, |p| p[1].view.id = p[0].view.id.clone(), Fail),
+            ("max-ttl differs", 3, |p| p[1].view.max_ttl_ms = 1, Fail),
+            ("versions differ", 3, |p| p[1].view.version = "2".to_owned(), Change),
+            ("apart", 3, |p| p[1].view.clock_us += 2_100_000, Change),
+            ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
+            ("2 of 3 serve", 3, |p| p[0].view.error = Some("down".to_owned()), Ok),
+            ("they fail together", 3, |p| p.iter_mut().for_each(|p| p.view.node = "a:1".to_owned()), Note),
+        ];
+        for (text, count, change, level) in cases {
+            let mut patients = healthy(count);
+            change(&mut patients);
+            let findings = check(&patients);
+            let found = findings.iter().find(|finding| finding.found.contains(text));
+            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
+            let worst = findings.iter().map(|finding| finding.level).max();
+            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The command, in a process group of its own, with all that it leaves there.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{AccessFlags, Pid, access};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use super::THIS_PROGRAM;
+use crate::exit::{End, Failure, LOST, NOT_STARTED};
+use crate::show::printable;
+
+/// What a process is called that is to become the command.
+const NAME: &str = "palisade-start";
+
+/// A process group whose leader is the command.
+pub struct Group {
+    pub leader: Pid,
+    ended: Option<End>,
+    children: Stream,
+}
+
+/// What happened to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The command ended, and has left processes behind.
+    Ended,
+    /// The command was stopped.
+    Stopped(Signal),
+    /// The command ended, and nothing is left of the group.
+    Gone,
+}
+
+impl Group {
+    /// Makes the group, with a process that becomes the command as soon as it is let [`go`](Self::go): nothing runs under the
+    /// lock before the watchdog knows the group.
+    ///
+    /// # Errors
+    /// The system does not let it.
+    pub async fn make(command: &[OsString], environment: [(&str, OsString); 4]) -> Result<Self, Failure> {
+        // What the command leaves behind becomes a child of this process, so it is known when it ends.
+        set_child_subreaper(true).map_err(|why| Failure::of("processes cannot be watched", why))?;
+        let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
+        let mut start = Command::new(THIS_PROGRAM);
+        start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
+        let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
+        let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };
+        // It stops itself; or somebody ended it.
+        let _ = group.event().await;
+        Ok(group)
+    }
+
+    /// Starts the command.
+    pub fn go(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// How the command ended, if it has.
+    pub fn ended(&self) -> Option<End> {
+        self.ended
+    }
+
+    /// The next that happens to it. After `Gone`, nothing.
+    pub async fn event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.look() {
+                return event;
+            }
+            self.children.recv().await;
+        }
+    }
+
+    /// Sends `signal` to all of it. It may be gone.
+    pub fn signal(&self, signal: Signal) {
+        let _ = killpg(self.leader, signal);
+    }
+
+    /// Asks all of it to end; what is stopped is woken to do so.
+    pub fn terminate(&self) {
+        self.signal(Signal::SIGTERM);
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn look(&mut self) -> Option<Event> {
+        const NOW: WaitPidFlag = WaitPidFlag::WNOHANG;
+        let was_running = self.ended.is_none();
+        if was_running {
+            self.ended = match waitpid(self.leader, Some(NOW | WaitPidFlag::WUNTRACED)) {
+                Ok(WaitStatus::Exited(_, code)) => Some(End::Code(code as u8)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => Some(End::Signal(signal)),
+                Ok(WaitStatus::Stopped(_, signal)) => return Some(Event::Stopped(signal)),
+                _ => return None,
+            };
+        }
+        loop {
+            match waitpid(Pid::from_raw(-self.leader.as_raw()), Some(NOW)) {
+                Ok(WaitStatus::StillAlive) => return was_running.then_some(Event::Ended),
+                Err(Errno::ECHILD) => return Some(Event::Gone),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether this process is to become the command.
+pub fn is_meant() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == NAME)
+}
+
+/// Becomes the command, when the program that keeps the lock says so and if it lives. Returns why it did not.
+pub fn become_command() -> Failure {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let [keeper, program, arguments @ ..] = &arguments[..] else {
+        return Failure::usage("this is for the program itself");
+    };
+    let lives = || *keeper == *Pid::parent().to_string();
+    if lives() {
+        let _ = kill(Pid::this(), Signal::SIGSTOP);
+    }
+    if !lives() {
+        return Failure::new(LOST, "the program that keeps the lock is gone: the command is not started");
+    }
+    not_started(program, &Command::new(program).args(arguments).exec())
+}
+
+/// Checks that there is such a command, before a lock is waited for in vain.
+///
+/// # Errors
+/// There is none, or it cannot be run.
+pub fn find(program: &OsString) -> Result<(), Failure> {
+    let paths: Vec<PathBuf> = if Path::new(program).components().count() > 1 {
+        vec![program.into()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+    };
+    let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    if paths.iter().any(runs) {
+        return Ok(());
+    }
+    let there = paths.iter().any(|path| path.exists());
+    let kind = if there { Errno::EACCES } else { Errno::ENOENT };
+    Err(not_started(program, &kind.into()))
+}
+
+fn not_started(program: &OsString, why: &std::io::Error) -> Failure {
+    let why = match why.kind() {
+        std::io::ErrorKind::NotFound => "there is no such command".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "it cannot be run: is it an executable file?".to_owned(),
+        _ => why.to_string(),
+    };
+    Failure::new(NOT_STARTED, format!("{}: {why}", printable(program.as_bytes())))
+}

@@ -1,0 +1,78 @@
+//! What of a lease is for the command, and what for ending it.
+
+use std::time::Duration;
+
+use crate::show::time;
+
+/// SIGKILL goes out so long before validity ends: the system takes a moment to end processes.
+pub const KILL_MARGIN: Duration = Duration::from_millis(100);
+
+/// The watchdog kills so long before validity ends, if this program has not.
+pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
+
+/// So much of a lease, in hundredths, is left to extend it before the command is ended: the extension is due after a third,
+/// and is tried again after a tenth more.
+const EXTENDING_PERCENT: u32 = 45;
+
+/// Checks that a lease of `ttl` has room for extending it, for `grace`, and for killing.
+///
+/// # Errors
+/// It has not: what to say to the person.
+pub fn check(ttl: Duration, grace: Duration) -> Result<(), String> {
+    let left = ttl * (100 - EXTENDING_PERCENT) / 100;
+    if grace + KILL_MARGIN < left {
+        return Ok(());
+    }
+    let ms = |time: Duration| time.as_millis() as u64;
+    let most = left.saturating_sub(KILL_MARGIN + Duration::from_millis(1));
+    let ttl_least = (grace + KILL_MARGIN) * 100 / (100 - EXTENDING_PERCENT) + Duration::from_millis(1);
+    Err(format!(
+        "--grace {} does not fit in --ttl {}: a lease is extended in its first half, and what is left must do for ending the \
+         command. Say --grace {}ms at most, or --ttl {}ms at least",
+        time(ms(grace)),
+        time(ms(ttl)),
+        ms(most),
+        ms(ttl_least),
+    ))
+}
+
+/// When SIGTERM goes out, counted from now, to a command whose lock is valid for `valid_for`, unless it is extended before.
+pub fn until_term(valid_for: Duration, grace: Duration) -> Duration {
+    valid_for.saturating_sub(grace + KILL_MARGIN)
+}
+
+/// When SIGKILL follows at the latest, counted from now.
+pub fn until_kill(valid_for: Duration) -> Duration {
+    valid_for.saturating_sub(KILL_MARGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grace_must_fit_in_the_lease() {
+        let ms = Duration::from_millis;
+        for (ttl, grace, fits) in [
+            (10_000, 5_000, true),
+            (10_000, 5_400, false),
+            (1_000, 400, true),
+            (1_000, 5_000, false),
+            (200, 0, true),
+            (100, 0, false),
+        ] {
+            assert_eq!(check(ms(ttl), ms(grace)).is_ok(), fits, "{ttl} {grace}");
+        }
+        let text = check(ms(10_000), ms(8_000)).unwrap_err();
+        assert!(text.contains("--grace 5399ms at most, or --ttl 14728ms at least"), "{text}");
+        assert!(check(ms(10_000), ms(5_399)).is_ok() && check(ms(14_728), ms(8_000)).is_ok());
+    }
+
+    #[test]
+    fn term_comes_before_kill_and_kill_before_the_end() {
+        let ms = Duration::from_millis;
+        assert_eq!(until_term(ms(9_898), ms(5_000)), ms(4_798));
+        assert_eq!(until_kill(ms(5_100)), ms(5_000));
+        assert_eq!((until_term(ms(10), ms(5_000)), until_kill(ms(10))), (ms(0), ms(0)));
+    }
+}

@@ -1,0 +1,266 @@
+//! `palisade exec`: a command under a lock.
+//!
+//! The command runs in a process group of its own. Nothing of that group outlives the lock: when it is being lost, SIGTERM
+//! goes out in time for the grace period and SIGKILL to fit in what is left of its validity.
+
+pub mod group;
+mod lease;
+pub mod terminal;
+pub mod watchdog;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::getpgrp;
+use palisade_client::{Guard, Released};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use self::group::{Event, Group};
+use self::terminal::{Terminal, stop_job};
+use self::watchdog::Watchdog;
+use crate::arguments::Exec;
+use crate::clock;
+use crate::exit::{End, Failure, LOST};
+use crate::lock_view::hex;
+use crate::nodes::Nodes;
+use crate::show::{duration, printable, tell};
+use crate::signals::Signals;
+use crate::taking::{Patience, Taken, take};
+
+/// Where the system has this very program, also when its file was replaced meanwhile.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// So often in a lease it is looked whether it was extended, so that the watchdog knows of it long before it would act.
+const LOOKS_A_LEASE: u32 = 6;
+
+/// Runs the command under the lock.
+///
+/// # Errors
+/// The lock was not granted, or lost; the command cannot be started.
+pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
+    lease::check(exec.take.ttl, exec.grace).map_err(Failure::usage)?;
+    let program = &exec.command[0];
+    group::find(program)?;
+    let mut signals = Signals::listen()?;
+    let patience = Patience::of(exec.wait, exec.no_wait);
+    let guard = match take(nodes, &exec.take, patience, program, &mut signals).await? {
+        Taken::Held(guard) => guard,
+        Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
+    };
+    let began = Instant::now();
+    let end = Running::start(exec, &guard).await?.finish(&mut signals).await;
+    if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
+        // Whoever wants it sooner sends a signal.
+        tokio::select! {
+            () = sleep_until(began + at_least) => {}
+            () = guard.lost() => {}
+            _ = signals.end() => {}
+        }
+        guard.release().await;
+        return end;
+    }
+    let gone = lost_because(&guard, "somebody took it away, or its nodes forgot it");
+    match guard.release().await {
+        // Before this program learnt of it.
+        Released::AlreadyExpired if end.is_ok() => Err(gone),
+        _ => end,
+    }
+}
+
+/// The command while it runs.
+struct Running<'a> {
+    exec: &'a Exec,
+    guard: &'a Guard,
+    group: Group,
+    terminal: Terminal,
+    watchdog: Watchdog,
+    began: Instant,
+    /// Until when the lock is valid, as the watchdog was told: since boot.
+    valid_until: Duration,
+    /// When what the command left behind is asked to end.
+    term_at: Option<Instant>,
+    /// When what was asked to end is killed.
+    kill_at: Option<Instant>,
+    /// Why it was, if the lock was the reason.
+    lost: Option<String>,
+    /// The stop signal that stopped this process with its job is not meant for the command.
+    own_stop: bool,
+}
+
+impl<'a> Running<'a> {
+    async fn start(exec: &'a Exec, guard: &'a Guard) -> Result<Self, Failure> {
+        let terminal = Terminal::open();
+        let mut watchdog = Watchdog::start()?;
+        let valid_for = guard.valid_for();
+        let valid_until = clock::since_boot() + valid_for;
+        let environment = [
+            ("PALISADE_KEY", OsStr::from_bytes(guard.key()).to_owned()),
+            ("PALISADE_TOKEN", guard.token().to_string().into()),
+            ("PALISADE_OWNER", hex(guard.owner()).into()),
+            ("PALISADE_VALID_UNTIL_MS", valid_until.as_millis().to_string().into()),
+        ];
+        let group = match Group::make(&exec.command, environment).await {
+            Ok(group) => group,
+            Err(failure) => {
+                watchdog.done();
+                return Err(failure);
+            }
+        };
+        watchdog.watch(group.leader, valid_for);
+        let mut running = Self {
+            exec,
+            guard,
+            group,
+            terminal,
+            watchdog,
+            began: Instant::now(),
+            valid_until,
+            term_at: None,
+            kill_at: None,
+            lost: None,
+            own_stop: false,
+        };
+        running.terminal.offer(running.group.leader);
+        running.group.go();
+        Ok(running)
+    }
+
+    /// Waits until nothing is left of the command; tells how it ended.
+    async fn finish(mut self, signals: &mut Signals) -> Result<End, Failure> {
+        loop {
+            let now = Instant::now();
+            let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
+            let look =
+                lease::until_term(self.guard.valid_for(), self.exec.grace).min(self.exec.take.ttl / LOOKS_A_LEASE);
+            tokio::select! {
+                biased;
+                event = self.group.event() => match event {
+                    Event::Gone => break,
+                    Event::Ended => self.term_at = Some(now + self.exec.grace),
+                    Event::Stopped(signal) => self.on_stop(signal),
+                },
+                () = sleep_until(kill_at), if self.kill_at.is_some() => {
+                    self.group.signal(Signal::SIGKILL);
+                    self.kill_at = Some(Instant::now() + lease::KILL_MARGIN);
+                }
+                () = self.guard.lost(), if self.lost.is_none() => self.lose(self.why_gone()),
+                () = sleep(look), if self.lost.is_none() => self.look(),
+                () = sleep_until(term_at), if self.term_at.is_some() => {
+                    self.term_at = None;
+                    self.end(self.exec.grace);
+                    tell("what the command left behind is ended: nothing of it outlives the lock");
+                }
+                signal = signals.next() => self.on_signal(signal),
+            }
+        }
+        // With so little left of what the watchdog knows, it may have ended it.
+        let is_over = self.guard.is_lost() || lease::until_kill(self.left()).is_zero();
+        self.watchdog.done();
+        let end = self.group.ended().unwrap_or(End::OK);
+        let was_lent = self.terminal.is_lent();
+        self.terminal.take_back(matches!(end, End::Signal(_)));
+        if let (true, End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) = (was_lent, end) {
+            // What was typed at the terminal reached the command alone, and is for all that the person started.
+            let _ = killpg(getpgrp(), signal);
+        }
+        let lost = self.lost.or_else(|| is_over.then(|| "its lease ended before the command did".to_owned()));
+        match lost {
+            Some(why) => Err(lost_because(self.guard, &why)),
+            None => Ok(end),
+        }
+    }
+
+    /// What is left of validity, as the watchdog knows it.
+    fn left(&self) -> Duration {
+        self.valid_until.saturating_sub(clock::since_boot())
+    }
+
+    /// Tells the watchdog for how long the lock is valid.
+    fn tell_watchdog(&mut self, valid_for: Duration) {
+        self.valid_until = self.valid_until.max(clock::since_boot() + valid_for);
+        self.watchdog.valid_for(valid_for);
+    }
+
+    /// Has the lease been extended in time?
+    fn look(&mut self) {
+        let valid_for = self.guard.valid_for();
+        if lease::until_term(valid_for, self.exec.grace).is_zero() {
+            let why = if self.began.elapsed() + self.exec.take.ttl >= self.exec.take.max_hold {
+                format!("it is extended for no longer than --max-hold {}", duration(self.exec.take.max_hold))
+            } else {
+                "too few nodes extended it in time".to_owned()
+            };
+            self.lose(why);
+        } else {
+            self.tell_watchdog(valid_for);
+        }
+    }
+
+    fn why_gone(&self) -> String {
+        if !self.left().is_zero() {
+            "somebody took it away, or its nodes forgot it".to_owned()
+        } else {
+            "its lease ended while this program could not run".to_owned()
+        }
+    }
+
+    /// The command must not go on.
+    fn lose(&mut self, why: String) {
+        self.end(lease::until_kill(self.left()).min(self.exec.grace));
+        self.term_at = None;
+        tell(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
+        self.lost = Some(why);
+    }
+
+    /// Asks the command to end, and kills it after `grace`. Without any, it does not run once more.
+    fn end(&mut self, grace: Duration) {
+        if !grace.is_zero() {
+            self.group.terminate();
+        }
+        self.kill_at = Some(Instant::now() + grace);
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGTSTP if self.own_stop => {}
+            Signal::SIGCONT => self.go_on(),
+            signal => self.group.signal(signal),
+        }
+        self.own_stop &= signal == Signal::SIGTSTP;
+    }
+
+    /// The command was stopped: by the terminal that it wants to use, or by a person.
+    fn on_stop(&mut self, signal: Signal) {
+        if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) {
+            self.terminal.is_wanted = true;
+            if self.terminal.is_ours() {
+                return self.go_on();
+            }
+        }
+        if !self.terminal.exists() {
+            return;
+        }
+        // The job is stopped as a whole. The lease is not extended meanwhile; if it ends, the watchdog ends the command.
+        self.terminal.take_back(false);
+        self.tell_watchdog(self.guard.valid_for());
+        self.own_stop = true;
+        if !stop_job() {
+            self.own_stop = false;
+            self.go_on();
+        }
+    }
+
+    /// The command goes on, with the terminal if that is there for it.
+    fn go_on(&mut self) {
+        if self.terminal.is_wanted {
+            self.terminal.lend(self.group.leader);
+        }
+        self.group.signal(Signal::SIGCONT);
+    }
+}
+
+fn lost_because(guard: &Guard, why: &str) -> Failure {
+    Failure::new(LOST, format!("{} was lost: {why}", printable(guard.key())))
+}

@@ -1,0 +1,92 @@
+//! The terminal, which one process group at a time may read: it is lent to the command.
+
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, stderr, stdin, stdout};
+
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+use crate::signals::{has_shell, stop_self};
+
+/// The terminal that this process is controlled by, if any.
+pub struct Terminal {
+    file: Option<File>,
+    modes: Option<Termios>,
+    own: Pid,
+    lent: bool,
+    /// The command has had it, or asked for it.
+    pub is_wanted: bool,
+}
+
+impl Terminal {
+    /// As it is now.
+    pub fn open() -> Self {
+        let file = OpenOptions::new().read(true).write(true).open("/dev/tty").ok();
+        let modes = file.as_ref().and_then(|file| tcgetattr(file).ok());
+        Self { file, modes, own: getpgrp(), lent: false, is_wanted: false }
+    }
+
+    /// Whether this process, or the command that it was lent to, has it.
+    pub fn is_ours(&self) -> bool {
+        self.lent || self.file.as_ref().is_some_and(|file| tcgetpgrp(file) == Ok(self.own))
+    }
+
+    /// Lends it at once to a command that is all there is on it: in a pipeline another one may want it, and a command that
+    /// does is stopped by the system, and asks for it by that.
+    pub fn offer(&mut self, group: Pid) {
+        if stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal() {
+            self.lend(group);
+        }
+    }
+
+    /// Lends it to this process group, if it is ours to lend.
+    pub fn lend(&mut self, group: Pid) {
+        self.is_wanted = true;
+        if self.is_ours() {
+            self.lent = self.give(group);
+        }
+    }
+
+    /// Takes it back from the command, with the modes it had if the command was ended by force.
+    pub fn take_back(&mut self, by_force: bool) {
+        if !self.lent {
+            return;
+        }
+        self.give(self.own);
+        self.lent = false;
+        if let (true, Some(file), Some(modes)) = (by_force, &self.file, &self.modes) {
+            let _ = tcsetattr(file, SetArg::TCSADRAIN, modes);
+        }
+    }
+
+    /// Whether there is one.
+    pub fn exists(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether it is lent.
+    pub fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    fn give(&self, group: Pid) -> bool {
+        let Some(file) = &self.file else { return false };
+        // From the background it can be changed only with this signal blocked.
+        let mut stop = SigSet::empty();
+        stop.add(Signal::SIGTTOU);
+        let _ = stop.thread_block();
+        let given = tcsetpgrp(file, group).is_ok();
+        let _ = stop.thread_unblock();
+        given
+    }
+}
+
+/// Stops this process and its group, as the terminal's stop would have. False: no shell is there to wake them again.
+pub fn stop_job() -> bool {
+    if has_shell() {
+        // The others of a pipeline or a script; this process listens to that signal, and is stopped by the next.
+        let _ = killpg(getpgrp(), Signal::SIGTSTP);
+    }
+    stop_self()
+}

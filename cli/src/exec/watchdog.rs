@@ -1,0 +1,190 @@
+//! The watchdog: a process that ends the command when the program that keeps its lock cannot, being killed or stopped.
+//!
+//! It reads lines from a pipe: the process group, until when the lock is valid (microseconds since boot, again and again), and
+//! `done`. The end of the pipe without `done` means that nobody extends the lock any more.
+
+use std::io::{Read, Write, stdin};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::Pid;
+
+use super::THIS_PROGRAM;
+use super::lease::WATCHDOG_MARGIN;
+use crate::clock;
+use crate::exit::Failure;
+
+/// What it is called, in the list of processes too. This program called so is the watchdog.
+const NAME: &str = "palisade-watchdog";
+
+/// Between two looks at a group that was asked to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The end that this program holds.
+pub struct Watchdog {
+    process: Child,
+    pipe: ChildStdin,
+}
+
+impl Watchdog {
+    /// Starts it. It watches nothing yet.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start() -> Result<Self, Failure> {
+        let started = Command::new(THIS_PROGRAM)
+            .arg0(NAME)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Not where signals of the terminal and of the command go.
+            .process_group(0)
+            .current_dir("/")
+            .spawn();
+        let mut process = started.map_err(|why| Failure::of("the watchdog cannot be started", why))?;
+        let pipe = process.stdin.take().ok_or_else(|| Failure::of("the watchdog cannot be started", "no pipe"))?;
+        Ok(Self { process, pipe })
+    }
+
+    /// Watches this process group from now on; the lock is valid for so long.
+    pub fn watch(&mut self, group: Pid, time: Duration) {
+        self.valid_for(time);
+        self.say(&format!("group {group}"));
+    }
+
+    /// The lock is valid for so long, from now.
+    pub fn valid_for(&mut self, time: Duration) {
+        self.say(&format!("until {}", (clock::since_boot() + time).as_micros()));
+    }
+
+    /// Nothing is left to watch.
+    pub fn done(mut self) {
+        self.say("done");
+        let _ = self.process.wait();
+    }
+
+    fn say(&mut self, line: &str) {
+        // If it is gone, there is nothing to do about it: this program still ends the command in time.
+        let _ = self.pipe.write_all(format!("{line}\n").as_bytes());
+    }
+}
+
+/// Whether this process is one.
+pub fn is_meant() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == NAME)
+}
+
+/// The watchdog's own life.
+pub fn run() -> ExitCode {
+    // Whoever ends all processes of a service at once means this one last.
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
+        let _ = signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)));
+    }
+    match watch() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// What it was told.
+#[derive(Debug, Default)]
+struct Told {
+    text: String,
+    group: Option<Pid>,
+    until: Duration,
+    is_done: bool,
+}
+
+impl Told {
+    /// More of the text was read.
+    fn more(&mut self, text: &str) {
+        self.text.push_str(text);
+        while let Some(end) = self.text.find('\n') {
+            let line: String = self.text.drain(..=end).collect();
+            match line.trim_end().split_once(' ') {
+                Some(("group", group)) => self.group = group.parse().ok().map(Pid::from_raw),
+                Some(("until", us)) => self.until = us.parse().map_or(self.until, Duration::from_micros),
+                _ => self.is_done = line.trim_end() == "done",
+            }
+        }
+    }
+
+    /// How long until the group is to be killed; `None`: now.
+    fn left(&self) -> Option<Duration> {
+        let left = self.until.saturating_sub(WATCHDOG_MARGIN).saturating_sub(clock::since_boot());
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+fn watch() -> nix::Result<()> {
+    let mut told = Told::default();
+    // This clock runs while the machine sleeps: what wakes up without its lock is killed at once.
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
+    let mut bytes = [0; 256];
+    loop {
+        if let Some(group) = told.group {
+            let Some(left) = told.left() else {
+                return killpg(group, Signal::SIGKILL);
+            };
+            timer.set(Expiration::OneShot(TimeSpec::from_duration(left)), TimerSetTimeFlags::empty())?;
+        }
+        let stdin = stdin();
+        let mut ready = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN), PollFd::new(timer.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, PollTimeout::NONE) {
+            Err(nix::errno::Errno::EINTR) => continue,
+            result => result?,
+        };
+        if !ready[0].any().unwrap_or(false) {
+            continue;
+        }
+        match stdin.lock().read(&mut bytes) {
+            Ok(0) => break,
+            Ok(read) => told.more(&String::from_utf8_lossy(&bytes[..read])),
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+        if told.is_done {
+            return Ok(());
+        }
+    }
+    told.group.map_or(Ok(()), |group| end(group, &told))
+}
+
+/// The program that kept the lock is gone: ends the command while the lock is still valid.
+fn end(group: Pid, told: &Told) -> nix::Result<()> {
+    killpg(group, Signal::SIGTERM)?;
+    killpg(group, Signal::SIGCONT)?;
+    while let Some(left) = told.left() {
+        // An error: nothing is left of it.
+        killpg(group, None)?;
+        std::thread::sleep(left.min(LOOK_AGAIN));
+    }
+    killpg(group, Signal::SIGKILL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_may_come_in_pieces() {
+        let mut told = Told::default();
+        told.more("group 4");
+        assert_eq!(told.group, None);
+        told.more("2\nuntil 1000000\nuntil 2");
+        assert_eq!((told.group, told.until), (Some(Pid::from_raw(42)), Duration::from_secs(1)));
+        assert_eq!(told.left(), None);
+        told.more("000000\ndone\n");
+        assert!(told.is_done);
+        assert_eq!(told.until, Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,81 @@
+//! `palisade lock` and `palisade try`: a lock that is held until a person, or a script, has done what it is for.
+
+use std::ffi::OsStr;
+use std::io::{IsTerminal, stdin};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::sys::stat::{fstat, stat};
+use palisade_client::{Guard, Released};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::arguments::Take;
+use crate::exit::{End, Failure, LOST};
+use crate::lock_view::hex;
+use crate::nodes::Nodes;
+use crate::show::{json, out, printable, tell};
+use crate::signals::Signals;
+use crate::taking::{Patience, Taken, take};
+
+/// What a program that reads the output gets.
+#[derive(Serialize)]
+struct Held {
+    key: String,
+    token: u64,
+    owner: String,
+    valid_ms: u64,
+}
+
+/// Takes the lock and holds it.
+///
+/// # Errors
+/// It was not granted, or lost.
+pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: bool) -> Result<End, Failure> {
+    let mut signals = Signals::listen()?;
+    let guard = match take(nodes, options, patience, OsStr::new("palisade lock"), &mut signals).await? {
+        Taken::Held(guard) => guard,
+        Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
+    };
+    let said = say(&guard, as_json);
+    let key = printable(options.key.as_bytes());
+    if stdin().is_terminal() {
+        tell(&format!("{key} is held; Enter gives it back"));
+    }
+    let end = tokio::select! {
+        biased;
+        () = guard.lost() => Err(()),
+        signal = signals.end() => Ok(End::Signal(signal)),
+        () = enter(), if said.is_ok() => Ok(End::OK),
+    };
+    let lost = |why: &str| Failure::new(LOST, format!("{key} was lost: {why}"));
+    let released = guard.release().await;
+    match (said, end) {
+        (Err(failure), _) => Err(failure),
+        (_, Err(())) => Err(lost("somebody took it away, too few nodes extended it, or --max-hold was reached")),
+        _ if released == Released::AlreadyExpired => Err(lost("somebody took it away, or its nodes forgot it")),
+        (_, Ok(end)) => Ok(end),
+    }
+}
+
+fn say(guard: &Guard, as_json: bool) -> Result<(), Failure> {
+    if !as_json {
+        return out(&format!("{}\n", guard.token()));
+    }
+    json(&Held {
+        key: String::from_utf8_lossy(guard.key()).into_owned(),
+        token: guard.token(),
+        owner: hex(guard.owner()),
+        valid_ms: guard.valid_for().as_millis() as u64,
+    })
+}
+
+/// Returns at Enter, or at the end of the input: whoever held its other end is gone. A script's background jobs have an input
+/// that is at its end from the beginning: they hold the lock until a signal.
+async fn enter() {
+    let is_null = || Some(fstat(stdin()).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);
+    if is_null() == Some(true) {
+        std::future::pending::<()>().await;
+    }
+    let mut line = vec![];
+    let _ = BufReader::new(tokio::io::stdin()).read_until(b'\n', &mut line).await;
+}

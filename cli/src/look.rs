@@ -1,0 +1,197 @@
+//! `palisade info`, `ls` and `break`: locks as an operator sees them.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+
+use futures_util::future::join_all;
+use redis::{FromRedisValue, Value, cmd};
+use serde::Serialize;
+
+use crate::exit::{End, Failure};
+use crate::lock_view::{LockView, question};
+use crate::nodes::{Link, Node, Nodes};
+use crate::show::{json, out, printable, table, tell, time};
+
+/// Keys that a node looks at in one step of SCAN: a millisecond's work.
+const SCAN_COUNT: usize = 1_000;
+
+/// Locks that are asked about at once.
+const BATCH: usize = 500;
+
+/// `palisade info KEY`
+///
+/// # Errors
+/// Too few nodes can be asked.
+pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
+    let (view, replies) = LockView::ask(nodes, key).await;
+    nodes.need_majority(&replies)?;
+    if as_json {
+        json(&view)?;
+    } else {
+        out(&view.map_or_else(|| format!("{} is free\n", printable(key)), |view| describe(&view, nodes)))?;
+    }
+    Ok(End::OK)
+}
+
+fn describe(view: &LockView, nodes: &Nodes) -> String {
+    let mut text = format!("{} is {}\n", printable(view.key.as_bytes()), view.holder_line());
+    let mut line = |name: &str, value: String| text += &format!("  {name:<9}{value}\n");
+    line("token", view.token.to_string());
+    line("lease", format!("{} left, unless it is extended", time(view.ttl_ms)));
+    let on = format!("{} of {}", view.nodes, nodes.len());
+    line("nodes", if view.is_held { on } else { format!("{on}: no majority, so nobody may rely on it") });
+    if view.holds > 1 {
+        line("holds", view.holds.to_string());
+    }
+    if view.suspect > 0 {
+        line("suspect", format!("on {} of them: loaded without proof, it cannot be extended there", view.suspect));
+    }
+    line("waiters", view.waiters.to_string());
+    for waiter in &view.queue {
+        let who =
+            if waiter.note.is_empty() { format!("owner {}", waiter.owner) } else { printable(waiter.note.as_bytes()) };
+        line("", format!("{who}, for {}", time(waiter.waited_ms)));
+    }
+    text
+}
+
+/// `palisade ls [PATTERN]`
+///
+/// # Errors
+/// Too few nodes can be asked.
+pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
+    let (views, more) = locks(nodes, pattern, limit, None).await?;
+    if as_json {
+        json(&views)?;
+    } else {
+        out(&rows(&views, nodes))?;
+    }
+    if more > 0 {
+        tell(&format!("{more} more: say --limit {}", limit + more));
+    }
+    Ok(End::OK)
+}
+
+/// Locks as a table, one a row.
+pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
+    let row = |view: &LockView| {
+        vec![
+            printable(view.key.as_bytes()),
+            view.token.to_string(),
+            time(view.held_ms),
+            time(view.ttl_ms),
+            view.waiters.to_string(),
+            format!("{}/{}", view.nodes, nodes.len()),
+            view.holder_name(),
+        ]
+    };
+    table(&["KEY", "TOKEN", "HELD", "LEASE", "WAITERS", "NODES", "HOLDER"], &[4], views.iter().map(row))
+}
+
+/// The first `limit` locks by name that match, and how many more there are. Of each node, no more than the first `most` keys
+/// are looked at.
+///
+/// # Errors
+/// Too few nodes can be asked.
+pub async fn locks(
+    nodes: &Nodes,
+    pattern: &[u8],
+    limit: usize,
+    most: Option<usize>,
+) -> Result<(Vec<LockView>, usize), Failure> {
+    let links = join_all(nodes.list.iter().map(Node::connect)).await;
+    let scanned = join_all(links.into_iter().map(|link| async {
+        let mut link = link?;
+        let keys = scan(&mut link, pattern, most).await?;
+        Ok((link, keys))
+    }))
+    .await;
+    nodes.need_majority(&scanned)?;
+    let mut scanned: Vec<(Link, BTreeSet<Vec<u8>>)> = scanned.into_iter().flatten().collect();
+    let keys: BTreeSet<&Vec<u8>> = scanned.iter().flat_map(|(_, keys)| keys).collect();
+    let more = keys.len().saturating_sub(limit);
+    let keys: Vec<Vec<u8>> = keys.into_iter().take(limit).cloned().collect();
+    let mut views = vec![];
+    for batch in keys.chunks(BATCH) {
+        let asked = scanned.iter_mut().map(|(link, _)| link.ask_many(batch.iter().map(|key| question(key))));
+        let replies: Vec<Vec<Value>> = join_all(asked).await.into_iter().flatten().collect();
+        for (n, key) in batch.iter().enumerate() {
+            views.extend(LockView::of(key, replies.iter().map(|replies| replies[n].clone()), nodes.majority()));
+        }
+    }
+    Ok((views, more))
+}
+
+/// The names of a node's locks.
+async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, String> {
+    let mut keys = BTreeSet::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut scan = cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("redislock");
+        let reply = link.ask(&scan).await?;
+        let (next, found): (String, Vec<Vec<u8>>) =
+            FromRedisValue::from_redis_value(reply).map_err(|why| format!("its SCAN is not understood: {why}"))?;
+        keys.extend(found);
+        if next == "0" || most.is_some_and(|most| keys.len() >= most) {
+            return Ok(keys);
+        }
+        cursor = next;
+    }
+}
+
+/// What a program that breaks a lock gets.
+#[derive(Serialize)]
+struct Broken {
+    key: String,
+    /// On so many nodes somebody held it.
+    nodes: usize,
+    /// The largest token that was broken.
+    token: Option<u64>,
+}
+
+/// `palisade break KEY`
+///
+/// # Errors
+/// Too few nodes can be asked; the person does not want it.
+pub async fn break_lock(nodes: &Nodes, key: &[u8], yes: bool, as_json: bool) -> Result<End, Failure> {
+    let name = printable(key);
+    let (view, replies) = LockView::ask(nodes, key).await;
+    nodes.need_majority(&replies)?;
+    if let (Some(view), false) = (view, yes) {
+        let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line());
+        ask(&text, &format!("Break {name}?"))?;
+    }
+    let replies = nodes.ask(cmd("LOCK.BREAK").arg(key)).await;
+    let tokens = replies.iter().flatten().filter_map(|reply| match reply {
+        Value::Int(token) => u64::try_from(*token).ok(),
+        _ => None,
+    });
+    let tokens: Vec<u64> = tokens.collect();
+    let broken = Broken { key: name.clone(), nodes: tokens.len(), token: tokens.into_iter().max() };
+    if as_json {
+        json(&broken)?;
+    } else {
+        out(&match broken.token {
+            Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
+            None => format!("{name} is free\n"),
+        })?;
+    }
+    nodes.need_majority(&replies)?;
+    Ok(End::OK)
+}
+
+/// Asks the person; without one at the terminal `--yes` has to be said.
+///
+/// # Errors
+/// The answer is no.
+pub fn ask(text: &str, question: &str) -> Result<(), Failure> {
+    if !stdin().is_terminal() {
+        return Err(Failure::usage("nobody is there to be asked: say --yes"));
+    }
+    tell(text);
+    let _ = write!(stderr(), "{question} [y/N] ");
+    let mut answer = String::new();
+    let _ = stdin().lock().read_line(&mut answer);
+    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(Failure::usage("nothing was done")) }
+}

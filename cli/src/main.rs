@@ -1,0 +1,135 @@
+//! The `palisade` program: locks for shells, cron and people on call.
+//!
+//! Locks are taken by `palisade-client`, on a quorum. What is a matter of single nodes (who they are, what they hold, their
+//! guard) is asked of each of them directly.
+
+mod arguments;
+mod clock;
+mod doctor;
+mod exec;
+mod exit;
+mod hold;
+mod lock_view;
+mod look;
+mod node_view;
+mod nodes;
+mod show;
+mod signals;
+mod taking;
+mod top;
+
+use std::io::{Write, stdout};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use crate::arguments::{Arguments, Command};
+use crate::exec::terminal::Terminal;
+use crate::exec::{group, watchdog};
+use crate::exit::{End, Failure};
+use crate::nodes::Nodes;
+use crate::show::tell;
+use crate::taking::Patience;
+
+/// For so long this program waits for what it gives back in the background: releases, to nodes that may be down.
+const GIVING_BACK: Duration = Duration::from_secs(2);
+
+/// Between two looks at that.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+fn main() -> ExitCode {
+    if watchdog::is_meant() {
+        return watchdog::run();
+    }
+    if group::is_meant() {
+        return failed(&group::become_command());
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    // One thread: it keeps the lock, and does nothing that takes long.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(why) => return failed(&Failure::of("no thread can be started", why)),
+    };
+    let end = runtime.block_on(async {
+        let end = run(arguments).await;
+        given_back().await;
+        end
+    });
+    // A thread may still wait for a line or a name: nobody needs it any more.
+    runtime.shutdown_background();
+    match end {
+        Ok(End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) if Terminal::open().is_ours() => {
+            // A shell ends a script when what it started was ended by the terminal's signal, not by a status alone.
+            let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+            let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
+            ExitCode::from(End::Signal(signal).code())
+        }
+        Ok(end) => ExitCode::from(end.code()),
+        Err(failure) => failed(&failure),
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<End, Failure> {
+    let Arguments { shared, command } = arguments;
+    let json = shared.json;
+    let nodes = || Nodes::at(&shared.nodes);
+    match command {
+        Command::Exec(exec) => exec::run(&nodes()?, &exec).await,
+        Command::Lock(lock) => hold::run(&nodes()?, &lock.take, Patience::of(lock.wait, false), json).await,
+        Command::Try(take) => hold::run(&nodes()?, &take, Patience::No, json).await,
+        Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
+        Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
+        Command::Break { key, yes } => look::break_lock(&nodes()?, key.as_bytes(), yes, json).await,
+        Command::Nodes => node_view::list(&nodes()?, json).await,
+        Command::Guard(guard) => node_view::guard(&shared.nodes, &guard, json).await,
+        Command::Top { once, interval } => top::run(&nodes()?, once, interval).await,
+        Command::Doctor => doctor::run(&nodes()?, json).await,
+        Command::Completions { shell } => {
+            let mut text = vec![];
+            clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
+            show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
+        }
+        Command::Man => {
+            let mut text = vec![];
+            let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut text);
+            rendered.map_err(|why| Failure::of("the man page cannot be made", why))?;
+            show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
+        }
+    }
+}
+
+/// Returns when all that is under way in the background has ended: what was taken in vain is given back there.
+async fn given_back() {
+    let until = Instant::now() + GIVING_BACK;
+    while Handle::current().metrics().num_alive_tasks() > 0 && Instant::now() < until {
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Says what is wrong with the arguments in one line; help and version are no errors.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = write!(stdout(), "{}", error.render());
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.trim_start_matches("error:").split_whitespace().collect();
+    failed(&Failure::usage(format!("{} (palisade help tells more)", words.join(" "))))
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    if !failure.text.is_empty() {
+        tell(&failure.text);
+    }
+    ExitCode::from(failure.code)
+}

@@ -1,0 +1,219 @@
+//! A node as it tells of itself, and `palisade nodes` and `palisade guard`.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::{FromRedisValue, Value, cmd};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::arguments::{Guard, Word};
+use crate::exit::{End, FAILED, Failure};
+use crate::look::ask;
+use crate::nodes::{Fields, Link, Node, Nodes};
+use crate::show::{json, out, table, tell, time};
+
+/// A round trip is the shortest of so many.
+const PINGS: usize = 3;
+
+/// A node.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NodeView {
+    pub number: usize,
+    /// Its address, without passwords.
+    pub node: String,
+    /// Why it cannot be asked; all else is empty then.
+    pub error: Option<String>,
+    pub id: String,
+    pub incarnation: u64,
+    pub version: String,
+    pub protocol: u64,
+    pub role: String,
+    /// serving, or guarded
+    pub state: String,
+    pub guard_ms: u64,
+    pub guard_reason: String,
+    pub max_ttl_ms: u64,
+    pub held: u64,
+    pub waiters: u64,
+    pub grants: u64,
+    pub contended: u64,
+    pub token_high: u64,
+    pub round_trip_us: u64,
+    /// Its wall clock, in microseconds, in the middle of the round trip.
+    pub clock_us: u64,
+    /// What INFO tells besides.
+    #[serde(skip)]
+    pub info: Info,
+}
+
+/// INFO of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Info(String);
+
+impl Info {
+    /// A field of it, or nothing.
+    pub fn word(&self, name: &str) -> &str {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
+    }
+
+    /// A field of it that is a number, or 0.
+    pub fn number(&self, name: &str) -> u64 {
+        self.word(name).parse().unwrap_or(0)
+    }
+}
+
+impl NodeView {
+    /// All nodes, now; with a connection to each that answers.
+    pub async fn all(nodes: &Nodes) -> Vec<(Self, Option<Link>)> {
+        join_all(nodes.list.iter().map(Self::look)).await
+    }
+
+    async fn look(node: &Node) -> (Self, Option<Link>) {
+        let named = Self { number: node.number, node: node.name.clone(), ..Self::default() };
+        match named.clone().filled(node).await {
+            Ok((view, link)) => (view, Some(link)),
+            Err(why) => (Self { error: Some(why), ..named }, None),
+        }
+    }
+
+    async fn filled(mut self, node: &Node) -> Result<(Self, Link), String> {
+        let mut link = node.connect().await?;
+        let told = link.ask(&cmd("LOCK.NODE")).await?;
+        let told = Fields::of(told).ok_or("its LOCK.NODE is not understood")?;
+        // At once for all nodes, so that their clocks can be compared.
+        let mut round_trip = Duration::MAX;
+        for _ in 0..PINGS {
+            let sent = Instant::now();
+            link.ask(&cmd("PING")).await?;
+            round_trip = round_trip.min(sent.elapsed());
+        }
+        let info = link.ask(cmd("INFO").arg("everything")).await?;
+        let info = Info(String::from_redis_value(info).map_err(|why| format!("its INFO is not understood: {why}"))?);
+        let view = Self {
+            id: told.get("id"),
+            incarnation: told.get("incarnation"),
+            version: told.get("version"),
+            protocol: told.get("protocol"),
+            role: told.get("role"),
+            state: told.get("state"),
+            guard_ms: told.get("guard_ms"),
+            guard_reason: told.get("guard_reason"),
+            max_ttl_ms: told.get("max_ttl"),
+            clock_us: told.get("clock_us"),
+            held: info.number("lock_held"),
+            waiters: info.number("lock_waiters"),
+            grants: info.number("lock_grants"),
+            contended: info.number("lock_contended"),
+            token_high: info.number("lock_token_high"),
+            round_trip_us: round_trip.as_micros() as u64,
+            info,
+            ..std::mem::take(&mut self)
+        };
+        Ok((view, link))
+    }
+
+    /// Its state, and for how long.
+    pub fn state_line(&self) -> String {
+        match &self.error {
+            Some(_) => "unreachable".to_owned(),
+            None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
+            None => self.state.clone(),
+        }
+    }
+
+    /// Milliseconds of its round trip.
+    pub fn round_trip_ms(&self) -> String {
+        format!("{:.2}ms", self.round_trip_us as f64 / 1_000.0)
+    }
+}
+
+/// `palisade nodes`
+///
+/// # Errors
+/// Too few of them can be asked; the table is printed all the same.
+pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
+    let views: Vec<NodeView> = NodeView::all(nodes).await.into_iter().map(|(view, _)| view).collect();
+    if as_json {
+        json(&views)?;
+    } else {
+        out(&rows(&views))?;
+    }
+    let replies: Vec<_> = views.iter().map(|view| view.error.clone().map_or(Ok(()), Err)).collect();
+    nodes.need_majority(&replies)?;
+    for view in &views {
+        if let Some(error) = &view.error {
+            tell(&format!("{}: {error}", view.node));
+        }
+    }
+    Ok(End::OK)
+}
+
+/// Nodes as a table, one a row.
+pub fn rows(views: &[NodeView]) -> String {
+    let row = |view: &NodeView| {
+        let mut row = vec![view.number.to_string(), view.node.clone(), view.state_line()];
+        if view.error.is_none() {
+            let count = |count: u64| count.to_string();
+            row.extend([count(view.held), count(view.waiters), count(view.token_high), view.round_trip_ms()]);
+            row.extend([count(view.incarnation), view.version.clone(), view.id.clone()]);
+        }
+        row.resize(10, String::new());
+        row
+    };
+    let headings =
+        ["#", "NODE", "STATE", "HELD", "WAITERS", "TOKEN HIGH", "ROUND TRIP", "INCARNATION", "VERSION", "ID"];
+    table(&headings, &[3, 4, 5, 6, 7], views.iter().map(row))
+}
+
+/// What a program that sets a guard gets.
+#[derive(Serialize)]
+struct Guarded {
+    node: String,
+    guard_ms: u64,
+}
+
+/// `palisade guard NODE [lift|arm MS]`
+///
+/// # Errors
+/// There is no such node, it cannot be asked, or the person does not want it.
+pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result<End, Failure> {
+    let node = choose(addresses, &guard.node)?;
+    let failed = |why: String| Failure::new(FAILED, format!("{}: {why}", node.name));
+    let mut link = node.connect().await.map_err(failed)?;
+    let mut command = cmd("LOCK.GUARD");
+    match guard.word {
+        Some(Word::Lift { yes }) => {
+            if !yes {
+                let text = "this is your word that nobody relies on a lock that the node may have forgotten";
+                ask(text, &format!("Lift the guard of {}?", node.name))?;
+            }
+            command.arg("LIFT");
+        }
+        Some(Word::Arm { time }) => drop(command.arg("ARM").arg(time.as_millis().to_string())),
+        None => {}
+    }
+    let guard_ms = match link.ask(&command).await.map_err(failed)? {
+        Value::Int(ms) => u64::try_from(ms).unwrap_or(0),
+        _ => return Err(failed("its LOCK.GUARD is not understood".to_owned())),
+    };
+    if as_json {
+        json(&Guarded { node: node.name.clone(), guard_ms })?;
+    } else if guard_ms == 0 {
+        out(&format!("{} serves\n", node.name))?;
+    } else {
+        out(&format!("{} is guarded for {}\n", node.name, time(guard_ms)))?;
+    }
+    Ok(End::OK)
+}
+
+/// The node that is meant: by its number or name in the list, or by an address of its own.
+fn choose(addresses: &[String], word: &str) -> Result<Node, Failure> {
+    if word.contains("://") {
+        return Ok(Nodes::at(&[word.to_owned()])?.list.remove(0));
+    }
+    let nodes = Nodes::at(addresses)?;
+    let names = nodes.list.iter().map(|node| format!("{} {}", node.number, node.name)).collect::<Vec<_>>().join(", ");
+    let mut meant = nodes.list.into_iter().filter(|node| node.name == word || node.number.to_string() == word);
+    meant.next().ok_or_else(|| Failure::usage(format!("{word} is none of the nodes: {names}")))
+}

@@ -1,0 +1,88 @@
+//! The signals that this program passes on to the command, or that end its wait.
+
+use std::fs;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpgid, getpgrp, getsid};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use crate::exit::Failure;
+
+/// Those that can be passed on. The terminal's stop is among them: the command is stopped first, then this program.
+const PASSED_ON: [Signal; 9] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+];
+
+/// Listens to them.
+pub struct Signals(Vec<(Signal, Stream)>);
+
+impl Signals {
+    /// From now on. What this program was started to ignore, as under nohup, stays ignored, here and in the command.
+    ///
+    /// # Errors
+    /// The system does not let it.
+    pub fn listen() -> Result<Self, Failure> {
+        let ignored = ignored();
+        let heard = PASSED_ON.into_iter().filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
+        let listen = |kind: Signal| Ok((kind, signal(SignalKind::from_raw(kind as i32))?));
+        let streams: std::io::Result<Vec<_>> = heard.map(listen).collect();
+        streams.map(Self).map_err(|why| Failure::of("signals cannot be listened to", why))
+    }
+
+    /// The next of them.
+    pub async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            let heard =
+                self.0.iter_mut().find_map(|(signal, stream)| stream.poll_recv(context).is_ready().then_some(*signal));
+            heard.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// The next that is to end a program. Stopped by the terminal, this process stops.
+    pub async fn end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                Signal::SIGWINCH | Signal::SIGCONT => {}
+                Signal::SIGTSTP => drop(stop_self()),
+                signal => return signal,
+            }
+        }
+    }
+}
+
+/// Stops this process. False: no shell is there to wake it again.
+pub fn stop_self() -> bool {
+    has_shell() && kill(Pid::this(), Signal::SIGSTOP).is_ok()
+}
+
+/// Whether this process is of a job that a shell can stop and wake.
+pub fn has_shell() -> bool {
+    let own = getpgrp();
+    let parent = status_field(own, "PPid").and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
+    parent.is_some_and(|parent| {
+        getpgid(Some(parent)).is_ok_and(|group| group != own) && getsid(Some(parent)) == getsid(None)
+    })
+}
+
+/// The signals that this process ignores, a bit each.
+fn ignored() -> u64 {
+    status_field(Pid::this(), "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
+}
+
+/// A field of what the system tells of a process.
+fn status_field(pid: Pid, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}

@@ -1,0 +1,205 @@
+//! Taking the lock: now, or waiting for it, with a word to the person who waits.
+
+use std::ffi::OsStr;
+use std::io::{IsTerminal, Write, stderr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, gethostname};
+use palisade_client::{Client, Error, ErrorKind, Guard, Options};
+use rand::RngExt;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::arguments::Take;
+use crate::exit::{CONFLICT, Failure, TIMED_OUT};
+use crate::lock_view::LockView;
+use crate::nodes::Nodes;
+use crate::show::{printable, time};
+use crate::signals::Signals;
+
+/// For so long it is tried again where several asked at the same moment and none got a majority.
+const COLLISIONS: Duration = Duration::from_secs(2);
+
+/// Silent nodes are given this long for the first connection.
+const CONNECTING: Duration = Duration::from_secs(3);
+
+/// What fails sooner is not for want of time.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// Shortest and longest pause after such a collision, in milliseconds.
+const PAUSE_MS: std::ops::Range<u64> = 2..50;
+
+/// Time between two looks at who holds the lock, for the person who waits.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Longest note, as the nodes have it, in bytes.
+const NOTE_BYTES: usize = 1024;
+
+/// For how long a lock is waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Patience {
+    No,
+    Until(Duration),
+    Always,
+}
+
+impl Patience {
+    /// As the options `--wait` and `--no-wait` say.
+    pub fn of(wait: Option<Duration>, no_wait: bool) -> Self {
+        match wait {
+            _ if no_wait => Self::No,
+            Some(limit) => Self::Until(limit),
+            None => Self::Always,
+        }
+    }
+}
+
+/// What became of it.
+pub enum Taken {
+    Held(Guard),
+    /// A signal came first. What was under way is being given back in the background.
+    Interrupted(Signal),
+}
+
+/// Takes the lock; `program` is for the note.
+///
+/// # Errors
+/// Why it was not granted.
+pub async fn take(
+    nodes: &Nodes,
+    take: &Take,
+    patience: Patience,
+    program: &OsStr,
+    signals: &mut Signals,
+) -> Result<Taken, Failure> {
+    let client = nodes.client()?;
+    let key = take.key.as_bytes();
+    let mut options = Options::new().ttl(take.ttl).max_hold(take.max_hold).auto_extend(true);
+    options = options.note(take.note.clone().unwrap_or_else(|| note(program)));
+    if let Some(timeout) = take.node_timeout {
+        options = options.node_timeout(timeout);
+    }
+    if let Patience::Until(limit) = patience {
+        options = options.wait(limit);
+    }
+    let granted = async {
+        connect(&client).await?;
+        match patience {
+            Patience::No => now(nodes, &client, key, &options).await,
+            _ => client.lock_with(key, &options).await,
+        }
+    };
+    let began = Instant::now();
+    let result = tokio::select! {
+        biased;
+        signal = signals.end() => return Ok(Taken::Interrupted(signal)),
+        result = granted => result,
+        () = progress(nodes, key, began), if stderr().is_terminal() => unreachable!("it goes on until it is dropped"),
+    };
+    result.map(Taken::Held).map_err(|error| refused(take, patience, error))
+}
+
+/// Connects to a majority. Nodes that refuse are known at once; silent ones, or a busy machine, are given a moment more.
+async fn connect(client: &Client) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        let asked = Instant::now();
+        match client.connect().await {
+            Err(_) if asked.elapsed() > AT_ONCE && began.elapsed() < CONNECTING => {}
+            done => return done,
+        }
+    }
+}
+
+/// Takes it if it is free: also where others ask at the same moment, one of them gets it.
+async fn now(nodes: &Nodes, client: &Client, key: &[u8], options: &Options) -> Result<Guard, Error> {
+    let until = Instant::now() + COLLISIONS;
+    loop {
+        let error = match client.try_lock_with(key, options).await {
+            Err(error) if error.kind() == ErrorKind::Contended && Instant::now() < until => error,
+            result => return result,
+        };
+        if LockView::ask(nodes, key).await.0.is_some_and(|view| view.is_held) {
+            return Err(error);
+        }
+        let pause = rand::rng().random_range(PAUSE_MS);
+        sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+/// Tells the person at the terminal who holds the lock, again and again.
+async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Who gets it at once reads nothing.
+    look.tick().await;
+    look.tick().await;
+    let _cleared = Cleared;
+    loop {
+        let (view, _) = LockView::ask(nodes, key).await;
+        let state = view.map_or("free, or not to be had now".to_owned(), |view| {
+            let others = view.waiters.saturating_sub(1);
+            let others = if others > 0 { format!(", {others} more waiting") } else { String::new() };
+            format!("{}{others}", view.holder_line())
+        });
+        let waited = time(began.elapsed().as_millis() as u64);
+        let line = format!("palisade: waiting for {} since {waited}: {state}", printable(key));
+        let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+        let line: String = line.chars().take(columns.saturating_sub(1)).collect();
+        let _ = write!(stderr(), "\r\x1b[K{line}");
+        look.tick().await;
+    }
+}
+
+/// Clears the line of the progress when it ends.
+struct Cleared;
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+}
+
+/// Why it was refused, in the words of this program.
+fn refused(take: &Take, patience: Patience, error: Error) -> Failure {
+    let key = printable(take.key.as_bytes());
+    let holder = error.holder().map(|holder| {
+        let note =
+            if holder.note.is_empty() { "somebody without a note".into() } else { printable(holder.note.as_bytes()) };
+        format!("held by {note} for {}", time(holder.held_for.as_millis() as u64))
+    });
+    let failure = match (error.kind(), patience) {
+        (ErrorKind::Contended, _) => {
+            let text = holder.as_ref().map_or("wanted by several at once".to_owned(), String::clone);
+            Failure::new(CONFLICT, format!("{key} is {text}: wait for it, or try later"))
+        }
+        (ErrorKind::TimedOut, Patience::Until(limit)) if error.nodes().is_empty() => {
+            let text =
+                holder.as_ref().map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
+            Failure::new(TIMED_OUT, format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64)))
+        }
+        _ => return Failure::from(error),
+    };
+    match take.conflict_exit_code {
+        // Cron sends a mail for each word that is said.
+        Some(0) => Failure::new(0, ""),
+        Some(code) => Failure { code, ..failure },
+        None => failure,
+    }
+}
+
+/// Who holds it, if nothing else is to be said: host, process, program. Not its arguments: there may be a password in them,
+/// and everybody who can reach the nodes reads this.
+fn note(program: &OsStr) -> String {
+    let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
+    let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let note = format!("{host} pid {}: {program}", Pid::this());
+    note.chars()
+        .scan(0, |bytes, c| {
+            *bytes += c.len_utf8();
+            (*bytes <= NOTE_BYTES).then_some(c)
+        })
+        .collect()
+}

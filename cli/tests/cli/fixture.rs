@@ -1,0 +1,231 @@
+//! Nodes, and the program run on them.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::harness::{PATIENCE, Reply, Server, Setup, int, wait_until};
+
+/// The program.
+pub const PALISADE: &str = env!("CARGO_BIN_EXE_palisade");
+
+/// Nodes that serve, and a folder for what commands leave.
+pub struct Nodes {
+    pub servers: Vec<Server>,
+    folder: TempDir,
+}
+
+impl Nodes {
+    pub fn start(count: usize) -> Self {
+        Self { servers: (0..count).map(|_| Setup::new().start()).collect(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Their addresses, as the environment has them.
+    pub fn addresses(&self) -> String {
+        let address = |server: &Server| format!("unix://{}", server.socket().display());
+        self.servers.iter().map(address).collect::<Vec<_>>().join(",")
+    }
+
+    /// The environment that the program needs. This machine may be busy, so nodes are given time.
+    pub fn environment(&self) -> [(&'static str, String); 2] {
+        [("PALISADE_NODES", self.addresses()), ("PALISADE_NODE_TIMEOUT", "5s".to_owned())]
+    }
+
+    /// The program with these arguments, separated by spaces.
+    pub fn palisade(&self, line: &str) -> Command {
+        let mut command = Command::new(PALISADE);
+        command.args(line.split(' ').filter(|word| !word.is_empty())).envs(self.environment());
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The program, running `script` in a shell under a lock.
+    pub fn exec(&self, options: &str, script: &str) -> Command {
+        let mut command = self.palisade(&format!("exec {options} -- sh -c"));
+        command.arg(script);
+        command
+    }
+
+    /// A file in the folder that commands run in.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Waits until a command has written this file, and returns what is in it.
+    pub fn wait_file(&self, name: &str) -> String {
+        let path = self.file(name);
+        wait_until(&format!("the file {name} is written"), || read(&path).ends_with('\n'));
+        read(&path).trim().to_owned()
+    }
+
+    /// What each answers.
+    pub fn say(&self, line: &str) -> Vec<Reply> {
+        self.servers.iter().map(|server| server.client().say(line)).collect()
+    }
+
+    /// On how many `key` is locked.
+    pub fn holding(&self, key: &str) -> usize {
+        self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
+    }
+
+    /// Waits until nothing is locked, and nobody waits.
+    pub fn wait_idle(&self) {
+        let idle = |server: &Server| server.info("held") == 0 && server.info("waiters") == 0;
+        wait_until("nothing is locked and nobody waits", || self.servers.iter().all(idle));
+    }
+
+    /// How many wait on the first node.
+    pub fn waiters(&self) -> u64 {
+        self.servers[0].info("waiters")
+    }
+}
+
+/// A program that runs; killed when it is dropped.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id() as i32)
+    }
+
+    /// Waits until it has ended.
+    pub fn end(mut self) -> Ended {
+        wait_until("the program ends", || self.0.try_wait().unwrap().is_some());
+        let mut output = Output { status: self.0.wait().unwrap(), stdout: vec![], stderr: vec![] };
+        for (pipe, bytes) in [
+            (self.0.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>), &mut output.stdout),
+            (self.0.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>), &mut output.stderr),
+        ] {
+            if let Some(mut pipe) = pipe {
+                pipe.read_to_end(bytes).unwrap();
+            }
+        }
+        Ended(output)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How it ended, and what it said.
+#[derive(Debug)]
+pub struct Ended(Output);
+
+impl Ended {
+    /// Its exit status; none if a signal ended it.
+    pub fn code(&self) -> Option<i32> {
+        self.0.status.code()
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.0.stdout).into_owned()
+    }
+
+    pub fn err(&self) -> String {
+        String::from_utf8_lossy(&self.0.stderr).into_owned()
+    }
+
+    /// All that it said.
+    pub fn all(&self) -> String {
+        self.out() + &self.err()
+    }
+
+    /// Checks that it ended with this status, and with one line that has this text.
+    #[track_caller]
+    pub fn assert_refused(&self, code: i32, text: &str) {
+        assert_eq!(self.code(), Some(code), "{self:?}");
+        let said = self.err();
+        assert!(said.starts_with("palisade: ") && said.trim_end().lines().count() == 1, "{said}");
+        assert!(said.contains(text), "{text}: {said}");
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(command: Command) -> Ended {
+    Running::start(command).end()
+}
+
+/// Runs a command to its end, with this input.
+pub fn run_with(mut command: Command, input: &[u8]) -> Ended {
+    let mut running = Running::start({
+        command.stdin(Stdio::piped());
+        command
+    });
+    let mut pipe = running.0.stdin.take().unwrap();
+    let input = input.to_vec();
+    let written = std::thread::spawn(move || pipe.write_all(&input));
+    let ended = running.end();
+    written.join().unwrap().unwrap();
+    ended
+}
+
+/// What is in a file; nothing if it is not there.
+pub fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Time since boot, as validity is counted.
+pub fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap().into()
+}
+
+/// Waits until a process has ended, or is one that nobody has waited for.
+pub fn wait_dead(pid: &str) {
+    wait_until(&format!("process {pid} is dead"), || !is_alive(pid));
+}
+
+/// Whether a process runs.
+pub fn is_alive(pid: &str) -> bool {
+    let status = read(Path::new(&format!("/proc/{pid}/status")));
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+/// A beat every few milliseconds: a shell's loop that writes the time since boot, in seconds, to the file `beat`. It ignores
+/// SIGTERM.
+pub const HEARTBEAT: &str = "trap '' TERM; echo $$ > pid; \
+    while :; do read up idle < /proc/uptime; echo $up > beat; done";
+
+/// When the heart beat last, once it has stopped for good.
+pub fn last_beat(nodes: &Nodes) -> Duration {
+    let start = Instant::now();
+    wait_dead(&nodes.wait_file("pid"));
+    assert!(start.elapsed() < PATIENCE);
+    // A beat may have been cut off between two system calls: it leaves an empty file, and the death came after it.
+    let beat = read(&nodes.file("beat"));
+    Duration::from_secs_f64(beat.trim().parse().unwrap_or(0.0))
+}
+
+/// Lets a frozen server go on, whatever becomes of the test.
+pub struct Frozen<'a>(&'a Server);
+
+impl<'a> Frozen<'a> {
+    pub fn new(server: &'a Server) -> Self {
+        server.signal(rustix::process::Signal::STOP);
+        Self(server)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.signal(rustix::process::Signal::CONT);
+    }
+}

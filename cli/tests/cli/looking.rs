@@ -1,0 +1,175 @@
+//! What operators see and do: locks, nodes, guards, the doctor.
+
+use serde_json::Value;
+
+use crate::fixture::{Frozen, Nodes, Running, run};
+use crate::harness::{PATIENCE, Setup, wait_until};
+
+fn json(nodes: &Nodes, line: &str) -> Value {
+    let ended = run(nodes.palisade(&format!("{line} --json")));
+    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
+}
+
+#[test]
+fn locks_and_who_holds_them() {
+    let nodes = Nodes::start(3);
+    assert_eq!(json(&nodes, "ls"), serde_json::json!([]));
+    assert_eq!(json(&nodes, "info a:1"), Value::Null);
+    assert_eq!(run(nodes.palisade("info a:1")).out(), "a:1 is free\n");
+
+    let holder = Running::start(nodes.exec("--note web-1 a:1", "echo > held; sleep 1000"));
+    nodes.wait_file("held");
+    wait_until("all have it", || nodes.holding("a:1") == 3);
+    let waiter = Running::start(nodes.exec("--note web-2 a:1", "true"));
+    wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
+    // What one node has by itself is nobody's lock.
+    nodes.servers[1].client().say("LOCK.ACQUIRE b:2 somebody 60000");
+    nodes.say("SET c:3 text");
+
+    let list = json(&nodes, "ls");
+    let keys: Vec<_> = list.as_array().unwrap().iter().map(|lock| lock["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["a:1", "b:2"]);
+    let token = nodes.servers[0].client().say("LOCK.INFO a:1").field("token").as_int();
+    let expected: [(&str, Value); 5] = [
+        ("holder", "web-1".into()),
+        ("token", token.into()),
+        ("nodes", 3.into()),
+        ("is_held", true.into()),
+        ("waiters", 1.into()),
+    ];
+    for (name, value) in &expected {
+        assert_eq!(list[0][name], *value, "{name}");
+    }
+    assert_eq!((&list[1]["nodes"], &list[1]["is_held"]), (&Value::from(1), &Value::from(false)));
+    assert_eq!(json(&nodes, "info a:1")["token"], token);
+    assert_eq!(json(&nodes, "ls b:*").as_array().unwrap().len(), 1);
+    let info = run(nodes.palisade("info b:2")).out();
+    assert!(info.contains("1 of 3: no majority, so nobody may rely on it"), "{info}");
+    let limited = run(nodes.palisade("ls --limit 1"));
+    assert!(limited.out().contains("a:1") && !limited.out().contains("b:2"), "{limited:?}");
+    assert!(limited.err().contains("1 more: say --limit 2"), "{limited:?}");
+    let top = run(nodes.palisade("top --once")).out();
+    assert!(top.contains("serving") && top.contains("web-1") && top.contains("locks: 2"), "{top}");
+
+    // It is told, with one of three nodes that do not answer, and is not with two.
+    let frozen = Frozen::new(&nodes.servers[2]);
+    assert_eq!(json(&nodes, "info a:1")["nodes"], 2);
+    let also = Frozen::new(&nodes.servers[1]);
+    run(nodes.palisade("info a:1")).assert_refused(196, "1 of 3 nodes can be asked, and 2 are needed");
+    drop((frozen, also));
+
+    assert_eq!(json(&nodes, "break --yes a:1")["nodes"], 3);
+    assert_eq!(json(&nodes, "break --yes free")["nodes"], 0);
+    drop(holder);
+    assert_eq!(waiter.end().code(), Some(0), "it got what was broken");
+}
+
+#[test]
+fn nodes_and_their_guards() {
+    let mut nodes = Nodes::start(3);
+    let list = json(&nodes, "nodes");
+    let list = list.as_array().unwrap();
+    assert_eq!(list.len(), 3);
+    for (view, server) in list.iter().zip(&nodes.servers) {
+        let told = server.client().say("LOCK.NODE");
+        assert_eq!(view["id"], told.field("id").as_text());
+        assert_eq!((&view["state"], &view["incarnation"]), (&Value::from("serving"), &Value::from(1)));
+        assert!(view["round_trip_us"].as_u64().unwrap() < PATIENCE.as_micros() as u64);
+    }
+    assert_eq!(run(nodes.palisade("guard 2")).out().trim(), format!("{} serves", nodes.servers[1].socket().display()));
+    assert_eq!(json(&nodes, "guard 2 arm 90000")["guard_ms"], 90_000);
+    let table = run(nodes.palisade("nodes")).out();
+    assert!(table.contains("guarded 1m 29s (operator)") || table.contains("guarded 1m 30s (operator)"), "{table}");
+    assert_eq!(json(&nodes, "guard 2 lift --yes")["guard_ms"], 0);
+    let address = format!("unix://{}", nodes.servers[2].socket().display());
+    let mut by_address = nodes.palisade(&format!("guard {address} arm 90s --json"));
+    let ended = run({
+        by_address.env_remove("PALISADE_NODES");
+        by_address
+    });
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    assert_eq!(nodes.servers[2].client().say("LOCK.NODE").field("guard_reason").as_text(), "operator");
+
+    nodes.servers[0].kill();
+    let ended = run(nodes.palisade("nodes"));
+    assert!(ended.code() == Some(0) && ended.out().contains("unreachable"), "{ended:?}");
+    nodes.servers[1].kill();
+    let ended = run(nodes.palisade("nodes"));
+    assert_eq!(ended.code(), Some(196), "{ended:?}");
+    assert_eq!(ended.out().matches("unreachable").count(), 2, "{ended:?}");
+}
+
+#[test]
+fn the_doctor() {
+    let nodes = |setups: [Setup; 3]| {
+        let mut nodes = Nodes::start(0);
+        nodes.servers = setups.into_iter().map(Setup::start).collect();
+        nodes
+    };
+    let lasting = || Setup::new().aof();
+    let healthy = nodes([lasting(), lasting(), lasting()]);
+    let ended = run(healthy.palisade("doctor"));
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    assert!(ended.out().contains("all nodes: there are 3: 1 may be down"), "{ended:?}");
+
+    healthy.servers[0].client().say("CONFIG SET maxmemory 100mb");
+    healthy.servers[0].client().say("CONFIG SET maxmemory-policy allkeys-lru");
+    let ended = run(healthy.palisade("doctor"));
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert!(ended.out().contains("CHANGE") && ended.out().contains("maxmemory-policy is allkeys-lru"), "{ended:?}");
+
+    let different =
+        nodes([lasting(), lasting(), Setup::new().module_arguments(&["max-ttl", "5000", "restart-guard", "never"])]);
+    let ended = run(different.palisade("doctor"));
+    assert_eq!(ended.code(), Some(2), "{ended:?}");
+    for text in ["FAIL    all nodes: lock.max-ttl differs", "lock.restart-guard is never"] {
+        assert!(ended.out().contains(text), "{ended:?}");
+    }
+    let findings = json(&different, "doctor");
+    assert!(findings.as_array().unwrap().iter().any(|finding| finding["level"] == "fail"), "{findings}");
+
+    let alias = healthy.file("alias");
+    std::os::unix::fs::symlink(healthy.servers[0].socket(), &alias).unwrap();
+    let mut twice = healthy.palisade("doctor --nodes");
+    twice.arg(format!("unix://{},unix://{}", healthy.servers[0].socket().display(), alias.display()));
+    let ended = run(twice);
+    assert_eq!(ended.code(), Some(2), "{ended:?}");
+    assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
+}
+
+/// Whatever is asked for, right or wrong, and whatever goes wrong.
+#[test]
+fn passwords_are_never_shown() {
+    let nodes = Nodes::start(1);
+    nodes.servers[0].client().say("CONFIG SET requirepass sesame");
+    let socket = nodes.servers[0].socket();
+    let lines = [
+        "ls",
+        "info k",
+        "nodes",
+        "nodes --json",
+        "doctor",
+        "doctor --json",
+        "top --once",
+        "break --yes k",
+        "guard 1",
+        "guard x",
+        "exec k -- true",
+        "exec --no-wait k -- true",
+        "lock k",
+        "try k",
+        "exec --help",
+        "frobnicate",
+    ];
+    for (password, works) in [("sesame", true), ("sesame-wrong", false)] {
+        for line in lines {
+            let mut command = nodes.palisade(line);
+            command.env("PALISADE_NODES", format!("unix://{}?pass={password}", socket.display()));
+            let ended = crate::fixture::run_with(command, b"");
+            assert!(!ended.all().contains("sesame"), "{line}: {ended:?}");
+            if works && !["guard x", "frobnicate", "doctor", "doctor --json"].contains(&line) {
+                assert_eq!(ended.code(), Some(0), "{line}: {ended:?}");
+            }
+        }
+    }
+}

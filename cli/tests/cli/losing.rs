@@ -1,0 +1,101 @@
+//! The command is dead before its lock can be somebody else's, whatever happens to the nodes and to this program.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::fixture::{Frozen, HEARTBEAT, Nodes, Running, last_beat, read, since_boot, wait_dead};
+use crate::harness::wait_until;
+
+/// Leases in these tests.
+const TTL: Duration = Duration::from_secs(2);
+const OPTIONS: &str = "--ttl 2s --grace 300ms k";
+
+/// What of a lease that was asked for at this moment may be relied on.
+fn valid_until(asked: Duration) -> Duration {
+    asked + TTL.mul_f64(0.99) - Duration::from_millis(2)
+}
+
+fn beating(nodes: &Nodes, options: &str) -> Running {
+    let running = Running::start(nodes.exec(options, HEARTBEAT));
+    nodes.wait_file("pid");
+    wait_until("it beats", || !read(&nodes.file("beat")).is_empty());
+    running
+}
+
+/// No lease was asked for after the nodes froze, so validity ends at the latest when one from that moment would.
+#[test]
+fn nodes_that_freeze() {
+    let nodes = Nodes::start(3);
+    let running = beating(&nodes, OPTIONS);
+    let frozen = [Frozen::new(&nodes.servers[0]), Frozen::new(&nodes.servers[1])];
+    let end = valid_until(since_boot());
+    let last = last_beat(&nodes);
+    assert!(last < end, "{last:?} {end:?}");
+    drop(frozen);
+    let ended = running.end();
+    assert_eq!(ended.code(), Some(197), "{ended:?}");
+    assert!(ended.err().contains("too few nodes extended it in time"), "{ended:?}");
+    nodes.wait_idle();
+}
+
+#[test]
+fn this_program_stopped() {
+    let nodes = Nodes::start(1);
+    let running = beating(&nodes, OPTIONS);
+    running.signal(Signal::SIGSTOP);
+    let end = valid_until(since_boot());
+    let last = last_beat(&nodes);
+    assert!(last < end, "{last:?} {end:?}");
+    running.signal(Signal::SIGCONT);
+    assert_eq!(running.end().code(), Some(197));
+}
+
+#[test]
+fn this_program_killed() {
+    let nodes = Nodes::start(1);
+    let running = beating(&nodes, OPTIONS);
+    running.signal(Signal::SIGKILL);
+    let end = valid_until(since_boot());
+    assert_eq!(running.end().code(), None);
+    let last = last_beat(&nodes);
+    assert!(last < end, "{last:?} {end:?}");
+}
+
+/// What obeys SIGTERM is asked before it is killed, by the watchdog too.
+#[test]
+fn this_program_killed_and_a_command_that_obeys() {
+    let nodes = Nodes::start(1);
+    let script = "trap 'echo > asked; exit' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let running = Running::start(nodes.exec("--ttl 60s --grace 1s k", script));
+    let pid = nodes.wait_file("pid");
+    running.signal(Signal::SIGKILL);
+    wait_dead(&pid);
+    assert!(nodes.file("asked").exists());
+}
+
+/// Not the command alone: what it started as well, also when the command itself is quick to end.
+#[test]
+fn all_of_the_process_group() {
+    let nodes = Nodes::start(1);
+    let script = "(trap '' TERM; sh -c 'echo $$ > inner; while :; do sleep 1; done') & echo > held; wait";
+    let running = Running::start(nodes.exec("--ttl 1s --grace 200ms --max-hold 1ms k", script));
+    let inner = nodes.wait_file("inner");
+    let ended = running.end();
+    assert_eq!(ended.code(), Some(197), "{ended:?}");
+    wait_dead(&inner);
+}
+
+#[test]
+fn extended_for_as_long_as_it_runs() {
+    let nodes = Nodes::start(3);
+    let running = Running::start(nodes.exec(
+        "--ttl 2s --grace 50ms k",
+        "echo $PALISADE_VALID_UNTIL_MS > until; while ! [ -e go ]; do sleep 0.01; done; exit 8",
+    ));
+    let until = Duration::from_millis(nodes.wait_file("until").parse().unwrap());
+    wait_until("the first lease has ended", || since_boot() > until + Duration::from_millis(200));
+    assert_eq!(nodes.holding("k"), 3);
+    std::fs::write(nodes.file("go"), "").unwrap();
+    assert_eq!(running.end().code(), Some(8));
+}

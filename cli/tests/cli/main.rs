@@ -1,0 +1,18 @@
+//! The program on real servers, as shells, cron and people run it.
+
+#![allow(clippy::disallowed_methods)]
+
+#[allow(dead_code, unused_imports)]
+#[path = "../../../tests/harness/mod.rs"]
+mod harness;
+
+mod fixture;
+mod leaving;
+mod looking;
+mod losing;
+mod plumbing;
+mod pty;
+mod races;
+mod signals;
+mod statuses;
+mod terminal;

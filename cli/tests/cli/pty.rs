@@ -1,0 +1,92 @@
+//! A terminal, and who sits at it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use nix::pty::{Winsize, openpty};
+
+use crate::fixture::{Nodes, PALISADE, Running};
+use crate::harness::{PATIENCE, wait_until};
+
+/// A person at a terminal. `$P` is the program.
+pub struct Person {
+    keyboard: File,
+    seen: Arc<Mutex<String>>,
+    read_up_to: usize,
+    shell: Option<Running>,
+}
+
+impl Person {
+    /// At an interactive shell.
+    pub fn at_a_shell(nodes: &Nodes) -> Self {
+        let mut person = Self::at(nodes, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        person.types("PS1='ready> '\n");
+        person.sees("ready> ");
+        person.sees("ready> ");
+        person
+    }
+
+    /// At a terminal on which this runs, with nothing else.
+    pub fn at(nodes: &Nodes, command: &[&str]) -> Self {
+        let size = Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
+        let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+        let mut setsid = Command::new("setsid");
+        setsid.args(["--ctty", "--wait"]).args(command).env("P", PALISADE).envs(nodes.environment());
+        setsid.env("TERM", "xterm").current_dir(nodes.file(""));
+        setsid.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
+        let shell = Running::start(setsid);
+        drop(pty.slave);
+        let keyboard = File::from(pty.master);
+        let seen = Arc::new(Mutex::new(String::new()));
+        let (mut screen, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // An error: nobody has the terminal open any more.
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { keyboard, seen, read_up_to: 0, shell: Some(shell) }
+    }
+
+    pub fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is on the screen, after what was seen before.
+    #[track_caller]
+    pub fn sees(&mut self, text: &str) {
+        let start = std::time::Instant::now();
+        loop {
+            let seen = self.seen.lock().unwrap();
+            if let Some(at) = seen[self.read_up_to..].find(text) {
+                self.read_up_to += at + text.len();
+                return;
+            }
+            let (before, after) = seen.split_at(self.read_up_to);
+            assert!(start.elapsed() < PATIENCE, "waited in vain for {text:?} in {after:?}, after {before:?}");
+            drop(seen);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// All that was on the screen.
+    pub fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Waits until what ran at the terminal has ended; its exit status.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let ended = self.shell.take().unwrap().end();
+        let mut last = usize::MAX;
+        wait_until("all of its output is there", || {
+            let now = self.seen.lock().unwrap().len();
+            std::mem::replace(&mut last, now) == now
+        });
+        (ended.code(), self.seen())
+    }
+}

@@ -1,0 +1,168 @@
+//! The exit status tells what happened, and one line why.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use crate::fixture::{Nodes, PALISADE, Running, run};
+use crate::harness::{Setup, wait_until};
+
+#[test]
+fn that_of_the_command() {
+    let nodes = Nodes::start(1);
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
+    {
+        let ended = run(nodes.exec("k", script));
+        assert_eq!((ended.code(), ended.all().as_str()), (Some(code), ""), "{script}");
+        nodes.wait_idle();
+    }
+}
+
+#[test]
+fn somebody_else_holds_it() {
+    let nodes = Nodes::start(3);
+    let holder = Running::start(nodes.exec("--note backup\u{7} k", "echo > held; sleep 1000"));
+    nodes.wait_file("held");
+    run(nodes.exec("--no-wait k", "echo no > ran")).assert_refused(194, "k is held by backup\\u{7} for ");
+    run(nodes.palisade("try k")).assert_refused(194, "k is held by backup\\u{7} for ");
+    run(nodes.exec("--wait 100ms k", "echo no > ran"))
+        .assert_refused(195, "k was not free within 100ms: it is held by backup");
+    run(nodes.palisade("lock --wait 100ms k")).assert_refused(195, "k was not free within 100ms");
+    for how in ["--no-wait", "--wait 100ms"] {
+        let ended = run(nodes.exec(&format!("{how} --conflict-exit-code 0 k"), "echo no > ran"));
+        assert_eq!((ended.code(), ended.all().as_str()), (Some(0), ""), "{ended:?}");
+    }
+    assert!(!nodes.file("ran").exists());
+    holder.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(holder.end().code(), Some(143));
+    nodes.wait_idle();
+}
+
+#[test]
+fn no_quorum() {
+    let mut command = Command::new(PALISADE);
+    command.args(["exec", "k", "--", "true"]).stderr(Stdio::piped());
+    command.env("PALISADE_NODES", "redis://u:secret@127.0.0.1:1,redis://u:secret@127.0.0.1:2");
+    let ended = run(command);
+    ended.assert_refused(196, "0 of 2 nodes can be asked, and 2 are needed: 127.0.0.1:1: it cannot be reached");
+    assert!(!ended.err().contains("secret"));
+
+    let mut nodes = Nodes::start(0);
+    nodes.servers = vec![Setup::new().guarded().start()];
+    run(nodes.exec("--no-wait k", "true")).assert_refused(196, "guarded: try again later");
+    nodes.servers = vec![Setup::new().module_later().start()];
+    run(nodes.exec("k", "true")).assert_refused(196, "the server has no lock module");
+    run(nodes.palisade("ls")).assert_refused(196, "the server has no lock module");
+}
+
+#[test]
+fn it_was_taken_away() {
+    let nodes = Nodes::start(3);
+    let script = "trap 'echo > asked; exit 0' TERM; echo > held; while :; do sleep 0.01; done";
+    let holder = Running::start(nodes.exec("--ttl 5s --grace 2s k", script));
+    nodes.wait_file("held");
+    wait_until("all have it", || nodes.holding("k") == 3);
+    let ended = run(nodes.palisade("break --yes k"));
+    assert!(ended.out().starts_with("k: broken on 3 of 3 nodes, token "), "{ended:?}");
+    let ended = holder.end();
+    assert_eq!(ended.code(), Some(197), "{ended:?}");
+    assert!(ended.err().contains("k was lost: somebody took it away, or its nodes forgot it"), "{ended:?}");
+    assert!(nodes.file("asked").exists(), "it was asked first");
+}
+
+/// The command ended before this program learnt that the lock was broken: what it did last, it may have done without.
+#[test]
+fn it_had_been_taken_away_when_the_command_ended() {
+    let nodes = Nodes::start(1);
+    let holder =
+        Running::start(nodes.exec("--ttl 60s --grace 1s k", "echo > held; while ! [ -e go ]; do sleep 0.01; done"));
+    nodes.wait_file("held");
+    nodes.say("LOCK.BREAK k");
+    fs::write(nodes.file("go"), "").unwrap();
+    holder.end().assert_refused(197, "k was lost: somebody took it away");
+}
+
+#[test]
+fn it_was_held_for_as_long_as_is_allowed() {
+    let nodes = Nodes::start(1);
+    let ended = run(nodes.exec("--ttl 500ms --grace 100ms --max-hold 100ms k", "sleep 1000"));
+    assert_eq!(ended.code(), Some(197), "{ended:?}");
+    assert!(ended.err().contains("it is extended for no longer than --max-hold 100ms"), "{ended:?}");
+    nodes.wait_idle();
+}
+
+#[test]
+fn the_command_cannot_be_started() {
+    let nodes = Nodes::start(1);
+    fs::write(nodes.file("text"), "no program").unwrap();
+    fs::write(nodes.file("odd"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(nodes.file("odd"), fs::Permissions::from_mode(0o755)).unwrap();
+    run(nodes.palisade("exec k -- no-such-command")).assert_refused(198, "no-such-command: there is no such command");
+    run(nodes.palisade("exec k -- ./none")).assert_refused(198, "./none: there is no such command");
+    run(nodes.palisade("exec k -- ./text")).assert_refused(198, "./text: it cannot be run");
+    run(nodes.palisade("exec k -- /")).assert_refused(198, "/: it cannot be run");
+    assert_eq!(nodes.servers[0].info("grants"), 0, "no lock was taken for it");
+    run(nodes.palisade("exec k -- ./odd")).assert_refused(198, "./odd: there is no such command");
+    nodes.wait_idle();
+}
+
+#[test]
+fn arguments_that_are_wrong() {
+    let nodes = Nodes::start(1);
+    let cases = [
+        ("", "requires a subcommand"),
+        ("frobnicate", "unrecognized subcommand 'frobnicate'"),
+        ("exec k", "required arguments were not provided: <COMMAND>"),
+        ("exec --no-wait --wait 1s k -- true", "cannot be used with"),
+        ("exec --ttl 10 k -- true", "invalid value '10' for '--ttl <TTL>': time unit needed"),
+        ("exec --ttl 10s --grace 10s k -- true", "--grace 10s does not fit in --ttl 10s"),
+        ("exec --ttl 2day --grace 1s k -- true", "ttl must be from 1 to 86400000 ms"),
+        ("exec --ttl 61s k -- true", "1 of 1 nodes refuse such a request"),
+        ("exec --wait 2day k -- true", "wait must be at most 86400000 ms"),
+        ("exec --conflict-exit-code 256 k -- true", "256 is not in 0..=255"),
+        ("--nodes , ls", "which nodes?"),
+        ("--nodes http://u:secret@h ls", "address number 1 is no use"),
+        ("--nodes redis://a,redis://a:6379 ls", "a:6379 is given twice"),
+        ("guard 7 lift --yes", "7 is none of the nodes: 1 "),
+        ("guard 1 lift", "nobody is there to be asked: say --yes"),
+        ("guard 1 arm soon", "invalid value 'soon' for '<MS>'"),
+    ];
+    for (line, text) in cases {
+        let ended = run(nodes.palisade(line));
+        ended.assert_refused(193, text);
+        assert!(!ended.all().contains("secret"), "{ended:?}");
+    }
+    assert_eq!(nodes.servers[0].info("grants"), 0);
+}
+
+#[test]
+fn whoever_reads_the_output_may_leave() {
+    let nodes = Nodes::start(1);
+    for line in ["completions bash", "man", "ls", "nodes --json"] {
+        let mut command = nodes.palisade(line);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        command.stdout(writer);
+        let ended = run(command);
+        assert_eq!((ended.code(), ended.err().as_str()), (Some(141), ""), "{line}");
+    }
+}
+
+#[test]
+fn help_version_and_what_shells_want() {
+    for (line, text) in [
+        ("--help", "Run a command under a lock"),
+        ("exec --help", "197  the lock was lost"),
+        ("--version", "palisade 0."),
+        ("completions zsh", "#compdef palisade"),
+        ("man", ".TH palisade 1"),
+    ] {
+        let mut command = Command::new(PALISADE);
+        command.args(line.split(' ')).env("PALISADE_NODES", "redis://:secret@h").stdout(Stdio::piped());
+        let ended = run(command);
+        assert_eq!(ended.code(), Some(0));
+        assert!(ended.out().contains(text), "{ended:?}");
+        assert!(!ended.out().contains("secret"), "{ended:?}");
+        assert!(!ended.out().contains("watchdog"), "{ended:?}");
+    }
+}
