@@ -8,8 +8,8 @@
 //!
 //! That the layers see what they are there to see is shown by switching off one [rule](rules) after the other.
 
-pub mod client;
 pub mod campaign;
+pub mod client;
 pub mod history;
 pub mod messages;
 pub mod model;

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::harness::{PATIENCE, Reply, Server, Setup, int, wait_until};
+use crate::harness::{patience, Reply, Server, Setup, int, wait_until};
 
 /// The program.
 pub const PALISADE: &str = env!("CARGO_BIN_EXE_palisade");

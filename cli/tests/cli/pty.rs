@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use nix::pty::{Winsize, openpty};
 
 use crate::fixture::{Nodes, PALISADE, Running};
-use crate::harness::{PATIENCE, wait_until};
+use crate::harness::{patience, wait_until};
 
 /// A person at a terminal. `$P` is the program.
 pub struct Person {
@@ -68,7 +68,7 @@ impl Person {
                 return;
             }
             let (before, after) = seen.split_at(self.read_up_to);
-            assert!(start.elapsed() < PATIENCE, "waited in vain for {text:?} in {after:?}, after {before:?}");
+            assert!(start.elapsed() < patience(), "waited in vain for {text:?} in {after:?}, after {before:?}");
             drop(seen);
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

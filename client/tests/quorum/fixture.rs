@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use palisade_client::{Client, Options};
 
-use crate::harness::{PATIENCE, Reply, Server, Setup, int};
+use crate::harness::{patience, Reply, Server, Setup, int};
 
 /// Nodes that serve.
 pub struct Nodes(pub Vec<Server>);
@@ -71,7 +71,7 @@ pub async fn connected(client: &Client) {
 pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let start = Instant::now();
     while !condition().await {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < patience(), "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
