@@ -1,7 +1,7 @@
 //! The connection of one client process to one node: a proxy that can cut, swallow, hold and delay what goes through it.
 //!
 //! It does what a network can do to TCP, and nothing else. A connection that lost a byte delivers no later one: where bytes
-//! are swallowed the connection stays dead, in that direction, until it is closed. What is held is delivered late, in order.
+//! are swallowed the connection is dead, and it ends when the network is well again. What is held is delivered late, in order.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -162,7 +162,11 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     let mut buffer = vec![0; 1 << 16];
     let mut dead = false;
     loop {
-        let count = from.read(&mut buffer).await.unwrap_or(0);
+        let count = tokio::select! {
+            count = from.read(&mut buffer) => count.unwrap_or(0),
+            // The other end knows nothing of a byte that was lost: it ends the connection when it hears of it again.
+            () = passes(state, way), if dead => return,
+        };
         let delay = state.delay_us.load(Ordering::Relaxed);
         if delay > 0 {
             sleep(Duration::from_micros(delay)).await;
@@ -170,21 +174,29 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
         while state.is(Mode::Hold) {
             sleep(LOOK_AGAIN).await;
         }
-        let swallows = || {
-            state.is(Mode::Swallow)
-                || (way == Way::Requests && state.is(Mode::SwallowRequests))
-                || (way == Way::Answers && state.is(Mode::SwallowAnswers))
-        };
         if count == 0 {
             // That it was closed does not arrive either.
-            while swallows() {
+            while swallows(state, way) {
                 sleep(LOOK_AGAIN).await;
             }
             return;
         }
-        dead |= swallows();
+        dead |= swallows(state, way);
         if !dead && to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
+    }
+}
+
+fn swallows(state: &State, way: Way) -> bool {
+    state.is(Mode::Swallow)
+        || (way == Way::Requests && state.is(Mode::SwallowRequests))
+        || (way == Way::Answers && state.is(Mode::SwallowAnswers))
+}
+
+/// Returns when nothing is swallowed this way any more.
+async fn passes(state: &State, way: Way) {
+    while swallows(state, way) {
+        sleep(LOOK_AGAIN).await;
     }
 }
