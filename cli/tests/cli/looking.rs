@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::fixture::{Frozen, Nodes, Running, run};
-use crate::harness::{PATIENCE, Setup, wait_until};
+use crate::harness::{Setup, patience, wait_until};
 
 fn json(nodes: &Nodes, line: &str) -> Value {
     let ended = run(nodes.palisade(&format!("{line} --json")));
@@ -74,7 +74,7 @@ fn nodes_and_their_guards() {
         let told = server.client().say("LOCK.NODE");
         assert_eq!(view["id"], told.field("id").as_text());
         assert_eq!((&view["state"], &view["incarnation"]), (&Value::from("serving"), &Value::from(1)));
-        assert!(view["round_trip_us"].as_u64().unwrap() < PATIENCE.as_micros() as u64);
+        assert!(view["round_trip_us"].as_u64().unwrap() < patience().as_micros() as u64);
     }
     assert_eq!(run(nodes.palisade("guard 2")).out().trim(), format!("{} serves", nodes.servers[1].socket().display()));
     assert_eq!(json(&nodes, "guard 2 arm 90000")["guard_ms"], 90_000);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use palisade_client::{Client, Options};
 
-use crate::harness::{patience, Reply, Server, Setup, int};
+use crate::harness::{Reply, Server, Setup, int, patience};
 
 /// Nodes that serve.
 pub struct Nodes(pub Vec<Server>);
