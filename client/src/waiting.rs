@@ -7,11 +7,19 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::Token;
 use palisade_core::quorum::{Turn, TurnProgress, majority};
+use rand::RngExt;
 use redis::Value;
+use tokio::time::{Instant, sleep};
 
 use crate::nodes::{GiveBack, Nodes};
 use crate::wire::Lease;
 use crate::{Error, ErrorKind};
+
+/// A wait is renewed so often, in its place: a node that hangs or was replaced is noticed, and asked again.
+const RENEWED: Duration = Duration::from_secs(20);
+
+/// A node that cannot be waited on is asked again after so long.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// How much later than it promised a node may answer, before its connection is taken for dead.
 pub const LATE: Duration = Duration::from_secs(1);
@@ -31,22 +39,37 @@ pub async fn turn(
 ) -> Result<Option<Lease>, Error> {
     let lease = Arc::new(lease);
     let mut give_back = GiveBack::new(nodes, &lease, node_timeout);
-    let command = lease.wait(patience.as_millis() as u64, ticket);
-    let ask = |node: usize| {
-        let (nodes, command) = (&nodes, &command);
-        async move { (node, nodes.list[node].ask_waiting(command, patience + LATE).await) }
+    let deadline = Instant::now() + patience;
+    let ask = |node: usize, after: Duration| {
+        let (nodes, lease) = (&nodes, &lease);
+        async move {
+            sleep(after).await;
+            let renewed = RENEWED.mul_f64(rand::rng().random_range(0.8..1.0));
+            let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
+            let command = lease.wait(at_a_time.as_millis() as u64, ticket);
+            (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE).await)
+        }
     };
-    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
     let mut machine = Turn::begin(nodes.len());
     let mut whys = vec![None; nodes.len()];
     let mut turn = false;
     while let Some((node, (id, reply))) = asked.next().await {
         let told = if matches!(reply, Ok(Value::Int(1))) { id } else { None };
-        // What does not pass by itself.
-        if let Err(trouble) = reply
-            && matches!(trouble.code(), Some("ERR" | "NOPERM" | "WRONGTYPE"))
-        {
-            whys[node] = Some(trouble.to_string());
+        let goes_on = Instant::now() < deadline;
+        match reply {
+            Ok(Value::Int(1)) => {}
+            Ok(_) if goes_on => {
+                asked.push(ask(node, Duration::ZERO));
+                continue;
+            }
+            Ok(_) => {}
+            // What does not pass by itself.
+            Err(trouble) if matches!(trouble.code(), Some("ERR" | "NOPERM" | "WRONGTYPE")) => {
+                whys[node] = Some(trouble.to_string());
+            }
+            Err(_) if goes_on => asked.push(ask(node, AGAIN)),
+            Err(_) => {}
         }
         match machine.on_answer(node, told) {
             TurnProgress::Goes => {}

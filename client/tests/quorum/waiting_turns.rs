@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use palisade_client::{ErrorKind, Options};
 
-use crate::fixture::{Nodes, ms, until};
+use crate::fixture::{Frozen, Nodes, ms, until};
 use crate::harness::Setup;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,4 +102,21 @@ async fn a_guarded_quorum_is_waited_for() {
         let guard = locks.lock_with("k", &options).await.unwrap();
         assert!(guard.is_valid());
     }
+}
+
+/// Nodes whose connection broke were not asked again, so those that were left had to be all there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_connection_broke_is_waited_on_again() {
+    let nodes = Nodes::start(3);
+    let (holder, waiter) = (nodes.client().await, nodes.client().await);
+    let guard = holder.lock_with("k", &Options::new().ttl(ms(60_000)).auto_extend(false)).await.unwrap();
+    let wait = tokio::spawn(async move { waiter.lock("k").await.unwrap() });
+    let all_wait = async || nodes.0.iter().all(|server| server.info("waiters") == 1);
+    until("it waits", all_wait).await;
+    nodes.0[0].client().say("CLIENT KILL TYPE normal");
+    until("it waits there again", all_wait).await;
+    // So one that hangs now is not needed.
+    let _hangs = Frozen::new(&nodes.0[1]);
+    guard.release().await;
+    wait.await.unwrap().release().await;
 }

@@ -10,8 +10,10 @@ use crate::client::{Client, Status, Step};
 use crate::history::{Event, Holder, What};
 use crate::messages::Says;
 
-/// How often a lease is extended, and how soon it is tried again after a round that failed, as parts of the ttl.
-const ROUNDS_A_LEASE: u64 = 3;
+/// A client that hopes where it should not looks again after so long, in microseconds.
+const HOPES_US: u64 = 1_000;
+
+/// How soon another round may begin, as a part of the ttl.
 const AGAIN: u64 = 10;
 
 /// Between a client's last look at its lock and its write, in microseconds.
@@ -39,8 +41,10 @@ impl World<'_> {
             Wake::Extends if holds => {
                 let again = self.on_client(who.client, |client, now| client.extend(now));
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
-                let part = if self.rng.random_ratio(1, 5) { AGAIN } else { ROUNDS_A_LEASE };
-                self.plan_at(self.at + ttl_us / part, Next::Wakes(who, Wake::Extends));
+                // Now and then it begins another round before the last one is over.
+                let soon = self.rng.random_ratio(1, 5);
+                let after = if soon { ttl_us / AGAIN } else { ttl_us * self.plan.extended_after_permille / 1_000 };
+                self.plan_at(self.at + after, Next::Wakes(who, Wake::Extends));
                 again
             }
             Wake::Looks => {
@@ -105,7 +109,8 @@ impl World<'_> {
             (Some(Status::Held), Some((since, until, token))) => {
                 self.totals.held += 1;
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
-                self.plan_at(at + ttl_us / ROUNDS_A_LEASE, Next::Wakes(who, Wake::Extends));
+                let after = ttl_us * self.plan.extended_after_permille / 1_000;
+                self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
                 self.wakes(who, self.plan.hold_us, Wake::GivesBack);
                 self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
                 self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
@@ -132,7 +137,7 @@ impl World<'_> {
         }
         // Whatever it heard, it looks at its clock.
         if holding.is_some_and(|(_, until, _)| until <= at) && step.says != Some(Status::Ended) {
-            self.plan_at(at, Next::Wakes(who, Wake::Looks));
+            self.plan_at(at + HOPES_US, Next::Wakes(who, Wake::Looks));
         }
         Ok(())
     }

@@ -41,9 +41,10 @@ impl Machine {
         u64::try_from(scaled).unwrap_or(0)
     }
 
-    /// When its boot clock shows `boot`, rounded down.
+    /// The first moment at which its boot clock shows `boot`.
     pub fn when(&self, boot: BootTime) -> TimeUs {
-        let us = i128::from(boot.as_us()) * MILLION / (MILLION + i128::from(self.drift_ppm));
+        let rate = MILLION + i128::from(self.drift_ppm);
+        let us = (i128::from(boot.as_us()) * MILLION + rate - 1) / rate;
         self.booted + u64::try_from(us).unwrap_or(u64::MAX / 2)
     }
 
@@ -76,7 +77,9 @@ mod tests {
             machine.reboot(1_000);
             for at in [1_000, 1_001, 999_999, 60_000_000] {
                 let there = machine.now(at).boot;
-                assert!(machine.when(there).abs_diff(at) <= 1, "{drift_ppm} {at}");
+                let first = machine.when(there);
+                assert!(first <= at && machine.now(first).boot == there, "{drift_ppm} {at}");
+                assert!(first == machine.booted || machine.now(first - 1).boot < there, "{drift_ppm} {at}");
             }
         }
     }

@@ -38,6 +38,8 @@ pub struct Plan {
     pub skew_ms: u32,
     /// How long a client gives a node to answer, in milliseconds.
     pub node_timeout_ms: u32,
+    /// A lease is extended after so many thousandths of it.
+    pub extended_after_permille: u64,
     /// How long a lock is held, on the average, in microseconds.
     pub hold_us: u64,
     /// How long a client rests before it wants the next one, on the average, in microseconds.
@@ -249,6 +251,7 @@ impl Plan {
         let round_trip_ms = 1 + (4 * network.delay_us / MS) as u32;
         let node_timeout_ms = rng.random_range(20..=200).clamp(round_trip_ms, ttl_ms / 2);
         let (hold_us, rest_us) = (rng.random_range(MS..3 * SECOND), rng.random_range(MS..SECOND));
+        let extended_after_permille = *[333, 333, 900, 970].choose(rng).unwrap_or(&333);
         let keys = rng.random_range(1..=3);
         Self {
             seed,
@@ -260,6 +263,7 @@ impl Plan {
             max_ttl_ms,
             skew_ms,
             node_timeout_ms,
+            extended_after_permille,
             hold_us,
             rest_us,
             network,
