@@ -158,36 +158,42 @@ pub fn sound() -> Vec<(&'static str, Config)> {
         config
     };
     vec![
-        ("1: one node, three clients, a crash", with(1, 3, |config| config.restarts = 1)),
+        ("one node, three clients, a crash", with(1, 3, |config| config.restarts = 1)),
         (
-            "2: one node, late and doubled messages, extensions, a crash",
+            "one node, two clients, every message late, one doubled, an extension, a crash",
             with(1, 2, |config| {
                 (config.late_messages, config.duplicates, config.restarts) = (LateMessages::Always, 1, 1);
                 config.clients[0].extensions = 1;
             }),
         ),
-        ("3: three nodes, two clients", with(3, 2, |_| {})),
         (
-            "4: three nodes whose clocks are apart",
+            "one node, two clients that wait and come twice, a crash",
+            with(1, 2, |config| {
+                (config.waits, config.ticks, config.restarts) = (true, 3, 1);
+                config.clients.iter_mut().for_each(|client| client.acquisitions = 2);
+            }),
+        ),
+        ("one node, two keys, three clients", with(1, 3, |config| (config.keys, config.ticks) = (2, 2))),
+        (
+            "two nodes, two clients, a doubled message, a crash",
+            with(2, 2, |config| {
+                (config.duplicates, config.restarts, config.ticks) = (1, 1, 3);
+            }),
+        ),
+        ("three nodes, two clients", with(3, 2, |config| config.ticks = 3)),
+        (
+            "three nodes whose clocks are further apart than the skew",
             with(3, 2, |config| (config.ticks, config.node_clocks_apart_ticks) = (2, 20)),
         ),
-        ("5: three nodes, a crash", with(3, 2, |config| (config.ticks, config.restarts) = (3, 1))),
         (
-            "6: one node wait",
-            with(1, 3, |config| {
-                config.ticks = 3;
-                config.waits = true;
-                for c in &mut config.clients {
-                    c.acquisitions = 2;
-                }
+            "three nodes, a crash, a holder that extends and heals",
+            with(3, 2, |config| {
+                (config.restarts, config.ticks) = (1, 3);
+                config.clients[0].extensions = 1;
+                config.clients[0].releases = false;
+                config.clients[1].from_tick = 2;
             }),
         ),
-        (
-            "7: two nodes",
-            with(2, 2, |config| {
-                config.duplicates = 1;
-                config.restarts = 1;
-            }),
-        ),
+        ("three nodes, three clients", with(3, 3, |config| config.ticks = 1)),
     ]
 }
