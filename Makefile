@@ -168,6 +168,21 @@ miri: ## The tests of the rules in Miri, where a nightly toolchain has it
 	}
 	@MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 cargo +nightly miri test --package palisade-core
 
+# The simulation and the model checker: optimised, and built in less time than what is shipped.
+SIM := cargo run --profile sim --quiet --package palisade-sim --bin palisade-sim --
+
+.PHONY: sim
+sim: setup ## Simulate runs in which everything goes wrong, SEEDS (2000) of them FROM (0) a seed on: some seconds
+	@SEEDS=$${SEEDS:-2000} $(SIM) run
+
+.PHONY: model
+model: setup ## Look at every order of events within bounds, STATES (10 million) a model: some minutes
+	@$(SIM) model --states $${STATES:-10000000}
+
+.PHONY: rules
+rules: setup ## Switch off one rule after the other, and show how that is found: some minutes
+	@$(SIM) rules
+
 .PHONY: chaos
 chaos: build ## Break five real nodes, their network and their clients for MINUTES (5), and judge what holders saw
 	@cargo build --release --quiet --package palisade-sim --bin palisade-chaos

@@ -1,6 +1,8 @@
 //! Tokens of a key only ever grow.
 
-use crate::harness::{Server, Setup, int};
+use std::fs;
+
+use crate::harness::{Reply, Server, Setup, int, wait_until};
 
 const LIMIT: i64 = 1 << 53;
 
@@ -18,6 +20,35 @@ fn strictly_grow_whatever_happens_to_the_key() {
         client.lift();
     }
     assert!(server.info("token_high") >= last as u64);
+}
+
+/// A crash leaves tokens ahead of the clock, above the ceiling that was in the state file: a node whose disk was lost after that
+/// began at the clock, and fell back.
+#[test]
+fn a_node_whose_disk_was_lost_does_not_fall_back() {
+    let short = &["max-ttl", "1000", "max-clock-skew", "200"];
+    let mut server = Setup::new().aof().module_arguments(short).start();
+    let mut last = 0;
+    for round in 0..4 {
+        // Refused while it is guarded, and until what it needs is on the disk.
+        wait_until("it grants", || match server.client().say("LOCK.ACQUIRE k me 1000") {
+            Reply::Int(token) => {
+                assert!(token > last, "{token} after {last}, round {round}");
+                last = token;
+                true
+            }
+            _ => false,
+        });
+        server.client().say("LOCK.RELEASE k me");
+        server.kill();
+        if round == 2 {
+            for entry in fs::read_dir(server.dir()).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+            }
+        }
+        server.start_again();
+    }
 }
 
 #[test]

@@ -127,10 +127,10 @@ impl Tokens {
         self.high = self.high.max(token.get());
     }
 
-    /// Whether a token that arrives from a client's payload is one this node could have issued: at most
-    /// max(last, clock + skew). A larger one would drive the key's tokens towards their end.
+    /// Whether a token that arrives from a client's payload is one this node could have issued: none above the highest it has
+    /// issued or learnt, and its clock + skew. A larger one would drive the key's tokens towards their end.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
-        token.get() <= self.last(key).max(ahead_us(wall_us, skew_ms))
+        token.get() <= self.last(key).max(self.high).max(ahead_us(wall_us, skew_ms))
     }
 }
 
