@@ -18,8 +18,8 @@ use crate::server::{Found, Server, Setup};
 /// How often a master tells its replicas its ceiling, in microseconds.
 const TELL_REPLICAS_US: u64 = 2_000_000;
 
-/// How long somebody may wait for a lock that is free, in microseconds: each before it may be told, and not come.
-const UNSERVED_US: u64 = 2_000_000;
+/// For so many looks in a row somebody may wait for a lock that is free: each before it may be told, and not come.
+const UNSERVED_TICKS: u32 = 20;
 
 /// How late a node's timer may be, in microseconds.
 const TIMER_LATE_US: u64 = 10_000;
@@ -44,8 +44,8 @@ pub(super) struct Node {
     /// What its replica has, and when it had it; newest last.
     pub(super) replica: Vec<(TimeUs, Followed)>,
     pub(super) armed: Option<TimeUs>,
-    /// Since when somebody waits there for a lock that is free.
-    pub(super) idle_since: Option<TimeUs>,
+    /// For how many looks in a row somebody has waited there for a lock that is free.
+    pub(super) idle_ticks: u32,
     /// When its process ended last.
     pub(super) died: TimeUs,
     /// What it told its replicas last, and when.
@@ -75,7 +75,7 @@ impl Node {
             snapshot: None,
             replica: vec![],
             armed: None,
-            idle_since: None,
+            idle_ticks: 0,
             died: 0,
             told: (0, 0, 0),
         }
@@ -97,8 +97,9 @@ impl World<'_> {
             boot: boot_id(n, &node.machine),
         };
         node.lives += 1;
-        // Its replicas come, and are told.
+        // Its replicas begin anew, and are told.
         node.told = (0, 0, 0);
+        node.replica.clear();
         node.machine.down = false;
         let server = Server::start(self.setup(), self.without, self.nodes[n].id, found, now);
         self.nodes[n].server = Some(server);
@@ -250,11 +251,9 @@ impl World<'_> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at).boot;
         let idle = node.server.as_ref().is_some_and(|server| server.lets_wait_for_nothing(now));
-        match node.idle_since {
-            _ if !idle => node.idle_since = None,
-            None => node.idle_since = Some(self.at),
-            Some(since) if self.at > since + UNSERVED_US => return Err(Failure::Unserved { node: n }),
-            Some(_) => {}
+        node.idle_ticks = if idle { node.idle_ticks + 1 } else { 0 };
+        if node.idle_ticks > UNSERVED_TICKS {
+            return Err(Failure::Unserved { node: n });
         }
         Ok(())
     }
