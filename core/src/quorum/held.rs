@@ -190,6 +190,10 @@ impl Held {
             return vec![];
         }
         let asks_again = self.members[node].asks_again;
+        if id != self.members[node].id {
+            // Another server under this name: it had acknowledged nothing when the round began.
+            self.round.open[node] = false;
+        }
         self.members[node] = Member { id, acked: Some(token), raising: false, asks_again: false };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
@@ -252,6 +256,26 @@ mod tests {
     fn fenced(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
         let ask = Ask::Fence { token: token(value) };
         held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(value)), at(ms).boot)
+    }
+
+    /// A node was replaced, and its successor was granted the lock, while a round ran: it is healed, no more.
+    #[test]
+    fn a_server_that_takes_a_nodes_name_adds_nothing_to_the_round() {
+        let mut held = held();
+        extend(&mut held, 300);
+        yes(&mut held, 1, 0, 310);
+        yes(&mut held, 1, 1, 310);
+        let (heal, ask) = (held.heal(), Ask::Extend { ttl_ms: TTL_MS, token: token(100) });
+        for ask in [heal, ask] {
+            held.on_answer(1, 2, id(9), ask, Answer::Token(token(100)), at(320).boot);
+        }
+        assert_eq!((held.outcome(), held.valid_until()), (Some(false), valid_until(at(0).boot, TTL_MS)));
+        extend(&mut held, 400);
+        for node in [0, 1] {
+            yes(&mut held, 2, node, 410);
+        }
+        held.on_answer(2, 2, id(9), ask, Answer::Token(token(100)), at(410).boot);
+        assert_eq!(held.valid_until(), valid_until(at(400).boot, TTL_MS), "in the next one it counts");
     }
 
     #[test]
