@@ -134,7 +134,7 @@ async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     let ceiling = nodes.0[0].info("token_ceiling") as i64;
     assert_eq!(me.say(&format!("LOCK.FENCE k me {ceiling}")), int(ceiling));
     me.say("LOCK.RELEASE k me");
-    let options = Options::new().ttl(ms(60_000)).node_timeout(ms(100));
+    let options = Options::new().ttl(ms(60_000)).node_timeout(ms(2_000));
     let error = locks.try_lock_with("k", &options).await.unwrap_err();
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("NOTYET"), "{error}");
 }
