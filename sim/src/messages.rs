@@ -1,5 +1,7 @@
 //! What clients and nodes say to each other.
 
+use std::fmt;
+
 use palisade_core::quorum::{Answer, Ask, NodeId};
 
 use crate::history::Holder;
@@ -67,4 +69,31 @@ pub enum Hears {
     Answer(Answer),
     /// To a wait: whether it is free.
     Told(bool),
+}
+
+impl fmt::Display for Says {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask(Ask::Acquire { proposal, retry, .. }) => {
+                write!(f, "ACQUIRE FENCE {}{}", proposal.get(), if *retry { " RETRY" } else { "" })
+            }
+            Self::Ask(Ask::Fence { token }) => write!(f, "FENCE {}", token.get()),
+            Self::Ask(Ask::Extend { token, .. }) => write!(f, "EXTEND TOKEN {}", token.get()),
+            Self::Release => f.write_str("RELEASE"),
+            Self::Wait { ticket, .. } => write!(f, "WAIT TICKET {ticket}"),
+        }
+    }
+}
+
+impl fmt::Display for Hears {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(Answer::Token(token)) => write!(f, "{}", token.get()),
+            Self::Answer(Answer::No) => f.write_str("Null"),
+            Self::Answer(Answer::Guarded { ms }) => write!(f, "GUARDED {ms}"),
+            Self::Answer(Answer::NotYet { ms }) => write!(f, "NOTYET {ms}"),
+            Self::Answer(Answer::Failed) => f.write_str("an error"),
+            Self::Told(free) => write!(f, "{}", u8::from(*free)),
+        }
+    }
 }

@@ -173,17 +173,13 @@ pub(super) fn describe(action: &Action) -> String {
         Action::Release(n) => format!("client {n} gives its lock back"),
         Action::Miss(n) => format!("client {n} hopes no longer for answers"),
         Action::Deliver(request) => format!("{} arrives", what(request)),
-        Action::DeliverOnce(request) => format!("{} arrives, for the first time", what(request)),
-        Action::Hear(reply) => format!("client {} hears {:?}", reply.who.client, reply.says),
+        Action::DeliverOnce(request) => format!("{} arrives for the first time", what(request)),
+        Action::Hear(reply) => format!("client {} hears {}", reply.who.client, reply.says),
         Action::Restart(n) => format!("server {n} crashes and comes back without its data"),
     }
 }
 
 fn what(request: &Request) -> String {
     let Request { who, node, says, .. } = request;
-    let says = match says {
-        Says::Ask(ask) => format!("{ask:?}"),
-        other => format!("{other:?}"),
-    };
-    format!("client {}'s {says} of acquisition {} to node {node}", who.client, who.acquisition)
+    format!("client {}'s {says} to node {node}, of its acquisition {},", who.client, who.acquisition)
 }

@@ -277,20 +277,10 @@ impl World<'_> {
         if let Some(Some(says)) = answer {
             let id = self.nodes[n].server.as_ref().map_or(NodeId(0), Server::id);
             self.tell(|| {
-                format!(
-                    "node {n} hears {says_of} of {who} about key {key}, answers {says:?}",
-                    says_of = brief(&request.says)
-                )
+                format!("node {n} hears {asked} of {who} about key {key}, answers {says}", asked = request.says)
             });
             self.returns(n, Reply { who, number, id, says });
         }
-    }
-}
-
-fn brief(says: &Says) -> String {
-    match says {
-        Says::Ask(ask) => format!("{ask:?}"),
-        other => format!("{other:?}"),
     }
 }
 
