@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
-use crate::harness::{SHORT, Server, Setup, error, guarded_ms, int, null, read, state_file, text, wait_until};
+use crate::harness::{Frozen, SHORT, Server, Setup, error, guarded_ms, int, null, read, state_file, text, wait_until};
 
 #[test]
 fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {
@@ -75,16 +73,16 @@ fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
     });
     for round in 0..5 {
         // Granted by the master alone: the replica never hears of it.
-        replica.signal(Signal::STOP);
+        let replica_frozen = Frozen::new(&replica);
         let sent = Instant::now();
         let token = client.insist(&format!("LOCK.ACQUIRE k{round} me 300")).as_int();
-        master.signal(Signal::STOP);
-        replica.signal(Signal::CONT);
+        let master_frozen = Frozen::new(&master);
+        drop(replica_frozen);
         copy.say("REPLICAOF NO ONE");
         let newer = copy.outlast_guard(&format!("LOCK.ACQUIRE k{round} you 300")).as_int();
         assert!(sent.elapsed() >= Duration::from_millis(300), "granted after {:?}", sent.elapsed());
         assert!(newer > token, "{newer} after {token}");
-        master.signal(Signal::CONT);
+        drop(master_frozen);
         copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
         wait_until("it follows again", || copy.say("INFO replication").as_text().contains("master_link_status:up"));
     }

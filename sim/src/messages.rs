@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use palisade_core::WaiterId;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 
 use crate::history::Holder;
@@ -22,6 +23,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// The name by which a node knows it if it waits.
+    pub fn waiter(&self) -> WaiterId {
+        WaiterId(u64::from(self.who.client) << 32 | u64::from(self.number))
+    }
+
     /// It can make its owner known to a node that knows nothing of it.
     pub fn makes_known(&self) -> bool {
         matches!(self.says, Says::Ask(Ask::Acquire { .. }) | Says::Wait { .. })
@@ -60,6 +66,14 @@ pub struct Reply {
     pub id: NodeId,
     /// What.
     pub says: Hears,
+}
+
+impl Reply {
+    /// To the request that waits on server `id` by the name `waiter`: whether the lock is free.
+    pub fn told(waiter: WaiterId, id: NodeId, free: bool) -> Self {
+        let who = Holder { client: (waiter.0 >> 32) as u32, acquisition: 0 };
+        Self { who, number: waiter.0 as u32, id, says: Hears::Told(free) }
+    }
 }
 
 /// What a reply says.

@@ -5,6 +5,7 @@
 
 mod client;
 mod cluster;
+mod frozen;
 mod memory_of_grants;
 mod replicas;
 mod waiters;
@@ -12,6 +13,7 @@ mod wall_clock;
 
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, cluster};
+pub use frozen::Frozen;
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use replicas::{follow, in_step, pair};
 pub use waiters::{queues, waits};

@@ -213,19 +213,3 @@ pub fn last_beat(nodes: &Nodes) -> Duration {
     let beat = read(&nodes.file("beat"));
     Duration::from_secs_f64(beat.trim().parse().unwrap_or(0.0))
 }
-
-/// Lets a frozen server go on, whatever becomes of the test.
-pub struct Frozen<'a>(&'a Server);
-
-impl<'a> Frozen<'a> {
-    pub fn new(server: &'a Server) -> Self {
-        server.signal(rustix::process::Signal::STOP);
-        Self(server)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        self.0.signal(rustix::process::Signal::CONT);
-    }
-}

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Frozen, Nodes, Running, run};
+use crate::fixture::{Nodes, Running, run};
+use crate::harness::Frozen;
 use crate::harness::{Setup, patience, wait_until};
 
 fn json(nodes: &Nodes, line: &str) -> Value {

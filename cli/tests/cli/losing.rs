@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::fixture::{Frozen, HEARTBEAT, Nodes, Running, last_beat, read, since_boot, wait_dead};
+use crate::fixture::{HEARTBEAT, Nodes, Running, last_beat, read, since_boot, wait_dead};
+use crate::harness::Frozen;
 use crate::harness::wait_until;
 
 /// Leases in these tests.

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::fixture::{Frozen, Nodes, PALISADE, Running, read};
+use crate::fixture::{Nodes, PALISADE, Running, read};
+use crate::harness::Frozen;
 use crate::harness::{int, wait_until};
 
 #[test]

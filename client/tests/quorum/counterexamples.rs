@@ -3,7 +3,8 @@
 
 use palisade_client::{ErrorKind, Options};
 
-use crate::fixture::{Frozen, Nodes, Register, connected, ms, until};
+use crate::fixture::{Nodes, Register, connected, ms, until};
+use crate::harness::Frozen;
 use crate::harness::{Setup, int, null};
 
 /// A node restarts empty while the lock is held by the smallest majority it is part of.

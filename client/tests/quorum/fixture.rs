@@ -76,22 +76,6 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnM
     }
 }
 
-/// Lets a frozen server go on, whatever becomes of the test.
-pub struct Frozen<'a>(&'a Server);
-
-impl<'a> Frozen<'a> {
-    pub fn new(server: &'a Server) -> Self {
-        server.signal(rustix::process::Signal::STOP);
-        Self(server)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        self.0.signal(rustix::process::Signal::CONT);
-    }
-}
-
 /// A resource that takes a write only with a token at least as large as the largest it has seen.
 #[derive(Debug, Default)]
 pub struct Register {

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use palisade_client::{ErrorKind, Options, Released};
 
-use crate::fixture::{Frozen, Nodes, ms, until};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::Frozen;
 use crate::harness::Setup;
 use crate::proxy::{Proxy, proxied};
 

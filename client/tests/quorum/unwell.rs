@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use palisade_client::{Client, ErrorKind, Options, Released};
 
-use crate::fixture::{Frozen, Nodes, connected, ms, until};
+use crate::fixture::{Nodes, connected, ms, until};
+use crate::harness::Frozen;
 use crate::proxy::Proxy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

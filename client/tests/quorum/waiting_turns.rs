@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use palisade_client::{ErrorKind, Options};
 
-use crate::fixture::{Frozen, Nodes, ms, until};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::Frozen;
 use crate::harness::Setup;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -179,10 +179,7 @@ impl Machine {
 
     /// Sends it a signal; nothing if it does not run.
     pub fn signal(&self, signal: Signal) {
-        let pid = self.child.as_ref().and_then(Child::id).and_then(|id| Pid::from_raw(id as i32));
-        if let Some(pid) = pid {
-            let _ = kill_process(pid, signal);
-        }
+        signal_to(self.child.as_ref(), signal);
     }
 
     /// kill -9.
@@ -223,4 +220,11 @@ pub async fn ask<T: FromRedisValue>(socket: &Path, words: &[&str], limit: Durati
     };
     let answer: Result<T, redis::RedisError> = timeout(limit, asked).await.map_err(|_| "no answer".to_owned())?;
     answer.map_err(|why| why.to_string())
+}
+
+/// Sends `child` a signal; nothing if it does not run.
+pub fn signal_to(child: Option<&Child>, signal: Signal) {
+    if let Some(pid) = child.and_then(Child::id).and_then(|id| Pid::from_raw(id as i32)) {
+        let _ = kill_process(pid, signal);
+    }
 }

@@ -7,13 +7,13 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::process::{Child, Command};
 
 use super::disk::Disk;
 use super::faults::Log;
 use super::link::{Link, Mode, Target};
-use super::machine::{Common, Durability, Machine, WallClock};
+use super::machine::{Common, Durability, Machine, WallClock, signal_to};
 use super::register::Register;
 
 /// Nodes: two may be away at a time.
@@ -95,10 +95,7 @@ pub struct Contender {
 impl Contender {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = self.child.as_ref().and_then(Child::id).and_then(|id| Pid::from_raw(id as i32));
-        if let Some(pid) = pid {
-            let _ = kill_process(pid, signal);
-        }
+        signal_to(self.child.as_ref(), signal);
     }
 
     /// kill -9.

@@ -31,18 +31,14 @@ pub struct Outcome {
 
 /// Looks for the shortest way to break `model`, in at most this many states.
 pub fn find(model: &Config, states_max: usize) -> Outcome {
-    let checker = checked(model).checker().finish_when(HasDiscoveries::Any).target_state_count(states_max);
+    let checker = Checked::new(model).checker().finish_when(HasDiscoveries::Any).target_state_count(states_max);
     outcome(&checker.spawn_bfs().join(), states_max)
 }
 
 /// Looks at all states of `model`, in at most this many.
 pub fn exhaust(model: &Config, states_max: usize, threads: usize) -> Outcome {
-    let checker = checked(model).checker().threads(threads).finish_when(HasDiscoveries::Any);
+    let checker = Checked::new(model).checker().threads(threads).finish_when(HasDiscoveries::Any);
     outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max)
-}
-
-fn checked(config: &Config) -> Checked {
-    Checked::new(config)
 }
 
 fn outcome(checker: &impl Checker<Checked>, states_max: usize) -> Outcome {

@@ -11,7 +11,7 @@ use palisade_core::{Armed, BootTime, Lock, NodeState, Now, Token, WaiterId};
 use super::config::{Config, KEYS_MAX, Wants};
 use crate::client::{Client, Status, Step, owner};
 use crate::history::{Event, Holder, What};
-use crate::messages::{Hears, Reply, Request, Says};
+use crate::messages::{Reply, Request};
 use crate::referee::{Laws, Referee, Violation};
 use crate::server::{Found, Server, name};
 
@@ -91,22 +91,9 @@ impl State {
 
     /// `request` reaches its node.
     pub(super) fn deliver(&mut self, request: Request, config: &Config) {
-        let Request { who, key, node, number, says } = request;
-        let owner = owner(who, config.without);
+        let Request { who, node, number, .. } = request;
         let place = config.clients.get(who.client as usize).map_or(node, |wants| wants.names[node]);
-        let answer = self.on_server(place, |server, now| match says {
-            Says::Ask(ask) => Some(Hears::Answer(server.ask(key, &owner, ask, now))),
-            Says::Release => {
-                server.release(key, &owner, now);
-                None
-            }
-            Says::Wait { ms, ticket } => {
-                match server.wait(key, &owner, ms, ticket, WaiterId(waiter(who.client, number)), now) {
-                    Ok(told) => told.map(Hears::Told),
-                    Err(_) => Some(Hears::Told(false)),
-                }
-            }
-        });
+        let answer = self.on_server(place, |server, now| server.hear(&request, now));
         if let Some(says) = answer {
             self.replies.insert(Reply { who, number, id: self.servers[place].server.id(), says });
         }
@@ -120,9 +107,7 @@ impl State {
         let id = node.server.id();
         let told = node.server.told();
         for (waiter, free) in told {
-            let (client, number) = ((waiter.0 >> 32) as u32, waiter.0 as u32);
-            let who = Holder { client, acquisition: 0 };
-            self.replies.insert(Reply { who, number, id, says: Hears::Told(free) });
+            self.replies.insert(Reply::told(waiter, id, free));
         }
         value
     }
@@ -224,11 +209,6 @@ impl State {
         }
         self.clients[newcomer as usize].holding().is_some()
     }
-}
-
-/// How a request that waits is named to a node.
-fn waiter(client: u32, number: u32) -> u64 {
-    u64::from(client) << 32 | u64::from(number)
 }
 
 /// The clocks of somebody whose wall clock is off by so much.

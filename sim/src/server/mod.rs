@@ -17,6 +17,8 @@ use palisade_core::{
     hand_over, promote, release, token_floor, wait,
 };
 
+use crate::client::owner;
+use crate::messages::{Hears, Request, Says};
 use crate::rules::{Rule, Without};
 
 /// Stripes of tokens: few, so that keys share one, and a node is small.
@@ -138,6 +140,22 @@ impl Server {
     }
 
     // What it is asked.
+
+    /// `request` arrives; `None`: its answer comes later, or nobody wants one.
+    pub fn hear(&mut self, request: &Request, now: Now) -> Option<Hears> {
+        let (key, owner) = (request.key, owner(request.who, self.without));
+        match request.says {
+            Says::Ask(ask) => Some(Hears::Answer(self.ask(key, &owner, ask, now))),
+            Says::Release => {
+                self.release(key, &owner, now);
+                None
+            }
+            Says::Wait { ms, ticket } => match self.wait(key, &owner, ms, ticket, request.waiter(), now) {
+                Ok(told) => told.map(Hears::Told),
+                Err(_) => Some(Hears::Told(false)),
+            },
+        }
+    }
 
     /// What the node answers `owner`, who asks for `key`.
     pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, now: Now) -> Answer {

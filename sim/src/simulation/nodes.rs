@@ -2,7 +2,7 @@
 
 use palisade_core::quorum::NodeId;
 use palisade_core::record::BootId;
-use palisade_core::{BootTime, NodeState, Now, WaiterId};
+use palisade_core::{BootTime, NodeState, Now};
 use rand::RngExt;
 
 use super::agenda::Next;
@@ -10,9 +10,8 @@ use super::machine::Machine;
 use super::outcome::Failure;
 use super::plan::{self, Keeps, Plan};
 use super::world::World;
-use crate::client::owner;
-use crate::history::{Holder, TimeUs};
-use crate::messages::{Hears, Reply, Request, Says};
+use crate::history::TimeUs;
+use crate::messages::{Reply, Request};
 use crate::server::{Found, Server, Setup};
 
 /// How often a master tells its replicas its ceiling, in microseconds.
@@ -175,9 +174,7 @@ impl World<'_> {
             self.arm(n, due);
         }
         for (waiter, free) in told {
-            let (client, number) = ((waiter.0 >> 32) as u32, waiter.0 as u32);
-            let who = Holder { client, acquisition: 0 };
-            self.returns(n, Reply { who, number, id, says: Hears::Told(free) });
+            self.returns(n, Reply::told(waiter, id, free));
         }
         Some(value)
     }
@@ -260,20 +257,8 @@ impl World<'_> {
 
     pub(super) fn arrives(&mut self, request: Request) {
         let n = self.place(&request);
-        let Request { who, key, number, says, .. } = request;
-        let owner = owner(who, self.without);
-        let waiter = WaiterId(u64::from(who.client) << 32 | u64::from(number));
-        let answer = self.on_server(n, |server, now| match says {
-            Says::Ask(ask) => Some(Hears::Answer(server.ask(key, &owner, ask, now))),
-            Says::Release => {
-                server.release(key, &owner, now);
-                None
-            }
-            Says::Wait { ms, ticket } => match server.wait(key, &owner, ms, ticket, waiter, now) {
-                Ok(told) => told.map(Hears::Told),
-                Err(_) => Some(Hears::Told(false)),
-            },
-        });
+        let Request { who, key, number, .. } = request;
+        let answer = self.on_server(n, |server, now| server.hear(&request, now));
         if let Some(Some(says)) = answer {
             let id = self.nodes[n].server.as_ref().map_or(NodeId(0), Server::id);
             self.tell(|| {

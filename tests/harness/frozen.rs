@@ -1,0 +1,19 @@
+use rustix::process::Signal;
+
+use super::Server;
+
+/// Lets a frozen server go on, whatever becomes of the test.
+pub struct Frozen<'a>(&'a Server);
+
+impl<'a> Frozen<'a> {
+    pub fn new(server: &'a Server) -> Self {
+        server.signal(Signal::STOP);
+        Self(server)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
+    }
+}
