@@ -10,15 +10,17 @@ use palisade_core::BootTime;
 use crate::ffi::{Context, TimerId};
 use crate::{clock, expiry, state, waiting};
 
-/// How long one slice of work may keep the server from its clients, in microseconds.
-const SLICE_US: u64 = 1_000;
-
-/// Between slices, in milliseconds: clients get at least as much time as the work.
-const PAUSE_MS: i64 = 1;
+/// How long one slice of work may keep the server from its clients, in microseconds: less than a request takes over the
+/// loopback. A slice ends at the first look at the clock after this.
+const SLICE_US: u64 = 25;
 
 /// How late the timer may be before the cron event takes over, in microseconds: then the wall clock was stepped, or
 /// writes were paused.
 const LATE_US: u64 = 5_000;
+
+/// How long the next slice may take to begin before the cron event takes over, in microseconds: a slow command of a client
+/// may come between.
+const STALLED_US: u64 = 1_000_000;
 
 /// How much earlier something must be due than the timer for the timer to be set anew, in microseconds: less is not
 /// worth a new timer.
@@ -33,10 +35,15 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
+    /// When the last slice ended, if more was due than it could do: the next one is under way.
+    static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 
 /// Sees to it that a timer runs for what is due first.
 pub fn arm(ctx: Context<'_>) {
+    if BUSY.get().is_some() {
+        return;
+    }
     let Some(due) = state::with(|node| node.next_due()) else { return };
     match ARMED.get() {
         Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
@@ -56,8 +63,13 @@ pub fn arm(ctx: Context<'_>) {
 
 /// The cron event: takes over from a timer that is late, and starts one after a change of role.
 pub fn look_after(ctx: Context<'_>) {
+    let now = clock::boot_now();
+    if BUSY.get().is_some_and(|slice| now <= slice.plus_us(STALLED_US)) {
+        return;
+    }
+    BUSY.set(None);
     let Some(due) = state::with(|node| node.next_due()) else { return };
-    let late = clock::boot_now() > due.plus_us(LATE_US);
+    let late = now > due.plus_us(LATE_US);
     if late || ARMED.get().is_none() {
         disarm(ctx);
         run(ctx);
@@ -81,7 +93,14 @@ fn on_timer(ctx: Context<'_>) {
     run(ctx);
 }
 
-/// Does what is due, for one slice, and sets the timer for the rest.
+/// The next slice.
+fn go_on(ctx: Context<'_>) {
+    BUSY.set(None);
+    run(ctx);
+}
+
+/// Does what is due, for one slice, and sets the timer for the rest. If more is due now, that is done slice by slice, one in
+/// each pass of the event loop, after it has served its clients.
 fn run(ctx: Context<'_>) {
     let start = clock::boot_now();
     let mut now = start;
@@ -94,9 +113,11 @@ fn run(ctx: Context<'_>) {
         now = clock::boot_now();
     }
     waiting::deliver();
-    if idle && may_write {
+    if !idle {
+        if BUSY.replace(Some(now)).is_none() {
+            ctx.in_next_pass(go_on);
+        }
+    } else if may_write {
         arm(ctx);
-    } else if !idle && let Some(due) = state::with(|node| node.next_due()) {
-        set(ctx, PAUSE_MS, due);
     }
 }

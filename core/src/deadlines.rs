@@ -4,6 +4,7 @@
 //! as large as the number of locks in memory and never larger.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::{BootTime, Lock};
 
@@ -84,16 +85,16 @@ impl Deadlines {
         }
         self.reach(db);
         let queue = &mut self.queues[db as usize];
-        let name = queue.remove(&lock.slot).unwrap_or_else(|| name.into());
+        let known = if lock.slot.ticket == 0 { None } else { queue.remove(&lock.slot) };
         loop {
             self.ticket = self.ticket.checked_add(1).unwrap_or(1);
             lock.slot = Slot { due: lock.deadline, ticket: self.ticket };
             // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
-            if !queue.contains_key(&lock.slot) {
+            if let Entry::Vacant(place) = queue.entry(lock.slot) {
+                place.insert(known.unwrap_or_else(|| name.into()));
                 break;
             }
         }
-        queue.insert(lock.slot, name);
     }
 
     /// `lock` is about to leave `db`, or the name it had there: its entry goes.

@@ -29,8 +29,7 @@ pub struct Lock {
 impl Lock {
     /// A lock granted to `owner` at `granted`, with one hold.
     pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
-        let mut text = SmallVec::with_capacity(owner.bytes().len() + note.bytes().len());
-        text.extend_from_slice(owner.bytes());
+        let mut text = SmallVec::from_slice(owner.bytes());
         text.extend_from_slice(note.bytes());
         Self {
             token,

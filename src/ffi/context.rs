@@ -190,6 +190,20 @@ impl<'a> Context<'a> {
         TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw, ms, Some(on_timer), callback as *mut c_void)) })
     }
 
+    /// Calls `callback` in the next pass of the event loop, after what clients have sent by then; the loop does not sleep
+    /// before. (A timer of 0 ms does that too, but not from a timer: then the loop sleeps for a millisecond.)
+    pub fn in_next_pass(self, callback: fn(Context<'_>)) {
+        extern "C" fn on_wake(data: *mut c_void) {
+            // What is written here would be sent to nobody: a timer does it, in this very pass.
+            detached(|ctx| {
+                // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
+                unsafe { api!(RedisModule_CreateTimer(ctx.raw, 0, Some(on_timer), data)) };
+            });
+        }
+        // SAFETY: the callback's data is a function, which lives as long as the module.
+        unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
+    }
+
     /// Stops a timer; one that has already run is left alone.
     pub fn stop_timer(self, timer: TimerId) {
         // SAFETY: the context is live; the server looks the id up; the data is not asked for.
