@@ -4,15 +4,17 @@
 //! looks after it.
 
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 use palisade_core::BootTime;
 
 use crate::ffi::{Context, TimerId};
 use crate::{clock, expiry, state, waiting};
 
-/// How long one slice of work may keep the server from its clients, in microseconds: less than a request takes over the
-/// loopback. A slice ends at the first look at the clock after this.
-const SLICE_US: u64 = 25;
+/// How long a slice of work may keep the server from its clients, in microseconds: as long as they kept it from this work
+/// since the last slice, within these bounds. The least is less than a request takes over the loopback. A slice ends at the
+/// first look at the clock after its time.
+const SLICE_US: RangeInclusive<u64> = 25..=1_000;
 
 /// How late the timer may be before the cron event takes over, in microseconds: then the wall clock was stepped, or
 /// writes were paused.
@@ -72,7 +74,7 @@ pub fn look_after(ctx: Context<'_>) {
     let late = now > due.plus_us(LATE_US);
     if late || ARMED.get().is_none() {
         disarm(ctx);
-        run(ctx);
+        run(ctx, *SLICE_US.start());
     }
 }
 
@@ -90,24 +92,24 @@ fn disarm(ctx: Context<'_>) {
 
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
-    run(ctx);
+    run(ctx, *SLICE_US.start());
 }
 
 /// The next slice.
 fn go_on(ctx: Context<'_>) {
-    BUSY.set(None);
-    run(ctx);
+    let since = BUSY.take().map_or(0, |slice| clock::boot_now().us_since(slice));
+    run(ctx, since.clamp(*SLICE_US.start(), *SLICE_US.end()));
 }
 
-/// Does what is due, for one slice, and sets the timer for the rest. If more is due now, that is done slice by slice, one in
+/// Does what is due, for one slice of `slice_us`, and sets the timer for the rest. If more is due now, that is done slice by slice, one in
 /// each pass of the event loop, after it has served its clients.
-fn run(ctx: Context<'_>) {
+fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
     // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
     let mut idle = false;
-    while !idle && now.us_since(start) < SLICE_US {
+    while !idle && now.us_since(start) < slice_us {
         idle = !(waiting::time_out_one(now)
             || may_write && (waiting::look_at_one(ctx, now) || expiry::expire_one(ctx, now)));
         now = clock::boot_now();
