@@ -11,6 +11,7 @@ mod harness;
 mod access;
 mod arguments;
 mod cluster;
+mod command_pages;
 mod commands;
 mod configuration;
 mod crashes;
