@@ -240,6 +240,25 @@ setup-dist: setup
 	command -v dpkg-shlibdeps >/dev/null || missing+=(dpkg-dev); \
 	$(INSTALL_MISSING)
 
+# Where promtool and the exporter go: unpacked, not installed, since Debian's packages start servers.
+MONITORS := target/monitors
+
+.PHONY: test-monitoring
+test-monitoring: module setup-monitoring ## Check alerts, dashboard and exporter's script with promtool and a real scrape: some seconds
+	@packaging/test-monitoring "$(SERVER)" "$(CLI)" "$(MODULE)" $(MONITORS)/usr/bin
+
+.PHONY: setup-monitoring
+setup-monitoring: setup
+	@[ -x $(MONITORS)/usr/bin/promtool ] && [ -x $(MONITORS)/usr/bin/prometheus-redis-exporter ] || { \
+	  command -v apt-get >/dev/null || { \
+	    echo "Put promtool and prometheus-redis-exporter into $(MONITORS)/usr/bin, then try again." >&2; exit 1; \
+	  }; \
+	  echo "Unpacking Prometheus and its exporter into $(MONITORS)"; \
+	  rm -rf $(MONITORS); mkdir -p $(MONITORS); cd $(MONITORS); \
+	  apt-get download -qq prometheus prometheus-redis-exporter 2>/dev/null; \
+	  for package in *.deb; do dpkg-deb --extract "$$package" .; done; \
+	}
+
 .PHONY: lint
 lint: setup ## Check format, lints and documentation
 	@cargo fmt --all --check

@@ -27,6 +27,7 @@ mod key_events;
 mod leaving_the_queue;
 mod memory;
 mod model;
+mod monitoring;
 mod persistence;
 mod promotion;
 mod replication;
