@@ -1,6 +1,6 @@
 //! Where the rules' time comes from, and the only place that reads a clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::cell::Cell;
 
 use lazy_static::lazy_static;
 use palisade_core::record::BootId;
@@ -18,17 +18,38 @@ lazy_static! {
     static ref BOOT_ID: BootId = BootId(machine_boot_id().unwrap_or_else(rand::random));
 }
 
-/// Both clocks, now.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+thread_local! {
+    /// How far the wall clock was ahead of the boot clock when it was read last, in microseconds, wrapping.
+    static WALL_AHEAD_US: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Both clocks, now. The wall clock, which is only a hint for tokens, is the boot clock and what it was ahead when
+/// [`look_at_wall_clock`] was called last: one reading a command, and a step of it is seen ten times a second.
 pub fn now() -> Now {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now::new(boot_now(), u64::try_from(wall.as_micros()).unwrap_or(u64::MAX))
+    let boot = boot_now();
+    let wall_us = WALL_AHEAD_US.get().map_or_else(wall_us, |ahead_us| boot.as_us().wrapping_add(ahead_us));
+    Now::new(boot, wall_us)
+}
+
+/// From now on this thread's [`now`] goes by the wall clock as it is at this moment.
+pub fn look_at_wall_clock() {
+    WALL_AHEAD_US.set(Some(wall_us().wrapping_sub(boot_now().as_us())));
+}
+
+/// The wall clock, now, in microseconds; 0 before 1970.
+pub fn wall_us() -> u64 {
+    read_us(ClockId::Realtime)
 }
 
 /// The boot clock, now.
 pub fn boot_now() -> BootTime {
-    let time = clock_gettime(ClockId::Boottime);
-    BootTime::from_us(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+    BootTime::from_us(read_us(ClockId::Boottime))
+}
+
+/// Microseconds on `clock`.
+fn read_us(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
 /// Which boot [`boot_now`] counts from.

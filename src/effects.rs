@@ -3,12 +3,13 @@
 //! Effects are replicated, never requests: a replica or a reloaded AOF is told what a lock holds now (LOCK.EFFECT) or
 //! that it is gone (DEL), so it needs no clock and no rule to hold the same.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
 
 use palisade_core::{Lock, Now, record};
 
 use crate::ffi::{Context, LockKey};
-use crate::{alarm, clock, life, state};
+use crate::{alarm, audience, clock, life, state};
 
 /// The command that tells replicas and the AOF what a lock holds.
 pub const EFFECT: &CStr = c"LOCK.EFFECT";
@@ -36,10 +37,19 @@ pub fn granted(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Lock, event: &'sta
 /// The lock that the key holds was changed in place.
 pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
     stored(ctx, key);
+    if audience::is_empty() && ctx.count_change() {
+        return;
+    }
+    thread_local! {
+        /// Kept from change to change: an allocation less.
+        static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
     if let Some(lock) = key.lock() {
-        let mut record = Vec::new();
-        record::encode(lock, now.boot, clock::boot_id(), &mut record);
-        ctx.replicate_record(EFFECT, key.name(), &record);
+        RECORD.with_borrow_mut(|record| {
+            record.clear();
+            record::encode(lock, now.boot, clock::boot_id(), record);
+            ctx.replicate_record(EFFECT, key.name(), record);
+        });
     }
 }
 
@@ -75,5 +85,7 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) {
     }
     key.delete();
     key.signal_modified();
-    ctx.replicate_del(key.name());
+    if !(audience::is_empty() && ctx.count_change()) {
+        ctx.replicate_del(key.name());
+    }
 }

@@ -4,18 +4,25 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{alarm, effects, life, losses, start, state, waiting};
+use crate::{alarm, audience, clock, effects, life, losses, start, state, waiting};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
 
 impl Events for NodeEvents {
     fn cron(ctx: Context<'_>) {
+        clock::look_at_wall_clock();
+        audience::look(ctx);
         life::tick(ctx);
         alarm::look_after(ctx);
     }
 
+    fn forked() {
+        audience::came();
+    }
+
     fn loading(from: Source) {
+        audience::came();
         LOADING.set(Some(from));
         start::loading(from);
     }
@@ -33,10 +40,12 @@ impl Events for NodeEvents {
     }
 
     fn role(_ctx: Context<'_>, is_master: bool) {
+        audience::came();
         life::role_changed(is_master);
     }
 
     fn configured(ctx: Context<'_>, names: &[&CStr]) {
+        audience::came();
         life::configured(ctx, names);
     }
 

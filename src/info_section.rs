@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
-use crate::{clock, config, life, state};
+use crate::{audience, clock, config, life, state};
 
 /// The module's section.
 pub struct Section;
@@ -37,6 +37,7 @@ impl InfoSection for Section {
                 (c"token_high", number(node.tokens.high())),
                 (c"token_ceiling", number(node.tokens.ceiling())),
                 (c"deadlines", number(node.deadlines.len() as u64)),
+                (c"propagates", number((!audience::is_empty()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
                 (c"guard_ms", number(node.guard.left_ms(now))),

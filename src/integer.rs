@@ -2,8 +2,17 @@
 
 /// A decimal integer as Redis takes it: digits only, none of them a leading zero, 64 bits.
 pub fn parse_integer(bytes: &[u8]) -> Option<u64> {
-    let well_formed = bytes.iter().all(u8::is_ascii_digit) && (bytes.len() == 1 || bytes.first() != Some(&b'0'));
-    if well_formed { std::str::from_utf8(bytes).ok()?.parse().ok() } else { None }
+    let well_formed = match bytes {
+        [b'0', _, ..] => false,
+        _ => !bytes.is_empty(),
+    };
+    bytes
+        .iter()
+        .try_fold(0_u64, |value, digit| {
+            let digit = char::from(*digit).to_digit(10)?;
+            value.checked_mul(10)?.checked_add(digit.into())
+        })
+        .filter(|_| well_formed)
 }
 
 #[cfg(test)]

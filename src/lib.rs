@@ -2,7 +2,7 @@
 //!
 //! The rules of locks are in `palisade-core`; this crate translates between them and the server. A command of
 //! `commands` reads top to bottom: arguments, request, rule, effects, reply. `effects` is how what a rule decided
-//! reaches keys, replicas and AOF; `hand_over` passes a lock that got free
+//! reaches keys, replicas and AOF, `audience` whether anybody listens; `hand_over` passes a lock that got free
 //! to the first who waits, `waiting` keeps those who do; `expiry` ends locks whose lease ended, `alarm` has all that done
 //! when it is due; `cluster` knows where a key is served; `lock_type` is the data type;
 //! `events` what the server tells about its keys; `state` the node's memory; `start`, `life` and `keeper` what the node
@@ -13,6 +13,7 @@
 
 mod alarm;
 mod arguments;
+mod audience;
 mod clock;
 mod cluster;
 mod commands;

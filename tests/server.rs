@@ -10,6 +10,7 @@ mod harness;
 
 mod access;
 mod arguments;
+mod audience;
 mod cluster;
 mod command_pages;
 mod commands;

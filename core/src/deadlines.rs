@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use crate::{BootTime, Lock};
 
-/// A lock's entry in [`Deadlines`]: when it comes due, and a ticket that tells entries of one moment apart.
+/// A lock's entry in [`Deadlines`]: when it comes due, and a ticket that tells entries of one moment apart. Packed: there
+/// are two of it a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
 pub struct Slot {
     due: BootTime,
     /// 0: no entry.
@@ -77,7 +79,7 @@ pub struct Deadlines {
 impl Deadlines {
     /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its deadline.
     pub fn watch(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
-        if lock.slot.ticket != 0 && lock.slot.due == lock.deadline {
+        if lock.slot.ticket != 0 && { lock.slot.due } == lock.deadline {
             return;
         }
         self.reach(db);
@@ -104,7 +106,7 @@ impl Deadlines {
 
     /// Takes out the entry that has been due longest at `now`, if any is due.
     pub fn pop_due(&mut self, now: BootTime) -> Option<Due> {
-        let (db, _) = self.first().filter(|(_, slot)| now > slot.due)?;
+        let (db, _) = self.first().filter(|(_, slot)| now > { slot.due })?;
         let (slot, name) = self.queues[db].pop_first()?;
         Some(Due { db: db as u32, name, slot })
     }

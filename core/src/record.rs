@@ -75,7 +75,7 @@ impl fmt::Display for Damaged {
 
 /// Appends `lock` as it is at `now` to `out`.
 pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
-    out.reserve(HEAD_BYTES + lock.heap_bytes());
+    out.reserve(HEAD_BYTES + lock.owner().len() + lock.note().len());
     out.extend_from_slice(&[VERSION, if lock.suspect { FLAG_SUSPECT } else { 0 }]);
     out.extend_from_slice(&(lock.owner().len() as u16).to_le_bytes());
     out.extend_from_slice(&(lock.note().len() as u16).to_le_bytes());

@@ -29,11 +29,11 @@ impl Command for Node {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.
         let _ = life::ready(call.ctx);
-        let now = clock::now();
+        let now = clock::boot_now();
         let (id, incarnation) = life::with(|life| (life.id, life.incarnation));
         let (guard_ms, cause) = state::with(|node| {
-            let cause = node.guard.armed(now.boot).map_or("", |armed| armed.cause.word());
-            (node.guard.left_ms(now.boot), cause)
+            let cause = node.guard.armed(now).map_or("", |armed| armed.cause.word());
+            (node.guard.left_ms(now), cause)
         });
         let word = |word: &str| Reply::Bytes(word.as_bytes().to_vec());
         Ok(Reply::Map(vec![
@@ -44,7 +44,7 @@ impl Command for Node {
             ("guard_reason", word(cause)),
             ("max_ttl", Reply::Integer(config::max_ttl_ms().into())),
             ("role", word(if call.ctx.is_master() { "master" } else { "replica" })),
-            ("clock_us", Reply::Integer(now.wall_us)),
+            ("clock_us", Reply::Integer(clock::wall_us())),
             ("version", word(env!("CARGO_PKG_VERSION"))),
             ("protocol", Reply::Integer(PROTOCOL)),
         ]))

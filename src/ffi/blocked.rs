@@ -68,7 +68,7 @@ fn id_of(raw: *mut raw::RedisModuleBlockedClient) -> u64 {
 }
 
 extern "C" fn on_reply(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {
-    boundary::run("answering a client", || {
+    boundary::run(c"answering a client", || {
         // SAFETY: the server's context lasts for the call; the data is the answer that `answer` left with it.
         unsafe {
             if let Some(answer) = answer_of(ctx) {
@@ -84,7 +84,7 @@ extern "C" fn on_unblocked<C: BlockedClients>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    boundary::run("CLIENT UNBLOCK", || {
+    boundary::run(c"CLIENT UNBLOCK", || {
         // SAFETY: the server's context lasts for the call, and so does its handle of the client; an answer on its way (some
         // servers come here all the same) is the one to send.
         unsafe {
@@ -101,11 +101,11 @@ extern "C" fn on_unblocked<C: BlockedClients>(
 }
 
 extern "C" fn on_gone<C: BlockedClients>(_ctx: *mut raw::RedisModuleCtx, client: *mut raw::RedisModuleBlockedClient) {
-    boundary::run("a client's leaving", || C::gone(id_of(client)));
+    boundary::run(c"a client's leaving", || C::gone(id_of(client)));
 }
 
 extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
-    boundary::run("freeing an answer", || {
+    boundary::run(c"freeing an answer", || {
         if !answer.is_null() {
             // SAFETY: `answer` left it with the server, which frees it once.
             drop(unsafe { Box::from_raw(answer.cast::<Answer>()) });

@@ -314,10 +314,9 @@ extern "C" fn trampoline<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let what = || C::SPEC.name.to_str().unwrap_or("a command");
-    // SAFETY: the server's context lasts for the call.
-    let ctx = unsafe { Context::new(ctx) };
-    let result = boundary::run(what(), || {
+    // SAFETY: the server's context lasts for the call, and its client is the one that sent the command.
+    let ctx = unsafe { Context::of_command(ctx) };
+    let result = boundary::run(C::SPEC.name, || {
         if C::SPEC.master_only && !ctx.is_master() {
             return Err(Refusal::MasterOnly);
         }
@@ -329,6 +328,6 @@ extern "C" fn trampoline<C: Command>(
         C::run(&Call { ctx, argv })
     });
     // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
-    boundary::run(what(), || send(ctx, &result.unwrap_or(Err(Refusal::Panicked))));
+    boundary::run(C::SPEC.name, || send(ctx, &result.unwrap_or(Err(Refusal::Panicked))));
     raw::REDISMODULE_OK as c_int
 }

@@ -118,7 +118,7 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
 }
 
 extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
-    boundary::run("loading a lock", || {
+    boundary::run(c"loading a lock", || {
         if encoding != ENCODING_VERSION {
             warn(&format!(
                 "a lock in encoding {encoding} was refused, this module reads {ENCODING_VERSION}: load a module that \
@@ -146,7 +146,7 @@ extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int
 }
 
 extern "C" fn rdb_save<D: DataType>(io: *mut raw::RedisModuleIO, value: *mut c_void) {
-    boundary::run("saving a lock", || {
+    boundary::run(c"saving a lock", || {
         // SAFETY: the value is a lock of ours that the server holds for the call.
         let record = record::<D>(unsafe { &*value.cast::<Lock>() });
         // SAFETY: the server's `io` lasts for the call; it copies the bytes.
@@ -159,7 +159,7 @@ extern "C" fn aof_rewrite<D: DataType>(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    boundary::run("rewriting the AOF", || {
+    boundary::run(c"rewriting the AOF", || {
         // SAFETY: as in `rdb_save`.
         let record = record::<D>(unsafe { &*value.cast::<Lock>() });
         // SAFETY: the format announces a module string and a buffer with its length, which follow.
@@ -177,7 +177,7 @@ fn record<D: DataType>(lock: &Lock) -> Vec<u8> {
 
 /// What DEBUG DIGEST compares between a master and its replica: all but times, which differ between machines.
 extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
-    boundary::run("digesting a lock", || {
+    boundary::run(c"digesting a lock", || {
         // SAFETY: the value is a lock of ours, the digest the server's; both last for the call.
         unsafe {
             let lock = &*value.cast::<Lock>();
@@ -194,7 +194,7 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
 
 /// May run on any thread.
 extern "C" fn free(value: *mut c_void) {
-    boundary::run("freeing a lock", || {
+    boundary::run(c"freeing a lock", || {
         if let Some(lock) = NonNull::new(value.cast::<Lock>()) {
             // SAFETY: every value of this type was handed over, and the server frees it once.
             unsafe { take_back(lock) };
@@ -203,7 +203,7 @@ extern "C" fn free(value: *mut c_void) {
 }
 
 extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
-    boundary::run("unlinking a lock", || {
+    boundary::run(c"unlinking a lock", || {
         // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it and
         // `LockKey` gave up its own before it deletes.
         let lock = unsafe { &mut *value.cast_mut().cast::<Lock>() };
@@ -223,7 +223,7 @@ extern "C" fn mem_usage<D: DataType>(
     value: *const c_void,
     _sample_size: usize,
 ) -> usize {
-    boundary::run("measuring a lock", || {
+    boundary::run(c"measuring a lock", || {
         // SAFETY: the value is a lock of ours and the name the server's; both last for the call.
         unsafe {
             let name = api!(RedisModule_GetKeyNameFromOptCtx(ctx));

@@ -30,6 +30,9 @@ pub trait Events {
     /// A replica has come and is in step.
     fn replica_came();
 
+    /// The server forked: a child writes its data as it is now, to a file or to replicas.
+    fn forked();
+
     /// The server is a master from now on, or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
 
@@ -70,7 +73,7 @@ pub enum Source {
 /// Has the server call `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::begin(ctx);
-    let events: [(u64, raw::RedisModuleEventCallback); 8] = [
+    let events: [(u64, raw::RedisModuleEventCallback); 9] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role::<E>)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron::<E>)),
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush::<E>)),
@@ -78,6 +81,7 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
         (raw::REDISMODULE_EVENT_LOADING, Some(on_loading::<E>)),
         (raw::REDISMODULE_EVENT_CONFIG, Some(on_config::<E>)),
         (raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(on_replica::<E>)),
+        (raw::REDISMODULE_EVENT_FORK_CHILD, Some(on_fork::<E>)),
         (raw::REDISMODULE_EVENT_SHUTDOWN, Some(on_shutdown::<E>)),
     ];
     for (id, callback) in events {
@@ -104,7 +108,7 @@ extern "C" fn on_role<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run("a change of role", || {
+    boundary::run(c"a change of role", || {
         let is_master = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
         context::set_master(is_master);
         // SAFETY: the server's context lasts for the call.
@@ -118,7 +122,7 @@ extern "C" fn on_loading<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run("a loading event", || match subevent {
+    boundary::run(c"a loading event", || match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
         raw::REDISMODULE_SUBEVENT_LOADING_RDB_START | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
             E::loading(Source::Snapshot);
@@ -134,9 +138,22 @@ extern "C" fn on_replica<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run("a replica's coming", || {
+    boundary::run(c"a replica's coming", || {
         if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
             E::replica_came();
+        }
+    });
+}
+
+extern "C" fn on_fork<E: Events>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    boundary::run(c"a fork", || {
+        if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN {
+            E::forked();
         }
     });
 }
@@ -147,7 +164,7 @@ extern "C" fn on_config<E: Events>(
     _subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run("a change of configuration", || {
+    boundary::run(c"a change of configuration", || {
         // SAFETY: the event carries this struct, with as many names as it says, for the length of the call, as does the
         // server's context.
         unsafe {
@@ -166,7 +183,7 @@ extern "C" fn on_shutdown<E: Events>(
     _data: *mut c_void,
 ) {
     // SAFETY: the server's context lasts for the call.
-    boundary::run("shutting down", || E::shutdown(unsafe { Context::new(ctx) }));
+    boundary::run(c"shutting down", || E::shutdown(unsafe { Context::new(ctx) }));
 }
 
 extern "C" fn on_cron<E: Events>(
@@ -176,7 +193,7 @@ extern "C" fn on_cron<E: Events>(
     _data: *mut c_void,
 ) {
     // SAFETY: the server's context lasts for the call.
-    boundary::run("the cron event", || E::cron(unsafe { Context::new(ctx) }));
+    boundary::run(c"the cron event", || E::cron(unsafe { Context::new(ctx) }));
 }
 
 extern "C" fn on_flush<E: Events>(
@@ -185,7 +202,7 @@ extern "C" fn on_flush<E: Events>(
     subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run("a flush event", || {
+    boundary::run(c"a flush event", || {
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
             // SAFETY: a flush event carries this struct for the length of the call.
             let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
@@ -201,7 +218,7 @@ extern "C" fn on_swap<E: Events>(
     _subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run("a swap event", || {
+    boundary::run(c"a swap event", || {
         // SAFETY: a swap event carries this struct for the length of the call.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         if let (Ok(one), Ok(other)) = (u32::try_from(info.dbnum_first), u32::try_from(info.dbnum_second)) {
@@ -226,7 +243,7 @@ extern "C" fn on_key<E: Events>(
     let event = unsafe { CStr::from_ptr(event) };
     // SAFETY: context and name last for the call.
     let (ctx, name) = unsafe { (Context::new(ctx), KeyName::new(key)) };
-    boundary::run("a key event", || match event.to_bytes() {
+    boundary::run(c"a key event", || match event.to_bytes() {
         // This name lies on the server's stack: opening the key would keep it, which the server does not survive.
         b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
         b"evicted" => E::evicted(ctx, name),

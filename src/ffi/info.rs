@@ -34,7 +34,7 @@ extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_cr
     if for_crash_report != 0 {
         return;
     }
-    boundary::run("INFO", || {
+    boundary::run(c"INFO", || {
         // SAFETY: the server's `info` lasts for the call; the names are constants. Without a name the section has the
         // module's.
         unsafe {

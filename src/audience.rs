@@ -1,0 +1,41 @@
+//! Whether anybody hears of changes: an AOF, or replicas.
+//!
+//! Telling the server of a change costs as much as making it, also where it passes it on to nobody: a node of a quorum
+//! without replicas and AOF. So [`look`] asks, ten times a second, whether there is an AOF, a replica, or a backlog from
+//! which one could go on. If not, nobody hears of changes until somebody comes; and who comes begins with a copy of the
+//! data that a forked child writes, or with the AOF switched on, a load or a change of role. The server tells of each of
+//! these before it wants to hear of the next change, and from then on everything is told until [`look`] has asked again.
+//!
+//! Should a future server let in listeners another way, they lack locks at worst: a replica that is promoted is guarded, and
+//! an AOF switched on while the server runs never proves a life.
+
+use std::cell::Cell;
+
+use crate::ffi::Context;
+
+thread_local! {
+    static IS_EMPTY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Nobody hears of changes.
+pub fn is_empty() -> bool {
+    IS_EMPTY.get()
+}
+
+/// Somebody may have come.
+pub fn came() {
+    IS_EMPTY.set(false);
+}
+
+/// Asks the server whether anybody listens. In a cluster somebody may at any time: slots move.
+pub fn look(ctx: Context<'_>) {
+    let none = |field| ctx.info_number(c"replication", field) == Some(0);
+    let is_empty = is_empty()
+        || !ctx.is_cluster()
+            && ctx.is_master()
+            && !ctx.is_loading()
+            && !ctx.has_aof()
+            && none(c"connected_slaves")
+            && none(c"repl_backlog_active");
+    IS_EMPTY.set(is_empty);
+}
