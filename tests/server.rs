@@ -26,6 +26,7 @@ mod hostile;
 mod key_commands;
 mod key_events;
 mod leaving_the_queue;
+mod links;
 mod memory;
 mod model;
 mod monitoring;
