@@ -11,9 +11,20 @@ CLI ?= redis-cli
 # Rust lists its tools here before a new login shell finds them.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
+# Installs the Debian packages in the shell's array `missing`, or says what they are.
+INSTALL_MISSING = [ $${\#missing[@]} = 0 ] || { \
+	  command -v apt-get >/dev/null || { \
+	    echo "Missing: $${missing[*]} (names of Debian packages). Install them, then try again." >&2; exit 1; \
+	  }; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "Installing what is missing: $${missing[*]}"; \
+	  $$sudo apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
+	}
+
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT=6380 make run            on a port of your choice (default: 6379 or the next free one)"
 	@echo "  DATA=folder make run          with its data elsewhere (default: data/<port>)"
@@ -200,6 +211,53 @@ bench: module ## Measure hand-over and quorum beside what else there is, on SERV
 demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
 	@cargo build --release --quiet --package palisade-client --example demo
 	@cargo run --release --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
+
+# What is packed, and how that is checked: packaging/.
+CARGO_DEB := 3.8.0
+
+.PHONY: dist
+dist: build setup-dist ## Pack the module, the program, man pages and completions: target/dist has a .tar.gz and a .deb
+	@packaging/make-dist "$(dir $(MODULE))"
+
+.PHONY: test-dist
+test-dist: dist ## Install what dist packed into a folder, start a server with it, take a lock, purge it: some seconds
+	@packaging/test-dist "$(SERVER)" "$(CLI)"
+
+.PHONY: licences
+licences: ## Print the licences of all that is shipped; fails if one asks for more than to be passed on
+	@packaging/licences
+
+.PHONY: setup-dist
+setup-dist: setup
+	@cargo deb --version 2>/dev/null | grep -q "$(CARGO_DEB)" || { \
+	  echo "Installing cargo-deb $(CARGO_DEB)"; \
+	  cargo install --quiet --locked --no-default-features --features lzma --version $(CARGO_DEB) cargo-deb; \
+	}
+	@missing=(); \
+	command -v lowdown >/dev/null || missing+=(lowdown); \
+	command -v groff >/dev/null || missing+=(groff-base); \
+	command -v strip >/dev/null || missing+=(binutils); \
+	command -v dpkg-shlibdeps >/dev/null || missing+=(dpkg-dev); \
+	$(INSTALL_MISSING)
+
+# Where promtool and the exporter go: unpacked, not installed, since Debian's packages start servers.
+MONITORS := target/monitors
+
+.PHONY: test-monitoring
+test-monitoring: module setup-monitoring ## Check alerts, dashboard and exporter's script with promtool and a real scrape: some seconds
+	@packaging/test-monitoring "$(SERVER)" "$(CLI)" "$(MODULE)" $(MONITORS)/usr/bin
+
+.PHONY: setup-monitoring
+setup-monitoring: setup
+	@[ -x $(MONITORS)/usr/bin/promtool ] && [ -x $(MONITORS)/usr/bin/prometheus-redis-exporter ] || { \
+	  command -v apt-get >/dev/null || { \
+	    echo "Put promtool and prometheus-redis-exporter into $(MONITORS)/usr/bin, then try again." >&2; exit 1; \
+	  }; \
+	  echo "Unpacking Prometheus and its exporter into $(MONITORS)"; \
+	  rm -rf $(MONITORS); mkdir -p $(MONITORS); cd $(MONITORS); \
+	  apt-get download -qq prometheus prometheus-redis-exporter 2>/dev/null; \
+	  for package in *.deb; do dpkg-deb --extract "$$package" .; done; \
+	}
 
 .PHONY: lint
 lint: setup ## Check format, lints and documentation

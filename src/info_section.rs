@@ -26,6 +26,7 @@ impl InfoSection for Section {
                 (c"extensions", number(counters.extensions)),
                 (c"reentries", number(counters.reentries)),
                 (c"waiters", number(node.waiting.len() as u64)),
+                (c"max_waiters", number(config::max_waiters().into())),
                 (c"waiters_most", number(node.waiting.most() as u64)),
                 (c"hand_overs", number(counters.hand_overs)),
                 (c"turns", number(counters.turns)),

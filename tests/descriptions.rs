@@ -42,7 +42,7 @@ fn command_docs_show_every_argument() {
 }
 
 /// An argument of COMMAND DOCS as a person types it.
-fn typed(argument: &Reply) -> String {
+pub fn typed(argument: &Reply) -> String {
     let fields = argument.as_list();
     let has = |name: &str| fields.chunks(2).any(|pair| pair[0] == text(name));
     let name = argument.field("name").as_text();
@@ -107,7 +107,7 @@ fn help_lists_every_command() {
 }
 
 /// Whether the server has ACL categories for modules' commands: Redis from 7.4, Valkey from 8.0.
-fn has_categories(client: &mut Client) -> bool {
+pub fn has_categories(client: &mut Client) -> bool {
     texts(&client.say("ACL CAT")).contains(&"lock".to_owned())
 }
 

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -99,7 +100,11 @@ pub enum Command {
     /// Print completions for a shell
     Completions { shell: Shell },
     /// Print the man page
-    Man,
+    Man {
+        /// Writes it into this folder, with a page for each command, in place of printing it
+        #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        into: Option<PathBuf>,
+    },
 }
 
 /// How a lock is taken.

@@ -98,7 +98,10 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
             show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
         }
-        Command::Man => {
+        Command::Man { into: Some(folder) } => clap_mangen::generate_to(Arguments::command(), &folder)
+            .map(|()| End::OK)
+            .map_err(|why| Failure::of(&format!("no man pages can be written into {}", folder.display()), why)),
+        Command::Man { into: None } => {
             let mut text = vec![];
             let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut text);
             rendered.map_err(|why| Failure::of("the man page cannot be made", why))?;

@@ -166,3 +166,30 @@ fn help_version_and_what_shells_want() {
         assert!(!ended.out().contains("watchdog"), "{ended:?}");
     }
 }
+
+#[test]
+fn a_man_page_for_each_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages_into = |path: &std::path::Path| {
+        let mut command = Command::new(PALISADE);
+        command
+            .args(["man", "--into"])
+            .arg(path)
+            .env("PALISADE_NODES", "redis://:secret@h")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        run(command)
+    };
+    let ended = pages_into(folder.path());
+    assert_eq!((ended.code(), ended.all().as_str()), (Some(0), ""));
+    let page = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let all = page("palisade.1");
+    let named: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("palisade\\-")?.strip_suffix("(1)")).collect();
+    assert!(named.contains(&"exec") && named.contains(&"doctor"), "{all}");
+    for command in named.into_iter().filter(|command| *command != "help") {
+        let text = page(&format!("palisade-{command}.1"));
+        assert!(text.contains(&format!(".TH palisade-{command} 1")) && !text.contains("secret"), "{text}");
+    }
+    assert!(page("palisade-exec.1").contains("197"), "its exit statuses");
+    pages_into(&folder.path().join("absent")).assert_refused(199, "no man pages can be written into");
+}

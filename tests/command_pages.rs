@@ -1,0 +1,271 @@
+//! docs/commands: a page for each command, as the server tells of it, its errors as they are, and its examples as they run.
+
+use std::fs;
+use std::path::PathBuf;
+
+use palisade_core::{Cause, Refusal};
+
+use crate::descriptions::{has_categories, typed};
+use crate::harness::{Client, Reply, Server, text};
+
+/// Stands for what differs between the uses of one text.
+const ANY: &str = "…";
+
+/// Known to every server with the module, and not for clients: the index has them.
+const INTERNAL: [&str; 2] = ["LOCK.EFFECT", "LOCK.CEILING"];
+
+/// Only in builds for tests.
+const FOR_TESTS: &str = "LOCK.PANIC";
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
+}
+
+/// Every page, by its command's name; the index as README.
+fn pages() -> Vec<(String, String)> {
+    let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
+    let mut pages: Vec<_> = files
+        .map(|path| {
+            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let name = if stem == "README" { stem } else { format!("LOCK.{}", stem.to_uppercase()) };
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    pages.sort();
+    pages
+}
+
+/// The lines that begin with `start`, without it.
+fn after<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    page.lines().filter_map(move |line| line.strip_prefix(start))
+}
+
+/// The words of a list in a page.
+fn words(list: &str) -> Vec<String> {
+    let mut words: Vec<_> = list.split(", ").filter(|word| *word != "none").map(str::to_owned).collect();
+    words.sort();
+    words
+}
+
+/// The words of a list in an answer.
+fn told(list: &Reply) -> Vec<String> {
+    let mut words: Vec<_> = list.as_list().iter().map(Reply::as_text).collect();
+    words.sort();
+    words
+}
+
+/// The value of `- NAME: value`.
+#[track_caller]
+fn fact<'a>(page: &'a str, name: &str) -> &'a str {
+    let start = format!("- {name}: ");
+    let found = page.lines().find_map(|line| line.strip_prefix(&start));
+    found.unwrap_or_else(|| panic!("no {name} in the page:\n{page}"))
+}
+
+#[test]
+fn each_command_has_a_page_and_each_page_a_command() {
+    let server = Server::start();
+    let listed = server.client().say("COMMAND LIST FILTERBY MODULE lock");
+    let mut commands: Vec<_> = told(&listed).iter().map(|name| name.to_uppercase()).collect();
+    commands.retain(|name| name != FOR_TESTS);
+    commands.sort();
+    let mut paged: Vec<_> = pages().into_iter().map(|(name, _)| name).filter(|name| name != "README").collect();
+    let index = fs::read_to_string(folder().join("README.md")).unwrap();
+    for name in &paged {
+        let link = format!("[{name}]({}.md)", name.trim_start_matches("LOCK.").to_lowercase());
+        assert!(index.contains(&link), "{link} is not in the index");
+    }
+    paged.extend(INTERNAL.map(str::to_owned));
+    paged.sort();
+    assert_eq!(commands, paged);
+}
+
+#[test]
+fn pages_say_what_the_server_tells() {
+    let server = Server::start();
+    let mut client = server.client();
+    let has_categories = has_categories(&mut client);
+    for (name, page) in pages().into_iter().filter(|(name, _)| name != "README") {
+        let docs = client.say(&format!("COMMAND DOCS {name}")).as_list()[1].clone();
+        let info = client.say(&format!("COMMAND INFO {name}")).as_list()[0].as_list();
+        assert_eq!(page.lines().next(), Some(format!("# {name}").as_str()));
+        assert_eq!(page.lines().nth(2), Some(docs.field("summary").as_text().as_str()), "{name}");
+        let arguments =
+            docs.as_list().chunks(2).find(|pair| pair[0] == text("arguments")).map(|pair| pair[1].as_list());
+        let arguments: Vec<_> = arguments.unwrap_or_default().iter().map(typed).collect();
+        let synopsis = format!("    {name} {}", arguments.join(" "));
+        assert_eq!(page.lines().nth(4), Some(synopsis.trim_end()));
+        for argument in &arguments {
+            let row = format!("| `{}` |", argument.trim_matches(['[', ']']));
+            assert!(page.contains(&row), "{name} does not explain {argument}");
+        }
+        assert_eq!(fact(&page, "Since"), docs.field("since").as_text(), "{name}");
+        assert_eq!(fact(&page, "Complexity"), docs.field("complexity").as_text(), "{name}");
+        assert_eq!(fact(&page, "Arity"), info[1].as_int().to_string(), "{name}");
+        let mut flags = told(&info[2]);
+        flags.retain(|flag| flag != "module");
+        assert_eq!(words(fact(&page, "Flags")), flags, "{name}");
+        let key = info[8].as_list().first().map(|spec| told(&spec.field("flags"))).unwrap_or_default();
+        assert_eq!(words(fact(&page, "Key")), key, "{name}");
+        if has_categories {
+            assert_eq!(words(fact(&page, "ACL categories")), told(&info[6]), "{name}");
+        }
+        assert!(!fact(&page, "Replicated as").is_empty());
+    }
+}
+
+/// Every refusal, with `ANY` where its text takes a word from elsewhere.
+fn refusals() -> Vec<Refusal> {
+    use Refusal::*;
+    // A new one does not compile until it is here, and then belongs into the list too.
+    let _ = |refusal: Refusal| match refusal {
+        Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
+        ListedWaiters | FenceCap | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
+        NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
+        RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
+    };
+    let (left_ms, max_ms) = (1000, 60_000);
+    let (queue_full, known, name) = (QueueFull { max: 65_536 }, ANY, ANY);
+    vec![
+        Owned,
+        Suspect { left_ms },
+        Guarded { left_ms, cause: Cause::Restart },
+        Evicted { left_ms },
+        NotYet,
+        queue_full,
+        Patience,
+        Ticket,
+        ListedWaiters,
+        FenceCap,
+        GuardLength,
+        WrongType,
+        MasterOnly,
+        Panicked,
+        Poisoned,
+        OwnerLength,
+        NoteLength,
+        Ttl { max_ms },
+        Token,
+        Level,
+        HoldsExhausted,
+        TokensExhausted,
+        UnknownOption { known },
+        RepeatedOption { name },
+        MissingValue { name },
+        Internal,
+    ]
+}
+
+#[test]
+fn the_errors_of_the_pages_are_those_that_there_are() {
+    let mut texts: Vec<_> = refusals().iter().map(Refusal::to_string).collect();
+    texts.push(format!("ERR not a lock record: {ANY}"));
+    let pages = pages();
+    let errors: Vec<_> = pages
+        .iter()
+        .flat_map(|(name, page)| after(page, "- `").map(move |line| (name, line)))
+        .filter(|(_, line)| line.chars().take_while(|c| c.is_ascii_uppercase()).count() > 2)
+        .map(|(name, line)| (name, line.split('`').next().unwrap()))
+        .collect();
+    for (name, error) in &errors {
+        assert!(texts.iter().any(|text| fits(error, text)), "{name}: there is no error {error}");
+    }
+    for text in &texts {
+        assert!(errors.iter().any(|(_, error)| fits(error, text)), "no page has: {text}");
+    }
+}
+
+/// Whether an example's `line` is what was `shown`: numbers of more than one digit are any numbers, and `ANY` is any text.
+fn fits(line: &str, shown: &str) -> bool {
+    if let Some((start, end)) = line.split_once(ANY).or_else(|| shown.split_once(ANY)) {
+        let whole = if line.contains(ANY) { shown } else { line };
+        let rest = whole.strip_prefix(start);
+        return rest.is_some_and(|rest| rest.ends_with(end));
+    }
+    let (line, shown) = (parts(line), parts(shown));
+    line.len() == shown.len()
+        && line.iter().zip(&shown).all(|(line, shown)| {
+            let is_number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+            line == shown || (is_number(line) && line.len() > 1 && is_number(shown))
+        })
+}
+
+/// A line as numbers and what is between them.
+fn parts(line: &str) -> Vec<&str> {
+    let mut parts = vec![];
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let digits = first.is_ascii_digit();
+        let end = rest.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(rest.len());
+        parts.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    parts
+}
+
+#[test]
+fn examples_run_as_they_are_shown() {
+    let mut examples = 0;
+    for (name, page) in pages() {
+        let server = Server::start();
+        let mut client = server.client_resp3();
+        let mut lines = page.lines().peekable();
+        while let Some(line) = lines.next() {
+            let Some(command) = line.strip_prefix("redis> ") else { continue };
+            examples += 1;
+            let shown = shown(&ask(&mut client, command));
+            for shown in shown.lines() {
+                let line = lines.next().unwrap_or_default();
+                assert!(fits(line, shown), "{name}: {command}\nis shown to answer {line}\nand answered     {shown}");
+            }
+            let next = lines.peek().copied().unwrap_or_default();
+            assert!(next == "```" || next.starts_with("redis> "), "{name}: {command}\ndid not answer {next}");
+        }
+    }
+    assert!(examples > 50, "{examples} examples");
+}
+
+/// Sends a line as redis-cli takes it: words between double quotes are one.
+fn ask(client: &mut Client, line: &str) -> Reply {
+    let words = line.split('"').enumerate().flat_map(|(n, part)| match n % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    client.send(&words.map(str::as_bytes).collect::<Vec<_>>())
+}
+
+/// A reply as redis-cli shows it, as far as the examples need it.
+fn shown(reply: &Reply) -> String {
+    match reply {
+        Reply::Null => "(nil)".to_owned(),
+        Reply::Int(value) => format!("(integer) {value}"),
+        Reply::Text(bytes) if bytes == b"OK" => "OK".to_owned(),
+        Reply::Text(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        Reply::Error(text) => format!("(error) {text}"),
+        Reply::List(list) => {
+            let lines = list.iter().enumerate().map(|(n, item)| format!("{}) {}", n + 1, shown(item)));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        Reply::Map(pairs) => {
+            let line = |(n, (name, value)): (usize, &(Reply, Reply))| {
+                format!("{}# {} => {}", n + 1, shown(name), shown(value))
+            };
+            pairs.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+#[test]
+fn lines_fit_what_is_shown() {
+    for (line, shown, expected) in [
+        ("(integer) 0", "(integer) 0", true),
+        ("(integer) 0", "(integer) 1", false),
+        ("(integer) 29987", "(integer) 7", true),
+        ("(integer) 29987", "(nil)", false),
+        ("\"id\" => \"…\"", "\"id\" => \"0a1b\"", true),
+        ("\"id\" => \"…\"", "\"ib\" => \"0a1b\"", false),
+        ("ERR at most 64 bytes", "ERR at most 65 bytes long", false),
+    ] {
+        assert_eq!(fits(line, shown), expected, "{line} / {shown}");
+    }
+}
