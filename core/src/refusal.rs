@@ -150,8 +150,7 @@ impl fmt::Display for Refusal {
             ),
             Self::QueueFull { max } => write!(
                 f,
-                "QUEUEFULL {max} requests wait on this node already, the most that may (lock.max-waiters): try again \
-                 later"
+                "QUEUEFULL as many requests wait on this node as may ({max}, lock.max-waiters): try again later"
             ),
             Self::Patience => write!(
                 f,

@@ -1,0 +1,130 @@
+//! The pages of docs/clients: blocks of code and output behind a marker each, and the table of the index.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The page with the table of clients.
+pub const INDEX: &str = "README.md";
+
+/// What the cells of its rows are; the first names the client.
+const CELLS: usize = 5;
+const VERSION: usize = 1;
+const SERVERS: usize = 2;
+const DAY: usize = 3;
+pub const SENDS_AGAIN: usize = 4;
+
+/// A page.
+pub struct Page {
+    name: String,
+    text: String,
+}
+
+impl Page {
+    pub fn read(name: &str) -> Self {
+        let text = fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("docs/clients/{name}: {error}"));
+        Self { name: name.to_owned(), text }
+    }
+
+    /// Reads it, changes it, writes it; one at a time.
+    pub fn change(name: &str, change: impl FnOnce(&mut Page)) {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut page = Self::read(name);
+        change(&mut page);
+        // Renamed, so that nobody reads half of it.
+        let whole = path(name).with_extension("new");
+        fs::write(&whole, page.text).unwrap();
+        fs::rename(whole, path(name)).unwrap();
+    }
+
+    pub fn code(&self, recipe: &str) -> String {
+        self.block(&code_marker(recipe))
+    }
+
+    pub fn output(&self, recipe: &str) -> String {
+        self.block(&output_marker(recipe))
+    }
+
+    pub fn set_code(&mut self, recipe: &str, code: &str) {
+        self.set_block(&code_marker(recipe), code);
+    }
+
+    pub fn set_output(&mut self, recipe: &str, output: &str) {
+        self.set_block(&output_marker(recipe), output);
+    }
+
+    fn block(&self, marker: &str) -> String {
+        self.text[self.span(marker)].to_owned()
+    }
+
+    fn set_block(&mut self, marker: &str, content: &str) {
+        let span = self.span(marker);
+        let content: String = content.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        self.text.replace_range(span, &content);
+    }
+
+    /// Where the content of the fenced block behind `marker` is.
+    fn span(&self, marker: &str) -> std::ops::Range<usize> {
+        const FENCE: &str = "```";
+        let find = || {
+            let fence = self.text.find(marker)? + marker.len() + 1;
+            self.text[fence..].starts_with(FENCE).then_some(())?;
+            let start = fence + self.text[fence..].find('\n')? + 1;
+            let end = start + self.text[start - 1..].find(&format!("\n{FENCE}"))?;
+            Some(start..end)
+        };
+        find().unwrap_or_else(|| panic!("docs/clients/{} has no block right behind {marker}", self.name))
+    }
+
+    /// The cells of a client's row in the table of the index.
+    pub fn row(&self, client: &str) -> Option<[String; CELLS]> {
+        let row = self.text.lines().find(|line| is_row(line, client))?;
+        let cells = row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        cells.try_into().ok()
+    }
+
+    fn change_row(&mut self, client: &str, change: impl FnOnce(&mut [String; CELLS])) {
+        let mut cells =
+            self.row(client).unwrap_or_else(|| panic!("docs/clients/{} has no row for {client}", self.name));
+        change(&mut cells);
+        let row = format!("| {} |", cells.join(" | "));
+        let lines = self.text.lines().map(|line| if is_row(line, client) { &row } else { line });
+        self.text = lines.map(|line| format!("{line}\n")).collect();
+    }
+
+    /// Writes down that the recipe of this version of a client ran on a server. Runs of other versions and of other days
+    /// are forgotten.
+    pub fn ran_on(&mut self, client: &str, version: &str, server: &str, day: &str) {
+        self.change_row(client, |cells| {
+            let same = cells[VERSION] == version && cells[DAY] == day;
+            let earlier = if same { cells[SERVERS].split(", ").collect() } else { BTreeSet::new() };
+            let servers = earlier.into_iter().chain([server]).collect::<BTreeSet<_>>();
+            cells[SERVERS] = servers.into_iter().collect::<Vec<_>>().join(", ");
+            cells[VERSION] = version.to_owned();
+            cells[DAY] = day.to_owned();
+        });
+    }
+
+    /// Writes down whether a client repeats by itself a command that it got no answer to.
+    pub fn sends_again(&mut self, client: &str, answer: &str) {
+        self.change_row(client, |cells| cells[SENDS_AGAIN] = answer.to_owned());
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clients").join(name)
+}
+
+fn code_marker(recipe: &str) -> String {
+    format!("<!-- tests/clients/{recipe} -->")
+}
+
+fn output_marker(recipe: &str) -> String {
+    format!("<!-- tests/clients/{recipe} prints -->")
+}
+
+fn is_row(line: &str, client: &str) -> bool {
+    line.starts_with(&format!("| [{client}]("))
+}

@@ -1,0 +1,103 @@
+<?php
+// A lock with Predis: take it, be refused, wait, write under it, give it back.
+
+require 'Predis/autoload.php'; // With Composer: 'vendor/autoload.php'.
+
+use Predis\Client;
+use Predis\Response\ServerException;
+
+const KEY = 'orders:42';
+const DATA = '{orders:42}:state'; // One hash slot, for the script on a cluster.
+
+// Writes only if the token is that of the lock's current grant.
+const GUARDED_SET = <<<'LUA'
+if redis.call('LOCK.CHECK', KEYS[1], ARGV[1]) then return redis.call('SET', KEYS[2], ARGV[2]) end
+return redis.error_reply('FENCED by a newer grant')
+LUA;
+
+function connect(float $readTimeout = 5): Client
+{
+    return new Client(['port' => getenv('PORT') ?: 6379, 'read_write_timeout' => $readTimeout]); // In seconds.
+}
+
+// Predis checks names of commands, so one of a module is sent raw. Its errors are then answers: made exceptions here.
+function run(Client $client, mixed ...$words): mixed
+{
+    $answer = $client->executeRaw($words, $error);
+    return $error ? throw new ServerException($answer) : $answer;
+}
+
+// New for each acquisition.
+function newOwner(): string
+{
+    return bin2hex(random_bytes(16));
+}
+
+// The words of the error. The first is stable.
+function refusal(callable $call): array
+{
+    try {
+        return [$call()];
+    } catch (ServerException $error) {
+        return explode(' ', $error->getMessage());
+    }
+}
+
+// Does $work under the lock, held for at most $ttl ms, after waiting for at most $wait ms.
+function withLock(Client $client, string $key, callable $work, int $ttl = 10_000, int $wait = 30_000): mixed
+{
+    $owner = newOwner();
+    $waiting = connect($wait / 1000 + 5); // Answers later than a read timeout are never seen.
+    try {
+        $grant = run($waiting, 'LOCK.ACQUIRE', $key, $owner, $ttl, 'WAIT', $wait, 'RETRY')
+            ?? throw new RuntimeException("$key was not free within $wait ms");
+        return $work($grant[0]);
+    } finally {
+        // LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+        run($client, 'LOCK.RELEASE', $key, $owner, 'LEVEL', 1);
+        $waiting->disconnect();
+    }
+}
+
+function say(string $what, mixed $answer): void
+{
+    echo "$what: ", json_encode($answer), "\n";
+}
+
+$client = connect();
+[$me, $you] = [newOwner(), newOwner()];
+
+$token = run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000);
+say('acquire', $token);
+say('another owner', run($client, 'LOCK.ACQUIRE', KEY, $you, 10_000));
+say('again', refusal(fn () => run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000))[0]);
+say('again with RETRY', run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'RETRY'));
+say('reenter', run($client, 'LOCK.REENTER', KEY, $me));
+say('extend', run($client, 'LOCK.EXTEND', KEY, $me, 20_000));
+
+// The server passes the lock on when it is released, here by another process: no polling.
+$child = pcntl_fork();
+if ($child === 0) {
+    usleep(100_000);
+    say('release', run(connect(), 'LOCK.RELEASE', KEY, $me, 'LEVEL', 1));
+    exit;
+}
+$grant = run(connect(35), 'LOCK.ACQUIRE', KEY, $you, 10_000, 'WAIT', 30_000);
+pcntl_waitpid($child, $status);
+say('wait', $grant);
+
+say('write with the current token', (string) $client->eval(GUARDED_SET, 2, KEY, DATA, $grant[0], 'paid'));
+say('write with the old token', refusal(fn () => $client->eval(GUARDED_SET, 2, KEY, DATA, $token, 'open'))[0]);
+run($client, 'LOCK.RELEASE', KEY, $you, 'LEVEL', 1);
+
+// A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
+run($client, 'LOCK.GUARD', 'ARM', 1500);
+[$code, $leftMs] = refusal(fn () => run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000));
+echo "guarded: $code, try again in $leftMs ms\n";
+usleep((int) $leftMs * 1000);
+
+$last = withLock($client, KEY, function (int $token) {
+    say('lock', $token);
+    return $token;
+});
+say('after it', run($client, 'LOCK.CHECK', KEY, $last));

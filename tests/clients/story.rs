@@ -1,0 +1,76 @@
+//! The story that every recipe tells, a line a step.
+
+/// Steps, and what the line of each has in it. `T1`, `T2`, `T3` are tokens, each larger than the one before.
+const STORY: [(&str, &str); 13] = [
+    ("acquire", "T1"),
+    ("another owner", ""),
+    ("again", "OWNED"),
+    ("again with RETRY", "T1"),
+    ("reenter", "2"),
+    ("extend", "T1"),
+    ("release", "0"),
+    ("wait", "T2"),
+    ("write with the current token", ""),
+    ("write with the old token", "FENCED"),
+    ("guarded", "GUARDED, try again in N ms"),
+    ("lock", "T3"),
+    ("after it", ""),
+];
+
+/// Steps whose line tells a time.
+const TIMED: [&str; 2] = ["wait", "guarded"];
+
+/// How many digits a token has, from 2001 to 2286.
+const TOKEN_DIGITS: usize = 16;
+
+/// What a recipe printed, with names for its tokens and N for its times; what is wrong with it, if it is not the story.
+pub fn told(printed: &str) -> Result<Vec<String>, String> {
+    let mut tokens = Vec::new();
+    let mut lines = Vec::new();
+    for line in printed.lines() {
+        let (step, answer) = line.split_once(':').ok_or_else(|| format!("no step: {line}"))?;
+        lines.push((step, without_numbers(answer.trim(), TIMED.contains(&step), &mut tokens)));
+    }
+    let steps: Vec<_> = lines.iter().map(|(step, _)| *step).collect();
+    if steps != STORY.map(|(step, _)| step) {
+        return Err(format!("not the steps of the story: {steps:?}"));
+    }
+    if let Some(((step, answer), (_, part))) =
+        lines.iter().zip(STORY).find(|((_, answer), (_, part))| !answer.contains(part))
+    {
+        return Err(format!("{step}: no {part} in {answer}"));
+    }
+    // The answers that are Null look alike.
+    if lines[1].1 != lines[STORY.len() - 1].1 {
+        return Err(format!("two kinds of Null: {:?}, {:?}", lines[1].1, lines[STORY.len() - 1].1));
+    }
+    if !tokens.is_sorted() {
+        return Err(format!("tokens that do not grow: {tokens:?}"));
+    }
+    Ok(lines.into_iter().map(|(step, answer)| format!("{step}: {answer}")).collect())
+}
+
+/// `answer` with `T<n>` for the nth token that was met and, if it tells a time, `N` for other numbers.
+fn without_numbers(answer: &str, timed: bool, tokens: &mut Vec<u64>) -> String {
+    let mut without = String::new();
+    let mut rest = answer;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = rest.split_at(start);
+        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        let (number, after) = number.split_at(end);
+        without.push_str(before);
+        if number.len() == TOKEN_DIGITS {
+            let token = number.parse().expect("digits");
+            let known = tokens.iter().position(|known| *known == token);
+            let index = known.unwrap_or_else(|| {
+                tokens.push(token);
+                tokens.len() - 1
+            });
+            without.push_str(&format!("T{}", index + 1));
+        } else {
+            without.push_str(if timed { "N" } else { number });
+        }
+        rest = after;
+    }
+    without + rest
+}
