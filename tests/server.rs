@@ -32,6 +32,7 @@ mod replication;
 mod reservation;
 mod restore;
 mod scripts;
+mod sentinel;
 mod starts;
 mod state_file;
 mod storms;
