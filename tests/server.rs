@@ -37,6 +37,7 @@ mod scripts;
 mod sentinel;
 mod starts;
 mod state_file;
+mod stored;
 mod storms;
 mod tokens;
 mod told_and_remembered;
