@@ -33,6 +33,9 @@ impl Events for NodeEvents {
     }
 
     fn role(_ctx: Context<'_>, is_master: bool) {
+        if !is_master {
+            waiting::dismiss_all();
+        }
         life::role_changed(is_master);
     }
 
