@@ -228,7 +228,7 @@ impl Setup {
 }
 
 /// Two tests that ask at once get different ports: each looks in a place of its own.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     let span = PORTS.len() as u32;
     loop {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::thread;
 
-use super::Client;
+use super::{Setup, free_port};
 
 /// This test finds nothing to test on this server, for the reason `why`. Told past the test runner, which shows what tests
 /// print only if they fail; `make test-matrix` counts these.
@@ -12,7 +12,7 @@ pub fn not_here(why: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// Whether the server was built with TLS.
-pub fn has_tls(client: &mut Client) -> bool {
-    !client.say("CONFIG GET tls-port").as_list().is_empty()
+/// Whether the server was built with TLS: then it misses a certificate.
+pub fn has_tls() -> bool {
+    Setup::bare().option("tls-port", &free_port().to_string()).refused().contains("tls-cert-file")
 }
