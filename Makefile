@@ -99,7 +99,7 @@ setup-servers: setup
 	  $$sudo apt-get update -qq; \
 	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-pip >/dev/null; \
 	}
-	@tests/servers/setup
+	@tests/servers/setup $(if $(SERVERS),$(SERVERS) redis-6.2)
 
 .PHONY: store
 store: setup ## Store what this version writes in tests/stored, once for each that is released (needs Redis 7.0)
