@@ -13,7 +13,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT=6380 make run            on a port of your choice (default: 6379 or the next free one)"
 	@echo "  DATA=folder make run          with its data elsewhere (default: data/<port>)"
@@ -21,7 +21,7 @@ help: ## List the targets
 	@echo "  PALISADE_SERVER=/path/to/valkey-server make test"
 
 .PHONY: setup
-setup: ## Install what is missing: redis-server, libclang, a C compiler (Debian, Ubuntu)
+setup: ## Install what is missing: redis-server, openssl, libclang, a C compiler (Debian, Ubuntu)
 	@command -v cargo >/dev/null || { echo "Rust is missing: install it from https://rustup.rs, then try again." >&2; exit 1; }
 	@missing=(); \
 	command -v $(SERVER) >/dev/null || missing+=(redis-server); \
@@ -156,6 +156,8 @@ NOT_MEMCHECKED := arguments::keys_are_any_bytes memory::a_hundred_thousand expir
 NOT_MEMCHECKED += commands::an_expired_lock_is_free expiry::an_extended_lock_outlives guard::a_new_node_is_guarded \
   hand_over::a_hand_over_waits_until_writes_go_on key_commands::a_restored_lock_ends key_commands::rename_moves_the_lock \
   leaving_the_queue::a_guarded_start_serves
+# A Sentinel takes a server for dead that is as slow as that.
+NOT_MEMCHECKED += sentinel::
 
 .PHONY: memcheck
 memcheck: setup-memcheck ## The module in the servers of the tests under valgrind: about half an hour
