@@ -79,14 +79,16 @@ fn who_keeps_a_copy_is_told_of_changes() {
         "LOCK.RELEASE k you LEVEL 1",
         "LOCK.ACQUIRE k you 60000",
         "LOCK.BREAK k",
-        "LOCK.ACQUIRE k you 50",
     ];
     for change in changes {
         me.say("LOCK.INFO k");
         operator.say(change);
         assert_eq!(me.hear(), told, "{change}");
     }
-    // The end of a lease is a change too.
-    me.say("LOCK.INFO k");
+    // The end of a lease is a change too. (It must be looked at before it ends.)
+    while !me.say("LOCK.INFO k").starts_with('%') {
+        operator.say("LOCK.ACQUIRE k you 300");
+        assert_eq!(me.hear(), told);
+    }
     assert_eq!(me.hear(), told);
 }

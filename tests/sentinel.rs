@@ -35,7 +35,7 @@ fn wait_promoted(server: &Server) {
 fn a_master_that_dies_is_replaced_and_comes_back_as_a_replica() {
     let (mut old, new) = (member(LEASE_MS).start(), member(LEASE_MS).start());
     follow(&new, &old);
-    let sentinel = Sentinel::watching(&old);
+    let sentinel = Sentinel::watching(&old, 3_000);
     let mut client = old.client();
     let known = client.insist("LOCK.ACQUIRE known me 10000").as_int();
     assert_eq!(client.say("WAIT 1 60000"), int(1));
@@ -78,7 +78,7 @@ fn a_master_that_dies_is_replaced_and_comes_back_as_a_replica() {
 fn masters_that_take_turns_issue_growing_tokens() {
     let (one, other) = (member(LEASE_MS).start(), member(LEASE_MS).start());
     follow(&other, &one);
-    let sentinel = Sentinel::watching(&one);
+    let sentinel = Sentinel::watching(&one, 60_000);
     let mut last = one.client().insist("LOCK.ACQUIRE k me 10000").as_int();
     for (from, to) in [(&one, &other), (&other, &one)] {
         let mut waiter = from.client();

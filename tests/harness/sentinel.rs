@@ -7,9 +7,6 @@ use tempfile::TempDir;
 
 use super::{Client, Server, free_port, int, server_binary, text, wait_until};
 
-/// After how long without an answer it takes a master for dead, in milliseconds: long for a busy machine, short to wait for.
-const DOWN_AFTER_MS: u32 = 3_000;
-
 /// The name it has for the master.
 const MASTER: &str = "locks";
 
@@ -20,14 +17,15 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// One that watches `master` and knows of its replica.
-    pub fn watching(master: &Server) -> Self {
+    /// One that watches `master` and knows of its replica. It takes a master for dead that has not answered for that many
+    /// milliseconds.
+    pub fn watching(master: &Server, down_after_ms: u32) -> Self {
         let dir = tempfile::Builder::new().prefix("palisade-").tempdir().unwrap();
         let (folder, port) = (dir.path().to_str().unwrap(), master.port());
         let config = format!(
             "port {}\nunixsocket {folder}/socket\ndir {folder}\nlogfile {folder}/log\n\
              sentinel monitor {MASTER} 127.0.0.1 {port} 1\n\
-             sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
+             sentinel down-after-milliseconds {MASTER} {down_after_ms}\n\
              sentinel failover-timeout {MASTER} 20000\n",
             free_port()
         );
