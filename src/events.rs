@@ -41,6 +41,9 @@ impl Events for NodeEvents {
 
     fn role(_ctx: Context<'_>, is_master: bool) {
         audience::came();
+        if !is_master {
+            waiting::dismiss_all();
+        }
         life::role_changed(is_master);
     }
 

@@ -34,10 +34,21 @@ mod start;
 mod state;
 mod waiting;
 
-use ffi::Context;
+use std::ffi::CStr;
+
+use ffi::{CallReply, Context, warn};
+
+/// Commands of the server without which locks would go wrong in silence, and what each is for; the last two only in a
+/// cluster.
+const NEEDED: [(&CStr, &str); 3] = [
+    (c"DEL", "replicas and the AOF are told with it that a lock is free"),
+    (c"UNLINK", "a hand-over asks with it whether this node serves the key"),
+    (c"CLUSTER", "waiters are redirected by what it tells"),
+];
 
 /// Makes the module's type, commands, parameters and events known to the server.
 fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
+    look_for_commands(ctx)?;
     ffi::register_data_type::<lock_type::LockType>(ctx)?;
     commands::register(ctx)?;
     config::register(ctx, arguments)?;
@@ -49,4 +60,23 @@ fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
 fn begin(ctx: Context<'_>) -> Result<(), String> {
     start::begin(ctx)?;
     ffi::subscribe::<events::NodeEvents>(ctx)
+}
+
+/// Looks whether `rename-command` hides what the module needs. Of CONFIG it is only warned: without it the node is guarded
+/// at every start, which is safe.
+fn look_for_commands(ctx: Context<'_>) -> Result<(), String> {
+    let count = if ctx.is_cluster() { NEEDED.len() } else { 1 };
+    if let Some((command, what_for)) = NEEDED[..count].iter().find(|(command, _)| CallReply::is_hidden(ctx, command)) {
+        return Err(format!(
+            "rename-command hides {}, and {what_for}: take it out, and forbid the command with ACL rules",
+            command.to_string_lossy()
+        ));
+    }
+    if CallReply::is_hidden(ctx, c"CONFIG") {
+        warn(
+            "rename-command hides CONFIG, through which the module reads the server's settings: it proves nothing at a \
+             start and is guarded each time. Take it out, and forbid the command with ACL rules",
+        );
+    }
+    Ok(())
 }

@@ -13,6 +13,8 @@ use crate::{clock, config, state};
 thread_local! {
     /// What the server read its data from at its start, if it had any.
     static LOADED_FROM: Cell<Option<Source>> = const { Cell::new(None) };
+    /// Something in the AOF was not understood.
+    static MISSED: Cell<bool> = const { Cell::new(false) };
     /// The module was loaded with the server, not into one that runs.
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
@@ -65,6 +67,11 @@ pub fn loading(from: Source) {
     }
 }
 
+/// A lock in the AOF was not understood: damaged, or written by a module of another version. The AOF then proves nothing.
+pub fn missed_a_lock() {
+    MISSED.set(true);
+}
+
 /// Judges, once the data is loaded, what the last life left, and puts on the disk what a later one must know of this.
 /// Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
@@ -75,7 +82,8 @@ pub fn decide(ctx: Context<'_>) {
     let from = LOADED_FROM.get();
     let loaded =
         if last.as_ref().is_some_and(|last| last.end.is_some()) { digest(ctx) } else { LocksDigest::default() };
-    let judged = Start { last: last.as_ref(), loaded, from_aof: from == Some(Source::Aof), boot: clock::boot_id() };
+    let from_aof = from == Some(Source::Aof) && !MISSED.get();
+    let judged = Start { last: last.as_ref(), loaded, from_aof, boot: clock::boot_id() };
     let now = clock::now();
     let aof_life =
         WITH_SERVER.get() && ctx.is_master() && from != Some(Source::Snapshot) && everything_goes_to_aof(ctx);

@@ -15,6 +15,9 @@ thread_local! {
     static BLOCKED: RefCell<HashMap<WaiterId, Blocked>> = RefCell::new(HashMap::new());
 }
 
+/// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
+const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
+
 /// A request that takes its place in the queue.
 pub struct Joins<'a> {
     /// Who waits.
@@ -60,6 +63,15 @@ pub fn deliver() {
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
     for id in state::with(|node| node.waiting.dismiss(db, name)) {
         send(id, Ok(Reply::Error(error.to_owned())));
+    }
+}
+
+/// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
+/// they tell; a Valkey in a cluster, or one whose client can be redirected, does not.
+pub fn dismiss_all() {
+    for (id, blocked) in BLOCKED.take() {
+        state::with(|node| node.waiting.leave(id));
+        blocked.answer(Ok(Reply::Error(DEMOTED.to_owned())));
     }
 }
 

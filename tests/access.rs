@@ -1,6 +1,6 @@
 //! Users that an ACL limits.
 
-use crate::harness::{Server, error, int, null, text};
+use crate::harness::{Client, Reply, Server, Setup, error, int, not_here, null, text, wait_until, waits};
 
 #[test]
 fn a_user_reaches_only_the_keys_of_its_pattern() {
@@ -30,4 +30,119 @@ fn read_permission_is_enough_to_look() {
     assert_eq!(watcher.say("LOCK.INFO k").field("owner"), text("me"));
     assert_eq!(watcher.say("LOCK.CHECK k 1"), null());
     assert!(error(watcher.say("LOCK.RELEASE k me")).starts_with("NOPERM"));
+}
+
+/// A rule of the README for an application's user.
+fn readme_rule(part: &str) -> String {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let rule = readme.lines().find(|line| line.starts_with("ACL SETUSER app ") && line.contains(part));
+    rule.unwrap_or_else(|| panic!("no rule with {part} in the README")).to_owned()
+}
+
+/// What the user of the README can do, and cannot.
+fn assert_limited(server: &Server) {
+    let mut app = server.client();
+    assert!(app.say("LOCK.INFO orders:1").is_error("NOAUTH"), "nobody gets in without a password");
+    assert_eq!(app.say("AUTH app secret"), text("OK"));
+    wait_until("data is loaded", || !app.say("LOCK.INFO orders:1").is_error("LOADING"));
+    let token = app.insist("LOCK.ACQUIRE orders:1 me 60000").as_int();
+    assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000"), null());
+    assert_eq!(app.say("LOCK.EXTEND orders:1 me 60000"), int(token));
+    assert_eq!(app.say("LOCK.REENTER orders:1 me"), int(2));
+    assert!(app.say(&format!("LOCK.CHECK orders:1 {token}")).as_int() > 0);
+    assert_eq!(app.say("LOCK.INFO orders:1").field("owner"), text("me"));
+    assert_eq!(app.say("LOCK.WAIT orders:1 you 1"), int(0));
+    assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000 WAIT 1"), null());
+    assert_eq!(app.say("LOCK.RELEASE orders:1 me LEVEL 1"), int(0));
+    // Handed over by the timer of the node, which no user's rules bind.
+    app.say("LOCK.ACQUIRE orders:1 me 300");
+    let mut next = server.client();
+    next.say("AUTH app secret");
+    next.ask("LOCK.ACQUIRE orders:1 next 60000 WAIT 60000");
+    assert!(next.hear().as_list()[0].as_int() > token);
+    assert_eq!(next.say("LOCK.RELEASE orders:1 next"), int(0));
+
+    for line in [
+        "LOCK.BREAK orders:1",
+        "LOCK.GUARD",
+        "LOCK.GUARD LIFT",
+        "LOCK.EFFECT orders:1 x",
+        "LOCK.CEILING 1 1",
+        "LOCK.ACQUIRE users:1 me 1000",
+        "LOCK.WAIT users:1 me 1000",
+        "LOCK.INFO users:1",
+        "LOCK.RELEASE users:1 me",
+        "DEL orders:1",
+        "SET orders:1 x",
+        "RESTORE orders:1 0 x",
+        "RENAME orders:1 orders:2",
+        "FLUSHALL",
+        "CONFIG GET lock.max-ttl",
+        "CONFIG SET lock.max-clock-skew 0",
+        "KEYS *",
+        "ACL WHOAMI",
+        "SHUTDOWN",
+    ] {
+        assert!(app.say(line).is_error("NOPERM"), "{line}");
+    }
+}
+
+/// A server where nobody gets in without a password, with an application's user, over a restart.
+fn locked(rule: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("users.acl");
+    std::fs::write(&users, "").unwrap();
+    let mut server = Setup::new().aof().option("aclfile", users.to_str().unwrap()).start();
+    let mut operator = server.client();
+    for line in ["ACL SETUSER operator on >opsecret ~* &* +@all", rule, "ACL SETUSER default off", "ACL SAVE"] {
+        assert_eq!(operator.say(line), text("OK"), "{line}");
+    }
+    assert_limited(&server);
+    // Rules that name the module's commands are read at a start, and the node's memory needs no user.
+    let mut holder = server.client();
+    holder.say("AUTH app secret");
+    let token = holder.insist("LOCK.ACQUIRE orders:9 me 60000").as_int();
+    drop((holder, operator));
+    server.kill();
+    server.start_again();
+    assert_limited(&server);
+    let mut holder = server.client();
+    holder.say("AUTH app secret");
+    assert_eq!(holder.say("LOCK.EXTEND orders:9 me 60000"), int(token));
+}
+
+#[test]
+fn the_user_of_the_readme_by_name_can_lock_and_nothing_else() {
+    locked(&readme_rule("+lock.acquire"));
+}
+
+#[test]
+fn the_user_of_the_readme_by_category_can_lock_and_little_else() {
+    let server = Server::start();
+    let mut client = server.client();
+    if !format!("{:?}", client.say("ACL CAT").as_list()).contains(&format!("{:?}", text("lock"))) {
+        return not_here("this server has no ACL categories for modules");
+    }
+    locked(&readme_rule("+@lock"));
+}
+
+/// Rules that change bind who waits already: the lock that a user may no longer ask for does not pass to it.
+#[test]
+fn a_user_that_is_deleted_no_longer_waits() {
+    let server = Server::start();
+    let mut operator = server.client();
+    operator.say("ACL SETUSER app on nopass ~* +lock.acquire");
+    operator.say("LOCK.ACQUIRE k me 60000");
+    let mut app = server.client();
+    app.say("AUTH app x");
+    app.ask("LOCK.ACQUIRE k app 60000 WAIT 60000");
+    let _next: (Client, i64) = {
+        wait_until("it waits", || server.info("waiters") == 1);
+        waits(&server, "LOCK.ACQUIRE k next 60000 WAIT 60000")
+    };
+    assert_eq!(operator.say("ACL DELUSER app"), int(1));
+    wait_until("it is gone", || server.info("waiters") == 1);
+    assert_eq!(operator.say("LOCK.RELEASE k me"), int(0));
+    assert_eq!(operator.say("LOCK.INFO k").field("owner"), text("next"));
+    assert!(matches!(app.hear(), Reply::Error(_)), "hung up on");
 }

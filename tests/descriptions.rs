@@ -122,7 +122,8 @@ fn acl_categories_tell_users_from_operators() {
         return;
     }
     let in_category = |client: &mut Client, category: &str| {
-        let mut names: Vec<_> = texts(&client.say(&format!("ACL CAT {category}")));
+        // Redis 7.4 leaves modules' commands out of ACL CAT, though rules with the category work.
+        let mut names: Vec<_> = texts(&client.say(&format!("COMMAND LIST FILTERBY ACLCAT {category}")));
         names.retain(|name| name.to_uppercase().starts_with("LOCK."));
         names.iter_mut().for_each(|name| *name = name.to_uppercase());
         names.retain(|name| name != "LOCK.PANIC");

@@ -9,7 +9,7 @@ use palisade_core::record::{self, Arrival};
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::Arguments;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects};
+use crate::{clock, effects, start};
 
 /// The lock is this now.
 pub struct Effect;
@@ -36,14 +36,23 @@ impl Command for Effect {
         } else {
             return Err(Refusal::Internal);
         };
-        let record = Arguments::after_key(call).bytes();
-        let lock = record::decode(record, arrival, clock::boot_now(), clock::boot_id()).map_err(Refusal::BadRecord)?;
-        let mut key = open(call)?;
-        key.put(lock);
-        effects::learnt(&key);
-        effects::stored(call.ctx, &mut key);
-        // Passed on as it came, to this replica's own replicas and AOF.
-        call.ctx.replicate_record(effects::EFFECT, key.name(), record);
-        Ok(Reply::Ok)
+        let set = set(call, arrival);
+        // The server goes on with its AOF, and only logs that.
+        if set.is_err() && arrival == Arrival::Storage {
+            start::missed_a_lock();
+        }
+        set
     }
+}
+
+fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
+    let record = Arguments::after_key(call).bytes();
+    let lock = record::decode(record, arrival, clock::boot_now(), clock::boot_id()).map_err(Refusal::BadRecord)?;
+    let mut key = open(call)?;
+    key.put(lock);
+    effects::learnt(&key);
+    effects::stored(call.ctx, &mut key);
+    // Passed on as it came, to this replica's own replicas and AOF.
+    call.ctx.replicate_record(effects::EFFECT, key.name(), record);
+    Ok(Reply::Ok)
 }

@@ -42,6 +42,19 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
+    /// Whether the server has no `command` of this name: `rename-command` hid it. Only for commands that need an argument:
+    /// called without any, nothing happens.
+    pub fn is_hidden(ctx: Context<'_>, command: &CStr) -> bool {
+        // SAFETY: the context is live; the format announces nothing.
+        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"".as_ptr())) };
+        let error = std::io::Error::last_os_error();
+        match NonNull::new(reply).map(Self) {
+            Some(_) => false,
+            // Else the number of arguments is wrong: EINVAL.
+            None => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
     /// The reply as it is.
     pub fn value(&self) -> ReplyValue<'_> {
         ReplyValue { raw: self.0.as_ptr(), reply: std::marker::PhantomData }

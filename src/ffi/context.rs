@@ -26,10 +26,14 @@ static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 /// A context that outlives calls, for callbacks that come without one.
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 
-/// The module is being loaded: keeps what callbacks ask for all the time.
-pub(super) fn begin(ctx: Context<'_>) {
+/// The module is being loaded: keeps what is asked for all the time.
+pub(super) fn look_at_server(ctx: Context<'_>) {
     set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
     IS_CLUSTER.store(ctx.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER), Ordering::Relaxed);
+}
+
+/// The module is loaded but for its subscriptions: makes what callbacks need.
+pub(super) fn begin(ctx: Context<'_>) {
     // SAFETY: the context is live; the new one is never freed, and used on the main thread alone.
     DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) }, Ordering::Relaxed);
 }

@@ -63,13 +63,10 @@ fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
         // SAFETY: takes nothing.
         unsafe { version() }
     });
-    if version < OLDEST_SERVER {
-        return Err(format!(
-            "it needs Redis 7.0 or Valkey 8.0 at least, this server speaks {}.{}: upgrade the server",
-            version >> 16,
-            version >> 8 & 0xFF
-        ));
+    if let Some(why) = too_old(version) {
+        return Err(why);
     }
+    super::context::look_at_server(ctx);
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
     if ctx.is_valkey() {
         options |= OPTION_HANDLE_ATOMIC_SLOT_MIGRATION;
@@ -80,4 +77,39 @@ fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     crate::register(ctx, arguments)?;
     config::load(ctx)?;
     crate::begin(ctx)
+}
+
+/// Why a server of this version is refused, if it is. Those before 6.0.9 do not tell their version: it is 0.
+fn too_old(version: c_int) -> Option<String> {
+    let told = match version {
+        0 => "an older version".to_owned(),
+        version => format!("{}.{}", version >> 16, version >> 8 & 0xFF),
+    };
+    (version < OLDEST_SERVER)
+        .then(|| format!("it needs Redis 7.0 or Valkey 8.0 at least, this server speaks {told}: upgrade the server"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_below_the_floor_are_told_what_is_needed() {
+        let cases = [
+            (0, Some("speaks an older version: upgrade")),
+            (0x0006_0010, Some("speaks 6.0: upgrade")),
+            (0x0006_020E, Some("speaks 6.2: upgrade")),
+            (0x0006_FFFF, Some("speaks 6.255: upgrade")),
+            (0x0007_0000, None),
+            (0x0007_0204, None),
+            (0x0008_0203, None),
+        ];
+        for (version, expected) in cases {
+            match (too_old(version), expected) {
+                (None, None) => {}
+                (Some(why), Some(expected)) => assert!(why.contains(expected), "{why}"),
+                (why, _) => panic!("{version:x}: {why:?}"),
+            }
+        }
+    }
 }

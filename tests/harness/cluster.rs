@@ -1,4 +1,4 @@
-//! Two masters of one cluster: the first serves every slot.
+//! Masters of one cluster.
 
 use super::{Client, Server, Setup, free_port, text, wait_until};
 
@@ -11,25 +11,37 @@ pub struct Member {
 
 /// Two masters that know each other; the first serves all slots.
 pub fn cluster() -> (Member, Member) {
-    let (one, other) = (member(), member());
-    one.server.client().say("CLUSTER ADDSLOTSRANGE 0 16383");
-    let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", other.server.port(), other.bus_port);
-    assert_eq!(one.server.client().say(&meet), text("OK"));
-    for member in [&one, &other] {
-        let mut client = member.server.client();
+    let [one, other] = joined(["0 16383", ""]);
+    wait_until("the other knows who serves", || other.client().say("GET x").is_error("MOVED"));
+    (one, other)
+}
+
+/// Members that know each other, each with its slots (first and last; none: empty), that serve.
+pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
+    let members = slots.map(|_| member());
+    let first = &members[0];
+    for (member, slots) in members.iter().zip(slots) {
+        if !slots.is_empty() {
+            assert_eq!(member.client().say(&format!("CLUSTER ADDSLOTSRANGE {slots}")), text("OK"));
+        }
+        if member.id != first.id {
+            let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", member.server.port(), member.bus_port);
+            assert_eq!(first.client().say(&meet), text("OK"));
+        }
+    }
+    for member in &members {
+        let mut client = member.client();
+        let expected = ["cluster_state:ok", "cluster_slots_assigned:16384", &format!("cluster_known_nodes:{COUNT}")];
         wait_until("the cluster is there", || {
             let info = client.say("CLUSTER INFO").as_text();
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
+            expected.iter().all(|line| info.contains(line))
         });
+        // Of a member no key may be its own, so no lock tells when that is on the disk. Arming is answered when it is.
+        client.say("LOCK.GUARD LIFT");
+        client.say("LOCK.GUARD ARM 1");
+        wait_until("it serves", || client.say("LOCK.NODE").field("state") == text("serving"));
     }
-    one.server.client().lift();
-    let mut client = other.server.client();
-    // No key is its own yet, so no lock tells when that is on the disk. Arming is answered when it is.
-    client.say("LOCK.GUARD LIFT");
-    client.say("LOCK.GUARD ARM 1");
-    wait_until("the other serves", || client.say("LOCK.NODE").field("state") == text("serving"));
-    wait_until("the other knows who serves", || client.say("GET x").is_error("MOVED"));
-    (one, other)
+    members
 }
 
 fn member() -> Member {

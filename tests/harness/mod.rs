@@ -7,18 +7,23 @@ mod client;
 mod cluster;
 mod frozen;
 mod memory_of_grants;
+mod not_here;
 mod replicas;
+mod sentinel;
 mod waiters;
 mod wall_clock;
 
 pub use client::{Client, Reply, error, int, null, text};
-pub use cluster::{Member, cluster};
+pub use cluster::{Member, cluster, joined};
 pub use frozen::Frozen;
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
+pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, in_step, pair};
+pub use sentinel::Sentinel;
 pub use waiters::{queues, waits};
 pub use wall_clock::WallClock;
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -77,8 +82,14 @@ pub fn module() -> PathBuf {
     BUILT.get_or_init(build).clone()
 }
 
+/// The server that is tested.
+fn server_binary() -> OsString {
+    std::env::var_os("PALISADE_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// What a server is started with.
 pub struct Setup {
+    server: OsString,
     module_arguments: Vec<String>,
     options: Vec<(String, String)>,
     config: Option<PathBuf>,
@@ -97,6 +108,7 @@ impl Setup {
     /// The module, and whatever the server does by itself.
     pub fn bare() -> Self {
         Self {
+            server: server_binary(),
             module_arguments: vec![],
             options: vec![],
             config: None,
@@ -105,6 +117,12 @@ impl Setup {
             guarded: false,
             wall_clock: None,
         }
+    }
+
+    /// Another server than the one that is tested.
+    pub fn server(mut self, server: &Path) -> Self {
+        self.server = server.into();
+        self
     }
 
     /// The AOF, synced at every command.
@@ -188,8 +206,7 @@ impl Setup {
     }
 
     fn command(&self, dir: &Path, port: u16) -> Command {
-        let server = std::env::var("PALISADE_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let mut command = Command::new(server);
+        let mut command = Command::new(&self.server);
         if let Some(config) = &self.config {
             command.arg(config);
         }
@@ -211,7 +228,7 @@ impl Setup {
 }
 
 /// Two tests that ask at once get different ports: each looks in a place of its own.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     let span = PORTS.len() as u32;
     loop {
@@ -335,10 +352,13 @@ impl Server {
     fn wait_ready(&mut self) -> Result<(), ExitStatus> {
         let socket = self.socket();
         let mut ended = None;
+        let answers = |mut client: Client| {
+            let reply = client.say("PING");
+            reply == text("PONG") || reply.is_error("NOAUTH")
+        };
         wait_until("the server answers", || {
             ended = self.child.try_wait().unwrap();
-            ended.is_some()
-                || Client::try_connect(&socket, false).is_some_and(|mut client| client.say("PING") == text("PONG"))
+            ended.is_some() || Client::try_connect(&socket, false).is_some_and(answers)
         });
         ended.map_or(Ok(()), Err)
     }

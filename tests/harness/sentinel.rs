@@ -1,0 +1,79 @@
+//! A Sentinel, which watches a master and has a replica take over.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{Client, Server, free_port, int, server_binary, text, wait_until};
+
+/// The name it has for the master.
+const MASTER: &str = "locks";
+
+/// A running Sentinel that decides alone.
+pub struct Sentinel {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Sentinel {
+    /// One that watches `master` and knows of its replica. It takes a master for dead that has not answered for that many
+    /// milliseconds.
+    pub fn watching(master: &Server, down_after_ms: u32) -> Self {
+        let dir = tempfile::Builder::new().prefix("palisade-").tempdir().unwrap();
+        let (folder, port) = (dir.path().to_str().unwrap(), master.port());
+        let config = format!(
+            "port {}\nunixsocket {folder}/socket\ndir {folder}\nlogfile {folder}/log\n\
+             sentinel monitor {MASTER} 127.0.0.1 {port} 1\n\
+             sentinel down-after-milliseconds {MASTER} {down_after_ms}\n\
+             sentinel failover-timeout {MASTER} 20000\n",
+            free_port()
+        );
+        let path = dir.path().join("sentinel.conf");
+        fs::write(&path, config).unwrap();
+        let mut command = Command::new(server_binary());
+        command.arg(path).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let sentinel = Self { dir, child: command.spawn().unwrap() };
+        let socket = sentinel.dir.path().join("socket");
+        wait_until("the sentinel answers", || Client::try_connect(&socket, false).is_some());
+        wait_until("the sentinel knows of the replica", || sentinel.master_field("num-slaves") == text("1"));
+        sentinel
+    }
+
+    /// The port of the server that it takes for the master.
+    pub fn master_port(&self) -> u16 {
+        self.master_field("port").as_text().parse().unwrap()
+    }
+
+    /// Has the replica take over from a master that is well.
+    pub fn fail_over(&self) {
+        wait_until("the sentinel begins", || self.client().say(&format!("SENTINEL FAILOVER {MASTER}")) == text("OK"));
+    }
+
+    /// Waits until it takes `server` for the master, whom all others follow.
+    pub fn wait_for_master(&self, server: &Server) {
+        wait_until("another master", || self.master_port() == server.port());
+        // Once it is, Sentinel has ended the connections that it ends.
+        let mut client = server.client();
+        wait_until("the others follow", || client.say("WAIT 1 1000") == int(1));
+    }
+
+    fn master_field(&self, name: &str) -> super::Reply {
+        self.client().say(&format!("SENTINEL MASTER {MASTER}")).field(name)
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.dir.path().join("socket"), false)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = fs::read(self.dir.path().join("log")).unwrap_or_default();
+            eprintln!("--- log of the sentinel\n{}---", String::from_utf8_lossy(&log));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What earlier versions of the module wrote is read by this one: an upgrade by restart keeps every lock.
+//!
+//! `stored/` has a folder a version, made by `make store`: the snapshot and the state file of a node that ended clean, the
+//! AOF and the state file of one that was killed, and the tokens of the locks in both. Its machine's boot is over, so all
+//! leases, of a day, start over in full.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Client, Server, Setup, error, guarded_ms, int, null, read, state_file, text};
+
+/// The leases in those files, in milliseconds.
+const LEASE_MS: i64 = 86_400_000;
+
+/// By how much the wall clock is behind what those files were written at, in seconds: tokens must not depend on it.
+const STEP_BACK_SECONDS: i64 = -30 * 365 * 86_400;
+
+fn versions() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stored");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let versions: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    assert!(!versions.is_empty());
+    versions
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let (from, to) = {
+            let entry = entry.unwrap();
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if from.is_dir() {
+            fs::create_dir_all(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+/// A server that starts on a stored folder, and the tokens of the locks in it. `keep` tells which files it finds.
+fn started_on(stored: &Path, setup: Setup, keep: impl Fn(&Server)) -> (Server, HashMap<String, i64>) {
+    let setup = setup.guarded().wall_clock().module_arguments(&["max-ttl", &LEASE_MS.to_string()]);
+    let mut server = setup.start();
+    server.wall_clock().set(STEP_BACK_SECONDS);
+    server.kill();
+    let _ = fs::remove_dir_all(server.dir().join("appendonlydir"));
+    copy(stored, server.dir());
+    keep(&server);
+    server.start_again();
+    let tokens = read(stored.join("tokens"));
+    let tokens = tokens.lines().map(|line| {
+        let (key, token) = line.split_once(' ').unwrap();
+        (key.to_owned(), token.parse().unwrap())
+    });
+    (server, tokens.collect())
+}
+
+/// Each lock is there, as it was, for the full ttl.
+fn assert_there(client: &mut Client, tokens: &HashMap<String, i64>, deep_holds: i64) {
+    let locks: [(&str, &[u8], i64, &[u8]); 5] = [
+        ("plain", b"me", 1, b""),
+        ("deep", b"me", deep_holds, b""),
+        ("binary", b"\0\xFF\r\n", 1, b"\xFF\0"),
+        ("other-database", b"you", 1, b""),
+        ("restored", b"me", 1, b""),
+    ];
+    for (key, owner, holds, note) in locks {
+        client.say(if key == "other-database" { "SELECT 5" } else { "SELECT 0" });
+        let info = client.say(&format!("LOCK.INFO {key}"));
+        assert_eq!((info.field("owner").as_bytes(), info.field("note").as_bytes()), (owner, note), "{key}");
+        assert_eq!((info.field("token"), info.field("holds")), (int(tokens[key]), int(holds)), "{key}");
+        let left = info.field("ttl").as_int();
+        assert!((LEASE_MS - 60_000..=LEASE_MS).contains(&left), "{key}: {left} ms left");
+    }
+    client.say("SELECT 0");
+    for key in ["released", "payload"] {
+        assert_eq!(client.say(&format!("LOCK.INFO {key}")), null(), "{key}");
+    }
+}
+
+/// The ceiling in a state file.
+fn ceiling(folder: &Path) -> i64 {
+    let state = read(folder.join("lock-node-socket.state"));
+    state.lines().find_map(|line| line.strip_prefix("ceiling ")).unwrap().parse().unwrap()
+}
+
+/// The node remembers every grant: holders go on, and later tokens are above all that were issued.
+fn assert_goes_on(server: &Server, stored: &Path, tokens: &HashMap<String, i64>) {
+    let mut client = server.client();
+    assert_eq!(client.insist("LOCK.EXTEND plain me 1000"), int(tokens["plain"]), "the holder goes on");
+    assert_eq!(client.say("LOCK.REENTER deep me LEVEL 1"), client.say("LOCK.INFO deep").field("holds"));
+    assert!(client.say(&format!("LOCK.CHECK plain {}", tokens["plain"])).as_int() > LEASE_MS - 60_000);
+    assert_eq!(client.say("LOCK.ACQUIRE plain you 1000"), null());
+    assert_eq!(client.say("LOCK.INFO restored").field("suspect"), int(1));
+    assert!(guarded_ms(client.say("LOCK.EXTEND restored me 1000")) > 0, "a payload is believed by nobody");
+    assert_eq!(client.say("LOCK.RELEASE restored me"), int(0));
+    for key in ["released", "restored", "unheard-of"] {
+        let newer = client.insist(&format!("LOCK.ACQUIRE {key} you 1000")).as_int();
+        assert!(newer > ceiling(stored), "{key}: {newer}");
+    }
+    let node = client.say("LOCK.NODE");
+    assert_eq!((node.field("state"), node.field("incarnation")), (text("serving"), int(3)));
+}
+
+/// The node is guarded, and lets nobody prolong what it loaded.
+fn assert_guarded(server: &Server, tokens: &HashMap<String, i64>) {
+    let mut client = server.client();
+    for line in ["LOCK.ACQUIRE unheard-of you 1000", "LOCK.ACQUIRE plain you 1000", "LOCK.EXTEND plain me 1000"] {
+        let left = guarded_ms(client.say(line));
+        assert!(left as i64 > LEASE_MS - 60_000, "{line}: {left} ms");
+    }
+    assert_eq!(client.say("LOCK.INFO plain").field("suspect"), int(1));
+    server.lift();
+    assert_eq!(client.insist("LOCK.ACQUIRE plain you 1000"), null(), "its holder may go on");
+    assert_eq!(client.say("LOCK.RELEASE plain me"), int(0));
+    assert!(client.insist("LOCK.ACQUIRE plain you 1000").as_int() > tokens["plain"]);
+}
+
+#[test]
+fn a_snapshot_and_its_state() {
+    for version in versions() {
+        let stored = version.join("snapshot");
+        let (server, tokens) = started_on(&stored, Setup::new(), |_| ());
+        assert_there(&mut server.client(), &tokens, 3);
+        assert_goes_on(&server, &stored, &tokens);
+    }
+}
+
+#[test]
+fn an_aof_and_its_state() {
+    for version in versions() {
+        let stored = version.join("aof");
+        let (server, tokens) = started_on(&stored, Setup::new().aof(), |_| ());
+        let mut client = server.client();
+        assert_there(&mut client, &tokens, 2);
+        assert_eq!(client.say("LOCK.INFO late").field("token"), int(tokens["late"]));
+        assert_goes_on(&server, &stored, &tokens);
+    }
+}
+
+#[test]
+fn without_the_state_file_they_are_kept_and_not_believed() {
+    for version in versions() {
+        for (what, setup, deep_holds) in [("snapshot", Setup::new(), 3), ("aof", Setup::new().aof(), 2)] {
+            let gone = |server: &Server| fs::remove_file(state_file(server)).unwrap();
+            let (server, tokens) = started_on(&version.join(what), setup, gone);
+            assert_there(&mut server.client(), &tokens, deep_holds);
+            assert_guarded(&server, &tokens);
+        }
+    }
+}
+
+/// The snapshot alone is of a moment before the kill.
+#[test]
+fn a_state_without_its_data_is_guarded() {
+    for version in versions() {
+        let gone = |server: &Server| fs::remove_file(server.dir().join("dump.rdb")).unwrap();
+        let (server, _) = started_on(&version.join("snapshot"), Setup::new(), gone);
+        let mut client = server.client();
+        assert!(guarded_ms(client.say("LOCK.ACQUIRE plain you 1000")) as i64 > LEASE_MS - 60_000);
+        assert_eq!(client.say("LOCK.INFO plain"), null());
+        assert!(error(client.say("LOCK.ACQUIRE plain you 86400001")).starts_with("ERR ttl"));
+    }
+}
+
+/// The server skips what is refused in its AOF, and said that it remembered every grant.
+#[test]
+fn an_aof_of_a_version_to_come_proves_nothing() {
+    for version in versions() {
+        let stored = version.join("aof");
+        let newer = |server: &Server| {
+            let path = server.dir().join("appendonlydir/appendonly.aof.2.incr.aof");
+            let mut bytes = fs::read(&path).unwrap();
+            // The record of the lock `late`: its first byte is its version.
+            let name = b"\r\nlate\r\n";
+            let places: Vec<usize> = (0..bytes.len()).filter(|&n| bytes[n..].starts_with(name)).collect();
+            for place in places {
+                let record = place + name.len();
+                let length = bytes[record..].iter().position(|&byte| byte == b'\n').unwrap();
+                bytes[record + length + 1] = 0xFF;
+            }
+            fs::write(path, bytes).unwrap();
+        };
+        let (server, _) = started_on(&stored, Setup::new().aof(), newer);
+        let mut client = server.client();
+        assert_eq!(client.say("LOCK.INFO late"), null(), "it is not understood");
+        assert!(guarded_ms(client.say("LOCK.ACQUIRE late you 1000")) as i64 > LEASE_MS - 60_000);
+        assert!(server.log().contains("cannot prove that it remembers every grant"), "{}", server.log());
+    }
+}
