@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is built or brought along, and not written here.
-const NOT_OURS: [&str; 4] = ["target", "data", ".git", "corpus"];
+const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"];
 
 fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -4,26 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{Server, Setup, free_port, has_tls, int, not_here, null, read, wait_until};
-
-/// Makes a certificate that its own key has signed, for this host.
-fn make_certificate(dir: &Path) {
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
-    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]);
-    let status = openssl.current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(status.expect("openssl is installed: make setup").success());
-}
-
-/// A server that listens with TLS alone, but for the socket that tests reach it by, and its port.
-fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
-    let port = free_port();
-    let path = |name: &str| certificates.join(name).to_str().unwrap().to_owned();
-    let setup = setup.option("tls-port", &port.to_string());
-    let setup = setup.option("tls-cert-file", &path("cert.pem")).option("tls-key-file", &path("key.pem"));
-    let setup = setup.option("tls-ca-cert-file", &path("cert.pem")).option("tls-auth-clients", "no");
-    (setup.start(), port)
-}
+use crate::harness::{Setup, has_tls, int, make_certificate, not_here, null, read, wait_until, with_tls};
 
 /// What redis-cli says over TLS, as a process of its own.
 fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {

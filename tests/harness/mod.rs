@@ -10,6 +10,7 @@ mod memory_of_grants;
 mod not_here;
 mod replicas;
 mod sentinel;
+mod tls;
 mod waiters;
 mod wall_clock;
 
@@ -20,6 +21,7 @@ pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, 
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, in_step, pair};
 pub use sentinel::Sentinel;
+pub use tls::{make_certificate, with_tls};
 pub use waiters::{queues, waits};
 pub use wall_clock::WallClock;
 

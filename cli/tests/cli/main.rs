@@ -16,3 +16,4 @@ mod races;
 mod signals;
 mod statuses;
 mod terminal;
+mod tls;
