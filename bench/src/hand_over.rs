@@ -14,6 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Script, Value, cmd};
 use tokio::sync::Mutex;
 
+use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, connect, info};
 
 /// How often a client of the peer tries again: the default of redis-py's lock.
@@ -44,29 +45,52 @@ struct Measured {
     connected_cpu: f64,
 }
 
-pub async fn run(server: &Server, options: Options) {
+pub async fn run(server: &Server, options: Options) -> Outcome {
     let rtt = round_trip(server).await;
-    println!("A round trip (PING): p50 {rtt} us\n");
-    println!(
-        "| waiters | by | p50 us | in round trips | p99 us | commands a hand-over | bytes sent | server CPU while all wait (merely connected) |"
-    );
-    println!("|--:|---|--:|--:|--:|--:|--:|--:|");
+    let mut table = Table::new("hand-over", "From a release to the next holder's answer")
+        .numbers("waiters", "", 0)
+        .words("by")
+        .numbers("p50", "us", 0)
+        .numbers("p50", "round trips", 1)
+        .numbers("p99", "us", 0)
+        .numbers("commands", "a hand-over", 1)
+        .numbers("sent", "bytes a hand-over", 0)
+        .numbers("server CPU while all wait", "%", 1)
+        .numbers("server CPU merely connected", "%", 1);
+    table.note(format!("A round trip (PING over the same kind of connection): p50 {rtt} us."));
+    let mut budgets = Vec::new();
+    let ways = [Way::Palisade, Way::Polling];
+    let mut lines = ways.map(|way| Line { name: way.name().to_owned(), points: Vec::new() });
     for waiters in options.waiters {
-        for way in [Way::Palisade, Way::Polling] {
+        for (way, line) in ways.into_iter().zip(&mut lines) {
+            eprintln!("hand-over: {waiters} waiters, {}", way.name());
             let measured = measure(server, way, waiters, Duration::from_secs(options.seconds)).await;
             let p50 = measured.delays.value_at_quantile(0.5);
-            println!(
-                "| {waiters} | {} | {p50} | {:.1} | {} | {:.1} | {:.0} | {:.1} % ({:.1} %) |",
-                way.name(),
-                p50 as f64 / rtt as f64,
-                measured.delays.value_at_quantile(0.99),
-                measured.commands,
-                measured.bytes,
-                measured.waiting_cpu * 100.0,
-                measured.connected_cpu * 100.0,
-            );
+            let round_trips = p50 as f64 / rtt as f64;
+            line.points.push((waiters as f64, p50 as f64));
+            table.row([
+                waiters.into(),
+                way.name().into(),
+                p50.into(),
+                round_trips.into(),
+                measured.delays.value_at_quantile(0.99).into(),
+                measured.commands.into(),
+                measured.bytes.into(),
+                (measured.waiting_cpu * 100.0).into(),
+                (measured.connected_cpu * 100.0).into(),
+            ]);
+            if let (Way::Palisade, 1_000) = (way, waiters) {
+                budgets.push(Budget::at_most("hand-over with 1000 waiters, p50, round trips", round_trips, 2.0));
+            }
         }
     }
+    let form = Form::Lines {
+        x: Axis::logarithmic("clients that wait"),
+        y: Axis::logarithmic("p50 from release to the next holder, us"),
+        lines: lines.into(),
+    };
+    let plot = Plot { name: "p50".to_owned(), title: "Hand-over: time against the queue's length".to_owned(), form };
+    Outcome { title: "Hand-over".to_owned(), tables: vec![table], plots: vec![plot], budgets }
 }
 
 #[derive(Clone, Copy)]

@@ -18,6 +18,7 @@ use rand::RngExt;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 
+use crate::results::{Budget, Outcome, Table};
 use crate::server::{Server, connect, info};
 
 /// Locks and raw SETs in one round of the comparison.
@@ -45,33 +46,52 @@ pub struct Options {
     rate: Vec<u64>,
 }
 
-pub async fn run(start: impl Fn() -> Server, options: Options) {
-    println!("| nodes | | SET p50 us | p99 | lock p50 us | p99 | lock / SET, p50 |");
-    println!("|--:|---|--:|--:|--:|--:|--:|");
+pub async fn run(start: impl Fn() -> Server, options: Options) -> Outcome {
+    let mut latencies = Table::new("latency", "A lock on a majority, beside as many raw SETs")
+        .numbers("nodes", "", 0)
+        .words("which are")
+        .numbers("SET p50", "us", 0)
+        .numbers("SET p99", "us", 0)
+        .numbers("lock p50", "us", 0)
+        .numbers("lock p99", "us", 0)
+        .numbers("lock / SET", "p50", 2);
+    let mut budgets = Vec::new();
     for &count in &options.nodes {
         let nodes: Arc<Vec<Server>> = Arc::new((0..count).map(|_| start()).collect());
         // On the runtime's own thread, as an application's tasks are: the main thread would have to be woken each time.
-        let compare = || tokio::spawn(compare(Arc::clone(&nodes), options.rounds));
-        let healthy = compare().await.unwrap();
-        healthy.show(count, "healthy");
+        let compare = |what: &'static str| {
+            eprintln!("quorum: {count} nodes, {what}");
+            tokio::spawn(compare(Arc::clone(&nodes), options.rounds))
+        };
+        let healthy = compare("healthy").await.unwrap();
+        healthy.show(&mut latencies, count, "healthy");
         if count == 5 {
             nodes[..2].iter().for_each(|node| node.freeze(true));
-            let frozen = compare().await.unwrap();
+            let frozen = compare("two frozen").await.unwrap();
             nodes[..2].iter().for_each(|node| node.freeze(false));
-            frozen.show(count, "two frozen");
-            let p99 = |measured: &Measured| measured.locks.value_at_quantile(0.99) as f64;
-            println!("|  | two frozen / healthy, p99 of the lock | | | | {:.2} | |", p99(&frozen) / p99(&healthy));
+            frozen.show(&mut latencies, count, "two frozen");
+            let ratio = healthy.of_locks(0.5) / healthy.of_sets(0.5);
+            budgets.push(Budget::at_most("quorum acquire, 5 healthy nodes, p50 / five parallel SETs", ratio, 1.15));
+            let ratio = frozen.of_locks(0.99) / healthy.of_locks(0.99);
+            budgets.push(Budget::at_most("quorum acquire, 2 of 5 frozen, p99 / healthy", ratio, 1.5));
         }
     }
-    println!("\n| locks a second | clocks apart by ± ms | in one round |");
-    println!("|--:|--:|--:|");
+    let mut shares = Table::new("one-round", "Locks that needed one round only")
+        .numbers("asked for", "locks/s", 0)
+        .numbers("clocks apart by", "± ms", 0)
+        .numbers("in one round", "%", 2);
     let nodes: Vec<Server> = (0..5).map(|_| start()).collect();
     for &rate in &options.rate {
         for &skew_ms in &options.skew_ms {
-            let share = one_round_share(&nodes, rate, skew_ms).await;
-            println!("| {rate} | {skew_ms} | {:.2} % |", share * 100.0);
+            eprintln!("quorum: {rate} locks/s, clocks apart by {skew_ms} ms");
+            let share = one_round_share(&nodes, rate, skew_ms).await * 100.0;
+            shares.row([rate.into(), skew_ms.into(), share.into()]);
+            if (rate, skew_ms) == (2_000, 5) {
+                budgets.push(Budget::at_least("quorum acquire in one round, 2000/s, clocks ± 5 ms, %", share, 99.0));
+            }
         }
     }
+    Outcome { title: "Quorum".to_owned(), tables: vec![latencies, shares], plots: Vec::new(), budgets }
 }
 
 struct Measured {
@@ -80,16 +100,26 @@ struct Measured {
 }
 
 impl Measured {
-    fn show(&self, count: usize, what: &str) {
-        let of = |histogram: &Histogram<u64>, share| histogram.value_at_quantile(share) as f64 / 1_000.0;
-        println!(
-            "| {count} | {what} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} |",
-            of(&self.sets, 0.5),
-            of(&self.sets, 0.99),
-            of(&self.locks, 0.5),
-            of(&self.locks, 0.99),
-            of(&self.locks, 0.5) / of(&self.sets, 0.5)
-        );
+    /// A quantile of the locks' times, in microseconds.
+    fn of_locks(&self, quantile: f64) -> f64 {
+        self.locks.value_at_quantile(quantile) as f64 / 1_000.0
+    }
+
+    /// A quantile of the SETs' times, in microseconds.
+    fn of_sets(&self, quantile: f64) -> f64 {
+        self.sets.value_at_quantile(quantile) as f64 / 1_000.0
+    }
+
+    fn show(&self, table: &mut Table, count: usize, what: &str) {
+        table.row([
+            count.into(),
+            what.into(),
+            self.of_sets(0.5).into(),
+            self.of_sets(0.99).into(),
+            self.of_locks(0.5).into(),
+            self.of_locks(0.99).into(),
+            (self.of_locks(0.5) / self.of_sets(0.5)).into(),
+        ]);
     }
 }
 
