@@ -8,6 +8,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod hand_over;
+#[cfg(feature = "peers")]
+mod peers;
 mod quorum;
 mod results;
 mod server;
@@ -44,6 +46,12 @@ enum What {
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
     Quorum(quorum::Options),
+    /// From a release to the next holder's answer, beside other clients and etcd.
+    #[cfg(feature = "peers")]
+    PeersHandOver(peers::HandOverOptions),
+    /// A lock on a majority, beside other Redlock clients and etcd.
+    #[cfg(feature = "peers")]
+    PeersQuorum(peers::QuorumOptions),
     /// Tell which budgets the runs in the folder of --out met.
     Budgets,
 }
@@ -54,12 +62,25 @@ fn main() -> ExitCode {
     server::allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let start = || Server::start(&options.server, &options.module);
+    let mut programs = vec![name_and_version(&options.server)];
     let (benchmark, outcome) = match options.what {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        #[cfg(feature = "peers")]
+        What::PeersHandOver(what) => {
+            let (outcome, peers) = runtime.block_on(peers::hand_over(start, what));
+            programs.extend(peers);
+            ("peers-hand-over", outcome)
+        }
+        #[cfg(feature = "peers")]
+        What::PeersQuorum(what) => {
+            let (outcome, peers) = runtime.block_on(peers::quorum(start, what));
+            programs.extend(peers);
+            ("peers-quorum", outcome)
+        }
         What::Budgets => return budgets(options.out),
     };
-    let run = Run::new(benchmark, outcome, machine, vec![name_and_version(&options.server)]);
+    let run = Run::new(benchmark, outcome, machine, programs);
     println!("{}", run.markdown());
     match options.out.map(|folder| run.write(&folder)) {
         Some(Err(why)) => failed(&format!("the results cannot be written: {why}")),

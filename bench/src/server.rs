@@ -47,6 +47,12 @@ impl Server {
         self.port
     }
 
+    /// Its process.
+    #[cfg(feature = "peers")]
+    pub fn process(&self) -> &Child {
+        &self.child
+    }
+
     /// Freezes it, or lets it go on.
     pub fn freeze(&self, frozen: bool) {
         use rustix::process::{Pid, Signal, kill_process};

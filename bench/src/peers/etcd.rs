@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::server::{cpu_of, free_port, freeze_process};
+use super::process::{cpu_of, free_port, freeze_process};
 
 /// Nodes of a cluster: what etcd's documents recommend as the least.
 const NODES: usize = 3;
@@ -82,9 +82,15 @@ impl Etcd {
         Client::to(&[self.clients[node]]).await.unwrap()
     }
 
-    /// Freezes `node`, or lets it go on.
-    pub fn freeze(&self, node: usize, frozen: bool) {
-        freeze_process(&self.nodes[node], frozen);
+    /// Freezes a node that follows, or lets all go on.
+    pub async fn freeze_follower(&self, frozen: bool) {
+        match frozen {
+            true => {
+                let leader = self.leader().await.expect("it has a leader");
+                freeze_process(&self.nodes[(leader + 1) % NODES], true);
+            }
+            false => self.nodes.iter().for_each(|node| freeze_process(node, false)),
+        }
     }
 
     /// CPU time that all nodes have used so far.
