@@ -18,50 +18,42 @@ TTL_S = 60
 
 async def main():
     port = None
-    clients = []
-    tasks = []
     gate = asyncio.Event()
-    # Of the lock that is handed over: turns of each client, times from a release to the next holder's answer.
+    tasks = []
+    # Turns of each client, and times from a release to the next holder's answer.
     turns, delays_ns = [], []
     released_ns = None
-    taken = asyncio.Condition()
+    # Done when the next one has the lock.
+    taken = None
 
     async def hello(question):
         nonlocal port
         port = question["port"]
         return {"version": f"redis-py {version('redis')}"}
 
-    async def client(n, name, sleep_s, hold_max_s):
-        nonlocal released_ns
-        while len(clients) <= n:
-            clients.append(Redis(host="127.0.0.1", port=port))
-        lock = Lock(clients[n], name, timeout=TTL_S, sleep=sleep_s)
+    async def client(n, name, sleep_s, hold_s):
+        nonlocal released_ns, taken
+        lock = Lock(Redis(host="127.0.0.1", port=port), name, timeout=TTL_S, sleep=sleep_s)
         while True:
             await lock.acquire()
             now = monotonic_ns()
-            if released_ns is not None:
+            if taken is not None:
                 delays_ns.append(now - released_ns)
+                taken.set_result(None)
             turns[n] += 1
-            async with taken:
-                taken.notify_all()
-            if not gate.is_set():
-                await gate.wait()
-            await asyncio.sleep(random.uniform(0, hold_max_s))
-            async with taken:
-                released_ns = monotonic_ns()
-                await lock.release()
-                await taken.wait()
+            await gate.wait()
+            await asyncio.sleep(random.uniform(*hold_s))
+            taken = by_next = asyncio.get_running_loop().create_future()
+            released_ns = monotonic_ns()
+            await lock.release()
+            await by_next
 
     async def start(question):
-        nonlocal released_ns
-        gate.clear()
-        released_ns = None
         turns[:] = [0] * (question["waiters"] + 1)
-        delays_ns.clear()
-        settings = question["name"], question["sleep_s"], question["hold_max_s"]
-        # The first one holds it.
+        settings = question["name"], question["sleep_s"], question["hold_s"]
         for n in range(question["waiters"] + 1):
             tasks.append(asyncio.create_task(client(n, *settings)))
+            # The first one holds it.
             while turns[0] == 0:
                 await asyncio.sleep(0.001)
         return {}
@@ -70,19 +62,14 @@ async def main():
         gate.set()
         return {}
 
-    async def stop(_):
-        answer = {"delays_ns": list(delays_ns), "turns": list(turns)}
+    async def result(_):
+        # A task that ended has failed.
         for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        tasks.clear()
-        # What was cancelled may have left half an answer behind.
-        for one in clients:
-            await one.aclose()
-        clients.clear()
-        return answer
+            if task.done():
+                task.result()
+        return {"delays_ns": list(delays_ns), "turns": list(turns)}
 
-    await answer_all({"hello": hello, "start": start, "go": go, "stop": stop})
+    await answer_all({"hello": hello, "start": start, "go": go, "result": result})
 
 
 asyncio.run(main())

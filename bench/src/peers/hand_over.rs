@@ -23,12 +23,22 @@ use super::{Installed, Measured};
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::Server;
 
-/// Up to so many waiters, the lock is held for a while. More of them are out of step by themselves.
+/// How long the lock is held, at least: whoever queues again has asked once more by then, and found it taken. In less, a
+/// client that just comes back would overtake those who sleep, and the lock would go to and fro between two of them.
+const HOLD_MIN: Duration = Duration::from_millis(1);
+
+/// Up to so many waiters, it is held for longer. More of them are out of step by themselves.
 const FEW: usize = 10;
 
-/// Longest time that it is held then, drawn anew each time: the interval of the polling clients. Were it held for less,
-/// a client would poll only right after it was taken, and always wait for a whole interval.
+/// How long it is held at most then, drawn anew each time: the interval of the polling clients. Were it held for less, a
+/// client would poll only right after it was taken, and always wait for a whole interval.
 const HOLD_MAX: Duration = Duration::from_millis(100);
+
+/// How much longer than asked for it is measured with many waiters: a millisecond or two for each turn of each.
+const LENGTH_A_WAITER: Duration = Duration::from_millis(4);
+
+/// But not longer than this.
+const LENGTH_MAX: Duration = Duration::from_secs(4);
 
 /// How long the server's CPU time is measured while all wait.
 const WAITING: Duration = Duration::from_secs(1);
@@ -40,7 +50,7 @@ const SETTLED: Duration = Duration::from_millis(500);
 const CONNECTING: usize = 64;
 
 /// Fairness is told when each client had as many turns, on average. With fewer it tells who happened to be first.
-const TURNS_MIN: u64 = 3;
+const TURNS_MIN: u64 = 2;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -101,22 +111,19 @@ fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subjec
 pub async fn run(server: &Server, options: Options) -> Measured {
     let etcds = options.installed.etcds().await;
     let mut versions: Vec<String> = options.installed.etcd_version().into_iter().collect();
-    let mut python = None;
-    if let Some(command) = options.installed.python("hand_over_redis_py.py") {
-        let (peer, version) = Peer::start(command, json!({ "do": "hello", "port": server.port() })).await;
-        versions.push(version);
-        python = Some(peer);
-    }
+    let mut place = Place { server, etcds: &etcds, installed: &options.installed, control: server.connect().await };
+    versions.extend(place.redis_py().await.map(|(_, version)| version));
     let subjects = subjects(&options.installed, &etcds);
-    let mut place = Place { server, etcds: &etcds, python, control: server.connect().await };
     let mut table = table();
     let mut lines: Vec<(Line, Line)> = subjects.iter().map(|subject| (line(subject), line(subject))).collect();
     for &waiters in &options.waiters {
+        let for_all = LENGTH_MAX.min(LENGTH_A_WAITER * waiters as u32);
+        let length = Duration::from_millis(options.length_ms).max(for_all);
         let mut all: Vec<Vec<Turns>> = subjects.iter().map(|_| Vec::new()).collect();
         for round in 1..=options.rounds {
             for (subject, turns) in subjects.iter().zip(&mut all).filter(|(subject, _)| waiters <= subject.waiters_max) {
                 eprintln!("peers-hand-over: {waiters} waiters, round {round} of {}: {}", options.rounds, subject.name);
-                turns.push(place.measure(&subject.how, waiters, Duration::from_millis(options.length_ms)).await);
+                turns.push(place.measure(&subject.how, waiters, length).await);
             }
         }
         for ((subject, turns), (p50s, requests)) in subjects.iter().zip(&all).zip(&mut lines) {
@@ -140,7 +147,7 @@ pub async fn run(server: &Server, options: Options) -> Measured {
     };
     let plots = vec![
         plot("p50", "Hand-over, beside peers", "p50 from release to the next holder, us", p50s),
-        plot("requests", "What a hand-over costs, beside peers", "requests to servers a hand-over", requests),
+        plot("requests", "What a hand-over costs, beside peers", "commands a hand-over", requests),
     ];
     (Outcome { title: "Hand-over, beside peers".to_owned(), tables: vec![table], plots, budgets: Vec::new() }, versions)
 }
@@ -156,21 +163,23 @@ fn table() -> Table {
         .numbers("p50", "us", 0)
         .numbers("p99", "us", 0)
         .numbers("p50", "times Palisade's", 1)
-        .numbers("requests", "a hand-over", 1)
+        .numbers("commands", "a hand-over", 1)
         .numbers("to and from servers", "bytes a hand-over", 0)
         .numbers("fsyncs", "a hand-over", 1)
         .numbers("CPU of servers while all wait", "%", 2)
         .numbers("fairness (Jain)", "", 3)
         .numbers("hand-overs", "", 0);
     table.note(format!(
-        "The lock is held for up to {} ms with up to {FEW} waiters, and given back at once with more.",
+        "The lock is held for {} to {} ms with up to {FEW} waiters, and for {0} ms with more.",
+        HOLD_MIN.as_millis(),
         HOLD_MAX.as_millis()
     ));
     table.note("Every client but redis-py's is in one process, each with its own connection; redis-py's are in another.");
     table.note(format!(
-        "Fairness: Jain's index of the turns that each client got; 1 is equal shares. Left out where clients had fewer \
-         than {TURNS_MIN} turns each."
+        "Fairness: Jain's index of the turns that each client got; 1 is equal shares. If each turn goes to anybody, it is \
+         about m / (m + 1) for m turns a client. Left out below {TURNS_MIN} turns a client."
     ));
+    table.note("Commands: all that the server ran, those that scripts called included.");
     table.note(
         "etcd: requests of clients alone, bytes with those between nodes but without the headers of gRPC, fsyncs of the \
          logs and CPU time of all three nodes. The Redis server has no persistence here, and etcd always has.",
@@ -253,7 +262,7 @@ impl Turns {
 struct Place<'a> {
     server: &'a Server,
     etcds: &'a [(&'static str, Etcd)],
-    python: Option<Peer>,
+    installed: &'a Installed,
     control: MultiplexedConnection,
 }
 
@@ -270,24 +279,9 @@ struct Before {
 impl Place<'_> {
     async fn measure(&mut self, how: &How, waiters: usize, length: Duration) -> Turns {
         let key = format!("hand-over-{:016x}", rand::random::<u64>());
-        let hold_max = if waiters <= FEW { HOLD_MAX } else { Duration::ZERO };
+        let hold_max = if waiters <= FEW { HOLD_MAX } else { HOLD_MIN };
         if let How::RedisPy { sleep_s } = how {
-            let (sleep_s, hold_max_s) = (*sleep_s, hold_max.as_secs_f64());
-            self.ask(json!({ "do": "start", "name": key, "waiters": waiters, "sleep_s": sleep_s, "hold_max_s": hold_max_s }))
-                .await;
-            tokio::time::sleep(SETTLED).await;
-            let waiting_cpu = self.waiting_cpu(how).await;
-            let before = self.before(how).await;
-            self.ask(json!({ "do": "go" })).await;
-            tokio::time::sleep(length).await;
-            let mut turns = self.since(how, before).await;
-            let answer = self.ask(json!({ "do": "stop" })).await;
-            self.delete(&key).await;
-            turns.delays_ns = numbers(&answer, "delays_ns");
-            turns.delays_ns.sort_unstable();
-            turns.turns = numbers(&answer, "turns");
-            turns.waiting_cpu = waiting_cpu;
-            return turns;
+            return self.measure_redis_py(how, &key, waiters, *sleep_s, hold_max, length).await;
         }
         let backend = match how {
             How::Redis(way) => Backend::Redis(*way, self.server.port()),
@@ -307,8 +301,39 @@ impl Place<'_> {
         turns
     }
 
-    async fn ask(&mut self, question: serde_json::Value) -> serde_json::Value {
-        self.python.as_mut().expect("it is only measured if it is here").ask(question).await
+    /// A new process of redis-py, with its version.
+    async fn redis_py(&self) -> Option<(Peer, String)> {
+        let command = self.installed.python("hand_over_redis_py.py")?;
+        Some(Peer::start(command, json!({ "do": "hello", "port": self.server.port() })).await)
+    }
+
+    async fn measure_redis_py(
+        &mut self,
+        how: &How,
+        key: &str,
+        waiters: usize,
+        sleep_s: f64,
+        hold_max: Duration,
+        length: Duration,
+    ) -> Turns {
+        let (mut peer, _) = self.redis_py().await.expect("it is only measured if it is here");
+        let hold_s = [HOLD_MIN.as_secs_f64(), hold_max.as_secs_f64()];
+        let start = json!({ "do": "start", "name": key, "waiters": waiters, "sleep_s": sleep_s, "hold_s": hold_s });
+        peer.ask(start).await;
+        self.settle(how, key, waiters).await;
+        let waiting_cpu = self.waiting_cpu(how).await;
+        let before = self.before(how).await;
+        peer.ask(json!({ "do": "go" })).await;
+        tokio::time::sleep(length).await;
+        let mut turns = self.since(how, before).await;
+        let answer = peer.ask(json!({ "do": "result" })).await;
+        drop(peer);
+        self.delete(key).await;
+        turns.delays_ns = numbers(&answer, "delays_ns");
+        turns.delays_ns.sort_unstable();
+        turns.turns = numbers(&answer, "turns");
+        turns.waiting_cpu = waiting_cpu;
+        turns
     }
 
     async fn delete(&mut self, key: &str) {
@@ -467,10 +492,8 @@ async fn client(mut waiter: Waiter, n: usize, shared: Arc<Shared>, mut go: watch
         shared.taken.send_modify(|taken| *taken += 1);
         let mine = *taken.borrow_and_update();
         go.wait_for(|go| *go).await.unwrap();
-        if !shared.hold_max.is_zero() {
-            let hold = shared.hold_max.mul_f64(rand::rng().random());
-            tokio::time::sleep(hold).await;
-        }
+        let hold = HOLD_MIN + (shared.hold_max - HOLD_MIN).mul_f64(rand::rng().random());
+        tokio::time::sleep(hold).await;
         shared.released_ns.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         waiter.release().await;
         taken.wait_for(|taken| *taken > mine).await.unwrap();
