@@ -45,7 +45,7 @@ struct Measured {
     connected_cpu: f64,
 }
 
-pub async fn run(server: &Server, options: Options) -> Outcome {
+pub async fn run(server: &Server, options: &Options) -> Outcome {
     let rtt = round_trip(server).await;
     let mut table = Table::new("hand-over", "From a release to the next holder's answer")
         .numbers("waiters", "", 0)
@@ -61,7 +61,7 @@ pub async fn run(server: &Server, options: Options) -> Outcome {
     let mut budgets = Vec::new();
     let ways = [Way::Palisade, Way::Polling];
     let mut lines = ways.map(|way| Line { name: way.name().to_owned(), points: Vec::new() });
-    for waiters in options.waiters {
+    for &waiters in &options.waiters {
         for (way, line) in ways.into_iter().zip(&mut lines) {
             eprintln!("hand-over: {waiters} waiters, {}", way.name());
             let measured = measure(server, way, waiters, Duration::from_secs(options.seconds)).await;

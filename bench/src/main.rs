@@ -2,15 +2,19 @@
 //!
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
+//! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
 //! `palisade-bench budgets`: which budgets the runs in a folder met.
 
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod hand_over;
+mod instructions;
 mod quorum;
+mod raw;
 mod results;
 mod server;
+mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,6 +48,8 @@ enum What {
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
     Quorum(quorum::Options),
+    /// Instructions of the server for each operation, counted by callgrind.
+    Instructions(instructions::Options),
     /// Tell which budgets the runs in the folder of --out met.
     Budgets,
 }
@@ -54,13 +60,24 @@ fn main() -> ExitCode {
     server::allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let start = || Server::start(&options.server, &options.module);
-    let (benchmark, outcome) = match options.what {
+    let mut programs = vec![name_and_version(&options.server)];
+    let (benchmark, outcome) = match &options.what {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        What::Instructions(what) => {
+            programs.push(instructions::version_of_valgrind());
+            ("instructions", instructions::run(&options.server, &options.module, what))
+        }
         What::Budgets => return budgets(options.out),
     };
-    let run = Run::new(benchmark, outcome, machine, vec![name_and_version(&options.server)]);
+    let run = Run::new(benchmark, outcome, machine, programs);
     println!("{}", run.markdown());
+    if let What::Instructions(instructions::Options { against: Some(folder), .. }) = &options.what {
+        match run.read_same(folder) {
+            Ok(before) => println!("{}", instructions::compare(&run, &before).markdown()),
+            Err(why) => return failed(&format!("there is no {} in {}: {why}", run.name, folder.display())),
+        }
+    }
     match options.out.map(|folder| run.write(&folder)) {
         Some(Err(why)) => failed(&format!("the results cannot be written: {why}")),
         _ => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! A server to measure on: no persistence, nothing else on it.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,12 +18,20 @@ pub struct Server {
 impl Server {
     /// Starts one on a free port of the loopback.
     pub fn start(server: &Path, module: &Path) -> Self {
+        Self::start_as(&[], server, module, &[])
+    }
+
+    /// Starts one as the last arguments of `wrapper`, with `settings` besides its own.
+    pub fn start_as(wrapper: &[String], server: &Path, module: &Path, settings: &[&str]) -> Self {
         assert!(module.exists(), "{} is not there: build it with `make build`", module.display());
         let module = std::path::absolute(module).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new(server)
+        let mut words = wrapper.iter().map(OsString::from).chain([server.into()]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .args(["--port", &port.to_string(), "--save", "", "--maxclients", "15000", "--loglevel", "warning"])
+            .args(settings)
             .arg("--dir")
             .arg(dir.path())
             .arg("--logfile")
@@ -32,6 +41,7 @@ impl Server {
             .args(["restart-guard", "never"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|why| panic!("{} cannot be started: {why}", server.display()));
         Self { child, dir, port }
@@ -45,6 +55,11 @@ impl Server {
     /// Where it is.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Freezes it, or lets it go on.
