@@ -2,18 +2,22 @@
 //!
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
+//! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
 //! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
 //! `palisade-bench budgets`: which budgets the runs in a folder met.
 
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
+mod expiry;
 mod hand_over;
 mod instructions;
+mod memory;
 mod quorum;
 mod raw;
 mod results;
 mod server;
+mod server_cost;
 mod workloads;
 
 use std::path::PathBuf;
@@ -48,6 +52,12 @@ enum What {
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
     Quorum(quorum::Options),
+    /// CPU time of the server for each operation, and how many it does in a second.
+    ServerCost(server_cost::Options),
+    /// What a held lock takes of the server's memory.
+    Memory(memory::Options),
+    /// What others notice while a million leases end within one second.
+    Expiry(expiry::Options),
     /// Instructions of the server for each operation, counted by callgrind.
     Instructions(instructions::Options),
     /// Tell which budgets the runs in the folder of --out met.
@@ -64,6 +74,9 @@ fn main() -> ExitCode {
     let (benchmark, outcome) = match &options.what {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
+        What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
+        What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
         What::Instructions(what) => {
             programs.push(instructions::version_of_valgrind());
             ("instructions", instructions::run(&options.server, &options.module, what))

@@ -77,6 +77,23 @@ impl Server {
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
         Duration::from_micros(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())
     }
+
+    /// CPU time that its main thread has used, exact while that sleeps.
+    pub fn cpu_of_main_thread(&self) -> Duration {
+        cpu_of_thread(self.pid(), &self.pid().to_string())
+    }
+
+    /// CPU time that all its threads have used, exact for those that sleep.
+    pub fn cpu_of_all_threads(&self) -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        threads.map(|thread| cpu_of_thread(self.pid(), &thread.unwrap().file_name().to_string_lossy())).sum()
+    }
+}
+
+/// The first field of proc(5)'s schedstat: nanoseconds. None for a thread that has just ended.
+fn cpu_of_thread(process: u32, thread: &str) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
 impl Drop for Server {

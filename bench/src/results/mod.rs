@@ -10,7 +10,7 @@ mod table;
 
 pub use budgets::summary;
 pub use machine::Machine;
-pub use plot::{Axis, Form, Line, Plot};
+pub use plot::{Axis, Bars, Form, Line, Plot};
 pub use run::Run;
 use serde::{Deserialize, Serialize};
 pub use table::{Cell, Table};
