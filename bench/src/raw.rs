@@ -1,7 +1,7 @@
 //! Connections without a client library: requests are bytes made beforehand, answers are counted. The server is what is
 //! measured, so its client must cost less than it does.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -60,6 +60,21 @@ impl Raw {
             seen += self.buffer[..read].iter().filter(|byte| **byte == b'\n').count();
         }
         assert_eq!(seen, lines, "an answer has another form than the first ones had");
+    }
+
+    /// From now on only [`Self::send`] and [`Self::lines_so_far`] are called.
+    pub fn do_not_block(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+    }
+
+    /// How many lines of answers have come since the last call.
+    pub fn lines_so_far(&mut self) -> usize {
+        match self.stream.read(&mut self.buffer) {
+            Ok(0) => panic!("the server closed the connection"),
+            Ok(read) => self.buffer[..read].iter().filter(|byte| **byte == b'\n').count(),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => 0,
+            Err(why) => panic!("{why}"),
+        }
     }
 
     /// Waits for one answer. All that were asked for are waited for before [`Self::skip_lines`].
