@@ -69,15 +69,6 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// CPU time it has used so far.
-    pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // After the name in parentheses: fields 14 and 15 of proc(5), in ticks.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        Duration::from_micros(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())
-    }
-
     /// CPU time that its main thread has used, exact while that sleeps.
     pub fn cpu_of_main_thread(&self) -> Duration {
         cpu_of_thread(self.pid(), &self.pid().to_string())
