@@ -196,6 +196,12 @@ bench: module ## Measure hand-over and quorum beside what else there is, on SERV
 	  cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" $$what; \
 	done
 
+.PHONY: instructions
+instructions: module setup-memcheck ## Count the server's instructions for each operation, beside the record (RECORD=1: make it the record): a minute or two
+	@cargo build --release --quiet --package palisade-bench
+	@cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" \
+	  $(if $(RECORD),--out docs/benchmarks instructions,instructions --against docs/benchmarks) $(if $(KEEP),--keep "$(KEEP)")
+
 .PHONY: demo
 demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
 	@cargo build --release --quiet --package palisade-client --example demo

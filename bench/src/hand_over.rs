@@ -4,6 +4,9 @@
 //! right before RELEASE is sent to when the next holder has its answer; a round trip is a PING over the same kind of
 //! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, tried again every 100 ms, given
 //! back by a script that compares and deletes.
+//!
+//! How fair the turns are is told by Jain's index of the turns that each client got, (Σx)² / (n Σx²), as a share of the highest that
+//! so many turns allow: 1 if no client got two more than another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +23,9 @@ use crate::server::{Server, connect, info};
 /// How often a client of the peer tries again: the default of redis-py's lock.
 const POLL: Duration = Duration::from_millis(100);
 
+/// For how long the server's CPU time is watched while nobody has a turn.
+const CPU_WATCHED: Duration = Duration::from_secs(2);
+
 /// Compares and deletes: the release of a `SET NX PX` lock.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
@@ -31,13 +37,16 @@ pub struct Options {
     waiters: Vec<usize>,
 
     /// How long each number of waiters is measured, in seconds.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 3)]
     seconds: u64,
 }
 
 /// What one way of waiting came to.
 struct Measured {
     delays: Histogram<u64>,
+    /// Jain's index of the clients' turns, as a share of the highest possible.
+    fairness: f64,
+    turns_each: f64,
     commands: f64,
     bytes: f64,
     /// Shares of one CPU that the server uses while all wait, and while they are merely connected.
@@ -45,7 +54,7 @@ struct Measured {
     connected_cpu: f64,
 }
 
-pub async fn run(server: &Server, options: Options) -> Outcome {
+pub async fn run(server: &Server, options: &Options) -> Outcome {
     let rtt = round_trip(server).await;
     let mut table = Table::new("hand-over", "From a release to the next holder's answer")
         .numbers("waiters", "", 0)
@@ -53,6 +62,8 @@ pub async fn run(server: &Server, options: Options) -> Outcome {
         .numbers("p50", "us", 0)
         .numbers("p50", "round trips", 1)
         .numbers("p99", "us", 0)
+        .numbers("turns", "a client", 1)
+        .numbers("fairness", "of 1", 3)
         .numbers("commands", "a hand-over", 1)
         .numbers("sent", "bytes a hand-over", 0)
         .numbers("server CPU while all wait", "%", 1)
@@ -61,7 +72,7 @@ pub async fn run(server: &Server, options: Options) -> Outcome {
     let mut budgets = Vec::new();
     let ways = [Way::Palisade, Way::Polling];
     let mut lines = ways.map(|way| Line { name: way.name().to_owned(), points: Vec::new() });
-    for waiters in options.waiters {
+    for &waiters in &options.waiters {
         for (way, line) in ways.into_iter().zip(&mut lines) {
             eprintln!("hand-over: {waiters} waiters, {}", way.name());
             let measured = measure(server, way, waiters, Duration::from_secs(options.seconds)).await;
@@ -74,6 +85,8 @@ pub async fn run(server: &Server, options: Options) -> Outcome {
                 p50.into(),
                 round_trips.into(),
                 measured.delays.value_at_quantile(0.99).into(),
+                measured.turns_each.into(),
+                measured.fairness.into(),
                 measured.commands.into(),
                 measured.bytes.into(),
                 (measured.waiting_cpu * 100.0).into(),
@@ -89,6 +102,10 @@ pub async fn run(server: &Server, options: Options) -> Outcome {
         y: Axis::logarithmic("p50 from release to the next holder, us"),
         lines: lines.into(),
     };
+    table.note(
+        "Fairness is Jain's index of the turns that each client had, (Σx)² / (n Σx²), as a share of the highest that so many turns \
+         allow. Every client waits from before the first turn to the last: all had the chance.",
+    );
     let plot = Plot { name: "p50".to_owned(), title: "Hand-over: time against the queue's length".to_owned(), form };
     Outcome { title: "Hand-over".to_owned(), tables: vec![table], plots: vec![plot], budgets }
 }
@@ -127,12 +144,25 @@ struct Shared {
     measuring: AtomicBool,
     done: AtomicBool,
     delays: Mutex<Histogram<u64>>,
+    /// Of each client, while it was measured.
+    turns: Vec<AtomicU64>,
+}
+
+/// Jain's index of `turns`, as a share of the highest that as many turns allow.
+fn fairness(turns: &[u64]) -> f64 {
+    let (count, sum) = (turns.len() as u64, turns.iter().sum::<u64>());
+    let squares: u64 = turns.iter().map(|turns| turns * turns).sum();
+    // Shared out as evenly as can be: some have one more than others.
+    let (each, more) = (sum / count, sum % count);
+    let least = more * (each + 1).pow(2) + (count - more) * each.pow(2);
+    // Both indices have the same (Σx)² / n. None had a turn: nobody was preferred.
+    least.max(1) as f64 / squares.max(1) as f64
 }
 
 async fn cpu_share(server: &Server, length: Duration) -> f64 {
-    let (cpu, since) = (server.cpu(), Instant::now());
+    let (cpu, since) = (server.cpu_of_all_threads(), Instant::now());
     tokio::time::sleep(length).await;
-    (server.cpu() - cpu).as_secs_f64() / since.elapsed().as_secs_f64()
+    (server.cpu_of_all_threads() - cpu).as_secs_f64() / since.elapsed().as_secs_f64()
 }
 
 async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) -> Measured {
@@ -142,6 +172,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
         measuring: AtomicBool::new(false),
         done: AtomicBool::new(false),
         delays: Mutex::new(Histogram::new(3).unwrap()),
+        turns: (0..=waiters).map(|_| AtomicU64::new(0)).collect(),
     });
     let key = format!("lock-{}-{waiters}", way.name().replace(' ', "-"));
     let mut holder = server.connect().await;
@@ -151,7 +182,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     for _ in 0..=waiters {
         connections.push(connect(server.port()).await);
     }
-    let connected_cpu = cpu_share(server, length).await;
+    let connected_cpu = cpu_share(server, CPU_WATCHED).await;
     let mut tasks = Vec::new();
     for (n, connection) in connections.into_iter().enumerate() {
         tasks.push(tokio::spawn(client(connection, way, key.clone(), n, Arc::clone(&shared))));
@@ -163,7 +194,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     }
     // All wait: what does that cost the server?
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let waiting_cpu = cpu_share(server, length).await;
+    let waiting_cpu = cpu_share(server, CPU_WATCHED).await;
     // And now they take turns.
     shared.measuring.store(true, Ordering::Relaxed);
     let commands = info(&mut holder, "total_commands_processed").await;
@@ -181,7 +212,16 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     let _: Value = cmd("DEL").arg(&key).query_async(&mut holder).await.unwrap();
     let delays = shared.delays.lock().await.clone();
     let count = delays.len().max(1) as f64;
-    Measured { commands: commands as f64 / count, bytes: bytes as f64 / count, delays, waiting_cpu, connected_cpu }
+    let turns: Vec<u64> = shared.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect();
+    Measured {
+        fairness: fairness(&turns),
+        turns_each: delays.len() as f64 / turns.len() as f64,
+        commands: commands as f64 / count,
+        bytes: bytes as f64 / count,
+        delays,
+        waiting_cpu,
+        connected_cpu,
+    }
 }
 
 async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n: usize, shared: Arc<Shared>) {
@@ -195,6 +235,7 @@ async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n:
         let released = shared.released.load(Ordering::Relaxed);
         if released > 0 && shared.measuring.load(Ordering::Relaxed) {
             shared.delays.lock().await.record(now.saturating_sub(released) / 1_000).unwrap();
+            shared.turns[n].fetch_add(1, Ordering::Relaxed);
         }
         shared.released.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         release(&mut connection, way, &key, &owner).await;

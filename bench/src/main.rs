@@ -2,17 +2,25 @@
 //!
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
+//! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
+//! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
 //! `palisade-bench budgets`: which budgets the runs in a folder met.
 
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
+mod expiry;
 mod hand_over;
+mod instructions;
+mod memory;
 #[cfg(feature = "peers")]
 mod peers;
 mod quorum;
+mod raw;
 mod results;
 mod server;
+mod server_cost;
+mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +54,14 @@ enum What {
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
     Quorum(quorum::Options),
+    /// CPU time of the server for each operation, and how many it does in a second.
+    ServerCost(server_cost::Options),
+    /// What a held lock takes of the server's memory.
+    Memory(memory::Options),
+    /// What others notice while a million leases end within one second.
+    Expiry(expiry::Options),
+    /// Instructions of the server for each operation, counted by callgrind.
+    Instructions(instructions::Options),
     /// From a release to the next holder's answer, beside other clients and etcd.
     #[cfg(feature = "peers")]
     PeersHandOver(peers::HandOverOptions),
@@ -63,9 +79,16 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let start = || Server::start(&options.server, &options.module);
     let mut programs = vec![name_and_version(&options.server)];
-    let (benchmark, outcome) = match options.what {
+    let (benchmark, outcome) = match &options.what {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
+        What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
+        What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
+        What::Instructions(what) => {
+            programs.push(instructions::version_of_valgrind());
+            ("instructions", instructions::run(&options.server, &options.module, what))
+        }
         #[cfg(feature = "peers")]
         What::PeersHandOver(what) => {
             let (outcome, peers) = runtime.block_on(peers::hand_over(start, what));
@@ -82,6 +105,12 @@ fn main() -> ExitCode {
     };
     let run = Run::new(benchmark, outcome, machine, programs);
     println!("{}", run.markdown());
+    if let What::Instructions(instructions::Options { against: Some(folder), .. }) = &options.what {
+        match run.read_same(folder) {
+            Ok(before) => println!("{}", instructions::compare(&run, &before).markdown()),
+            Err(why) => return failed(&format!("there is no {} in {}: {why}", run.name, folder.display())),
+        }
+    }
     match options.out.map(|folder| run.write(&folder)) {
         Some(Err(why)) => failed(&format!("the results cannot be written: {why}")),
         _ => ExitCode::SUCCESS,

@@ -46,7 +46,7 @@ pub struct Options {
     rate: Vec<u64>,
 }
 
-pub async fn run(start: impl Fn() -> Server, options: Options) -> Outcome {
+pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let mut latencies = Table::new("latency", "A lock on a majority, beside as many raw SETs")
         .numbers("nodes", "", 0)
         .words("which are")

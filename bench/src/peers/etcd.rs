@@ -12,7 +12,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use super::process::{cpu_of, free_port, freeze_process};
+use super::process::{free_port, freeze_process};
+use crate::server::cpu_of_process;
 
 /// Nodes of a cluster: what etcd's documents recommend as the least.
 const NODES: usize = 3;
@@ -95,7 +96,7 @@ impl Etcd {
 
     /// CPU time that all nodes have used so far.
     pub fn cpu(&self) -> Duration {
-        self.nodes.iter().map(cpu_of).sum()
+        self.nodes.iter().map(|node| cpu_of_process(node.id())).sum()
     }
 
     /// What all nodes have done so far.

@@ -17,11 +17,11 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
 use super::etcd::Etcd;
-use super::process::{Peer, cpu_of, numbers};
+use super::process::{Peer, numbers};
 use super::waiters::{Backend, Waiter, Way};
 use super::{Installed, Measured};
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
-use crate::server::Server;
+use crate::server::{Server, cpu_of_process};
 
 /// How long the lock is held, at least: whoever queues again has asked once more by then, and found it taken. In less, a
 /// client that just comes back would overtake those who sleep, and the lock would go to and fro between two of them.
@@ -45,6 +45,12 @@ const WAITING: Duration = Duration::from_secs(1);
 
 /// All clients of a way that is not seen in the server have tried once after so long.
 const SETTLED: Duration = Duration::from_millis(500);
+
+/// etcd has set up its waiters when it uses less than this share of a CPU.
+const CALM: f64 = 0.3;
+
+/// But nobody waits for that longer than this.
+const CALM_MAX: Duration = Duration::from_secs(10);
 
 /// Connections that are made at once.
 const CONNECTING: usize = 64;
@@ -84,11 +90,13 @@ enum How {
     /// Which of the clusters.
     Etcd(usize),
     /// redis-py's Lock: how long it sleeps between tries.
-    RedisPy { sleep_s: f64 },
+    RedisPy {
+        sleep_s: f64,
+    },
 }
 
-/// Every way. The bounds of waiters: what more of them would need is more than two cores can do, or, for our own client and
-/// for etcd, more than the time of a run.
+/// Every way. The bounds of waiters: more of them would need more than the time of a run to come to wait (our client, etcd),
+/// or ask more often than one process can (rslock, redis-py). A busy client's times are those of its process, not its lock's.
 fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subject> {
     let ms = Duration::from_millis;
     let new = |name, how, waiters_max, is_plotted| Subject { name, how, waiters_max, is_plotted };
@@ -101,14 +109,14 @@ fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subjec
         new("rslock, about every 10 ms", How::Redis(Way::Rslock { every: Some(ms(10)) }), 100, false),
     ];
     if installed.python("").is_some() {
-        all.push(new("redis-py", How::RedisPy { sleep_s: 0.1 }, 1_000, true));
-        all.push(new("redis-py, every 10 ms", How::RedisPy { sleep_s: 0.01 }, 100, false));
+        all.push(new("redis-py", How::RedisPy { sleep_s: 0.1 }, 100, true));
+        all.push(new("redis-py, every 10 ms", How::RedisPy { sleep_s: 0.01 }, 10, false));
     }
     all.extend(etcds.iter().enumerate().map(|(n, (name, _))| new(name, How::Etcd(n), 1_000, true)));
     all
 }
 
-pub async fn run(server: &Server, options: Options) -> Measured {
+pub async fn run(server: &Server, options: &Options) -> Measured {
     let etcds = options.installed.etcds().await;
     let mut versions: Vec<String> = options.installed.etcd_version().into_iter().collect();
     let mut place = Place { server, etcds: &etcds, installed: &options.installed, control: server.connect().await };
@@ -121,7 +129,8 @@ pub async fn run(server: &Server, options: Options) -> Measured {
         let length = Duration::from_millis(options.length_ms).max(for_all);
         let mut all: Vec<Vec<Turns>> = subjects.iter().map(|_| Vec::new()).collect();
         for round in 1..=options.rounds {
-            for (subject, turns) in subjects.iter().zip(&mut all).filter(|(subject, _)| waiters <= subject.waiters_max) {
+            for (subject, turns) in subjects.iter().zip(&mut all).filter(|(subject, _)| waiters <= subject.waiters_max)
+            {
                 eprintln!("peers-hand-over: {waiters} waiters, round {round} of {}: {}", options.rounds, subject.name);
                 turns.push(place.measure(&subject.how, waiters, length).await);
             }
@@ -129,8 +138,10 @@ pub async fn run(server: &Server, options: Options) -> Measured {
         for ((subject, turns), (p50s, requests)) in subjects.iter().zip(&all).zip(&mut lines) {
             let Some(of_all) = Turns::together(turns) else { continue };
             add_row(&mut table, waiters, subject.name, turns, &all[0], &of_all);
-            p50s.points.extend(of_all.quantile(0.5).map(|p50| (waiters as f64, p50)));
-            requests.points.push((waiters as f64, of_all.a_hand_over(of_all.requests)));
+            if let Some(p50) = of_all.quantile(0.5) {
+                p50s.points.push((waiters as f64, p50));
+                requests.points.push((waiters as f64, of_all.a_hand_over(of_all.requests)));
+            }
         }
     }
     options.installed.note_missing(&mut table);
@@ -166,7 +177,8 @@ fn table() -> Table {
         .numbers("commands", "a hand-over", 1)
         .numbers("to and from servers", "bytes a hand-over", 0)
         .numbers("fsyncs", "a hand-over", 1)
-        .numbers("CPU of servers while all wait", "%", 2)
+        .numbers("CPU of servers while all wait", "%", 1)
+        .numbers("CPU of clients then", "%", 1)
         .numbers("fairness (Jain)", "", 3)
         .numbers("hand-overs", "", 0);
     table.note(format!(
@@ -174,7 +186,9 @@ fn table() -> Table {
         HOLD_MIN.as_millis(),
         HOLD_MAX.as_millis()
     ));
-    table.note("Every client but redis-py's is in one process, each with its own connection; redis-py's are in another.");
+    table.note(
+        "Every client but redis-py's is in one process, each with its own connection; redis-py's are in another.",
+    );
     table.note(format!(
         "Fairness: Jain's index of the turns that each client got; 1 is equal shares. If each turn goes to anybody, it is \
          about m / (m + 1) for m turns a client. Left out below {TURNS_MIN} turns a client."
@@ -184,7 +198,9 @@ fn table() -> Table {
         "etcd: requests of clients alone, bytes with those between nodes but without the headers of gRPC, fsyncs of the \
          logs and CPU time of all three nodes. The Redis server has no persistence here, and etcd always has.",
     );
-    table.note("A client without a line for as many waiters is not measured with them: bench/src/peers/hand_over.rs says why.");
+    table.note(
+        "A client without a line for as many waiters is not measured with them: bench/src/peers/hand_over.rs says why.",
+    );
     table
 }
 
@@ -203,7 +219,8 @@ fn add_row(table: &mut Table, waiters: usize, name: &str, turns: &[Turns], ours:
         of_all.a_hand_over(of_all.requests).into(),
         of_all.a_hand_over(of_all.bytes).into(),
         of_all.fsyncs.map(|fsyncs| of_all.a_hand_over(fsyncs)).into(),
-        (of_all.waiting_cpu * 100.0).into(),
+        (of_all.waiting_cpu.servers * 100.0).into(),
+        (of_all.waiting_cpu.clients * 100.0).into(),
         fairness.into(),
         of_all.delays_ns.len().into(),
     ]);
@@ -220,8 +237,15 @@ struct Turns {
     bytes: f64,
     /// Where data is kept.
     fsyncs: Option<f64>,
-    /// Share of one CPU that servers used while all waited.
-    waiting_cpu: f64,
+    /// While all waited.
+    waiting_cpu: Cpu,
+}
+
+/// Shares of one CPU.
+#[derive(Clone, Copy, Default)]
+struct Cpu {
+    servers: f64,
+    clients: f64,
 }
 
 impl Turns {
@@ -233,9 +257,11 @@ impl Turns {
             all.requests += more.requests;
             all.bytes += more.bytes;
             all.fsyncs = all.fsyncs.zip(more.fsyncs).map(|(all, more)| all + more);
-            all.waiting_cpu += more.waiting_cpu;
+            all.waiting_cpu.servers += more.waiting_cpu.servers;
+            all.waiting_cpu.clients += more.waiting_cpu.clients;
         }
-        all.waiting_cpu /= rounds.len() as f64;
+        all.waiting_cpu.servers /= rounds.len() as f64;
+        all.waiting_cpu.clients /= rounds.len() as f64;
         all.delays_ns.sort_unstable();
         Some(all)
     }
@@ -290,7 +316,7 @@ impl Place<'_> {
         };
         let round = Round::start(&backend, &key, waiters, hold_max).await;
         self.settle(how, &key, waiters).await;
-        let waiting_cpu = self.waiting_cpu(how).await;
+        let waiting_cpu = self.cpu_for(WAITING, how, std::process::id()).await;
         let before = self.before(how).await;
         round.go.send_replace(true);
         tokio::time::sleep(length).await;
@@ -321,7 +347,7 @@ impl Place<'_> {
         let start = json!({ "do": "start", "name": key, "waiters": waiters, "sleep_s": sleep_s, "hold_s": hold_s });
         peer.ask(start).await;
         self.settle(how, key, waiters).await;
-        let waiting_cpu = self.waiting_cpu(how).await;
+        let waiting_cpu = self.cpu_for(WAITING, how, peer.pid()).await;
         let before = self.before(how).await;
         peer.ask(json!({ "do": "go" })).await;
         tokio::time::sleep(length).await;
@@ -362,24 +388,31 @@ impl Place<'_> {
                 }
             };
             if waiting >= waiters as u64 {
-                return;
+                break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    }
-
-    fn cpu(&self, how: &How) -> Duration {
-        match how {
-            How::Etcd(n) => self.etcds[*n].1.cpu(),
-            _ => cpu_of(self.server.process()),
+        let since = Instant::now();
+        while matches!(how, How::Etcd(_)) && since.elapsed() < CALM_MAX {
+            if self.cpu_for(SETTLED, how, std::process::id()).await.servers < CALM {
+                break;
+            }
         }
     }
 
-    /// Share of one CPU that servers use now.
-    async fn waiting_cpu(&self, how: &How) -> f64 {
-        let (cpu, since) = (self.cpu(how), Instant::now());
-        tokio::time::sleep(WAITING).await;
-        (self.cpu(how) - cpu).as_secs_f64() / since.elapsed().as_secs_f64()
+    fn cpu_of_servers(&self, how: &How) -> Duration {
+        match how {
+            How::Etcd(n) => self.etcds[*n].1.cpu(),
+            _ => self.server.cpu_of_all_threads(),
+        }
+    }
+
+    /// Shares of a CPU that servers, and the process `clients`, use now.
+    async fn cpu_for(&self, length: Duration, how: &How, clients: u32) -> Cpu {
+        let (servers, of_clients, since) = (self.cpu_of_servers(how), cpu_of_process(clients), Instant::now());
+        tokio::time::sleep(length).await;
+        let share = |used: Duration| used.as_secs_f64() / since.elapsed().as_secs_f64();
+        Cpu { servers: share(self.cpu_of_servers(how) - servers), clients: share(cpu_of_process(clients) - of_clients) }
     }
 
     /// Requests, bytes and fsyncs so far.

@@ -71,7 +71,10 @@ impl Installed {
         ];
         let missing: Vec<&str> = all.iter().filter(|(_, is_here)| !is_here).map(|(name, _)| *name).collect();
         if !missing.is_empty() {
-            table.note(format!("Not installed, and left out: {}. `make setup-peers` installs them.", missing.join(", ")));
+            table.note(format!(
+                "Not installed, and left out: {}. `make setup-peers` installs them.",
+                missing.join(", ")
+            ));
         }
     }
 
@@ -99,12 +102,12 @@ impl Installed {
 pub type Measured = (Outcome, Vec<String>);
 
 /// Hand-over beside polling, pub/sub and etcd.
-pub async fn hand_over(start: impl Fn() -> Server, options: HandOverOptions) -> Measured {
+pub async fn hand_over(start: impl Fn() -> Server, options: &HandOverOptions) -> Measured {
     unless_ended(hand_over::run(&start(), options)).await
 }
 
 /// Locks on a majority, beside other Redlock clients and etcd.
-pub async fn quorum(start: impl Fn() -> Server, options: QuorumOptions) -> Measured {
+pub async fn quorum(start: impl Fn() -> Server, options: &QuorumOptions) -> Measured {
     unless_ended(quorum::run(start, options)).await
 }
 

@@ -14,7 +14,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(90);
 /// A program that answers each line of JSON by one line of JSON. It ends with this process, or when it is dropped.
 pub struct Peer {
     // Killed when dropped. Boxed, as it is much larger than other clients.
-    _child: Box<Child>,
+    child: Box<Child>,
     to: ChildStdin,
     from: Lines<BufReader<ChildStdout>>,
 }
@@ -26,10 +26,15 @@ impl Peer {
         let mut child = child.unwrap_or_else(|why| panic!("a peer cannot be started: {why}; see make setup-peers"));
         let to = child.stdin.take().expect("it is piped");
         let from = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let mut peer = Self { _child: Box::new(child), to, from };
+        let mut peer = Self { child: Box::new(child), to, from };
         let answer = peer.ask(hello).await;
         let version = answer["version"].as_str().unwrap_or_else(|| panic!("no version in {answer}")).to_owned();
         (peer, version)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it is not waited for")
     }
 
     /// Sends `question` and returns the answer to it.
@@ -56,15 +61,4 @@ pub fn free_port() -> u16 {
 pub fn freeze_process(child: &std::process::Child, frozen: bool) {
     let signal = if frozen { Signal::STOP } else { Signal::CONT };
     kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-/// CPU time that the threads of `child` have used so far.
-pub fn cpu_of(child: &std::process::Child) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-    // The first field is the time on a CPU, in nanoseconds. A thread may end meanwhile.
-    let of = |task: std::fs::DirEntry| {
-        let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        stat.split(' ').next()?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(tasks.flatten().filter_map(of).sum())
 }

@@ -66,7 +66,7 @@ struct Done {
     slices: Vec<(usize, Vec<Slice>)>,
 }
 
-pub async fn run(start: impl Fn() -> Server, options: Options) -> Measured {
+pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let etcds = options.installed.etcds().await;
     let mut versions: Vec<String> = options.installed.etcd_version().into_iter().collect();
     let mut times = times_table();
@@ -74,7 +74,7 @@ pub async fn run(start: impl Fn() -> Server, options: Options) -> Measured {
     let mut plots = Vec::new();
     for &count in &options.nodes {
         let nodes: Vec<Server> = (0..count).map(|_| start()).collect();
-        let (mut all, found) = series(&nodes, &etcds, &options).await;
+        let (mut all, found) = series(&nodes, &etcds, options).await;
         versions.extend(found.into_iter().filter(|version| !versions.contains(version)).collect::<Vec<_>>());
         let state = format!("{count} nodes, all well");
         let done = rounds(&mut all, &options.tasks, options.rounds, SLICE, &state).await;
@@ -110,11 +110,7 @@ async fn freeze(nodes: &[Server], etcds: &[(&str, Etcd)], frozen: bool) {
 }
 
 /// Every client that is here, connected, with the versions of what is not Rust.
-async fn series(
-    nodes: &[Server],
-    etcds: &[(&'static str, Etcd)],
-    options: &Options,
-) -> (Vec<Series>, Vec<String>) {
+async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Options) -> (Vec<Series>, Vec<String>) {
     let tasks = *options.tasks.iter().max().unwrap_or(&1);
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
     let addresses: Vec<String> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();

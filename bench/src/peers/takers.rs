@@ -121,7 +121,10 @@ pub enum Task {
     /// The floor: nothing but one command to every node at once, done when a majority has answered.
     Raw(Vec<MultiplexedConnection>),
     Rslock(LockManager),
-    Etcd { client: etcd::Client, session: i64 },
+    Etcd {
+        client: etcd::Client,
+        session: i64,
+    },
 }
 
 /// What a task gives back.

@@ -131,8 +131,7 @@ impl Waiter {
     pub async fn release(&mut self) {
         match self {
             Self::Palisade { connection, key, owner } => {
-                let left: Value =
-                    cmd("LOCK.RELEASE").arg(&*key).arg(&*owner).query_async(connection).await.unwrap();
+                let left: Value = cmd("LOCK.RELEASE").arg(&*key).arg(&*owner).query_async(connection).await.unwrap();
                 assert_eq!(left, Value::Int(0));
             }
             Self::PalisadeClient { held, .. } => drop(held.take().expect("it is held").release().await),

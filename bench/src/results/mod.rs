@@ -13,7 +13,7 @@ pub use machine::Machine;
 pub use plot::{Axis, Bars, Form, Line, Plot};
 pub use run::Run;
 use serde::{Deserialize, Serialize};
-pub use table::Table;
+pub use table::{Cell, Table};
 
 /// What a benchmark measured.
 #[derive(Default, Serialize, Deserialize)]

@@ -70,6 +70,12 @@ impl Run {
         Ok(())
     }
 
+    /// Reads the run of the same name in `folder`.
+    pub fn read_same(&self, folder: &Path) -> io::Result<Self> {
+        let json = fs::read_to_string(folder.join(format!("{}.json", self.name)))?;
+        Ok(serde_json::from_str(&json)?)
+    }
+
     fn file_of(&self, plot: &str) -> String {
         format!("{}-{plot}.svg", self.name)
     }
