@@ -202,6 +202,47 @@ instructions: module setup-memcheck ## Count the server's instructions for each 
 	@cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" \
 	  $(if $(RECORD),--out docs/benchmarks instructions,instructions --against docs/benchmarks) $(if $(KEEP),--keep "$(KEEP)")
 
+.PHONY: bench-peers
+bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about eight minutes
+	@cargo build --release --quiet --package palisade-bench --features peers
+	@for what in peers-hand-over peers-quorum; do \
+	  PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH" cargo run --release --quiet --package palisade-bench --features peers -- \
+	    --server "$(SERVER)" --module "$(MODULE)" --out docs/benchmarks $$what --peers $(PEERS); \
+	done
+
+# Where the peers are installed: nowhere else, and no service is started.
+PEERS := target/peers
+
+.PHONY: setup-peers
+setup-peers: setup
+	@sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	if ! command -v etcd >/dev/null && [ ! -x $(PEERS)/debian/usr/bin/etcd ]; then \
+	  command -v apt-get >/dev/null || { echo "etcd is missing: install it, then try again." >&2; exit 1; }; \
+	  echo "Unpacking etcd"; \
+	  mkdir -p $(PEERS)/debian; \
+	  apt-cache show etcd-server >/dev/null 2>&1 || $$sudo apt-get update -qq; \
+	  (cd $(PEERS)/debian && apt-get download -qq -o APT::Sandbox::User=root etcd-server && dpkg-deb --extract etcd-server_*.deb . && rm etcd-server_*.deb); \
+	fi; \
+	if ! cmp --silent bench/peers/requirements.txt $(PEERS)/python/requirements.txt; then \
+	  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then \
+	    command -v apt-get >/dev/null || { echo "Python's venv is missing: install it, then try again." >&2; exit 1; }; \
+	    echo "Installing python3-venv"; \
+	    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
+	  fi; \
+	  echo "Installing lock clients for Python"; \
+	  python3 -m venv $(PEERS)/python; \
+	  $(PEERS)/python/bin/pip install --quiet --disable-pip-version-check --requirement bench/peers/requirements.txt; \
+	  cp bench/peers/requirements.txt $(PEERS)/python/; \
+	fi; \
+	if ! node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 2>/dev/null || ! command -v npm >/dev/null; then \
+	  echo "No Node.js of version 20 or later, with npm: its lock clients are left out."; \
+	elif ! cmp --silent bench/peers/package-lock.json $(PEERS)/node/package-lock.json || [ ! -d $(PEERS)/node/node_modules ]; then \
+	  echo "Installing lock clients for Node.js"; \
+	  mkdir -p $(PEERS)/node; \
+	  cp bench/peers/package.json bench/peers/package-lock.json $(PEERS)/node/; \
+	  npm ci --prefix $(PEERS)/node --silent --no-audit --no-fund; \
+	fi
+
 .PHONY: demo
 demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
 	@cargo build --release --quiet --package palisade-client --example demo
@@ -211,6 +252,7 @@ demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse
 lint: setup ## Check format, lints and documentation
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@cargo clippy --package palisade-bench --features peers --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 .PHONY: clean

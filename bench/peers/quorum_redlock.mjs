@@ -38,7 +38,7 @@ const hello = async ({ ports }) => {
   return { version: `${versionOf("redlock")} (npm), ${versionOf("ioredis")}, Node ${process.versions.node}` };
 };
 
-const slice = async ({ tasks, ms, most_s = 3 }) => {
+const slice = async ({ tasks, ms, most_s }) => {
   const start = process.hrtime.bigint();
   const end = start + BigInt(ms) * 1_000_000n;
   const [acquire_ns, release_ns] = [[], []];

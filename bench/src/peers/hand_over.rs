@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::etcd::Etcd;
 use super::process::{Peer, numbers};
 use super::waiters::{Backend, Waiter, Way};
-use super::{Installed, Measured};
+use super::{Installed, Measured, crate_version};
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, cpu_of_process};
 
@@ -118,7 +118,8 @@ fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subjec
 
 pub async fn run(server: &Server, options: &Options) -> Measured {
     let etcds = options.installed.etcds().await;
-    let mut versions: Vec<String> = options.installed.etcd_version().into_iter().collect();
+    let mut versions = vec![crate_version("rslock")];
+    versions.extend(options.installed.etcd_version());
     let mut place = Place { server, etcds: &etcds, installed: &options.installed, control: server.connect().await };
     versions.extend(place.redis_py().await.map(|(_, version)| version));
     let subjects = subjects(&options.installed, &etcds);

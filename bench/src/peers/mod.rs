@@ -98,6 +98,14 @@ impl Installed {
     }
 }
 
+/// Name and version of a crate that is built into this program.
+fn crate_version(name: &str) -> String {
+    let locked = include_str!("../../../Cargo.lock");
+    let version = locked.split_once(&format!("name = \"{name}\"\nversion = \""));
+    let version = version.and_then(|(_, rest)| rest.split('"').next());
+    format!("{name} {} (Rust)", version.expect("it is a dependency"))
+}
+
 /// What was measured, and names and versions of what it was measured on.
 pub type Measured = (Outcome, Vec<String>);
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::etcd::Etcd;
 use super::process::Peer;
 use super::takers::{Slice, Taker, Task};
-use super::{Installed, Measured};
+use super::{Installed, Measured, crate_version};
 use crate::results::{Axis, Bars, Form, Outcome, Plot, Table};
 use crate::server::{Server, connect};
 
@@ -68,7 +68,8 @@ struct Done {
 
 pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let etcds = options.installed.etcds().await;
-    let mut versions: Vec<String> = options.installed.etcd_version().into_iter().collect();
+    let mut versions = vec![crate_version("rslock"), crate_version("redlock")];
+    versions.extend(options.installed.etcd_version());
     let mut times = times_table();
     let mut rates = rates_table();
     let mut plots = Vec::new();
@@ -135,15 +136,15 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
     // It connects anew for each command to each node, in a thread for each task.
     add("redlock (Rust)", Taker::Threads(Arc::new(RedLock::new(addresses))), 64);
 
-    let hello = || json!({ "do": "hello", "ports": ports });
     let peers = [
-        ("pottery", options.installed.python("quorum_pottery.py"), tasks),
+        ("pottery", options.installed.python("quorum_asyncio.py"), tasks),
+        ("aioredlock", options.installed.python("quorum_asyncio.py"), tasks),
         ("redlock-py", options.installed.python("quorum_redlock_py.py"), 64),
         ("redlock (Node.js)", options.installed.node("quorum_redlock.mjs"), tasks),
     ];
     for (name, command, tasks_max) in peers {
         let Some(command) = command else { continue };
-        let (peer, version) = Peer::start(command, hello()).await;
+        let (peer, version) = Peer::start(command, json!({ "do": "hello", "client": name, "ports": ports })).await;
         versions.push(version);
         add(name, Taker::Process(peer), tasks_max);
     }

@@ -77,7 +77,8 @@ impl Taker {
                 }
             }
             Self::Process(peer) => {
-                let question = json!({ "do": "slice", "tasks": tasks, "ms": length.as_millis() as u64 });
+                let (ms, most_s) = (length.as_millis() as u64, OPERATION_MAX.as_secs());
+                let question = json!({ "do": "slice", "tasks": tasks, "ms": ms, "most_s": most_s });
                 let answer = peer.ask(question).await;
                 return Slice {
                     acquire_ns: numbers(&answer, "acquire_ns"),
