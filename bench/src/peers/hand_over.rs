@@ -41,7 +41,7 @@ const LENGTH_A_WAITER: Duration = Duration::from_millis(4);
 const LENGTH_MAX: Duration = Duration::from_secs(4);
 
 /// How long the server's CPU time is measured while all wait.
-const WAITING: Duration = Duration::from_secs(1);
+const WAITING: Duration = Duration::from_millis(500);
 
 /// All clients of a way that is not seen in the server have tried once after so long.
 const SETTLED: Duration = Duration::from_millis(500);
@@ -531,5 +531,28 @@ async fn client(mut waiter: Waiter, n: usize, shared: Arc<Shared>, mut go: watch
         shared.released_ns.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         waiter.release().await;
         taken.wait_for(|taken| *taken > mine).await.unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_one_for_equal_shares_and_little_for_one_winner() {
+        let fairness = |turns: &[u64]| Turns { turns: turns.to_vec(), ..Turns::default() }.fairness();
+        assert_eq!(fairness(&[5, 5, 5, 5]), Some(1.0));
+        assert_eq!(fairness(&[20, 0, 0, 0]), Some(0.25));
+        assert_eq!(fairness(&[4, 0, 0, 3]), None, "fewer than two turns each");
+    }
+
+    #[test]
+    fn rounds_add_up() {
+        let round = |delays_ns: &[u64], requests| Turns { delays_ns: delays_ns.to_vec(), requests, ..Turns::default() };
+        let all = Turns::together(&[round(&[4_000, 1_000], 6.0), round(&[2_000], 3.0)]).unwrap();
+        assert_eq!(all.quantile(0.5), Some(2.0), "in microseconds");
+        assert_eq!(all.a_hand_over(all.requests), 3.0);
+        assert!(Turns::together(&[]).is_none());
+        assert_eq!(round(&[], 0.0).quantile(0.5), None);
     }
 }

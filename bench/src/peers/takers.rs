@@ -20,7 +20,7 @@ use super::process::{Peer, numbers};
 pub const TTL: Duration = Duration::from_secs(10);
 
 /// An operation that takes longer is given up and counts as failed.
-pub const OPERATION_MAX: Duration = Duration::from_secs(3);
+pub const OPERATION_MAX: Duration = Duration::from_secs(2);
 
 /// What one client did in one slice of time.
 #[derive(Default)]
