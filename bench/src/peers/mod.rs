@@ -5,9 +5,12 @@
 
 mod etcd;
 mod hand_over;
+mod place;
 mod process;
 mod quorum;
+mod round;
 mod takers;
+mod turns;
 mod waiters;
 
 use std::future::Future;
