@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +20,9 @@ const NODES: usize = 3;
 
 /// Length of a lease, in seconds: longer than any measurement, so that nothing is kept alive meanwhile.
 const LEASE_S: i64 = 600;
+
+/// How long a client that repeats its calls does so.
+const REPEATS_MAX: Duration = Duration::from_secs(15);
 
 /// A cluster on the loopback, with etcd's defaults.
 pub struct Etcd {
@@ -54,17 +57,22 @@ impl Etcd {
                 .unwrap_or_else(|why| panic!("{} cannot be started: {why}; see make setup-peers", program.display()))
         });
         let etcd = Self { nodes: nodes.collect(), clients, _dir: dir };
+        etcd.leader().await;
+        etcd
+    }
+
+    /// Which node leads, as soon as they know.
+    pub async fn leader(&self) -> usize {
         for _ in 0..300 {
-            if etcd.leader().await.is_some() {
-                return etcd;
+            if let Some(leader) = self.known_leader().await {
+                return leader;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("the etcd nodes did not find a leader");
     }
 
-    /// Which node leads, if they know.
-    pub async fn leader(&self) -> Option<usize> {
+    async fn known_leader(&self) -> Option<usize> {
         for (n, &port) in self.clients.iter().enumerate() {
             let mut client = Client::to(&[port]).await.ok()?;
             let status = client.status().await.ok()?;
@@ -89,7 +97,7 @@ impl Etcd {
     pub async fn freeze_follower(&self, frozen: bool) {
         match frozen {
             true => {
-                let leader = self.leader().await.expect("it has a leader");
+                let leader = self.leader().await;
                 freeze_process(&self.nodes[(leader + 1) % NODES], true);
             }
             false => self.nodes.iter().for_each(|node| freeze_process(node, false)),
@@ -151,7 +159,11 @@ async fn metrics(port: u16) -> String {
 
 /// A gRPC client. Its clones use the same connections.
 #[derive(Clone)]
-pub struct Client(Grpc<Channel>);
+pub struct Client {
+    channel: Grpc<Channel>,
+    /// A call that fails is sent again for so long.
+    repeats: Duration,
+}
 
 impl Client {
     async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
@@ -162,7 +174,13 @@ impl Client {
             // One after the other that is ready, as the crate etcd-client does.
             ports => Channel::balance_list(ports.iter().map(endpoint)),
         };
-        Ok(Self(Grpc::new(channel)))
+        Ok(Self { channel: Grpc::new(channel), repeats: Duration::ZERO })
+    }
+
+    /// The same, but a call that fails is sent again. On a machine that is too busy for etcd its nodes change their leader, and
+    /// then all calls fail that wait.
+    pub fn repeating(self) -> Self {
+        Self { repeats: REPEATS_MAX, ..self }
     }
 
     /// A session: the lease under which locks are taken.
@@ -196,13 +214,28 @@ impl Client {
 
     async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
     where
+        Q: prost::Message + Clone + Default + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let mut failed_since = None;
+        loop {
+            let done = self.call_once(path, request.clone()).await;
+            if done.is_ok() || failed_since.get_or_insert_with(Instant::now).elapsed() >= self.repeats {
+                return done;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn call_once<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
+    where
         Q: prost::Message + Default + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        self.0.ready().await.map_err(|why| Status::new(Code::Unavailable, why.to_string()))?;
+        self.channel.ready().await.map_err(|why| Status::new(Code::Unavailable, why.to_string()))?;
         let codec = ProstCodec::<Q, A>::default();
         let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
-        Ok(self.0.unary(Request::new(request), path, codec).await?.into_inner())
+        Ok(self.channel.unary(Request::new(request), path, codec).await?.into_inner())
     }
 }
 

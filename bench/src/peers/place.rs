@@ -66,7 +66,7 @@ impl Place<'_> {
         }
         let backend = match how {
             How::Redis(way) => Backend::Redis(*way, self.server.port()),
-            How::Etcd(n) => Backend::Etcd(self.etcds[*n].1.client().await),
+            How::Etcd(n) => Backend::Etcd(self.etcds[*n].1.client().await.repeating()),
             How::RedisPy { .. } => unreachable!("it is done above"),
         };
         let round = Round::start(&backend, &key, waiters, hold_max).await;
@@ -136,9 +136,9 @@ impl Place<'_> {
                     count
                 }
                 How::Etcd(n) => {
-                    let queue = self.etcds[*n].1.client().await.queue(key).await.unwrap();
+                    let queue = self.etcds[*n].1.client().await.repeating().queue(key).await.unwrap();
                     // Its holder stands in it too.
-                    queue as u64 - 1
+                    queue.max(1) as u64 - 1
                 }
                 How::Redis(Way::Polling { .. } | Way::Rslock { .. }) | How::RedisPy { .. } => {
                     return tokio::time::sleep(SETTLED).await;

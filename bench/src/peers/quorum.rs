@@ -152,17 +152,17 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
         add(name, Taker::Tasks(of_etcd(etcd.client().await, tasks).await), tasks);
     }
     if let Some(("etcd in memory", etcd)) = etcds.last() {
-        let leader = etcd.leader().await.expect("it has a leader");
+        let leader = etcd.leader().await;
         add("etcd in memory, at its leader", Taker::Tasks(of_etcd(etcd.client_of(leader).await, tasks).await), tasks);
     }
     (all, versions)
 }
 
 /// So many tasks with a session each, over the same connections.
-async fn of_etcd(mut client: super::etcd::Client, tasks: usize) -> Vec<Task> {
+async fn of_etcd(client: super::etcd::Client, tasks: usize) -> Vec<Task> {
     let mut all = Vec::new();
     for _ in 0..tasks {
-        let session = client.session().await.unwrap();
+        let session = client.clone().repeating().session().await.unwrap();
         all.push(Task::Etcd { client: client.clone(), session });
     }
     all
