@@ -17,6 +17,8 @@ struct Measured {
     per_second: f64,
     /// Of taking, in nanoseconds.
     times: Histogram<u64>,
+    /// Not got: too few nodes answered in time.
+    failed: u64,
 }
 
 /// Measures each number of `tasks` for `length`. Table, plot.
@@ -29,8 +31,10 @@ pub async fn measure(start: &impl Fn() -> Server, tasks: &[usize], length: Durat
         .numbers("lock + release", "1/s", 0)
         .numbers("acquire p50", "us", 0)
         .numbers("acquire p99", "us", 0)
-        .numbers("locks / SETs", "times", 2);
-    table.note("Each task has a key of its own and goes on at once. The client's runtime has one thread; nodes share the rest.");
+        .numbers("locks / SETs", "times", 2)
+        .numbers("not got", "", 0);
+    table.note("Each task has a key of its own and goes on at once. The client's runtime has one thread; nodes share the rest. Not got: too few nodes \
+         answered within the client's 50 ms.");
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
     let nodes: Vec<Server> = (0..NODES).map(|_| start()).collect();
@@ -53,6 +57,7 @@ pub async fn measure(start: &impl Fn() -> Server, tasks: &[usize], length: Durat
             of(&taken, 0.5).into(),
             of(&taken, 0.99).into(),
             (taken.per_second / sets.per_second).into(),
+            taken.failed.into(),
         ]);
         lines[0].points.push((count as f64, sets.per_second));
         lines[1].points.push((count as f64, taken.per_second));
@@ -94,19 +99,21 @@ where
     for n in 0..count {
         let client = client.clone();
         tasks.spawn(async move {
-            let mut times = Histogram::<u64>::new(3).unwrap();
+            let (mut times, mut failed) = (Histogram::<u64>::new(3).unwrap(), 0);
             while start.elapsed() < length {
-                // Nothing: too few nodes answered in time.
-                if let Some(took) = pair(client.clone(), format!("throughput-{n}")).await {
-                    times.record(took.as_nanos() as u64).unwrap();
+                match pair(client.clone(), format!("throughput-{n}")).await {
+                    Some(took) => times.record(took.as_nanos() as u64).unwrap(),
+                    None => failed += 1,
                 }
             }
-            times
+            (times, failed)
         });
     }
-    let mut times = Histogram::<u64>::new(3).unwrap();
+    let (mut times, mut failed) = (Histogram::<u64>::new(3).unwrap(), 0);
     while let Some(of_one) = tasks.join_next().await {
-        times.add(of_one.unwrap()).unwrap();
+        let (times_of_one, failed_of_one) = of_one.unwrap();
+        times.add(times_of_one).unwrap();
+        failed += failed_of_one;
     }
-    Measured { per_second: times.len() as f64 / start.elapsed().as_secs_f64(), times }
+    Measured { per_second: times.len() as f64 / start.elapsed().as_secs_f64(), times, failed }
 }
