@@ -117,3 +117,14 @@ fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn files_are_named_after_a_servers_major_version() {
+        assert_eq!(short("Redis 7.0.15"), "redis-7");
+        assert_eq!(short("Valkey 9.1.2"), "valkey-9");
+    }
+}
