@@ -32,9 +32,9 @@ pub struct Options {
     #[arg(long, default_value_t = 1_000_000)]
     count: usize,
 
-    /// How often.
-    #[arg(long, default_value_t = 3)]
-    times: usize,
+    /// How often; what is beside it once.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
 }
 
 /// What the bystander saw, in nanoseconds.
@@ -64,8 +64,9 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     let ways = ["ACQUIRE", "SET NX PX"];
     for way in ways {
         let mut all: Vec<Seen> = Vec::new();
-        for time in 1..=options.times {
-            eprintln!("expiry: {way}, {time} of {}", options.times);
+        let times = if way == ways[0] { options.times } else { 1 };
+        for time in 1..=times {
+            eprintln!("expiry: {way}, {time} of {times}");
             let server = Server::start(server, module);
             let seen = watch(&server, way, options.count);
             let (before, during) = (&seen.before, &seen.during);

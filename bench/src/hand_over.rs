@@ -271,3 +271,21 @@ async fn release(connection: &mut MultiplexedConnection, way: Way, key: &str, ow
     };
     assert!(matches!(left, Value::Int(_)), "{left:?}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::fairness;
+
+    #[test]
+    fn turns_shared_out_as_evenly_as_can_be_are_fair() {
+        for turns in [&[5, 5, 5, 5][..], &[2, 3, 2, 3], &[0, 1, 0, 0], &[0, 0, 0, 0]] {
+            assert_eq!(fairness(turns), 1.0, "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn one_client_with_all_turns_is_as_unfair_as_can_be() {
+        assert_eq!(fairness(&[20, 0, 0, 0]), 0.25);
+        assert_eq!(fairness(&[3, 1]), 0.8);
+    }
+}

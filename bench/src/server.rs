@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A running server with the module.
@@ -64,8 +65,15 @@ impl Server {
 
     /// Freezes it, or lets it go on.
     pub fn freeze(&self, frozen: bool) {
-        use rustix::process::{Pid, Signal, kill_process};
-        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        self.signal(if frozen { Signal::STOP } else { Signal::CONT });
+    }
+
+    /// Kills it: nothing answers on its port any more.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 

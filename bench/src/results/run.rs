@@ -105,9 +105,26 @@ fn command_of_this_process() -> String {
 
 /// What `git describe` calls this state of the repository, or else the version of the package.
 fn version_of_palisade() -> String {
-    let described = Command::new("git").args(["describe", "--always", "--dirty", "--tags"]).output();
-    let described = described.ok().filter(|output| output.status.success());
-    let described = described.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     let version = env!("CARGO_PKG_VERSION");
-    described.map_or_else(|| version.to_owned(), |commit| format!("{version} ({commit})"))
+    let Some(commit) = git(&["describe", "--always", "--tags"]) else { return version.to_owned() };
+    // Not by --dirty: results of the parts that ran before are no change of what is measured.
+    let changed = git(&["status", "--porcelain", "--", ".", ":!docs"]).is_none_or(|changes| !changes.is_empty());
+    format!("{version} ({commit}{})", if changed { ", changed" } else { "" })
+}
+
+/// What git answers, if all is well.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn files_are_named_after_a_servers_major_version() {
+        assert_eq!(short("Redis 7.0.15"), "redis-7");
+        assert_eq!(short("Valkey 9.1.2"), "valkey-9");
+    }
 }

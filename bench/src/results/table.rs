@@ -136,3 +136,29 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
         cell.map_or(Self::Nothing, Into::into)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_has_units_decimals_and_gaps() {
+        let mut table = Table::new("cost", "Cost").words("operation").numbers("CPU", "us", 2).numbers("ratio", "", 1);
+        table.row(["PING".into(), 1.005.into(), None::<f64>.into()]);
+        table.row(["SET".into(), f64::NAN.into(), 3_u64.into()]);
+        table.note("A note.");
+        assert_eq!(
+            table.markdown(),
+            "### Cost\n\n| operation | CPU, us | ratio |\n|---|--:|--:|\n| PING | 1.00 | |\n| SET | | 3.0 |\n\n- A note.\n"
+        );
+    }
+
+    #[test]
+    fn cells_outlive_json() {
+        let cells: Vec<Cell> = vec!["a".into(), 1.5.into(), None::<f64>.into()];
+        let json = serde_json::to_string(&cells).unwrap();
+        assert_eq!(json, r#"["a",1.5,null]"#);
+        let again: Vec<Cell> = serde_json::from_str(&json).unwrap();
+        assert!(matches!(&again[..], [Cell::Text(_), Cell::Number(_), Cell::Nothing]));
+    }
+}
