@@ -8,6 +8,9 @@ mod throughput;
 
 use std::time::Duration;
 
+#[cfg(feature = "peers")]
+pub use one_round::follow_their_clocks;
+
 use crate::results::Outcome;
 use crate::server::Server;
 

@@ -108,7 +108,7 @@ pub async fn measure(
 }
 
 /// Waits until every node issues tokens of its clock.
-async fn follow_their_clocks(nodes: &[Server]) {
+pub async fn follow_their_clocks(nodes: &[Server]) {
     for node in nodes {
         let mut connection = connect(node.port()).await;
         // A new key each time: one in a row would be one ahead of its own last.
