@@ -16,7 +16,8 @@ use super::etcd::Etcd;
 use super::process::Peer;
 use super::takers::{Slice, Taker, Task};
 use super::{Installed, Measured, crate_version};
-use crate::results::{Axis, Bars, Form, Outcome, Plot, Table};
+use crate::quorum::follow_their_clocks;
+use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};
 use crate::server::{Server, connect};
 
 /// Length of a slice while all is well.
@@ -71,23 +72,32 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let mut versions = vec![crate_version("rslock"), crate_version("redlock")];
     versions.extend(options.installed.etcd_version());
     let mut times = times_table();
-    let mut rates = rates_table();
+    let mut rates = rates_table(&options.tasks);
     let mut plots = Vec::new();
+    let most = options.nodes.iter().copied().max().unwrap_or(0);
+    let nodes: Vec<Server> = (0..most).map(|_| start()).collect();
+    // Until then, our locks take two rounds.
+    eprintln!("peers-quorum: until the tokens of new nodes follow their clocks");
+    follow_their_clocks(&nodes).await;
     for &count in &options.nodes {
-        let nodes: Vec<Server> = (0..count).map(|_| start()).collect();
-        let (mut all, found) = series(&nodes, &etcds, options).await;
+        let nodes = &nodes[..count];
+        let (mut all, found) = series(nodes, &etcds, options).await;
         versions.extend(found.into_iter().filter(|version| !versions.contains(version)).collect::<Vec<_>>());
         let state = format!("{count} nodes, all well");
         let done = rounds(&mut all, &options.tasks, options.rounds, SLICE, &state).await;
         add_times(&mut times, &state, &done);
         add_rates(&mut rates, count, &done);
-        plots.push(times_plot(&format!("{count}-nodes"), &state, &done));
-        plots.push(rates_plot(count, &done));
+        if options.tasks.contains(&1) {
+            plots.push(times_plot(&format!("{count}-nodes"), &state, &done));
+        }
+        if options.tasks.contains(&PLOTTED_TASKS) {
+            plots.push(rates_plot(count, &done));
+        }
         if count == 5 {
             let state = "5 nodes, 2 of them frozen";
-            freeze(&nodes, &etcds, true).await;
+            freeze(nodes, &etcds, true).await;
             let done = rounds(&mut all, &[1], 2, FROZEN_SLICE, state).await;
-            freeze(&nodes, &etcds, false).await;
+            freeze(nodes, &etcds, false).await;
             add_times(&mut times, state, &done);
             plots.push(times_plot("frozen", state, &done));
         }
@@ -220,13 +230,18 @@ fn times_table() -> Table {
     table
 }
 
-fn rates_table() -> Table {
-    Table::new("rates", "Locks taken and given back in a second, by tasks at once")
-        .numbers("nodes", "", 0)
-        .numbers("tasks", "", 0)
-        .words("client")
-        .numbers("locks", "a second", 0)
-        .numbers("locks", "times Palisade's", 2)
+fn rates_table(tasks: &[usize]) -> Table {
+    let title = "Locks taken and given back in a second, by tasks at once, and as a multiple of Palisade's";
+    let mut table = Table::new("rates", title).numbers("nodes", "", 0).words("client");
+    for &tasks in tasks {
+        table = table.numbers(&named(tasks), "a second", 0).numbers(&named(tasks), "times Palisade's", 2);
+    }
+    table.numbers("failed", "", 0)
+}
+
+/// So many tasks, in words.
+fn named(tasks: usize) -> String {
+    if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") }
 }
 
 fn add_times(table: &mut Table, state: &str, done: &[Done]) {
@@ -258,13 +273,16 @@ fn add_times(table: &mut Table, state: &str, done: &[Done]) {
 
 fn add_rates(table: &mut Table, nodes: usize, done: &[Done]) {
     let numbers: Vec<usize> = done[0].slices.iter().map(|(tasks, _)| *tasks).collect();
-    for tasks in numbers {
-        let ours = done[0].rate(tasks);
-        for series in done {
-            let Some(rate) = series.rate(tasks) else { continue };
-            let ratio = ours.map(|ours| rate / ours);
-            table.row([nodes.into(), tasks.into(), series.name.into(), rate.into(), ratio.into()]);
+    for series in done {
+        let mut row: Vec<Cell> = vec![nodes.into(), series.name.into()];
+        for &tasks in &numbers {
+            let rate = series.rate(tasks);
+            let ratio = rate.zip(done[0].rate(tasks)).map(|(rate, ours)| rate / ours);
+            row.extend([rate.into(), ratio.into()]);
         }
+        let failed: u64 = series.slices.iter().flat_map(|(_, slices)| slices).map(|slice| slice.failed).sum();
+        row.push(failed.into());
+        table.rows.push(row);
     }
 }
 
