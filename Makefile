@@ -199,6 +199,8 @@ SERVER_COST := --rounds 5 --aof-rounds 2
 MEMORY := --counts 100000,131072,140000
 EXPIRY := --count 200000 --times 1
 QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
+PEERS_HAND_OVER := --waiters 1,100 --rounds 1 --length-ms 1000
+PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
 endif
 RESULTS ?= docs/benchmarks
 
@@ -236,12 +238,13 @@ instructions: module setup-memcheck ## Count the server's instructions for each 
 	  $(if $(KEEP),--keep "$(KEEP)")
 
 .PHONY: bench-peers
-bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about eight minutes
+bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about eight minutes. QUICK=1: one
 	@cargo build --release --quiet --package palisade-bench --features peers
-	@for what in peers-hand-over peers-quorum; do \
-	  PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH" cargo run --release --quiet --package palisade-bench --features peers -- \
-	    --server "$(SERVER)" --module "$(MODULE)" --out docs/benchmarks $$what --peers $(PEERS); \
-	done
+	@export PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH"; \
+	on() { $(BENCH) --out "$(RESULTS)" --server "$(SERVER)" "$$@" --peers $(PEERS); }; \
+	on peers-hand-over $(PEERS_HAND_OVER); \
+	on peers-quorum $(PEERS_QUORUM); \
+	echo "The results are in $(RESULTS)."
 
 # Where the peers are installed: nowhere else, and no service is started.
 PEERS := target/peers
@@ -260,6 +263,7 @@ setup-peers: setup
 	  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then \
 	    command -v apt-get >/dev/null || { echo "Python's venv is missing: install it, then try again." >&2; exit 1; }; \
 	    echo "Installing python3-venv"; \
+	    $$sudo apt-get update -qq; \
 	    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
 	  fi; \
 	  echo "Installing lock clients for Python"; \
