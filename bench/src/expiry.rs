@@ -98,12 +98,10 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         bars.iter_mut().zip(shown).for_each(|(bars, value)| bars.values.push(Some(value)));
         if way == ways[0] {
             let ratio = middle(&|seen| of(&seen.during, 0.99) / of(&seen.before, 0.99));
-            budgets.push(Budget::at_most(
-                "1000000 leases ending in one second, longest time of a bystander, ms",
-                shown[3] / 1_000.0,
-                2.0,
-            ));
-            budgets.push(Budget::at_most("the same, bystander's p99 / before", ratio, 2.0));
+            let what = format!("{} leases ending in one second", options.count);
+            let longest_ms = shown[3] / 1_000.0;
+            budgets.push(Budget::at_most(format!("{what}, longest time of a bystander, ms"), longest_ms, 2.0));
+            budgets.push(Budget::at_most(format!("{what}, bystander's p99 / before"), ratio, 2.0));
         }
     }
     table.note(format!(

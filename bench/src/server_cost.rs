@@ -54,11 +54,14 @@ struct Series {
 }
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
-    let settings = AOF.iter().enumerate().map(|(n, (name, settings))| {
-        let server = Server::start_as(&[], server, module, settings);
-        measure(&server, name, if n == 0 { options.rounds } else { options.aof_rounds }, options.turn_ms)
-    });
-    let by_setting: Vec<Vec<Series>> = settings.collect();
+    let mut settings: Vec<Setting> = AOF.iter().map(|(_, settings)| Setting::start(server, module, settings)).collect();
+    for round in 0..options.rounds {
+        eprintln!("server-cost: round {} of {}", round + 1, options.rounds);
+        // All servers are there from the beginning; those that have no turn sleep.
+        let with_turn = if round < options.aof_rounds { settings.len() } else { 1 };
+        settings[..with_turn].iter_mut().for_each(|setting| setting.round(round, options.turn_ms));
+    }
+    let by_setting: Vec<Vec<Series>> = settings.into_iter().map(|setting| setting.series).collect();
     let plain = &by_setting[0];
     let mut outcome = Outcome {
         title: "Server cost".to_owned(),
@@ -67,29 +70,41 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         budgets: Vec::new(),
     };
     for (peer, limit) in [(FLOOR, 1.5), (SCRIPTED, 0.5), (NATIVE[0], 1.0), (NATIVE[1], 1.0)] {
-        if let Some(ratios) = ratios(plain, OURS, peer) {
-            let what = format!("{OURS}, server CPU / {peer}");
-            outcome.budgets.push(Budget::at_most(what, median(&ratios), limit));
+        let ratio = ratios(plain, OURS, peer).as_deref().map(median);
+        // Not a number: a kernel that does not count.
+        if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) {
+            outcome.budgets.push(Budget::at_most(format!("{OURS}, server CPU / {peer}"), ratio, limit));
         }
     }
     outcome
 }
 
-fn measure(server: &Server, setting: &str, rounds: usize, turn_ms: u64) -> Vec<Series> {
-    let mut connections: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::connect(server.port())).collect();
-    let workloads = Workload::all_on(&mut connections[0]);
-    let mut series: Vec<Series> =
-        workloads.iter().map(|workload| Series { name: workload.name, turns: Vec::new() }).collect();
-    for round in 0..rounds {
-        eprint!("\rserver-cost: AOF {setting}, round {} of {rounds}   ", round + 1);
-        for n in 0..workloads.len() {
+/// A server with a setting of the AOF, and what was measured on it.
+struct Setting {
+    server: Server,
+    connections: Vec<Raw>,
+    workloads: Vec<&'static Workload>,
+    series: Vec<Series>,
+}
+
+impl Setting {
+    fn start(server: &Path, module: &Path, settings: &[&str]) -> Self {
+        let server = Server::start_as(&[], server, module, settings);
+        let mut connections: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::connect(server.port())).collect();
+        let workloads = Workload::all_on(&mut connections[0]);
+        let series = workloads.iter().map(|workload| Series { name: workload.name, turns: Vec::new() }).collect();
+        Self { server, connections, workloads, series }
+    }
+
+    /// A turn for each operation.
+    fn round(&mut self, round: usize, turn_ms: u64) {
+        for n in 0..self.workloads.len() {
             // Each round begins with another one.
-            let n = (n + round) % workloads.len();
-            series[n].turns.push(turn(server, &mut connections, workloads[n], Duration::from_millis(turn_ms)));
+            let n = (n + round) % self.workloads.len();
+            let length = Duration::from_millis(turn_ms);
+            self.series[n].turns.push(turn(&self.server, &mut self.connections, self.workloads[n], length));
         }
     }
-    eprintln!();
-    series
 }
 
 /// Repeats `workload` on all connections for about `length`.
@@ -172,7 +187,7 @@ fn with_aof(by_setting: &[Vec<Series>], options: &Options) -> Table {
     }
     for (n, Series { name, .. }) in by_setting[0].iter().enumerate() {
         let of = |setting: usize| {
-            let turns = &by_setting[setting][n].turns;
+            let turns = in_common(by_setting, setting, n);
             (median_of(turns, |turn| turn.per_second) / 1_000.0, median_of(turns, |turn| turn.main_us))
         };
         let [off, no, everysec, always] = std::array::from_fn(of);
@@ -189,9 +204,9 @@ fn with_aof(by_setting: &[Vec<Series>], options: &Options) -> Table {
         ]);
     }
     table.note(format!(
-        "{} rounds with each setting, {} without AOF. The AOF is on the file system of temporary files (TMPDIR): where that \
-         is memory, `always` costs no wait for a disk.",
-        options.aof_rounds, options.rounds
+        "{} rounds, in each of which every setting's server has its turn. The AOF is on the file system of temporary files (TMPDIR): \
+         where that is memory, `always` costs no wait for a disk.",
+        options.aof_rounds.min(options.rounds)
     ));
     table.note(format!(
         "With `always`, requests of {CONNECTIONS} connections share an fsync: {PIPELINED} a connection, {} at most.",
@@ -218,9 +233,12 @@ fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
     let shown: Vec<usize> = (0..by_setting[0].len())
         .filter(|n| [SCRIPTED, NATIVE[0], NATIVE[1], OURS].contains(&by_setting[0][*n].name))
         .collect();
-    let bars = AOF.iter().zip(by_setting).map(|((name, _), series)| Bars {
+    let bars = AOF.iter().enumerate().map(|(setting, (name, _))| Bars {
         name: format!("AOF {name}"),
-        values: shown.iter().map(|n| Some(median_of(&series[*n].turns, |turn| turn.per_second) / 1_000.0)).collect(),
+        values: shown
+            .iter()
+            .map(|n| Some(median_of(in_common(by_setting, setting, *n), |turn| turn.per_second) / 1_000.0))
+            .collect(),
     });
     Plot {
         name: "aof".to_owned(),
@@ -231,6 +249,12 @@ fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
             series: bars.collect(),
         },
     }
+}
+
+/// The `n`th operation's turns with a setting, of the rounds in which all settings had one.
+fn in_common(by_setting: &[Vec<Series>], setting: usize, n: usize) -> &[Turn] {
+    let rounds = by_setting.iter().map(|series| series[n].turns.len()).min().unwrap_or(0);
+    &by_setting[setting][n].turns[..rounds]
 }
 
 /// Round by round, the main thread's CPU of an operation of `name` beside one of `peer`.
