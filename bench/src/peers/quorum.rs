@@ -12,7 +12,7 @@ use redlock::RedLock;
 use rslock::LockManager;
 use serde_json::json;
 
-use super::etcd::Etcd;
+use super::etcd::{self, Etcd};
 use super::process::Peer;
 use super::takers::{Slice, Taker, Task};
 use super::{Installed, Measured, crate_version};
@@ -28,6 +28,9 @@ const FROZEN_SLICE: Duration = Duration::from_millis(1_500);
 
 /// What a client may use to find out which nodes do not answer, before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Threads of clients that block.
+const THREADS_MAX: usize = 64;
 
 /// Tasks at once in the picture of throughput: all clients are measured with so many.
 const PLOTTED_TASKS: usize = 64;
@@ -53,11 +56,11 @@ pub struct Options {
     installed: Installed,
 }
 
-/// A client with what it did, by round.
+/// A client that is measured.
 struct Series {
     name: &'static str,
     taker: Taker,
-    /// More tasks are not asked of it, for a reason.
+    /// With more tasks at once it is not measured: it needs a thread for each.
     tasks_max: usize,
 }
 
@@ -144,12 +147,12 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
     let rslock = LockManager::from_clients(addresses.iter().map(no_delay).collect());
     add("rslock, no delay", Taker::Tasks(vec![Task::Rslock(rslock); tasks]), tasks);
     // It connects anew for each command to each node, in a thread for each task.
-    add("redlock (Rust)", Taker::Threads(Arc::new(RedLock::new(addresses))), 64);
+    add("redlock (Rust)", Taker::Threads(Arc::new(RedLock::new(addresses))), THREADS_MAX);
 
     let peers = [
         ("pottery", options.installed.python("quorum_asyncio.py"), tasks),
         ("aioredlock", options.installed.python("quorum_asyncio.py"), tasks),
-        ("redlock-py", options.installed.python("quorum_redlock_py.py"), 64),
+        ("redlock-py", options.installed.python("quorum_redlock_py.py"), THREADS_MAX),
         ("redlock (Node.js)", options.installed.node("quorum_redlock.mjs"), tasks),
     ];
     for (name, command, tasks_max) in peers {
@@ -169,7 +172,7 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
 }
 
 /// So many tasks with a session each, over the same connections.
-async fn of_etcd(client: super::etcd::Client, tasks: usize) -> Vec<Task> {
+async fn of_etcd(client: etcd::Client, tasks: usize) -> Vec<Task> {
     let mut all = Vec::new();
     for _ in 0..tasks {
         let session = client.clone().repeating().session().await.unwrap();

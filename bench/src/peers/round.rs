@@ -21,7 +21,7 @@ const CONNECTING: usize = 64;
 /// Clients among which a lock goes round.
 pub struct Round {
     /// Sent true: they go.
-    pub go: Arc<watch::Sender<bool>>,
+    pub go: watch::Sender<bool>,
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,
 }
@@ -48,7 +48,7 @@ impl Round {
             turns: (0..=waiters).map(|_| AtomicU64::new(0)).collect(),
             delays_ns: Mutex::new(Vec::new()),
         });
-        let go = Arc::new(watch::Sender::new(false));
+        let go = watch::Sender::new(false);
         let connected: Vec<Waiter> =
             stream::iter(0..=waiters).map(|n| Waiter::new(backend, key, n)).buffered(CONNECTING).collect().await;
         let mut clients = Vec::new();
