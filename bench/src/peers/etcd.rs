@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -23,6 +24,14 @@ const LEASE_S: i64 = 600;
 
 /// How long a client that repeats its calls does so.
 const REPEATS_MAX: Duration = Duration::from_secs(15);
+
+/// Calls that were sent again, of all clients.
+static REPEATED: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls were sent again, of all clients.
+pub fn repeated() -> u64 {
+    REPEATED.load(Ordering::Relaxed)
+}
 
 /// A cluster on the loopback, with etcd's defaults.
 pub struct Etcd {
@@ -223,6 +232,7 @@ impl Client {
             if done.is_ok() || failed_since.get_or_insert_with(Instant::now).elapsed() >= self.repeats {
                 return done;
             }
+            REPEATED.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

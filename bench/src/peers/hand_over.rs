@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::etcd::Etcd;
+use super::etcd::{self, Etcd};
 use super::place::{How, Place};
 use super::round::HOLD_MIN;
 use super::turns::{TURNS_MIN, Turns};
@@ -105,6 +105,13 @@ pub async fn run(server: &Server, options: &Options) -> Measured {
                 requests.points.push((waiters as f64, of_all.a_hand_over(of_all.requests)));
             }
         }
+    }
+    if etcd::repeated() > 0 {
+        table.note(format!(
+            "etcd: {} calls failed and were sent again: its nodes changed their leader, as they do on a machine that is too \
+             busy for them. All who wait start anew then, so its lines with many waiters tell little.",
+            etcd::repeated()
+        ));
     }
     options.installed.note_missing(&mut table);
     let (p50s, requests): (Vec<Line>, Vec<Line>) = lines
