@@ -238,7 +238,7 @@ instructions: module setup-memcheck ## Count the server's instructions for each 
 	  $(if $(KEEP),--keep "$(KEEP)")
 
 .PHONY: bench-peers
-bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about eight minutes. QUICK=1: one
+bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about nine minutes. QUICK=1: two
 	@cargo build --release --quiet --package palisade-bench --features peers
 	@export PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH"; \
 	on() { $(BENCH) --out "$(RESULTS)" --server "$(SERVER)" "$$@" --peers $(PEERS); }; \
