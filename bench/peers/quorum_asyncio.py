@@ -53,7 +53,9 @@ async def main():
         nonlocal client
         of = CLIENTS[question["client"]]
         client = of(question["ports"])
-        return {"version": ", ".join(f"{name} {version(name)}" for name in of.packages)}
+        versions = ", ".join(f"{name} {version(name)}" for name in of.packages)
+        # Its package has the server's name.
+        return {"version": versions.replace("redis ", "redis-py ")}
 
     async def slice_of(question):
         start = monotonic_ns()
