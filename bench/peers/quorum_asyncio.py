@@ -17,7 +17,8 @@ logging.disable()
 
 
 class Pottery:
-    packages = ("pottery", "redis")
+    # By name: redis-py's package has the name of the server.
+    packages = {"pottery": "pottery", "redis-py": "redis"}
 
     def __init__(self, ports):
         self.masters = {Redis(host="127.0.0.1", port=port) for port in ports}
@@ -31,7 +32,7 @@ class Pottery:
 
 
 class OfAioredlock:
-    packages = ("aioredlock", "aioredis")
+    packages = {"aioredlock": "aioredlock", "aioredis": "aioredis"}
 
     def __init__(self, ports):
         self.locks = Aioredlock([{"host": "127.0.0.1", "port": port} for port in ports])
@@ -53,9 +54,7 @@ async def main():
         nonlocal client
         of = CLIENTS[question["client"]]
         client = of(question["ports"])
-        versions = ", ".join(f"{name} {version(name)}" for name in of.packages)
-        # Its package has the server's name.
-        return {"version": versions.replace("redis ", "redis-py ")}
+        return {"version": ", ".join(f"{name} {version(package)}" for name, package in of.packages.items())}
 
     async def slice_of(question):
         start = monotonic_ns()
