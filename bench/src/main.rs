@@ -1,18 +1,33 @@
-//! Palisade beside what a user would pick instead: each comparison in one run, on one server, as ratios.
+//! Palisade beside what a user would pick instead: each comparison in one run, on one machine, as ratios.
 //!
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
+//! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
+//! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
+//! `palisade-bench budgets`: which budgets the runs in a folder met.
 
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
+mod expiry;
 mod hand_over;
+mod instructions;
+mod memory;
+#[cfg(feature = "peers")]
+mod peers;
 mod quorum;
+mod raw;
+mod results;
 mod server;
+mod server_cost;
+mod workloads;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use results::{Machine, Run};
+use server::{Server, name_and_version};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -25,6 +40,10 @@ struct Options {
     #[arg(long, env = "PALISADE_MODULE", default_value = "target/release/libpalisade.so", global = true)]
     module: PathBuf,
 
+    /// A folder for the results, as JSON, Markdown and SVG. They are shown in any case.
+    #[arg(long, global = true)]
+    out: Option<PathBuf>,
+
     #[command(subcommand)]
     what: What,
 }
@@ -35,15 +54,82 @@ enum What {
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
     Quorum(quorum::Options),
+    /// CPU time of the server for each operation, and how many it does in a second.
+    ServerCost(server_cost::Options),
+    /// What a held lock takes of the server's memory.
+    Memory(memory::Options),
+    /// What others notice while a million leases end within one second.
+    Expiry(expiry::Options),
+    /// Instructions of the server for each operation, counted by callgrind.
+    Instructions(instructions::Options),
+    /// From a release to the next holder's answer, beside other clients and etcd.
+    #[cfg(feature = "peers")]
+    PeersHandOver(peers::HandOverOptions),
+    /// A lock on a majority, beside other Redlock clients and etcd.
+    #[cfg(feature = "peers")]
+    PeersQuorum(peers::QuorumOptions),
+    /// Tell which budgets the runs in the folder of --out met.
+    Budgets,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let options = Options::parse();
+    let machine = Machine::now();
     server::allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let start = || server::Server::start(&options.server, &options.module);
-    match options.what {
-        What::HandOver(what) => runtime.block_on(hand_over::run(&start(), what)),
-        What::Quorum(what) => runtime.block_on(quorum::run(start, what)),
+    let start = || Server::start(&options.server, &options.module);
+    let mut programs = vec![name_and_version(&options.server)];
+    let (benchmark, outcome) = match &options.what {
+        What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
+        What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
+        What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
+        What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
+        What::Instructions(what) => {
+            programs.push(instructions::version_of_valgrind());
+            ("instructions", instructions::run(&options.server, &options.module, what))
+        }
+        #[cfg(feature = "peers")]
+        What::PeersHandOver(what) => {
+            let (outcome, peers) = runtime.block_on(peers::hand_over(start, what));
+            programs.extend(peers);
+            ("peers-hand-over", outcome)
+        }
+        #[cfg(feature = "peers")]
+        What::PeersQuorum(what) => {
+            let (outcome, peers) = runtime.block_on(peers::quorum(start, what));
+            programs.extend(peers);
+            ("peers-quorum", outcome)
+        }
+        What::Budgets => return budgets(options.out),
+    };
+    let run = Run::new(benchmark, outcome, machine, programs);
+    println!("{}", run.markdown());
+    if let What::Instructions(instructions::Options { against: Some(folder), .. }) = &options.what {
+        match run.read_same(folder) {
+            Ok(before) => println!("{}", instructions::compare(&run, &before).markdown()),
+            Err(why) => return failed(&format!("there is no {} in {}: {why}", run.name, folder.display())),
+        }
     }
+    match options.out.map(|folder| run.write(&folder)) {
+        Some(Err(why)) => failed(&format!("the results cannot be written: {why}")),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn budgets(folder: Option<PathBuf>) -> ExitCode {
+    let Some(folder) = folder else { return failed("say where the runs are: --out docs/benchmarks") };
+    let written = results::summary(&folder).and_then(|text| {
+        println!("{text}");
+        std::fs::write(folder.join("budgets.md"), text)
+    });
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => failed(&format!("the budgets of the runs in {} cannot be told: {why}", folder.display())),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    eprintln!("palisade-bench: {why}");
+    ExitCode::FAILURE
 }

@@ -1,10 +1,12 @@
 //! A server to measure on: no persistence, nothing else on it.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A running server with the module.
@@ -17,12 +19,20 @@ pub struct Server {
 impl Server {
     /// Starts one on a free port of the loopback.
     pub fn start(server: &Path, module: &Path) -> Self {
+        Self::start_as(&[], server, module, &[])
+    }
+
+    /// Starts one as the last arguments of `wrapper`, with `settings` besides its own.
+    pub fn start_as(wrapper: &[String], server: &Path, module: &Path, settings: &[&str]) -> Self {
         assert!(module.exists(), "{} is not there: build it with `make build`", module.display());
         let module = std::path::absolute(module).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new(server)
+        let mut words = wrapper.iter().map(OsString::from).chain([server.into()]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .args(["--port", &port.to_string(), "--save", "", "--maxclients", "15000", "--loglevel", "warning"])
+            .args(settings)
             .arg("--dir")
             .arg(dir.path())
             .arg("--logfile")
@@ -32,6 +42,7 @@ impl Server {
             .args(["restart-guard", "never"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|why| panic!("{} cannot be started: {why}", server.display()));
         Self { child, dir, port }
@@ -47,21 +58,46 @@ impl Server {
         self.port
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Freezes it, or lets it go on.
     pub fn freeze(&self, frozen: bool) {
-        use rustix::process::{Pid, Signal, kill_process};
-        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        self.signal(if frozen { Signal::STOP } else { Signal::CONT });
+    }
+
+    /// Kills it: nothing answers on its port any more.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// CPU time it has used so far.
-    pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // After the name in parentheses: fields 14 and 15 of proc(5), in ticks.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        Duration::from_micros(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())
+    /// CPU time that its main thread has used, exact while that sleeps.
+    pub fn cpu_of_main_thread(&self) -> Duration {
+        cpu_of_thread(self.pid(), &self.pid().to_string())
     }
+
+    /// CPU time that all its threads have used, exact for those that sleep.
+    pub fn cpu_of_all_threads(&self) -> Duration {
+        cpu_of_process(self.pid())
+    }
+}
+
+/// CPU time that all threads of `process` have used, exact for those that sleep.
+pub fn cpu_of_process(process: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads.map(|thread| cpu_of_thread(process, &thread.unwrap().file_name().to_string_lossy())).sum()
+}
+
+/// The first field of proc(5)'s schedstat: nanoseconds. None for a thread that has just ended.
+fn cpu_of_thread(process: u32, thread: &str) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
 impl Drop for Server {
@@ -88,6 +124,16 @@ pub async fn connect(port: u16) -> MultiplexedConnection {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the server on port {port} does not answer");
+}
+
+/// What kind of server `program` is, with its version: `Redis 7.0.15`.
+pub fn name_and_version(program: &Path) -> String {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.unwrap_or_else(|why| panic!("{} cannot be started: {why}", program.display()));
+    // "Redis server v=7.0.15 sha=… malloc=…"
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    format!("{} {}", text.split_whitespace().next().unwrap_or("unknown"), version.unwrap_or("?"))
 }
 
 /// One field of INFO.

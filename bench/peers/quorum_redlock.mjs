@@ -1,0 +1,69 @@
+// Redlock by the npm package redlock over ioredis, driven by palisade-bench.
+
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+
+// What `make setup-peers` installed.
+const require = createRequire(join(process.env.PEERS_NODE, "package.json"));
+const { Redis } = require("ioredis");
+const { default: Redlock } = require("redlock");
+
+const TTL_MS = 10_000;
+
+const versionOf = (name) => {
+  let folder = dirname(require.resolve(name));
+  for (;;) {
+    try {
+      const { name: found, version } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+      if (found === name && version) return `${name} ${version.replace(/^v/, "")}`;
+    } catch {}
+    folder = dirname(folder);
+  }
+};
+
+const within = (ms, promise) => {
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("too slow")), ms)));
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+};
+
+let locks;
+
+const hello = async ({ ports }) => {
+  const nodes = ports.map((port) => new Redis(port, "127.0.0.1"));
+  locks = new Redlock(nodes);
+  return { version: `${versionOf("redlock")} (npm), ${versionOf("ioredis")}, Node ${process.versions.node}` };
+};
+
+const slice = async ({ tasks, ms, most_s }) => {
+  const start = process.hrtime.bigint();
+  const end = start + BigInt(ms) * 1_000_000n;
+  const [acquire_ns, release_ns] = [[], []];
+  let failed = 0;
+  const task = async () => {
+    while (process.hrtime.bigint() < end) {
+      try {
+        const asked = process.hrtime.bigint();
+        const lock = await within(most_s * 1_000, locks.acquire([randomUUID()], TTL_MS, { retryCount: 0 }));
+        const held = process.hrtime.bigint();
+        acquire_ns.push(Number(held - asked));
+        await within(most_s * 1_000, lock.release());
+        release_ns.push(Number(process.hrtime.bigint() - held));
+      } catch {
+        failed += 1;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: tasks }, task));
+  return { acquire_ns, release_ns, failed, elapsed_ns: Number(process.hrtime.bigint() - start) };
+};
+
+const answers = { hello, slice };
+for await (const line of createInterface({ input: process.stdin })) {
+  const question = JSON.parse(line);
+  console.log(JSON.stringify(await answers[question.do](question)));
+}
+process.exit(0);

@@ -1,0 +1,197 @@
+//! A million leases that end within one second: what does somebody else notice who uses the server meanwhile?
+//!
+//! A bystander sends a GET at even intervals, whether the last is answered or not. Its time runs from when it was due, so a pause
+//! of the server counts for every request that it holds up.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use redis::Value;
+
+use crate::raw::{Raw, request};
+use crate::results::{Axis, Bars, Budget, Form, Outcome, Plot, Table};
+use crate::server::Server;
+
+/// Leases are asked for in batches of so many.
+const BATCH: usize = 1_000;
+
+/// How far apart the bystander's requests are: no pause of the server is longer than the longest time by more than this.
+const INTERVAL: Duration = Duration::from_micros(200);
+
+/// How long leases take to end, one after the other.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// How long the bystander is watched before the first lease ends.
+const BEFORE: Duration = Duration::from_secs(1);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many leases end.
+    #[arg(long, default_value_t = 1_000_000)]
+    count: usize,
+
+    /// How often; what is beside it once.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
+}
+
+/// What the bystander saw, in nanoseconds.
+struct Seen {
+    before: Histogram<u64>,
+    during: Histogram<u64>,
+    /// From the last lease's end until all were gone.
+    lag_ms: f64,
+}
+
+pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
+    let mut table = Table::new("expiry", format!("{} leases that end within one second", options.count))
+        .words("as")
+        .numbers("bystander's p50 before", "us", 0)
+        .numbers("p99 before", "us", 0)
+        .numbers("longest before", "us", 0)
+        .numbers("p50 meanwhile", "us", 0)
+        .numbers("p99 meanwhile", "us", 0)
+        .numbers("longest meanwhile", "us", 0)
+        .numbers("p99 meanwhile / before", "times", 2)
+        .numbers("all gone after the last end", "ms", 0);
+    let of = |histogram: &Histogram<u64>, share| histogram.value_at_quantile(share) as f64 / 1_000.0;
+    let mut budgets = Vec::new();
+    let mut bars: Vec<Bars> = ["p99 before", "p99 meanwhile", "longest before", "longest meanwhile"]
+        .map(|name| Bars { name: name.to_owned(), values: Vec::new() })
+        .into();
+    let ways = ["ACQUIRE", "SET NX PX"];
+    for way in ways {
+        let mut all: Vec<Seen> = Vec::new();
+        let times = if way == ways[0] { options.times } else { 1 };
+        for time in 1..=times {
+            eprintln!("expiry: {way}, {time} of {times}");
+            let server = Server::start(server, module);
+            let seen = watch(&server, way, options.count);
+            let (before, during) = (&seen.before, &seen.during);
+            table.row([
+                way.into(),
+                of(before, 0.5).into(),
+                of(before, 0.99).into(),
+                of(before, 1.0).into(),
+                of(during, 0.5).into(),
+                of(during, 0.99).into(),
+                of(during, 1.0).into(),
+                (of(during, 0.99) / of(before, 0.99)).into(),
+                seen.lag_ms.into(),
+            ]);
+            all.push(seen);
+        }
+        // The run in the middle: one is at the mercy of what else the machine does.
+        let middle = |figure: &dyn Fn(&Seen) -> f64| {
+            let mut figures: Vec<f64> = all.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[figures.len() / 2]
+        };
+        let shown = [
+            middle(&|seen| of(&seen.before, 0.99)),
+            middle(&|seen| of(&seen.during, 0.99)),
+            middle(&|seen| of(&seen.before, 1.0)),
+            middle(&|seen| of(&seen.during, 1.0)),
+        ];
+        bars.iter_mut().zip(shown).for_each(|(bars, value)| bars.values.push(Some(value)));
+        if way == ways[0] {
+            let ratio = middle(&|seen| of(&seen.during, 0.99) / of(&seen.before, 0.99));
+            let what = format!("{} leases ending in one second", options.count);
+            let longest_ms = shown[3] / 1_000.0;
+            budgets.push(Budget::at_most(format!("{what}, longest time of a bystander, ms"), longest_ms, 2.0));
+            budgets.push(Budget::at_most(format!("{what}, bystander's p99 / before"), ratio, 2.0));
+        }
+    }
+    table.note(format!(
+        "The bystander sends a GET every {0} us, from {1} s before the first end, answered or not; its time runs from when it was due. \
+         No pause of the event loop is longer than the longest and {0} us. What held up the bystander itself is in it, as in the second \
+         before.",
+        INTERVAL.as_micros(),
+        BEFORE.as_secs()
+    ));
+    table.note("The budgets and the plot take the run in the middle.");
+    let form = Form::Bars {
+        value: Axis::linear("time of a GET, us (less is better)"),
+        categories: ways.map(str::to_owned).into(),
+        series: bars,
+    };
+    let title = format!("A bystander, while {} leases end within one second", options.count);
+    let plot = Plot { name: "bystander".to_owned(), title, form };
+    Outcome { title: "Expiry".to_owned(), tables: vec![table], plots: vec![plot], budgets }
+}
+
+fn watch(server: &Server, way: &str, count: usize) -> Seen {
+    let mut connection = Raw::connect(server.port());
+    // Too late if filling takes longer than thought: then with more time, after all have ended.
+    let mut lead = Duration::from_secs(8) * count as u32 / 1_000_000 + 3 * BEFORE;
+    let first = loop {
+        let first = Instant::now() + lead;
+        fill(&mut connection, way, count, first);
+        if Instant::now() + BEFORE < first {
+            break first;
+        }
+        while remaining(&mut connection) > 0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        lead *= 2;
+    };
+    let mut seen = bystand(server, first);
+    while remaining(&mut connection) > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    seen.lag_ms = (first + SPREAD).elapsed().as_secs_f64() * 1_000.0;
+    seen
+}
+
+/// What a bystander sees from [`BEFORE`] the first end to the last. Awake throughout, so that no clock's delays are measured.
+fn bystand(server: &Server, first: Instant) -> Seen {
+    let mut bystander = Raw::connect(server.port());
+    bystander.do_not_block();
+    let get = request(&["GET", "of-a-bystander"]);
+    let histogram = || Histogram::<u64>::new(3).unwrap();
+    let mut seen = Seen { before: histogram(), during: histogram(), lag_ms: 0.0 };
+    let mut next = first - BEFORE;
+    let mut waiting = VecDeque::new();
+    while next < first + SPREAD || !waiting.is_empty() {
+        if next < first + SPREAD && Instant::now() >= next {
+            bystander.send(&get);
+            waiting.push_back(next);
+            next += INTERVAL;
+        }
+        for due in waiting.drain(..bystander.lines_so_far()) {
+            let histogram = if due < first { &mut seen.before } else { &mut seen.during };
+            histogram.record(due.elapsed().as_nanos() as u64).unwrap();
+        }
+    }
+    seen
+}
+
+/// Takes `count` leases that end evenly within [`SPREAD`] from `first` on.
+fn fill(connection: &mut Raw, way: &str, count: usize, first: Instant) {
+    for from in (0..count).step_by(BATCH) {
+        let until = count.min(from + BATCH);
+        let end = first + SPREAD * from as u32 / count as u32;
+        // At least 1 ms: then filling took too long, and this is not measured.
+        let ttl = end.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
+        let mut requests = Vec::new();
+        for n in from..until {
+            let key = format!("lock{n:08}");
+            requests.extend(match way {
+                "ACQUIRE" => request(&["LOCK.ACQUIRE", &key, "owner-of-20-bytes-xx", &ttl]),
+                _ => request(&["SET", &key, "owner-of-20-bytes-xx", "NX", "PX", &ttl]),
+            });
+        }
+        connection.send(&requests);
+        for _ in from..until {
+            let answer = connection.answer();
+            assert!(matches!(answer, Value::Okay | Value::Int(_)), "{answer:?}");
+        }
+    }
+}
+
+fn remaining(connection: &mut Raw) -> i64 {
+    let Value::Int(remaining) = connection.ask("DBSIZE") else { panic!("DBSIZE is a number") };
+    remaining
+}

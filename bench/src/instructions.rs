@@ -1,0 +1,179 @@
+//! How many instructions the server's process executes for each operation, counted by valgrind's callgrind: the same on a busy
+//! machine as on a quiet one. What the kernel does is not in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::raw::Raw;
+use crate::results::{Cell, Outcome, Run, Table};
+use crate::server::Server;
+use crate::workloads::{FLOOR, PIPELINED, Workload};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Servers, one after the other: where things land in a server's hash tables is by chance, new at each start.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    servers: u32,
+
+    /// How often each operation is counted on each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    counts: u32,
+
+    /// Pipelines of 32 commands in one count.
+    #[arg(long, default_value_t = 40)]
+    pipelines: usize,
+
+    /// Only operations with this in their names.
+    #[arg(long)]
+    only: Option<String>,
+
+    /// Compare with the run of the same server in this folder.
+    #[arg(long)]
+    pub against: Option<PathBuf>,
+
+    /// Keep callgrind's files in this folder, for callgrind_annotate.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// Valgrind's answer to `--version`.
+pub fn version_of_valgrind() -> String {
+    let output = Command::new("valgrind").arg("--version").output();
+    let output = output.expect("valgrind is not there: install it, or run `make instructions`");
+    String::from_utf8_lossy(&output.stdout).trim().replace('-', " ")
+}
+
+pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
+    let mut least: Vec<(&'static str, f64)> = Vec::new();
+    for n in 1..=options.servers {
+        let callgrind = Callgrind::start(server, module);
+        let mut connection = Raw::connect(callgrind.server.port());
+        for workload in Workload::all_on(&mut connection) {
+            if options.only.as_ref().is_some_and(|part| !workload.name.contains(part.as_str())) {
+                continue;
+            }
+            eprintln!("instructions: server {n} of {}, {}", options.servers, workload.name);
+            let count = callgrind.count(&mut connection, workload, options);
+            match least.iter_mut().find(|(name, _)| *name == workload.name) {
+                Some((_, least)) => *least = least.min(count),
+                None => least.push((workload.name, count)),
+            }
+        }
+    }
+    let mut table = Table::new("instructions", "Instructions of the server's process")
+        .words("operation")
+        .numbers("instructions", "an operation", 0)
+        .numbers("beside two PINGs", "times", 2);
+    let floor = least.iter().find(|(name, _)| *name == FLOOR).map(|(_, count)| *count);
+    for (name, count) in &least {
+        table.row([(*name).into(), count.round().into(), floor.map(|floor| count / floor).into()]);
+    }
+    table.note(format!("Commands come {PIPELINED} at a time: reading and writing the connection is shared by them."));
+    table.note(format!(
+        "The least of {} counts of {} commands on each of {} servers: without housekeeping, and where things lie well in the \
+         server's hash tables.",
+        options.counts,
+        options.pipelines * PIPELINED,
+        options.servers
+    ));
+    table.note("The kernel's part is not counted; an instruction that misses the cache counts as any other.");
+    Outcome { title: "Instruction counts".to_owned(), tables: vec![table], ..Outcome::default() }
+}
+
+/// Beside each count of `run` the one of `before`, and the difference.
+pub fn compare(run: &Run, before: &Run) -> Table {
+    let title = format!("Against {}, {}", before.palisade, before.date);
+    let mut table = Table::new("differences", title)
+        .words("operation")
+        .numbers("recorded", "instructions", 0)
+        .numbers("now", "instructions", 0)
+        .numbers("difference", "%", 1);
+    let rows = |run: &Run| run.outcome.tables[0].rows.clone();
+    let recorded = rows(before);
+    for row in rows(run) {
+        let [Cell::Text(name), Cell::Number(now), ..] = &row[..] else { continue };
+        let before = recorded.iter().find_map(|row| match &row[..] {
+            [Cell::Text(same), Cell::Number(count), ..] if same == name => Some(*count),
+            _ => None,
+        });
+        let difference = before.map(|before| (now / before - 1.0) * 100.0);
+        table.row([name.as_str().into(), before.into(), (*now).into(), difference.into()]);
+    }
+    table
+}
+
+/// A server under callgrind, which is told over its own channel what to do.
+struct Callgrind {
+    server: Server,
+    folder: TempDir,
+}
+
+impl Callgrind {
+    fn start(server: &Path, module: &Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let wrapper = [
+            "valgrind".to_owned(),
+            "--tool=callgrind".to_owned(),
+            format!("--callgrind-out-file={}", folder.path().join("out").display()),
+            format!("--vgdb-prefix={}", folder.path().join("vgdb").display()),
+        ];
+        // Housekeeping once a second, as seldom as can be: it is no part of an operation.
+        let server = Server::start_as(&wrapper, server, module, &["--hz", "1"]);
+        Self { server, folder }
+    }
+
+    /// Instructions of one operation.
+    fn count(&self, connection: &mut Raw, workload: &Workload, options: &Options) -> f64 {
+        let pipeline = workload.prepare(connection, 0);
+        let mut repeat = |times| {
+            for _ in 0..times {
+                pipeline.send(connection);
+                pipeline.finish(connection);
+            }
+        };
+        // What is allocated or looked up once is out of the way.
+        repeat(20);
+        let mut count = || {
+            self.tell("zero");
+            repeat(options.pipelines);
+            let file = self.dump();
+            (total_of(&file), file)
+        };
+        let (least, file) = (0..options.counts).map(|_| count()).min().expect("counted at least once");
+        if let Some(folder) = &options.keep {
+            let name: String = workload.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::copy(file, folder.join(format!("callgrind.out.{name}"))).unwrap();
+        }
+        pipeline.clean(connection);
+        least as f64 / (options.pipelines * pipeline.operations) as f64
+    }
+
+    fn tell(&self, what: &str) {
+        let status = Command::new("vgdb")
+            .arg(format!("--vgdb-prefix={}", self.folder.path().join("vgdb").display()))
+            .arg(format!("--pid={}", self.server.pid()))
+            .arg(what)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.expect("vgdb comes with valgrind").success(), "callgrind did not take {what:?}");
+    }
+
+    /// Has the counts written, and tells where.
+    fn dump(&self) -> PathBuf {
+        self.tell("dump");
+        let files = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let number = |path: &PathBuf| path.extension().and_then(|number| number.to_str()?.parse::<u32>().ok());
+        files.filter(|path| number(path).is_some()).max_by_key(number).expect("callgrind wrote its counts")
+    }
+}
+
+/// All instructions in a file of callgrind.
+fn total_of(file: &Path) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap();
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    total.unwrap_or_else(|| panic!("{} has no total", file.display())).trim().parse().unwrap()
+}

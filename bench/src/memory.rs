@@ -1,0 +1,138 @@
+//! What a held lock takes of the server's memory, beside the same lock as `SET NX PX`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::raw::{Raw, request};
+use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
+use crate::server::Server;
+
+/// Locks that are asked for at a time.
+const BATCH: usize = 1_000;
+
+/// A lease that none of this outlives.
+const TTL: &str = "3600000";
+const SETTINGS: &[&str] = &["--lock.max-ttl", TTL];
+
+const OWNER: &str = "owner-of-20-bytes-xx";
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many locks are held, in ascending order. A server's hash tables double when they are full: right before that, at powers
+    /// of two, a lock takes least of them, right after it most.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "100000,131072,200000,262144,300000,524288,600000,1000000,1048576,1200000"
+    )]
+    counts: Vec<usize>,
+}
+
+/// The last of these counts the budget is about.
+const BUDGETED: usize = 1_000_000;
+
+pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
+    let ways = ["SET NX PX", "ACQUIRE"];
+    let [set, lock] = ways.map(|way| fill(&Server::start_as(&[], server, module, SETTINGS), way, &options.counts));
+    let mut table = Table::new("memory", "Memory of a held lock: key of 12 bytes, owner of 20")
+        .numbers("locks", "", 0)
+        .numbers("filling of the hash table", "%", 0)
+        .numbers("SET NX PX", "bytes", 1)
+        .numbers("ACQUIRE", "bytes", 1)
+        .numbers("ACQUIRE / SET", "times", 2)
+        .numbers("SET NX PX, resident", "bytes", 0)
+        .numbers("ACQUIRE, resident", "bytes", 0);
+    let mut budgets = Vec::new();
+    for ((&count, set), lock) in options.counts.iter().zip(&set).zip(&lock) {
+        let ratio = lock.used / set.used;
+        table.row([
+            count.into(),
+            (count as f64 / count.next_power_of_two() as f64 * 100.0).into(),
+            set.used.into(),
+            lock.used.into(),
+            ratio.into(),
+            set.resident.into(),
+            lock.resident.into(),
+        ]);
+        if count == BUDGETED {
+            budgets.push(Budget::at_most("memory of a held lock of 1000000, 20-byte owner / SET NX PX", ratio, 1.0));
+        }
+    }
+    table.note("Growth of used_memory since before the first, divided by the number; resident: of used_memory_rss.");
+    table.note(
+        "SET NX PX is in two hash tables of the server, for the key and for its end; a lock is in one, and in the module's list of \
+         ends. The filling told is that of chained tables with a power of two of buckets; Valkey from 8.1 packs them otherwise.",
+    );
+    let line = |name: &str, taken: &[Taken]| Line {
+        name: name.to_owned(),
+        points: options.counts.iter().zip(taken).map(|(count, taken)| (*count as f64, taken.used)).collect(),
+    };
+    let form = Form::Lines {
+        x: Axis::logarithmic("locks held"),
+        y: Axis::linear("bytes of used_memory a lock"),
+        lines: vec![line(ways[0], &set), line(ways[1], &lock)],
+    };
+    let plot = Plot { name: "bytes".to_owned(), title: "Memory of a held lock".to_owned(), form };
+    Outcome { title: "Memory".to_owned(), tables: vec![table], plots: vec![plot], budgets }
+}
+
+/// Bytes a lock.
+struct Taken {
+    used: f64,
+    resident: f64,
+}
+
+fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
+    let mut monitor = Raw::connect(server.port());
+    let before = settled(&mut monitor);
+    let mut held = 0;
+    let taken = counts.iter().map(|&count| {
+        eprintln!("memory: {count} locks, {way}");
+        // A connection of its own each time: its buffers are gone when it is.
+        let mut connection = Raw::connect(server.port());
+        while held < count {
+            let until = count.min(held + BATCH);
+            let mut requests = Vec::new();
+            for n in held..until {
+                let key = format!("lock{n:08}");
+                requests.extend(match way {
+                    "ACQUIRE" => request(&["LOCK.ACQUIRE", &key, OWNER, TTL]),
+                    _ => request(&["SET", &key, OWNER, "NX", "PX", TTL]),
+                });
+            }
+            connection.send(&requests);
+            for _ in held..until {
+                let answer = connection.answer();
+                assert!(matches!(answer, Value::Okay | Value::Int(_)), "{answer:?}");
+            }
+            held = until;
+        }
+        drop(connection);
+        let now = settled(&mut monitor);
+        let a_lock = |now: u64, before: u64| now.saturating_sub(before) as f64 / count as f64;
+        Taken { used: a_lock(now.0, before.0), resident: a_lock(now.1, before.1) }
+    });
+    taken.collect()
+}
+
+/// `used_memory` and `used_memory_rss`, once nothing moves any more: tables that grow move a little at a time.
+fn settled(monitor: &mut Raw) -> (u64, u64) {
+    let mut before = 0;
+    loop {
+        let used = field(monitor, "used_memory");
+        if used == before {
+            return (used, field(monitor, "used_memory_rss"));
+        }
+        before = used;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn field(monitor: &mut Raw, name: &str) -> u64 {
+    let Value::BulkString(info) = monitor.ask("INFO memory") else { panic!("INFO is text") };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in INFO")).parse().unwrap()
+}

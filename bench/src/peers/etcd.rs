@@ -1,0 +1,325 @@
+//! Three etcd nodes, and what a client says to them: the lock service of the v3 API over gRPC.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use super::process::{free_port, freeze_process};
+use crate::server::cpu_of_process;
+
+/// Nodes of a cluster: what etcd's documents recommend as the least.
+const NODES: usize = 3;
+
+/// Length of a lease, in seconds: longer than any measurement, so that nothing is kept alive meanwhile.
+const LEASE_S: i64 = 600;
+
+/// How long a client that repeats its calls does so.
+const REPEATS_MAX: Duration = Duration::from_secs(15);
+
+/// Calls that were sent again, of all clients.
+static REPEATED: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls were sent again, of all clients.
+pub fn repeated() -> u64 {
+    REPEATED.load(Ordering::Relaxed)
+}
+
+/// A cluster on the loopback, with etcd's defaults.
+pub struct Etcd {
+    nodes: Vec<Child>,
+    clients: Vec<u16>,
+    _dir: TempDir,
+}
+
+impl Etcd {
+    /// Starts one that keeps its data under `folder`, and waits until it has a leader.
+    pub async fn start(program: &Path, folder: &Path) -> Self {
+        std::fs::create_dir_all(folder).unwrap();
+        let dir = tempfile::tempdir_in(folder).unwrap();
+        let clients: Vec<u16> = (0..NODES).map(|_| free_port()).collect();
+        let peers: Vec<u16> = (0..NODES).map(|_| free_port()).collect();
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let cluster: Vec<String> = peers.iter().enumerate().map(|(n, &port)| format!("n{n}={}", url(port))).collect();
+        let nodes = (0..NODES).map(|n| {
+            Command::new(program)
+                .args(["--name", &format!("n{n}")])
+                .arg("--data-dir")
+                .arg(dir.path().join(n.to_string()))
+                .args(["--listen-client-urls", &url(clients[n]), "--advertise-client-urls", &url(clients[n])])
+                .args(["--listen-peer-urls", &url(peers[n]), "--initial-advertise-peer-urls", &url(peers[n])])
+                .args(["--initial-cluster", &cluster.join(","), "--logger", "zap", "--log-level", "fatal"])
+                // Before 3.5 it starts on ARM only where it is asked to.
+                .env("ETCD_UNSUPPORTED_ARCH", "arm64")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap_or_else(|why| panic!("{} cannot be started: {why}; see make setup-peers", program.display()))
+        });
+        let etcd = Self { nodes: nodes.collect(), clients, _dir: dir };
+        etcd.leader().await;
+        etcd
+    }
+
+    /// Which node leads, as soon as they know.
+    pub async fn leader(&self) -> usize {
+        for _ in 0..300 {
+            if let Some(leader) = self.known_leader().await {
+                return leader;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the etcd nodes did not find a leader");
+    }
+
+    async fn known_leader(&self) -> Option<usize> {
+        for (n, &port) in self.clients.iter().enumerate() {
+            let mut client = Client::to(&[port]).await.ok()?;
+            let status = client.status().await.ok()?;
+            if status.leader != 0 && status.leader == status.header?.member_id {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    /// A client of all nodes.
+    pub async fn client(&self) -> Client {
+        Client::to(&self.clients).await.unwrap()
+    }
+
+    /// A client of one node.
+    pub async fn client_of(&self, node: usize) -> Client {
+        Client::to(&[self.clients[node]]).await.unwrap()
+    }
+
+    /// Freezes a node that follows, or lets all go on.
+    pub async fn freeze_follower(&self, frozen: bool) {
+        match frozen {
+            true => {
+                let leader = self.leader().await;
+                freeze_process(&self.nodes[(leader + 1) % NODES], true);
+            }
+            false => self.nodes.iter().for_each(|node| freeze_process(node, false)),
+        }
+    }
+
+    /// CPU time that all nodes have used so far.
+    pub fn cpu(&self) -> Duration {
+        self.nodes.iter().map(|node| cpu_of_process(node.id())).sum()
+    }
+
+    /// What all nodes have done so far.
+    pub async fn done(&self) -> Done {
+        let mut done = Done::default();
+        for &port in &self.clients {
+            let metrics = metrics(port).await;
+            let sum = |name: &str| -> f64 {
+                let of = |line: &str| line.strip_prefix(name)?.rsplit(' ').next()?.parse::<f64>().ok();
+                metrics.lines().filter_map(of).sum()
+            };
+            done.requests += sum("grpc_server_started_total{");
+            done.bytes += sum("etcd_network_client_grpc_received_bytes_total ")
+                + sum("etcd_network_client_grpc_sent_bytes_total ")
+                + sum("etcd_network_peer_sent_bytes_total{");
+            done.fsyncs += sum("etcd_disk_wal_fsync_duration_seconds_count ");
+        }
+        done
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+/// Counters of a whole cluster.
+#[derive(Clone, Copy, Default)]
+pub struct Done {
+    /// Of clients.
+    pub requests: f64,
+    /// Of clients and between nodes, without the headers of gRPC.
+    pub bytes: f64,
+    /// Of the log.
+    pub fsyncs: f64,
+}
+
+/// What the node on `port` tells of itself.
+async fn metrics(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+/// A gRPC client. Its clones use the same connections.
+#[derive(Clone)]
+pub struct Client {
+    channel: Grpc<Channel>,
+    /// A call that fails is sent again for so long.
+    repeats: Duration,
+}
+
+impl Client {
+    async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
+        let endpoint = |&port: &u16| Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a good address");
+        let channel = match ports {
+            // Connected now: a cluster that only just starts is not there yet.
+            [port] => endpoint(port).connect().await?,
+            // One after the other that is ready, as the crate etcd-client does.
+            ports => Channel::balance_list(ports.iter().map(endpoint)),
+        };
+        Ok(Self { channel: Grpc::new(channel), repeats: Duration::ZERO })
+    }
+
+    /// The same, but a call that fails is sent again. On a machine that is too busy for etcd its nodes change their leader, and
+    /// then all calls fail that wait.
+    pub fn repeating(self) -> Self {
+        Self { repeats: REPEATS_MAX, ..self }
+    }
+
+    /// A session: the lease under which locks are taken.
+    pub async fn session(&mut self) -> Result<i64, Status> {
+        let request = LeaseGrantRequest { ttl: LEASE_S, id: 0 };
+        Ok(self.call::<_, LeaseGrantResponse>("/etcdserverpb.Lease/LeaseGrant", request).await?.id)
+    }
+
+    /// Takes the lock `name`, waiting as long as it takes; the key with which it is given back.
+    pub async fn lock(&mut self, name: &str, session: i64) -> Result<Vec<u8>, Status> {
+        let request = LockRequest { name: name.into(), lease: session };
+        Ok(self.call::<_, LockResponse>("/v3lockpb.Lock/Lock", request).await?.key)
+    }
+
+    /// Gives back the lock whose key it is.
+    pub async fn unlock(&mut self, key: Vec<u8>) -> Result<(), Status> {
+        self.call::<_, HeaderOnly>("/v3lockpb.Lock/Unlock", UnlockRequest { key }).await.map(drop)
+    }
+
+    /// How many stand in the queue of the lock `name`, its holder included.
+    pub async fn queue(&mut self, name: &str) -> Result<i64, Status> {
+        // All keys that begin with `name/`; `0` follows `/`.
+        let (key, range_end) = (format!("{name}/").into_bytes(), format!("{name}0").into_bytes());
+        let request = RangeRequest { key, range_end, count_only: true };
+        Ok(self.call::<_, RangeResponse>("/etcdserverpb.KV/Range", request).await?.count)
+    }
+
+    async fn status(&mut self) -> Result<StatusResponse, Status> {
+        self.call("/etcdserverpb.Maintenance/Status", Nothing {}).await
+    }
+
+    async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: prost::Message + Clone + Default + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let mut failed_since = None;
+        loop {
+            let done = self.call_once(path, request.clone()).await;
+            if done.is_ok() || failed_since.get_or_insert_with(Instant::now).elapsed() >= self.repeats {
+                return done;
+            }
+            REPEATED.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn call_once<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: prost::Message + Default + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.channel.ready().await.map_err(|why| Status::new(Code::Unavailable, why.to_string()))?;
+        let codec = ProstCodec::<Q, A>::default();
+        let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
+        Ok(self.channel.unary(Request::new(request), path, codec).await?.into_inner())
+    }
+}
+
+// The messages of etcd's v3 API, as far as they are used here (api/etcdserverpb/rpc.proto, v3lockpb/v3lock.proto).
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Nothing {}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Header {
+    #[prost(uint64, tag = "2")]
+    member_id: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct HeaderOnly {
+    #[prost(message, optional, tag = "1")]
+    header: Option<Header>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    header: Option<Header>,
+    #[prost(uint64, tag = "4")]
+    leader: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LeaseGrantRequest {
+    #[prost(int64, tag = "1")]
+    ttl: i64,
+    #[prost(int64, tag = "2")]
+    id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LeaseGrantResponse {
+    #[prost(int64, tag = "2")]
+    id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LockRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    name: Vec<u8>,
+    #[prost(int64, tag = "2")]
+    lease: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LockResponse {
+    #[prost(bytes = "vec", tag = "2")]
+    key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct UnlockRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    range_end: Vec<u8>,
+    #[prost(bool, tag = "9")]
+    count_only: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RangeResponse {
+    #[prost(int64, tag = "4")]
+    count: i64,
+}

@@ -1,0 +1,211 @@
+//! Where hand-overs are measured: servers, what they have counted, and when all who wait do wait.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+use serde_json::json;
+
+use super::Installed;
+use super::etcd::Etcd;
+use super::process::{Peer, numbers};
+use super::round::{HOLD_MIN, Round};
+use super::turns::{Cpu, Turns};
+use super::waiters::{Backend, Way};
+use crate::server::{Server, cpu_of_process};
+
+/// How long the server's CPU time is measured while all wait.
+const WAITING: Duration = Duration::from_millis(500);
+
+/// All clients of a way that is not seen in the server have tried once after so long.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// etcd has set up its waiters when it uses less than this share of a CPU.
+const CALM: f64 = 0.3;
+
+/// But nobody waits for that longer than this.
+const CALM_MAX: Duration = Duration::from_secs(10);
+
+/// A way to wait, and on what.
+pub enum How {
+    Redis(Way),
+    /// Which of the clusters.
+    Etcd(usize),
+    /// redis-py's Lock: how long it sleeps between tries.
+    RedisPy {
+        sleep_s: f64,
+    },
+}
+
+/// Where it is measured.
+pub struct Place<'a> {
+    pub server: &'a Server,
+    pub etcds: &'a [(&'static str, Etcd)],
+    pub installed: &'a Installed,
+    pub control: MultiplexedConnection,
+}
+
+/// Counters before the lock goes round.
+struct Before {
+    requests: f64,
+    bytes: f64,
+    fsyncs: f64,
+    /// What asking for them added to them.
+    own_requests: f64,
+    own_bytes: f64,
+}
+
+impl Place<'_> {
+    /// What `how` comes to among so many who wait: the lock is held for up to `hold_max` each time, and goes round for
+    /// `length`.
+    pub async fn measure(&mut self, how: &How, waiters: usize, hold_max: Duration, length: Duration) -> Turns {
+        let key = format!("hand-over-{:016x}", rand::random::<u64>());
+        if let How::RedisPy { sleep_s } = how {
+            return self.measure_redis_py(how, &key, waiters, *sleep_s, hold_max, length).await;
+        }
+        let backend = match how {
+            How::Redis(way) => Backend::Redis(*way, self.server.port()),
+            How::Etcd(n) => Backend::Etcd(self.etcds[*n].1.client().await.repeating()),
+            How::RedisPy { .. } => unreachable!("it is done above"),
+        };
+        let round = Round::start(&backend, &key, waiters, hold_max).await;
+        self.settle(how, &key, waiters).await;
+        let waiting_cpu = self.cpu_for(WAITING, how, std::process::id()).await;
+        let before = self.before(how).await;
+        round.go.send_replace(true);
+        tokio::time::sleep(length).await;
+        let mut turns = self.since(how, before).await;
+        (turns.delays_ns, turns.turns) = round.stop().await;
+        turns.waiting_cpu = waiting_cpu;
+        self.delete(&key).await;
+        turns
+    }
+
+    /// A new process of redis-py, with its version.
+    pub async fn redis_py(&self) -> Option<(Peer, String)> {
+        let command = self.installed.python("hand_over_redis_py.py")?;
+        Some(Peer::start(command, json!({ "do": "hello", "port": self.server.port() })).await)
+    }
+
+    async fn measure_redis_py(
+        &mut self,
+        how: &How,
+        key: &str,
+        waiters: usize,
+        sleep_s: f64,
+        hold_max: Duration,
+        length: Duration,
+    ) -> Turns {
+        let (mut peer, _) = self.redis_py().await.expect("it is only measured if it is here");
+        let hold_s = [HOLD_MIN.as_secs_f64(), hold_max.as_secs_f64()];
+        let start = json!({ "do": "start", "name": key, "waiters": waiters, "sleep_s": sleep_s, "hold_s": hold_s });
+        peer.ask(start).await;
+        self.settle(how, key, waiters).await;
+        let waiting_cpu = self.cpu_for(WAITING, how, peer.pid()).await;
+        let before = self.before(how).await;
+        peer.ask(json!({ "do": "go" })).await;
+        tokio::time::sleep(length).await;
+        let mut turns = self.since(how, before).await;
+        let answer = peer.ask(json!({ "do": "result" })).await;
+        drop(peer);
+        self.delete(key).await;
+        turns.delays_ns = numbers(&answer, "delays_ns");
+        turns.delays_ns.sort_unstable();
+        turns.turns = numbers(&answer, "turns");
+        turns.waiting_cpu = waiting_cpu;
+        turns
+    }
+
+    async fn delete(&mut self, key: &str) {
+        let _: Value = cmd("DEL").arg(key).query_async(&mut self.control).await.unwrap();
+    }
+
+    /// Returns when all wait.
+    async fn settle(&mut self, how: &How, key: &str, waiters: usize) {
+        loop {
+            let waiting = match how {
+                How::Redis(Way::Palisade | Way::PalisadeClient) => {
+                    let info = cmd("LOCK.INFO").arg(key).to_owned();
+                    let mut lock: HashMap<String, Value> = info.query_async(&mut self.control).await.unwrap();
+                    redis::from_redis_value(lock.remove("waiters").unwrap()).unwrap()
+                }
+                How::Redis(Way::PubSub) => {
+                    let count = cmd("PUBSUB").arg("NUMSUB").arg(format!("channel-of-{key}")).to_owned();
+                    let (_, count): (String, u64) = count.query_async(&mut self.control).await.unwrap();
+                    count
+                }
+                How::Etcd(n) => {
+                    let queue = self.etcds[*n].1.client().await.repeating().queue(key).await.unwrap();
+                    // Its holder stands in it too.
+                    queue.max(1) as u64 - 1
+                }
+                How::Redis(Way::Polling { .. } | Way::Rslock { .. }) | How::RedisPy { .. } => {
+                    return tokio::time::sleep(SETTLED).await;
+                }
+            };
+            if waiting >= waiters as u64 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let since = Instant::now();
+        while matches!(how, How::Etcd(_)) && since.elapsed() < CALM_MAX {
+            if self.cpu_for(SETTLED, how, std::process::id()).await.servers < CALM {
+                break;
+            }
+        }
+    }
+
+    fn cpu_of_servers(&self, how: &How) -> Duration {
+        match how {
+            How::Etcd(n) => self.etcds[*n].1.cpu(),
+            _ => self.server.cpu_of_all_threads(),
+        }
+    }
+
+    /// Shares of a CPU that servers, and the process `clients`, use now.
+    async fn cpu_for(&self, length: Duration, how: &How, clients: u32) -> Cpu {
+        let (servers, of_clients, since) = (self.cpu_of_servers(how), cpu_of_process(clients), Instant::now());
+        tokio::time::sleep(length).await;
+        let share = |used: Duration| used.as_secs_f64() / since.elapsed().as_secs_f64();
+        Cpu { servers: share(self.cpu_of_servers(how) - servers), clients: share(cpu_of_process(clients) - of_clients) }
+    }
+
+    /// Requests, bytes and fsyncs so far.
+    async fn counters(&mut self, how: &How) -> (f64, f64, f64) {
+        if let How::Etcd(n) = how {
+            let done = self.etcds[*n].1.done().await;
+            return (done.requests, done.bytes, done.fsyncs);
+        }
+        let stats: String = cmd("INFO").arg("stats").query_async(&mut self.control).await.unwrap();
+        let field = |name: &str| -> f64 {
+            let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.unwrap_or_else(|| panic!("no {name} in INFO")).parse().unwrap()
+        };
+        let bytes = field("total_net_input_bytes") + field("total_net_output_bytes");
+        (field("total_commands_processed"), bytes, 0.0)
+    }
+
+    async fn before(&mut self, how: &How) -> Before {
+        let (requests, bytes, _) = self.counters(how).await;
+        let own = self.counters(how).await;
+        Before {
+            requests: own.0,
+            bytes: own.1,
+            fsyncs: own.2,
+            own_requests: own.0 - requests,
+            own_bytes: own.1 - bytes,
+        }
+    }
+
+    async fn since(&mut self, how: &How, before: Before) -> Turns {
+        let (requests, bytes, fsyncs) = self.counters(how).await;
+        Turns {
+            requests: requests - before.requests - before.own_requests,
+            bytes: bytes - before.bytes - before.own_bytes,
+            fsyncs: matches!(how, How::Etcd(_)).then_some(fsyncs - before.fsyncs),
+            ..Turns::default()
+        }
+    }
+}

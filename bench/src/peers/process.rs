@@ -1,0 +1,64 @@
+//! Processes: peers in other languages that are asked over their standard input, and what the system tells of any process.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// Longest time for an answer: longer than any measurement.
+const ANSWER_MAX: Duration = Duration::from_secs(90);
+
+/// A program that answers each line of JSON by one line of JSON. It ends with this process, or when it is dropped.
+pub struct Peer {
+    // Killed when dropped. Boxed, as it is much larger than other clients.
+    child: Box<Child>,
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    /// Starts it, and says `hello` to it: its settings. It answers with its version.
+    pub async fn start(mut command: Command, hello: Value) -> (Self, String) {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
+        let mut child = child.unwrap_or_else(|why| panic!("a peer cannot be started: {why}; see make setup-peers"));
+        let to = child.stdin.take().expect("it is piped");
+        let from = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let mut peer = Self { child: Box::new(child), to, from };
+        let answer = peer.ask(hello).await;
+        let version = answer["version"].as_str().unwrap_or_else(|| panic!("no version in {answer}")).to_owned();
+        (peer, version)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it is not waited for")
+    }
+
+    /// Sends `question` and returns the answer to it.
+    pub async fn ask(&mut self, question: Value) -> Value {
+        self.to.write_all(format!("{question}\n").as_bytes()).await.expect("the peer has ended");
+        let line = tokio::time::timeout(ANSWER_MAX, self.from.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("no answer to {question}")).unwrap();
+        serde_json::from_str(&line.expect("the peer has ended")).unwrap()
+    }
+}
+
+/// The numbers in `answer` under `name`.
+pub fn numbers(answer: &Value, name: &str) -> Vec<u64> {
+    let numbers = answer[name].as_array().unwrap_or_else(|| panic!("no {name} in {answer}"));
+    numbers.iter().map(|number| number.as_u64().expect("times are whole numbers")).collect()
+}
+
+/// A port of the loopback on which nobody listens.
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Freezes `child`, or lets it go on.
+pub fn freeze_process(child: &std::process::Child, frozen: bool) {
+    let signal = if frozen { Signal::STOP } else { Signal::CONT };
+    kill_process(Pid::from_child(child), signal).unwrap();
+}

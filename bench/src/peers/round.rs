@@ -1,0 +1,100 @@
+//! Clients among which a lock goes round, in this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, stream};
+use rand::RngExt;
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+
+use super::waiters::{Backend, Waiter};
+
+/// How long the lock is held, at least: whoever queues again has asked once more by then, and found it taken. In less, a
+/// client that just comes back would overtake those who sleep, and the lock would go to and fro between two of them.
+pub const HOLD_MIN: Duration = Duration::from_millis(1);
+
+/// Connections that are made at once.
+const CONNECTING: usize = 64;
+
+/// Clients among which a lock goes round.
+pub struct Round {
+    /// Sent true: they go.
+    pub go: watch::Sender<bool>,
+    shared: Arc<Shared>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    start: Instant,
+    hold_max: Duration,
+    /// When the lock was last given back, in nanoseconds since `start`; 0: not yet.
+    released_ns: AtomicU64,
+    /// How often it was taken.
+    taken: watch::Sender<u64>,
+    turns: Vec<AtomicU64>,
+    delays_ns: Mutex<Vec<u64>>,
+}
+
+impl Round {
+    /// One client more than wait: the first one holds the lock, until they go.
+    pub async fn start(backend: &Backend, key: &str, waiters: usize, hold_max: Duration) -> Self {
+        let shared = Arc::new(Shared {
+            start: Instant::now(),
+            hold_max,
+            released_ns: AtomicU64::new(0),
+            taken: watch::Sender::new(0),
+            turns: (0..=waiters).map(|_| AtomicU64::new(0)).collect(),
+            delays_ns: Mutex::new(Vec::new()),
+        });
+        let go = watch::Sender::new(false);
+        let connected: Vec<Waiter> =
+            stream::iter(0..=waiters).map(|n| Waiter::new(backend, key, n)).buffered(CONNECTING).collect().await;
+        let mut clients = Vec::new();
+        for (n, waiter) in connected.into_iter().enumerate() {
+            clients.push(tokio::spawn(client(waiter, n, Arc::clone(&shared), go.subscribe())));
+            if n == 0 {
+                shared.taken.subscribe().wait_for(|taken| *taken > 0).await.unwrap();
+            }
+        }
+        Self { go, shared, clients }
+    }
+
+    /// Times from a release to the next holder's answer, sorted, and each client's turns.
+    pub async fn stop(self) -> (Vec<u64>, Vec<u64>) {
+        let mut delays = self.shared.delays_ns.lock().await.clone();
+        let turns = self.shared.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect();
+        for client in &self.clients {
+            client.abort();
+        }
+        for client in self.clients {
+            if let Err(why) = client.await {
+                assert!(why.is_cancelled(), "a client that waits has failed: {why}");
+            }
+        }
+        delays.sort_unstable();
+        (delays, turns)
+    }
+}
+
+async fn client(mut waiter: Waiter, n: usize, shared: Arc<Shared>, mut go: watch::Receiver<bool>) {
+    loop {
+        waiter.acquire().await;
+        let now = shared.start.elapsed().as_nanos() as u64;
+        let released = shared.released_ns.load(Ordering::Relaxed);
+        if released > 0 {
+            shared.delays_ns.lock().await.push(now - released);
+        }
+        shared.turns[n].fetch_add(1, Ordering::Relaxed);
+        let mut taken = shared.taken.subscribe();
+        shared.taken.send_modify(|taken| *taken += 1);
+        let mine = *taken.borrow_and_update();
+        go.wait_for(|go| *go).await.unwrap();
+        let hold = HOLD_MIN + (shared.hold_max - HOLD_MIN).mul_f64(rand::rng().random());
+        tokio::time::sleep(hold).await;
+        shared.released_ns.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        waiter.release().await;
+        taken.wait_for(|taken| *taken > mine).await.unwrap();
+    }
+}

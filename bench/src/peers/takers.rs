@@ -1,0 +1,198 @@
+//! Clients that take a lock on a majority of nodes, without waiting for it, and give it back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_client::{Client, Guard};
+use palisade_core::quorum::majority;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+use redlock::RedLock;
+use rslock::LockManager;
+use serde_json::json;
+
+use super::etcd;
+use super::process::{Peer, numbers};
+
+/// Length of the leases, where a client lets one choose.
+pub const TTL: Duration = Duration::from_secs(10);
+
+/// An operation that takes longer is given up and counts as failed.
+pub const OPERATION_MAX: Duration = Duration::from_secs(2);
+
+/// What one client did in one slice of time.
+#[derive(Default)]
+pub struct Slice {
+    /// Times of what succeeded, in nanoseconds.
+    pub acquire_ns: Vec<u64>,
+    pub release_ns: Vec<u64>,
+    /// Locks that were not taken, or not given back, within [`OPERATION_MAX`].
+    pub failed: u64,
+    pub elapsed: Duration,
+}
+
+impl Slice {
+    fn add(&mut self, other: Slice) {
+        self.acquire_ns.extend(other.acquire_ns);
+        self.release_ns.extend(other.release_ns);
+        self.failed += other.failed;
+    }
+}
+
+/// A client, as a whole process of an application has one.
+pub enum Taker {
+    /// One for each task; most share their connections.
+    Tasks(Vec<Task>),
+    /// A blocking client, in threads.
+    Threads(Arc<RedLock>),
+    /// In another language.
+    Process(Peer),
+}
+
+impl Taker {
+    /// Takes and gives back locks, each with a name of its own, with as many concurrent `tasks`.
+    pub async fn slice(&mut self, tasks: usize, length: Duration) -> Slice {
+        let start = Instant::now();
+        let mut slice = Slice::default();
+        match self {
+            Self::Tasks(all) => {
+                let one = |task: &Task| tokio::spawn(task.clone().go_on(start, length));
+                for task in all[..tasks].iter().map(one).collect::<Vec<_>>() {
+                    slice.add(task.await.unwrap());
+                }
+            }
+            Self::Threads(locks) => {
+                let one = || {
+                    let locks = Arc::clone(locks);
+                    tokio::task::spawn_blocking(move || go_on_blocking(&locks, start, length))
+                };
+                for thread in (0..tasks).map(|_| one()).collect::<Vec<_>>() {
+                    // One that hangs in a call is left behind: it ends when its servers go on or end.
+                    match tokio::time::timeout_at((start + length + OPERATION_MAX).into(), thread).await {
+                        Ok(done) => slice.add(done.unwrap()),
+                        Err(_) => slice.failed += 1,
+                    }
+                }
+            }
+            Self::Process(peer) => {
+                let (ms, most_s) = (length.as_millis() as u64, OPERATION_MAX.as_secs());
+                let question = json!({ "do": "slice", "tasks": tasks, "ms": ms, "most_s": most_s });
+                let answer = peer.ask(question).await;
+                return Slice {
+                    acquire_ns: numbers(&answer, "acquire_ns"),
+                    release_ns: numbers(&answer, "release_ns"),
+                    failed: answer["failed"].as_u64().unwrap(),
+                    elapsed: Duration::from_nanos(answer["elapsed_ns"].as_u64().unwrap()),
+                };
+            }
+        }
+        slice.elapsed = start.elapsed();
+        slice
+    }
+}
+
+fn go_on_blocking(locks: &RedLock, start: Instant, length: Duration) -> Slice {
+    let mut slice = Slice::default();
+    while start.elapsed() < length {
+        let asked = Instant::now();
+        let Ok(Some(lock)) = locks.lock(new_name().as_bytes(), TTL.as_millis() as usize) else {
+            slice.failed += 1;
+            continue;
+        };
+        slice.acquire_ns.push(asked.elapsed().as_nanos() as u64);
+        let held = Instant::now();
+        locks.unlock(&lock);
+        slice.release_ns.push(held.elapsed().as_nanos() as u64);
+    }
+    slice
+}
+
+/// A lock's name that was not used before.
+fn new_name() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+/// An asynchronous client.
+#[derive(Clone)]
+pub enum Task {
+    /// Ours.
+    Palisade(Client),
+    /// The floor: nothing but one command to every node at once, done when a majority has answered.
+    Raw(Vec<MultiplexedConnection>),
+    Rslock(LockManager),
+    Etcd {
+        client: etcd::Client,
+        session: i64,
+    },
+}
+
+/// What a task gives back.
+enum Held {
+    Palisade(Guard),
+    Raw(String),
+    Rslock(rslock::Lock),
+    Etcd(Vec<u8>),
+}
+
+impl Task {
+    async fn go_on(mut self, start: Instant, length: Duration) -> Slice {
+        let mut slice = Slice::default();
+        while start.elapsed() < length {
+            let asked = Instant::now();
+            let Ok(Some(held)) = tokio::time::timeout(OPERATION_MAX, self.acquire()).await else {
+                slice.failed += 1;
+                continue;
+            };
+            slice.acquire_ns.push(asked.elapsed().as_nanos() as u64);
+            let since = Instant::now();
+            match tokio::time::timeout(OPERATION_MAX, self.release(held)).await {
+                Ok(()) => slice.release_ns.push(since.elapsed().as_nanos() as u64),
+                Err(_) => slice.failed += 1,
+            }
+        }
+        slice
+    }
+
+    async fn acquire(&mut self) -> Option<Held> {
+        let name = new_name();
+        match self {
+            Self::Palisade(locks) => locks.try_lock(&name).await.ok().map(Held::Palisade),
+            Self::Raw(nodes) => {
+                let ttl_ms = TTL.as_millis() as u64;
+                let set = cmd("SET").arg(&name).arg("owner-of-20-bytes-xx").arg("NX").arg("PX").arg(ttl_ms).to_owned();
+                ask_majority(nodes, set).await.then_some(Held::Raw(name))
+            }
+            Self::Rslock(locks) => locks.lock(name.as_str(), TTL).await.ok().map(Held::Rslock),
+            Self::Etcd { client, session } => client.lock(&name, *session).await.ok().map(Held::Etcd),
+        }
+    }
+
+    async fn release(&mut self, held: Held) {
+        match (self, held) {
+            (_, Held::Palisade(guard)) => drop(guard.release().await),
+            (Self::Raw(nodes), Held::Raw(name)) => drop(ask_majority(nodes, cmd("DEL").arg(name).to_owned()).await),
+            (_, Held::Rslock(lock)) => lock.release().await,
+            (Self::Etcd { client, .. }, Held::Etcd(key)) => drop(client.unlock(key).await),
+            _ => unreachable!("a task gives back what it took itself"),
+        }
+    }
+}
+
+/// Whether a majority answered well.
+async fn ask_majority(nodes: &[MultiplexedConnection], command: Cmd) -> bool {
+    let ask = |node: &MultiplexedConnection| {
+        let (mut node, command) = (node.clone(), command.clone());
+        async move { command.query_async::<Value>(&mut node).await.is_ok() }
+    };
+    let mut asked: FuturesUnordered<_> = nodes.iter().map(ask).collect();
+    let mut good = 0;
+    while let Some(well) = asked.next().await {
+        good += usize::from(well);
+        if good == majority(nodes.len()) {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,204 @@
+//! How long a lock on a majority takes to get and to give back, with all nodes well or some of them not.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use palisade_client::{Client, Options as LockOptions};
+
+use super::raw_sets::RawSets;
+use super::slow_link::SlowLink;
+use crate::results::{Axis, Bars, Budget, Form, Plot, Table};
+use crate::server::Server;
+
+/// Locks and raw SETs in one round of the comparison.
+const BATCH: usize = 200;
+
+/// What a slow link adds in each direction: many round trips of the loopback.
+const SLOW: Duration = Duration::from_millis(2);
+
+/// Where giving back waits for a slow node, so many times fewer rounds do.
+const FEWER: usize = 4;
+
+/// What some of the nodes are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Healthy,
+    OneSlow,
+    TwoFrozen,
+    OneDead,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::OneSlow => "one slow",
+            Self::TwoFrozen => "two frozen",
+            Self::OneDead => "one dead",
+        }
+    }
+
+    /// In which so many nodes still have a majority. A dead node stays dead: last.
+    fn all_of(nodes: usize) -> Vec<Self> {
+        match nodes {
+            0..=2 => vec![Self::Healthy],
+            3..=4 => vec![Self::Healthy, Self::OneSlow, Self::OneDead],
+            5.. => vec![Self::Healthy, Self::OneSlow, Self::TwoFrozen, Self::OneDead],
+        }
+    }
+}
+
+/// What was measured, in nanoseconds.
+struct Measured {
+    sets: Histogram<u64>,
+    deletes: Histogram<u64>,
+    acquires: Histogram<u64>,
+    releases: Histogram<u64>,
+    /// Locks that were not got: too few nodes answered in time.
+    failed: u64,
+}
+
+/// A quantile in microseconds.
+fn of(histogram: &Histogram<u64>, share: f64) -> f64 {
+    histogram.value_at_quantile(share) as f64 / 1_000.0
+}
+
+/// Measures `counts` of nodes in all states. Table, plots, budgets.
+pub async fn measure(start: &impl Fn() -> Server, counts: &[usize], rounds: usize) -> (Table, Vec<Plot>, Vec<Budget>) {
+    let mut table = Table::new("latency", "A lock on a majority, beside as many raw SETs")
+        .numbers("nodes", "", 0)
+        .words("which are")
+        .numbers("SET p50", "us", 0)
+        .numbers("SET p99", "us", 0)
+        .numbers("acquire p50", "us", 0)
+        .numbers("acquire p99", "us", 0)
+        .numbers("acquire / SET", "p50", 2)
+        .numbers("DEL p50", "us", 0)
+        .numbers("DEL p99", "us", 0)
+        .numbers("release p50", "us", 0)
+        .numbers("release p99", "us", 0)
+        .numbers("not got", "", 0);
+    table.note(
+        "SET: `SET key owner NX PX ttl` to every node at once, until a majority has answered, over connections of the same kind: what \
+         any Redlock client must do. Rounds of both take turns.",
+    );
+    table.note("Not got: too few nodes answered within the client's 50 ms, as happens where other programs want the processors.");
+    table.note("Release: until all nodes have answered that are not known to be away; DEL: the same of raw DELs.");
+    table.note(format!(
+        "One slow: its link takes {} ms longer in each direction. Two frozen: SIGSTOP; raw commands do not even go there. One dead: \
+         killed.",
+        SLOW.as_millis()
+    ));
+    let mut budgets = Vec::new();
+    let mut categories = Vec::new();
+    let mut bars: Vec<Bars> = ["SET p50", "SET p99", "acquire p50", "acquire p99"]
+        .map(|name| Bars { name: name.to_owned(), values: Vec::new() })
+        .into();
+    for &count in counts {
+        let nodes: Vec<Server> = (0..count).map(|_| start()).collect();
+        let mut healthy_p99 = 0.0;
+        for state in State::all_of(count) {
+            eprintln!("quorum: {count} nodes, {}", state.name());
+            let measured = in_state(&nodes, state, rounds).await;
+            let Measured { sets, deletes, acquires, releases, failed } = &measured;
+            let ratio = of(acquires, 0.5) / of(sets, 0.5);
+            table.row([
+                count.into(),
+                state.name().into(),
+                of(sets, 0.5).into(),
+                of(sets, 0.99).into(),
+                of(acquires, 0.5).into(),
+                of(acquires, 0.99).into(),
+                ratio.into(),
+                of(deletes, 0.5).into(),
+                of(deletes, 0.99).into(),
+                of(releases, 0.5).into(),
+                of(releases, 0.99).into(),
+                (*failed).into(),
+            ]);
+            categories.push(format!("{count} nodes, {}", state.name()));
+            let shown = [of(sets, 0.5), of(sets, 0.99), of(acquires, 0.5), of(acquires, 0.99)];
+            bars.iter_mut().zip(shown).for_each(|(bars, value)| bars.values.push(Some(value)));
+            match (count, state) {
+                (5, State::Healthy) => {
+                    healthy_p99 = of(acquires, 0.99);
+                    budgets.push(Budget::at_most(
+                        "quorum acquire, 5 healthy nodes, p50 / five parallel SETs",
+                        ratio,
+                        1.15,
+                    ));
+                }
+                (5, State::TwoFrozen) => {
+                    let ratio = of(acquires, 0.99) / healthy_p99;
+                    budgets.push(Budget::at_most("quorum acquire, 2 of 5 frozen, p99 / healthy", ratio, 1.5));
+                }
+                _ => {}
+            }
+        }
+    }
+    let form = Form::Bars { value: Axis::linear("us (less is better)"), categories, series: bars };
+    let plot = Plot {
+        name: "latency".to_owned(),
+        title: "A lock on a majority of nodes, beside as many raw SETs".to_owned(),
+        form,
+    };
+    (table, vec![plot], budgets)
+}
+
+async fn in_state(nodes: &[Server], state: State, rounds: usize) -> Measured {
+    let mut ports: Vec<u16> = nodes.iter().map(Server::port).collect();
+    match state {
+        State::Healthy => {}
+        State::OneSlow => ports[0] = SlowLink::to(ports[0], SLOW).port(),
+        State::TwoFrozen => nodes[..2].iter().for_each(|node| node.freeze(true)),
+        State::OneDead => nodes[0].kill(),
+    }
+    let rounds = if state == State::OneSlow { rounds.div_ceil(FEWER) } else { rounds };
+    // On the runtime's own thread, as an application's tasks are: the main thread would have to be woken each time.
+    let measured = tokio::spawn(compare(ports, rounds)).await.unwrap();
+    if state == State::TwoFrozen {
+        nodes[..2].iter().for_each(|node| node.freeze(false));
+    }
+    measured
+}
+
+async fn compare(ports: Vec<u16>, rounds: usize) -> Measured {
+    let locks = Client::new(ports.iter().map(|port| format!("redis://127.0.0.1:{port}"))).unwrap();
+    let raw = RawSets::connect(&ports).await;
+    let slow = LockOptions::new().node_timeout(Duration::from_secs(2));
+    locks.try_lock_with("warm", &slow).await.unwrap().release().await;
+    // Until the client knows which nodes do not answer, and nodes have raised their ceilings.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let histogram = || Histogram::<u64>::new(3).unwrap();
+    let mut measured =
+        Measured { sets: histogram(), deletes: histogram(), acquires: histogram(), releases: histogram(), failed: 0 };
+    let record = |histogram: &mut Histogram<u64>, start: Instant| {
+        histogram.record(start.elapsed().as_nanos() as u64).unwrap();
+    };
+    for round in 0..rounds {
+        for n in 0..BATCH {
+            let key = format!("set-{round}-{n}");
+            let start = Instant::now();
+            raw.set(&key).await;
+            record(&mut measured.sets, start);
+            let start = Instant::now();
+            raw.delete(&key).await;
+            record(&mut measured.deletes, start);
+        }
+        for n in 0..BATCH {
+            let key = format!("lock-{round}-{n}");
+            let start = Instant::now();
+            let Ok(guard) = locks.try_lock(&key).await else {
+                measured.failed += 1;
+                continue;
+            };
+            record(&mut measured.acquires, start);
+            let start = Instant::now();
+            guard.release().await;
+            record(&mut measured.releases, start);
+        }
+        // What was given back in the background does not belong to the next round.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    measured
+}

@@ -1,0 +1,57 @@
+//! A lock on a majority of the nodes, beside what any Redlock client must do.
+
+mod latency;
+mod one_round;
+mod raw_sets;
+mod slow_link;
+mod throughput;
+
+use std::time::Duration;
+
+#[cfg(feature = "peers")]
+pub use one_round::follow_their_clocks;
+
+use crate::results::Outcome;
+use crate::server::Server;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many nodes.
+    #[arg(long, value_delimiter = ',', default_value = "1,3,5,7")]
+    nodes: Vec<usize>,
+
+    /// Rounds of the comparison with raw SETs, of 200 of each.
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+
+    /// How far apart clients' clocks are: up to this much ahead and behind, in milliseconds.
+    #[arg(long, value_delimiter = ',', default_value = "0,1,5,50")]
+    skew_ms: Vec<u64>,
+
+    /// Locks taken in a second, with clocks apart.
+    #[arg(long, value_delimiter = ',', default_value = "100,500,2000,5000")]
+    rate: Vec<u64>,
+
+    /// How long each rate and skew, and each number of tasks, is measured, in seconds.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+
+    /// Tasks that take locks at a time.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
+    tasks: Vec<usize>,
+}
+
+pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
+    let length = Duration::from_secs(options.seconds);
+    let (latencies, mut plots, mut budgets) = latency::measure(&start, &options.nodes, options.rounds).await;
+    let (shares, plots_of_shares, budgets_of_shares) =
+        one_round::measure(&start, &options.rate, &options.skew_ms, length).await;
+    let (throughput, plot_of_throughput) = throughput::measure(&start, &options.tasks, length).await;
+    plots.extend(plots_of_shares);
+    plots.push(plot_of_throughput);
+    budgets.extend(budgets_of_shares);
+    let mut tables = vec![latencies];
+    tables.extend(shares);
+    tables.push(throughput);
+    Outcome { title: "Quorum".to_owned(), tables, plots, budgets }
+}

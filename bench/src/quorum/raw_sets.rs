@@ -1,0 +1,56 @@
+//! The floor that any client of several nodes has: raw commands to all at once, done when a majority has answered.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::majority;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+
+use crate::server::connect;
+
+/// A node that takes no connection for so long is taken for dead, and not asked.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Connections to nodes; none to those that do not answer.
+#[derive(Clone)]
+pub struct RawSets {
+    connections: Vec<MultiplexedConnection>,
+    majority: usize,
+}
+
+impl RawSets {
+    /// Connects to the nodes on `ports`.
+    pub async fn connect(ports: &[u16]) -> Self {
+        let mut connections = Vec::new();
+        for &port in ports {
+            // A frozen node takes connections and says nothing.
+            connections.extend(tokio::time::timeout(CONNECT_TIMEOUT, connect(port)).await.ok());
+        }
+        Self { connections, majority: majority(ports.len()) }
+    }
+
+    /// `SET key owner NX PX ttl` on all, until a majority has answered.
+    pub async fn set(&self, key: &str) {
+        let mut command = cmd("SET");
+        command.arg(key).arg("owner-of-20-bytes-xx").arg("NX").arg("PX").arg(10_000);
+        self.ask(&command, self.majority).await;
+    }
+
+    /// `DEL key` on all, until all have answered, as a lock is given back.
+    pub async fn delete(&self, key: &str) {
+        self.ask(cmd("DEL").arg(key), self.connections.len()).await;
+    }
+
+    async fn ask(&self, command: &Cmd, answers: usize) {
+        let ask = |connection: &MultiplexedConnection| {
+            let mut connection = connection.clone();
+            async move { command.query_async::<Value>(&mut connection).await.unwrap() }
+        };
+        let mut asked: FuturesUnordered<_> = self.connections.iter().map(ask).collect();
+        for _ in 0..answers {
+            asked.next().await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Plots: a description that goes into the results, and its picture.
+
+mod draw;
+
+use serde::{Deserialize, Serialize};
+
+/// A picture of figures that are in the tables too.
+#[derive(Serialize, Deserialize)]
+pub struct Plot {
+    /// For the file's name: unique in its run.
+    pub name: String,
+    pub title: String,
+    pub form: Form,
+}
+
+/// What it shows.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Horizontal bars from zero, for each category one of each series.
+    Bars { value: Axis, categories: Vec<String>, series: Vec<Bars> },
+    /// Points joined by lines.
+    Lines { x: Axis, y: Axis, lines: Vec<Line> },
+}
+
+/// What is along an axis.
+#[derive(Serialize, Deserialize)]
+pub struct Axis {
+    /// With the unit.
+    pub label: String,
+    pub logarithmic: bool,
+}
+
+/// A series of bars.
+#[derive(Serialize, Deserialize)]
+pub struct Bars {
+    pub name: String,
+    /// One for each category; nothing: not measured.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A series of points.
+#[derive(Serialize, Deserialize)]
+pub struct Line {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Axis {
+    /// From zero, in equal steps.
+    pub fn linear(label: &str) -> Self {
+        Self { label: label.to_owned(), logarithmic: false }
+    }
+
+    /// In powers of ten; every value is above zero.
+    pub fn logarithmic(label: &str) -> Self {
+        Self { label: label.to_owned(), logarithmic: true }
+    }
+}
+
+impl Plot {
+    /// The picture.
+    pub fn svg(&self) -> String {
+        draw::svg(self)
+    }
+}

@@ -1,0 +1,285 @@
+//! What each operation costs the server: CPU time of its main thread, and how many it does in a second.
+//!
+//! Short rounds of all operations take turns on one server process, so that what disturbs the machine disturbs them alike; what
+//! is told is the median of the ratios within a round.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::raw::Raw;
+use crate::results::{Axis, Bars, Budget, Form, Outcome, Plot, Table};
+use crate::server::Server;
+use crate::workloads::{FLOOR, NATIVE, OURS, PIPELINED, Pipeline, SCRIPTED, Workload};
+
+/// So many connections that the server has the next requests before it has answered the last.
+const CONNECTIONS: usize = 4;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How often each operation has its turn.
+    #[arg(long, default_value_t = 30)]
+    rounds: usize,
+
+    /// How often with each setting of the AOF.
+    #[arg(long, default_value_t = 12)]
+    aof_rounds: usize,
+
+    /// How long a turn is, in milliseconds.
+    #[arg(long, default_value_t = 50)]
+    turn_ms: u64,
+}
+
+/// Settings of the AOF, by what is told of them.
+const AOF: [(&str, &[&str]); 4] = [
+    ("off", &["--appendonly", "no"]),
+    ("no", &["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]),
+    ("everysec", &["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"]),
+    ("always", &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]),
+];
+
+/// What one turn of an operation came to.
+struct Turn {
+    /// Server CPU of an operation, in microseconds.
+    main_us: f64,
+    others_us: f64,
+    per_second: f64,
+    /// Share of the turn in which the server's main thread ran.
+    busy: f64,
+}
+
+/// All turns of one operation.
+struct Series {
+    name: &'static str,
+    turns: Vec<Turn>,
+}
+
+pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
+    let mut settings: Vec<Setting> = AOF.iter().map(|(_, settings)| Setting::start(server, module, settings)).collect();
+    for round in 0..options.rounds {
+        eprintln!("server-cost: round {} of {}", round + 1, options.rounds);
+        // All servers are there from the beginning; those that have no turn sleep.
+        let with_turn = if round < options.aof_rounds { settings.len() } else { 1 };
+        settings[..with_turn].iter_mut().for_each(|setting| setting.round(round, options.turn_ms));
+    }
+    let by_setting: Vec<Vec<Series>> = settings.into_iter().map(|setting| setting.series).collect();
+    let plain = &by_setting[0];
+    let mut outcome = Outcome {
+        title: "Server cost".to_owned(),
+        tables: vec![costs(plain, options), with_aof(&by_setting, options)],
+        plots: vec![plot_of_cpu(plain), plot_of_aof(&by_setting)],
+        budgets: Vec::new(),
+    };
+    for (peer, limit) in [(FLOOR, 1.5), (SCRIPTED, 0.5), (NATIVE[0], 1.0), (NATIVE[1], 1.0)] {
+        let ratio = ratios(plain, OURS, peer).as_deref().map(median);
+        // Not a number: a kernel that does not count.
+        if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) {
+            outcome.budgets.push(Budget::at_most(format!("{OURS}, server CPU / {peer}"), ratio, limit));
+        }
+    }
+    outcome
+}
+
+/// A server with a setting of the AOF, and what was measured on it.
+struct Setting {
+    server: Server,
+    connections: Vec<Raw>,
+    workloads: Vec<&'static Workload>,
+    series: Vec<Series>,
+}
+
+impl Setting {
+    fn start(server: &Path, module: &Path, settings: &[&str]) -> Self {
+        let server = Server::start_as(&[], server, module, settings);
+        let mut connections: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::connect(server.port())).collect();
+        let workloads = Workload::all_on(&mut connections[0]);
+        let series = workloads.iter().map(|workload| Series { name: workload.name, turns: Vec::new() }).collect();
+        Self { server, connections, workloads, series }
+    }
+
+    /// A turn for each operation.
+    fn round(&mut self, round: usize, turn_ms: u64) {
+        for n in 0..self.workloads.len() {
+            // Each round begins with another one.
+            let n = (n + round) % self.workloads.len();
+            let length = Duration::from_millis(turn_ms);
+            self.series[n].turns.push(turn(&self.server, &mut self.connections, self.workloads[n], length));
+        }
+    }
+}
+
+/// Repeats `workload` on all connections for about `length`.
+fn turn(server: &Server, connections: &mut [Raw], workload: &Workload, length: Duration) -> Turn {
+    let pipelines: Vec<Pipeline> =
+        connections.iter_mut().enumerate().map(|(n, connection)| workload.prepare(connection, n)).collect();
+    // The server sleeps at both ends, so what the kernel has counted is all.
+    let (main, all, start) = (server.cpu_of_main_thread(), server.cpu_of_all_threads(), Instant::now());
+    let mut operations = 0;
+    for (pipeline, connection) in pipelines.iter().zip(&mut *connections) {
+        pipeline.send(connection);
+        operations += pipeline.operations;
+    }
+    while start.elapsed() < length {
+        for (pipeline, connection) in pipelines.iter().zip(&mut *connections) {
+            pipeline.finish(connection);
+            pipeline.send(connection);
+            operations += pipeline.operations;
+        }
+    }
+    for (pipeline, connection) in pipelines.iter().zip(&mut *connections) {
+        pipeline.finish(connection);
+    }
+    let took = start.elapsed();
+    let main = server.cpu_of_main_thread() - main;
+    let all = server.cpu_of_all_threads() - all;
+    for (pipeline, connection) in pipelines.iter().zip(&mut *connections) {
+        pipeline.clean(connection);
+    }
+    let an_operation = |cpu: Duration| cpu.as_secs_f64() * 1e6 / operations as f64;
+    Turn {
+        main_us: an_operation(main),
+        others_us: an_operation(all.saturating_sub(main)),
+        per_second: operations as f64 / took.as_secs_f64(),
+        busy: main.as_secs_f64() / took.as_secs_f64(),
+    }
+}
+
+fn costs(series: &[Series], options: &Options) -> Table {
+    let mut table = Table::new("cpu", "Server CPU of an operation, without AOF")
+        .words("operation")
+        .numbers("main thread", "us", 2)
+        .numbers("other threads", "us", 2)
+        .numbers("beside two PINGs", "times", 2)
+        .words("half of the rounds within")
+        .numbers("beside SET + EVALSHA", "times", 2)
+        .words("half of the rounds within")
+        .numbers("operations", "1000/s", 0)
+        .numbers("main thread busy", "%", 0);
+    for Series { name, turns } in series {
+        let floor = ratios(series, name, FLOOR);
+        let scripted = ratios(series, name, SCRIPTED);
+        table.row([
+            (*name).into(),
+            median_of(turns, |turn| turn.main_us).into(),
+            median_of(turns, |turn| turn.others_us).into(),
+            floor.as_deref().map(median).into(),
+            floor.as_deref().map(middle_half).into(),
+            scripted.as_deref().map(median).into(),
+            scripted.as_deref().map(middle_half).into(),
+            (median_of(turns, |turn| turn.per_second) / 1_000.0).into(),
+            (median_of(turns, |turn| turn.busy) * 100.0).into(),
+        ]);
+    }
+    table.note(format!(
+        "Commands come {PIPELINED} at a time on each of {CONNECTIONS} connections. {} rounds, in each of which every operation \
+         has {} ms on the same server process. Ratios are taken within a round, their median is told.",
+        options.rounds, options.turn_ms
+    ));
+    table.note(
+        "The CPU time is that of the process: what the kernel does for it, mostly reading and writing, is in it.",
+    );
+    table
+}
+
+fn with_aof(by_setting: &[Vec<Series>], options: &Options) -> Table {
+    let mut table = Table::new("aof", "With the AOF, by appendfsync").words("operation");
+    for (name, _) in AOF {
+        table = table.numbers(&format!("AOF {name}: operations"), "1000/s", 0).numbers("main thread", "us", 2);
+    }
+    for (n, Series { name, .. }) in by_setting[0].iter().enumerate() {
+        let of = |setting: usize| {
+            let turns = in_common(by_setting, setting, n);
+            (median_of(turns, |turn| turn.per_second) / 1_000.0, median_of(turns, |turn| turn.main_us))
+        };
+        let [off, no, everysec, always] = std::array::from_fn(of);
+        table.row([
+            (*name).into(),
+            off.0.into(),
+            off.1.into(),
+            no.0.into(),
+            no.1.into(),
+            everysec.0.into(),
+            everysec.1.into(),
+            always.0.into(),
+            always.1.into(),
+        ]);
+    }
+    table.note(format!(
+        "{} rounds, in each of which every setting's server has its turn. The AOF is on the file system of temporary files (TMPDIR): \
+         where that is memory, `always` costs no wait for a disk.",
+        options.aof_rounds.min(options.rounds)
+    ));
+    table.note(format!(
+        "With `always`, requests of {CONNECTIONS} connections share an fsync: {PIPELINED} a connection, {} at most.",
+        CONNECTIONS * PIPELINED
+    ));
+    table
+}
+
+fn plot_of_cpu(series: &[Series]) -> Plot {
+    let values = series.iter().map(|series| Some(median_of(&series.turns, |turn| turn.main_us))).collect();
+    Plot {
+        name: "cpu".to_owned(),
+        title: format!("Server CPU of an operation, {PIPELINED} commands pipelined, no AOF"),
+        form: Form::Bars {
+            value: Axis::linear("main thread, us an operation (less is better)"),
+            categories: series.iter().map(|series| series.name.to_owned()).collect(),
+            series: vec![Bars { name: "main thread".to_owned(), values }],
+        },
+    }
+}
+
+fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
+    // What writes nothing is the same with any AOF.
+    let shown: Vec<usize> = (0..by_setting[0].len())
+        .filter(|n| [SCRIPTED, NATIVE[0], NATIVE[1], OURS].contains(&by_setting[0][*n].name))
+        .collect();
+    let bars = AOF.iter().enumerate().map(|(setting, (name, _))| Bars {
+        name: format!("AOF {name}"),
+        values: shown
+            .iter()
+            .map(|n| Some(median_of(in_common(by_setting, setting, *n), |turn| turn.per_second) / 1_000.0))
+            .collect(),
+    });
+    Plot {
+        name: "aof".to_owned(),
+        title: "Locks taken and given back, by appendfsync".to_owned(),
+        form: Form::Bars {
+            value: Axis::linear("1000 pairs a second (more is better)"),
+            categories: shown.iter().map(|n| by_setting[0][*n].name.to_owned()).collect(),
+            series: bars.collect(),
+        },
+    }
+}
+
+/// The `n`th operation's turns with a setting, of the rounds in which all settings had one.
+fn in_common(by_setting: &[Vec<Series>], setting: usize, n: usize) -> &[Turn] {
+    let rounds = by_setting.iter().map(|series| series[n].turns.len()).min().unwrap_or(0);
+    &by_setting[setting][n].turns[..rounds]
+}
+
+/// Round by round, the main thread's CPU of an operation of `name` beside one of `peer`.
+fn ratios(series: &[Series], name: &str, peer: &str) -> Option<Vec<f64>> {
+    let turns = |name| Some(&series.iter().find(|series| series.name == name)?.turns);
+    let of = turns(name)?.iter().zip(turns(peer)?).map(|(turn, peer)| turn.main_us / peer.main_us);
+    Some(of.collect())
+}
+
+fn median_of(turns: &[Turn], of: impl Fn(&Turn) -> f64) -> f64 {
+    median(&turns.iter().map(of).collect::<Vec<_>>())
+}
+
+fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The quartiles, in words.
+fn middle_half(values: &[f64]) -> String {
+    format!("{:.2} to {:.2}", quantile(values, 0.25), quantile(values, 0.75))
+}
+
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    // None: nothing was measured.
+    sorted.get(((sorted.len().saturating_sub(1)) as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,238 @@
+//! What is asked of a server over and over: Palisade's commands, and what one does without them, each as one operation of one
+//! or two commands, pipelined.
+
+use redis::Value;
+
+use crate::raw::{Raw, lines, request};
+
+/// Commands that are sent before the first answer is waited for.
+pub const PIPELINED: usize = 32;
+
+/// One operation. In its commands stand `{key}` (12 bytes, its own for each operation in a pipeline), `{owner}` and `{other}` (20
+/// bytes), `{token}` (the last answer of `before`), and `{script}` by the names in [`SCRIPTS`].
+pub struct Workload {
+    pub name: &'static str,
+    /// A command that not every server has.
+    needs: Option<&'static str>,
+    /// Once, before it is measured.
+    before: &'static [&'static str],
+    commands: &'static [(&'static str, Answer)],
+}
+
+/// What a command is answered, so that nobody measures errors.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Okay,
+    Null,
+    Is(i64),
+    Token,
+    Map,
+}
+
+impl Answer {
+    fn fits(self, answer: &Value) -> bool {
+        match (self, answer) {
+            (Self::Okay, Value::Okay) | (Self::Null, Value::Nil) | (Self::Map, Value::Array(_)) => true,
+            (Self::Okay, Value::SimpleString(words)) => words == "PONG",
+            (Self::Is(number), Value::Int(answer)) => number == *answer,
+            (Self::Token, Value::Int(token)) => *token > 0,
+            _ => false,
+        }
+    }
+}
+
+/// Two PINGs: what any pair of commands costs.
+pub const FLOOR: &str = "PING x 2";
+/// What most clients of a Redis lock do.
+pub const SCRIPTED: &str = "SET NX PX + EVALSHA compare-and-delete";
+/// What newer servers have instead of the script.
+pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
+/// The same with Palisade.
+pub const OURS: &str = "ACQUIRE + RELEASE";
+
+const HOLD: &[&str] = &["LOCK.ACQUIRE {key} {owner} 60000"];
+const HOLD_BY_OTHER: &[&str] = &["LOCK.ACQUIRE {key} {other} 60000"];
+
+pub const WORKLOADS: &[Workload] = &[
+    plain(FLOOR, &[], &[("PING", Answer::Okay), ("PING", Answer::Okay)]),
+    plain(
+        SCRIPTED,
+        &[],
+        &[
+            ("SET {key} {owner} NX PX 60000", Answer::Okay),
+            ("EVALSHA {compare-and-delete} 1 {key} {owner}", Answer::Is(1)),
+        ],
+    ),
+    Workload {
+        name: NATIVE[0],
+        needs: Some("DELIFEQ"),
+        before: &[],
+        commands: &[("SET {key} {owner} NX PX 60000", Answer::Okay), ("DELIFEQ {key} {owner}", Answer::Is(1))],
+    },
+    Workload {
+        name: NATIVE[1],
+        needs: Some("DELEX"),
+        before: &[],
+        commands: &[("SET {key} {owner} NX PX 60000", Answer::Okay), ("DELEX {key} IFEQ {owner}", Answer::Is(1))],
+    },
+    plain(
+        OURS,
+        &[],
+        &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))],
+    ),
+    plain(
+        "Redisson lock + unlock",
+        &[],
+        &[
+            ("EVALSHA {redisson-lock} 1 {key} 60000 {owner}", Answer::Null),
+            ("EVALSHA {redisson-unlock} 2 {key} {key}:channel 60000 {owner}", Answer::Is(1)),
+        ],
+    ),
+    plain(
+        "Redisson fenced lock + unlock",
+        &[],
+        &[
+            ("EVALSHA {redisson-fenced-lock} 2 {key} {key}:token 60000 {owner}", Answer::Token),
+            ("EVALSHA {redisson-unlock} 2 {key} {key}:channel 60000 {owner}", Answer::Is(1)),
+        ],
+    ),
+    plain("SET NX PX, refused", &["SET {key} {other} NX PX 60000"], &[("SET {key} {owner} NX PX 60000", Answer::Null)]),
+    plain("ACQUIRE, refused", HOLD_BY_OTHER, &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Null)]),
+    plain(
+        "EVALSHA compare-and-PEXPIRE",
+        &["SET {key} {owner} NX PX 60000"],
+        &[("EVALSHA {compare-and-extend} 1 {key} {owner} 60000", Answer::Is(1))],
+    ),
+    plain("EXTEND", HOLD, &[("LOCK.EXTEND {key} {owner} 60000", Answer::Token)]),
+    plain(
+        "Redisson re-entry + unlock",
+        &["EVALSHA {redisson-lock} 1 {key} 60000 {owner}"],
+        &[
+            ("EVALSHA {redisson-lock} 1 {key} 60000 {owner}", Answer::Null),
+            ("EVALSHA {redisson-unlock} 2 {key} {key}:channel 60000 {owner}", Answer::Is(0)),
+        ],
+    ),
+    plain(
+        "REENTER + RELEASE",
+        HOLD,
+        &[("LOCK.REENTER {key} {owner}", Answer::Is(2)), ("LOCK.RELEASE {key} {owner}", Answer::Is(1))],
+    ),
+    plain("CHECK", HOLD, &[("LOCK.CHECK {key} {token}", Answer::Token)]),
+    plain("INFO", HOLD, &[("LOCK.INFO {key}", Answer::Map)]),
+];
+
+const fn plain(
+    name: &'static str,
+    before: &'static [&'static str],
+    commands: &'static [(&'static str, Answer)],
+) -> Workload {
+    Workload { name, needs: None, before, commands }
+}
+
+/// Those of Redisson are our own text with the commands that its locks run.
+const SCRIPTS: &[(&str, &str)] = &[
+    (
+        "compare-and-delete",
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end",
+    ),
+    (
+        "compare-and-extend",
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end",
+    ),
+    (
+        "redisson-lock",
+        "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+           redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end \
+         return redis.call('pttl', KEYS[1])",
+    ),
+    (
+        "redisson-fenced-lock",
+        "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+           redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) \
+           return redis.call('incr', KEYS[2]) end \
+         return -redis.call('pttl', KEYS[1])",
+    ),
+    (
+        "redisson-unlock",
+        "if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end \
+         if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then redis.call('pexpire', KEYS[1], ARGV[1]) return 0 end \
+         redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1",
+    ),
+];
+
+impl Workload {
+    /// Those that the server has the commands for.
+    pub fn all_on(connection: &mut Raw) -> Vec<&'static Self> {
+        let mut has = |command: &str| match connection.ask(&format!("COMMAND INFO {command}")) {
+            Value::Array(known) => !matches!(known[..], [Value::Nil]),
+            _ => false,
+        };
+        WORKLOADS.iter().filter(|workload| workload.needs.is_none_or(&mut has)).collect()
+    }
+
+    /// Prepares `connection`, the `n`th, and runs one pipeline to see that each command is answered as it should be.
+    pub fn prepare(&self, connection: &mut Raw, n: usize) -> Pipeline {
+        let scripts: Vec<(String, String)> = SCRIPTS
+            .iter()
+            .map(|(name, text)| {
+                connection.send(&request(&["SCRIPT", "LOAD", text]));
+                let Value::BulkString(hash) = connection.answer() else { panic!("{name} is no script") };
+                (format!("{{{name}}}"), String::from_utf8(hash).unwrap())
+            })
+            .collect();
+        let mut pipeline =
+            Pipeline { bytes: Vec::new(), operations: PIPELINED / self.commands.len(), lines: 0, keys: String::new() };
+        for operation in 0..pipeline.operations {
+            let key = format!("lock{n:04}{operation:04}");
+            let mut token = String::new();
+            let fill = |line: &str, token: &str| {
+                let filled = line.replace("{key}", &key).replace("{token}", token);
+                let filled =
+                    filled.replace("{owner}", "owner-of-20-bytes-xx").replace("{other}", "other-of-20-bytes-xx");
+                scripts.iter().fold(filled, |line, (name, hash)| line.replace(name, hash))
+            };
+            for line in self.before {
+                if let Value::Int(answer) = connection.ask(&fill(line, &token)) {
+                    token = answer.to_string();
+                }
+            }
+            for (line, _) in self.commands {
+                pipeline.bytes.extend(request(&fill(line, &token).split(' ').collect::<Vec<_>>()));
+            }
+            pipeline.keys += &format!(" {key} {key}:token");
+        }
+        connection.send(&pipeline.bytes);
+        for (line, expected) in self.commands.iter().cycle().take(pipeline.operations * self.commands.len()) {
+            let answer = connection.answer();
+            assert!(expected.fits(&answer), "{}: {line} is answered {answer:?}, not {expected:?}", self.name);
+            pipeline.lines += lines(&answer);
+        }
+        pipeline
+    }
+}
+
+/// A workload's requests for one connection.
+pub struct Pipeline {
+    bytes: Vec<u8>,
+    /// How many operations it is.
+    pub operations: usize,
+    lines: usize,
+    keys: String,
+}
+
+impl Pipeline {
+    /// Sends it.
+    pub fn send(&self, connection: &mut Raw) {
+        connection.send(&self.bytes);
+    }
+
+    /// Waits for all its answers.
+    pub fn finish(&self, connection: &mut Raw) {
+        connection.skip_lines(self.lines);
+    }
+
+    /// Deletes what it left behind.
+    pub fn clean(&self, connection: &mut Raw) {
+        connection.ask(&format!("DEL{}", self.keys));
+    }
+}
