@@ -55,11 +55,11 @@ struct Measured {
 }
 
 pub async fn run(server: &Server, options: &Options) -> Outcome {
-    let rtt = round_trip(server).await;
     let mut table = Table::new("hand-over", "From a release to the next holder's answer")
         .numbers("waiters", "", 0)
         .words("by")
         .numbers("p50", "us", 0)
+        .numbers("round trip", "us", 0)
         .numbers("p50", "round trips", 1)
         .numbers("p99", "us", 0)
         .numbers("turns", "a client", 1)
@@ -68,13 +68,14 @@ pub async fn run(server: &Server, options: &Options) -> Outcome {
         .numbers("sent", "bytes a hand-over", 0)
         .numbers("server CPU while all wait", "%", 1)
         .numbers("server CPU merely connected", "%", 1);
-    table.note(format!("A round trip (PING over the same kind of connection): p50 {rtt} us."));
+    table.note("A round trip: a PING over the same kind of connection, right before.");
     let mut budgets = Vec::new();
     let ways = [Way::Palisade, Way::Polling];
     let mut lines = ways.map(|way| Line { name: way.name().to_owned(), points: Vec::new() });
     for &waiters in &options.waiters {
         for (way, line) in ways.into_iter().zip(&mut lines) {
             eprintln!("hand-over: {waiters} waiters, {}", way.name());
+            let rtt = round_trip(server).await;
             let measured = measure(server, way, waiters, Duration::from_secs(options.seconds)).await;
             let p50 = measured.delays.value_at_quantile(0.5);
             let round_trips = p50 as f64 / rtt as f64;
@@ -83,6 +84,7 @@ pub async fn run(server: &Server, options: &Options) -> Outcome {
                 waiters.into(),
                 way.name().into(),
                 p50.into(),
+                rtt.into(),
                 round_trips.into(),
                 measured.delays.value_at_quantile(0.99).into(),
                 measured.turns_each.into(),

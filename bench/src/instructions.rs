@@ -38,11 +38,11 @@ pub struct Options {
     keep: Option<PathBuf>,
 }
 
-/// Valgrind's answer to `--version`.
-pub fn version_of_valgrind() -> String {
+/// Valgrind with its version. Or why it cannot be told.
+pub fn version_of_valgrind() -> Result<String, String> {
     let output = Command::new("valgrind").arg("--version").output();
-    let output = output.expect("valgrind is not there: install it, or run `make instructions`");
-    String::from_utf8_lossy(&output.stdout).trim().replace('-', " ")
+    let output = output.map_err(|why| format!("valgrind cannot be started: {why}. `make instructions` installs it"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().replace('-', " "))
 }
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {

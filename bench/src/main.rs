@@ -22,7 +22,7 @@ mod server;
 mod server_cost;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -73,12 +73,24 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("palisade-bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
     let machine = Machine::now();
+    let mut programs = vec![name_and_version(&options.server)?];
+    if !options.module.exists() {
+        return Err(format!("{} is not there: build it with `make build`", options.module.display()));
+    }
     server::allow_many_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let start = || Server::start(&options.server, &options.module);
-    let mut programs = vec![name_and_version(&options.server)];
     let (benchmark, outcome) = match &options.what {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
@@ -86,7 +98,7 @@ fn main() -> ExitCode {
         What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
         What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
         What::Instructions(what) => {
-            programs.push(instructions::version_of_valgrind());
+            programs.push(instructions::version_of_valgrind()?);
             ("instructions", instructions::run(&options.server, &options.module, what))
         }
         #[cfg(feature = "peers")]
@@ -101,35 +113,27 @@ fn main() -> ExitCode {
             programs.extend(peers);
             ("peers-quorum", outcome)
         }
-        What::Budgets => return budgets(options.out),
+        What::Budgets => return budgets(options.out.as_deref()),
     };
     let run = Run::new(benchmark, outcome, machine, programs);
     println!("{}", run.markdown());
     if let What::Instructions(instructions::Options { against: Some(folder), .. }) = &options.what {
-        match run.read_same(folder) {
-            Ok(before) => println!("{}", instructions::compare(&run, &before).markdown()),
-            Err(why) => return failed(&format!("there is no {} in {}: {why}", run.name, folder.display())),
-        }
+        let before = run.read_same(folder);
+        let before = before.map_err(|why| format!("there is no {} in {}: {why}", run.name, folder.display()))?;
+        println!("{}", instructions::compare(&run, &before).markdown());
     }
-    match options.out.map(|folder| run.write(&folder)) {
-        Some(Err(why)) => failed(&format!("the results cannot be written: {why}")),
-        _ => ExitCode::SUCCESS,
+    match &options.out {
+        Some(folder) => run.write(folder).map_err(|why| format!("the results cannot be written: {why}")),
+        None => Ok(()),
     }
 }
 
-fn budgets(folder: Option<PathBuf>) -> ExitCode {
-    let Some(folder) = folder else { return failed("say where the runs are: --out docs/benchmarks") };
-    let written = results::summary(&folder).and_then(|text| {
+/// Writes the table of budgets into the folder of the runs.
+fn budgets(folder: Option<&Path>) -> Result<(), String> {
+    let folder = folder.ok_or("say where the runs are: --out docs/benchmarks")?;
+    let written = results::summary(folder).and_then(|text| {
         println!("{text}");
         std::fs::write(folder.join("budgets.md"), text)
     });
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => failed(&format!("the budgets of the runs in {} cannot be told: {why}", folder.display())),
-    }
-}
-
-fn failed(why: &str) -> ExitCode {
-    eprintln!("palisade-bench: {why}");
-    ExitCode::FAILURE
+    written.map_err(|why| format!("the budgets of the runs in {} cannot be told: {why}", folder.display()))
 }

@@ -20,7 +20,7 @@ const OWNER: &str = "owner-of-20-bytes-xx";
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many locks are held, in ascending order. A server's hash tables double when they are full: right before that, at powers
+    /// How many locks are held. A server's hash tables double when they are full: right before that, at powers
     /// of two, a lock takes least of them, right after it most.
     #[arg(
         long,
@@ -30,12 +30,15 @@ pub struct Options {
     counts: Vec<usize>,
 }
 
-/// The last of these counts the budget is about.
+/// What the budget is about.
 const BUDGETED: usize = 1_000_000;
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
+    // One is filled up from the other.
+    let mut counts = options.counts.clone();
+    counts.sort_unstable();
     let ways = ["SET NX PX", "ACQUIRE"];
-    let [set, lock] = ways.map(|way| fill(&Server::start_as(&[], server, module, SETTINGS), way, &options.counts));
+    let [set, lock] = ways.map(|way| fill(&Server::start_as(&[], server, module, SETTINGS), way, &counts));
     let mut table = Table::new("memory", "Memory of a held lock: key of 12 bytes, owner of 20")
         .numbers("locks", "", 0)
         .numbers("filling of the hash table", "%", 0)
@@ -45,7 +48,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         .numbers("SET NX PX, resident", "bytes", 0)
         .numbers("ACQUIRE, resident", "bytes", 0);
     let mut budgets = Vec::new();
-    for ((&count, set), lock) in options.counts.iter().zip(&set).zip(&lock) {
+    for ((&count, set), lock) in counts.iter().zip(&set).zip(&lock) {
         let ratio = lock.used / set.used;
         table.row([
             count.into(),
@@ -67,7 +70,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     );
     let line = |name: &str, taken: &[Taken]| Line {
         name: name.to_owned(),
-        points: options.counts.iter().zip(taken).map(|(count, taken)| (*count as f64, taken.used)).collect(),
+        points: counts.iter().zip(taken).map(|(count, taken)| (*count as f64, taken.used)).collect(),
     };
     let form = Form::Lines {
         x: Axis::logarithmic("locks held"),

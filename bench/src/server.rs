@@ -126,14 +126,15 @@ pub async fn connect(port: u16) -> MultiplexedConnection {
     panic!("the server on port {port} does not answer");
 }
 
-/// What kind of server `program` is, with its version: `Redis 7.0.15`.
-pub fn name_and_version(program: &Path) -> String {
+/// What kind of server `program` is, with its version: `Redis 7.0.15`. Or why it cannot be told.
+pub fn name_and_version(program: &Path) -> Result<String, String> {
     let output = Command::new(program).arg("--version").output();
-    let output = output.unwrap_or_else(|why| panic!("{} cannot be started: {why}", program.display()));
+    let output = output.map_err(|why| format!("the server {} cannot be started: {why}", program.display()))?;
     // "Redis server v=7.0.15 sha=… malloc=…"
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
-    format!("{} {}", text.split_whitespace().next().unwrap_or("unknown"), version.unwrap_or("?"))
+    let version = version.ok_or_else(|| format!("{} is no Redis or Valkey server", program.display()))?;
+    Ok(format!("{} {version}", text.split_whitespace().next().unwrap_or_default()))
 }
 
 /// One field of INFO.

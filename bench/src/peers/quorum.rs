@@ -16,7 +16,7 @@ use super::etcd::{self, Etcd};
 use super::process::Peer;
 use super::takers::{Slice, Taker, Task};
 use super::{Installed, Measured, crate_version};
-use crate::quorum::follow_their_clocks;
+use crate::quorum::follows_its_clock;
 use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};
 use crate::server::{Server, connect};
 
@@ -81,7 +81,9 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let nodes: Vec<Server> = (0..most).map(|_| start()).collect();
     // Until then, our locks take two rounds.
     eprintln!("peers-quorum: until the tokens of new nodes follow their clocks");
-    follow_their_clocks(&nodes).await;
+    for node in &nodes {
+        follows_its_clock(node).await;
+    }
     for &count in &options.nodes {
         let nodes = &nodes[..count];
         let (mut all, found) = series(nodes, &etcds, options).await;

@@ -63,8 +63,8 @@ fn of(histogram: &Histogram<u64>, share: f64) -> f64 {
     histogram.value_at_quantile(share) as f64 / 1_000.0
 }
 
-/// Measures `counts` of nodes in all states. Table, plots, budgets.
-pub async fn measure(start: &impl Fn() -> Server, counts: &[usize], rounds: usize) -> (Table, Vec<Plot>, Vec<Budget>) {
+/// Measures each set of nodes in all states. Table, plots, budgets.
+pub async fn measure(sets_of_nodes: &[Vec<Server>], rounds: usize) -> (Table, Vec<Plot>, Vec<Budget>) {
     let mut table = Table::new("latency", "A lock on a majority, beside as many raw SETs")
         .numbers("nodes", "", 0)
         .words("which are")
@@ -94,12 +94,12 @@ pub async fn measure(start: &impl Fn() -> Server, counts: &[usize], rounds: usiz
     let mut bars: Vec<Bars> = ["SET p50", "SET p99", "acquire p50", "acquire p99"]
         .map(|name| Bars { name: name.to_owned(), values: Vec::new() })
         .into();
-    for &count in counts {
-        let nodes: Vec<Server> = (0..count).map(|_| start()).collect();
+    for nodes in sets_of_nodes {
+        let count = nodes.len();
         let mut healthy_p99 = 0.0;
         for state in State::all_of(count) {
             eprintln!("quorum: {count} nodes, {}", state.name());
-            let measured = in_state(&nodes, state, rounds).await;
+            let measured = in_state(nodes, state, rounds).await;
             let Measured { sets, deletes, acquires, releases, failed } = &measured;
             let ratio = of(acquires, 0.5) / of(sets, 0.5);
             table.row([
@@ -167,7 +167,7 @@ async fn compare(ports: Vec<u16>, rounds: usize) -> Measured {
     let raw = RawSets::connect(&ports).await;
     let slow = LockOptions::new().node_timeout(Duration::from_secs(2));
     locks.try_lock_with("warm", &slow).await.unwrap().release().await;
-    // Until the client knows which nodes do not answer, and nodes have raised their ceilings.
+    // Until the client knows which nodes do not answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let histogram = || Histogram::<u64>::new(3).unwrap();
     let mut measured =

@@ -74,7 +74,9 @@ pub async fn measure(
          that an earlier life can have issued if clocks agree, each node above its own: until its clock has passed that, proposals are \
          behind, and nodes differ."
     ));
-    follow_their_clocks(&nodes).await;
+    for node in &nodes {
+        follows_its_clock(node).await;
+    }
     let mut shares = Table::new("one-round", format!("Locks that need one round only, {NODES} nodes"))
         .numbers("asked for", "locks/s", 0)
         .numbers("taken", "locks/s", 0)
@@ -107,21 +109,19 @@ pub async fn measure(
     (vec![shares, beginning], vec![plot], budgets)
 }
 
-/// Waits until every node issues tokens of its clock.
-pub async fn follow_their_clocks(nodes: &[Server]) {
-    for node in nodes {
-        let mut connection = connect(node.port()).await;
-        // A new key each time: one in a row would be one ahead of its own last.
-        for n in 0.. {
-            let key = format!("probe-{n}");
-            let token = cmd("LOCK.ACQUIRE").arg(&key).arg("probe").arg(1_000).query_async::<u64>(&mut connection).await;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
-            let _: Value = cmd("LOCK.RELEASE").arg(&key).arg("probe").query_async(&mut connection).await.unwrap();
-            if token.is_ok_and(|token| token <= now) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+/// Waits until `node` issues tokens of its clock.
+pub async fn follows_its_clock(node: &Server) {
+    let mut connection = connect(node.port()).await;
+    // A new key each time: one in a row would be one ahead of its own last.
+    for n in 0.. {
+        let key = format!("probe-{n}");
+        let token = cmd("LOCK.ACQUIRE").arg(&key).arg("probe").arg(1_000).query_async::<u64>(&mut connection).await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+        let _: Value = cmd("LOCK.RELEASE").arg(&key).arg("probe").query_async(&mut connection).await.unwrap();
+        if token.is_ok_and(|token| token <= now) {
+            return;
         }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -10,7 +10,8 @@ use super::raw_sets::RawSets;
 use crate::results::{Axis, Form, Line, Plot, Table};
 use crate::server::Server;
 
-const NODES: usize = 5;
+/// How many nodes it is measured on.
+pub const NODES: usize = 5;
 
 /// What some tasks did.
 struct Measured {
@@ -21,8 +22,8 @@ struct Measured {
     failed: u64,
 }
 
-/// Measures each number of `tasks` for `length`. Table, plot.
-pub async fn measure(start: &impl Fn() -> Server, tasks: &[usize], length: Duration) -> (Table, Plot) {
+/// Measures each number of `tasks` on `nodes` for `length`. Table, plot.
+pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot) {
     let mut table = Table::new("throughput", format!("Taken and given back by one client, {NODES} nodes"))
         .numbers("tasks", "", 0)
         .numbers("SET + DEL", "1/s", 0)
@@ -37,7 +38,6 @@ pub async fn measure(start: &impl Fn() -> Server, tasks: &[usize], length: Durat
          answered within the client's 50 ms.");
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
-    let nodes: Vec<Server> = (0..NODES).map(|_| start()).collect();
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
     // Waits until they have started.
     let raw = RawSets::connect(&ports).await;
