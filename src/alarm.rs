@@ -14,7 +14,7 @@ use crate::{clock, expiry, state, waiting};
 /// How long a slice of work may keep the server from its clients, in microseconds: as long as they kept it from this work
 /// since the last slice, within these bounds. The least is less than a request takes over the loopback. A slice ends at the
 /// first look at the clock after its time.
-const SLICE_US: RangeInclusive<u64> = 25..=1_000;
+const SLICE_US: RangeInclusive<u64> = 25..=500;
 
 /// How late the timer may be before the cron event takes over, in microseconds: then the wall clock was stepped, or
 /// writes were paused.

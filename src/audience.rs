@@ -9,22 +9,21 @@
 //! Should a future server let in listeners another way, they lack locks at worst: a replica that is promoted is guarded, and
 //! an AOF switched on while the server runs never proves a life.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::ffi::Context;
 
-thread_local! {
-    static IS_EMPTY: Cell<bool> = const { Cell::new(false) };
-}
+/// Only the main thread looks at it: what commands ask each time is cheaper so than of a thread's own.
+static IS_EMPTY: AtomicBool = AtomicBool::new(false);
 
 /// Nobody hears of changes.
 pub fn is_empty() -> bool {
-    IS_EMPTY.get()
+    IS_EMPTY.load(Relaxed)
 }
 
 /// Somebody may have come.
 pub fn came() {
-    IS_EMPTY.set(false);
+    IS_EMPTY.store(false, Relaxed);
 }
 
 /// Asks the server whether anybody listens. In a cluster somebody may at any time: slots move.
@@ -37,5 +36,5 @@ pub fn look(ctx: Context<'_>) {
             && !ctx.has_aof()
             && none(c"connected_slaves")
             && none(c"repl_backlog_active");
-    IS_EMPTY.set(is_empty);
+    IS_EMPTY.store(is_empty, Relaxed);
 }

@@ -1,6 +1,6 @@
 //! Where the rules' time comes from, and the only place that reads a clock.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lazy_static::lazy_static;
 use palisade_core::record::BootId;
@@ -18,22 +18,23 @@ lazy_static! {
     static ref BOOT_ID: BootId = BootId(machine_boot_id().unwrap_or_else(rand::random));
 }
 
-thread_local! {
-    /// How far the wall clock was ahead of the boot clock when it was read last, in microseconds, wrapping.
-    static WALL_AHEAD_US: Cell<Option<u64>> = const { Cell::new(None) };
-}
+/// How far the wall clock was ahead of the boot clock when it was read last, in microseconds, wrapping; 0: it never was.
+static WALL_AHEAD_US: AtomicU64 = AtomicU64::new(0);
 
 /// Both clocks, now. The wall clock, which is only a hint for tokens, is the boot clock and what it was ahead when
 /// [`look_at_wall_clock`] was called last: one reading a command, and a step of it is seen ten times a second.
 pub fn now() -> Now {
     let boot = boot_now();
-    let wall_us = WALL_AHEAD_US.get().map_or_else(wall_us, |ahead_us| boot.as_us().wrapping_add(ahead_us));
+    let wall_us = match WALL_AHEAD_US.load(Relaxed) {
+        0 => wall_us(),
+        ahead_us => boot.as_us().wrapping_add(ahead_us),
+    };
     Now::new(boot, wall_us)
 }
 
-/// From now on this thread's [`now`] goes by the wall clock as it is at this moment.
+/// From now on [`now`] goes by the wall clock as it is at this moment.
 pub fn look_at_wall_clock() {
-    WALL_AHEAD_US.set(Some(wall_us().wrapping_sub(boot_now().as_us())));
+    WALL_AHEAD_US.store(wall_us().wrapping_sub(boot_now().as_us()), Relaxed);
 }
 
 /// The wall clock, now, in microseconds; 0 before 1970.

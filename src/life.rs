@@ -6,8 +6,9 @@
 //! settings, the role, a flush of live locks, an armed guard) is the write waited for, since what was promised in the
 //! very same transaction may depend on it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, promote};
 
@@ -51,14 +52,15 @@ pub struct Life {
 
 thread_local! {
     static LIFE: RefCell<Option<Life>> = const { RefCell::new(None) };
-    /// Nothing stands in the way of promises: the fast answer to the question of every command.
-    static READY: Cell<bool> = const { Cell::new(false) };
 }
+
+/// Nothing stands in the way of promises: the fast answer to the question of every command. Of the main thread, as all here.
+static READY: AtomicBool = AtomicBool::new(false);
 
 /// This life begins.
 pub fn begin(life: Life) {
     LIFE.set(Some(life));
-    READY.set(false);
+    READY.store(false, Relaxed);
 }
 
 /// Calls `body` with this life. No call to the server that can call back may be made in it.
@@ -68,7 +70,7 @@ pub fn with<T>(body: impl FnOnce(&mut Life) -> T) -> T {
 
 /// Whether the node is ready to promise: its start is decided, and what a later life must know is on the disk.
 pub fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
-    if READY.get() {
+    if READY.load(Relaxed) {
         return Ok(());
     }
     if !with(|life| life.decided) {
@@ -76,7 +78,7 @@ pub fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
     }
     if with(|life| life.is_saved()) {
         refresh_ceiling();
-        READY.set(true);
+        READY.store(true, Relaxed);
         return Ok(());
     }
     // While the node is guarded, that is what a client has to wait for.
@@ -139,7 +141,7 @@ impl Life {
     /// Has the state written; promises wait for it.
     fn save_first(&mut self, now: Now) {
         self.needed = self.save(now).max(self.needed);
-        READY.set(false);
+        READY.store(false, Relaxed);
     }
 
     /// Writes the state before anything else happens: something that a later life would believe is true no more, and
@@ -153,7 +155,7 @@ impl Life {
         if let Some(keeper) = &self.keeper {
             self.needed = keeper.save_now(state).max(self.needed);
         }
-        READY.set(false);
+        READY.store(false, Relaxed);
     }
 }
 

@@ -3,7 +3,8 @@
 //! Their holders do not know, so nobody else may be granted them before their leases have ended: after a flush nothing
 //! at all, after an eviction that key alone.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use palisade_core::limits::EVICTED_MAX;
 use palisade_core::{BootTime, Cause, Detached, Guard, Lock};
@@ -14,11 +15,12 @@ use crate::{clock, life, state};
 /// So many entries of the bookkeeping are freed without a thread of their own.
 const FREED_AT_ONCE: usize = 1_000;
 
+/// The server may evict keys.
+static EVICTS: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     /// The guard before the last flushes and what they dropped, until it is clear whether that was the start of a reload.
     static BEFORE_FLUSH: RefCell<Option<(Guard, Vec<Detached>)>> = const { RefCell::new(None) };
-    /// The server may evict keys.
-    static EVICTS: Cell<bool> = const { Cell::new(false) };
     /// The lock that was unlinked last, if the server may evict keys.
     static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Lock)>> = const { RefCell::new(None) };
 }
@@ -76,12 +78,12 @@ pub fn free(dropped: Vec<Detached>) {
 
 /// Whether the server may evict keys, by its configuration.
 pub fn watch_evictions(evicts: bool) {
-    EVICTS.set(evicts);
+    EVICTS.store(evicts, Relaxed);
 }
 
 /// `lock` is about to leave `name` in `db`; whether to make room the next event tells.
 pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
-    if EVICTS.get() {
+    if EVICTS.load(Relaxed) {
         UNLINKED.replace(Some((db, name.into(), lock.clone())));
     }
 }

@@ -55,6 +55,7 @@ const HOLD_BY_OTHER: &[&str] = &["LOCK.ACQUIRE {key} {other} 60000"];
 
 pub const WORKLOADS: &[Workload] = &[
     plain(FLOOR, &[], &[("PING", Answer::Okay), ("PING", Answer::Okay)]),
+    plain("SET + DEL", &[], &[("SET {key} {owner}", Answer::Okay), ("DEL {key}", Answer::Is(1))]),
     plain(
         SCRIPTED,
         &[],
@@ -118,6 +119,11 @@ pub const WORKLOADS: &[Workload] = &[
         &[("LOCK.REENTER {key} {owner}", Answer::Is(2)), ("LOCK.RELEASE {key} {owner}", Answer::Is(1))],
     ),
     plain("CHECK", HOLD, &[("LOCK.CHECK {key} {token}", Answer::Token)]),
+    plain(
+        "CHECK x 2",
+        HOLD,
+        &[("LOCK.CHECK {key} {token}", Answer::Token), ("LOCK.CHECK {key} {token}", Answer::Token)],
+    ),
     plain("INFO", HOLD, &[("LOCK.INFO {key}", Answer::Map)]),
 ];
 

@@ -1,7 +1,6 @@
 //! Keys: their names, and the locks they hold.
 
 use std::ffi::{c_int, c_void};
-use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
 use palisade_core::Lock;
@@ -13,14 +12,15 @@ use super::{api, data_type, raw};
 #[derive(Clone, Copy)]
 pub struct KeyName<'a> {
     raw: *mut raw::RedisModuleString,
-    life: PhantomData<&'a [u8]>,
+    bytes: &'a [u8],
 }
 
 impl<'a> KeyName<'a> {
     /// # Safety
-    /// `raw` is a string of the server that lives for `'a`.
+    /// `raw` is a string of the server that lives for `'a` and is not changed meanwhile.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
-        Self { raw, life: PhantomData }
+        // SAFETY: the caller's promise.
+        Self { raw, bytes: unsafe { string_bytes(raw) } }
     }
 
     pub(super) fn raw(self) -> *mut raw::RedisModuleString {
@@ -29,8 +29,7 @@ impl<'a> KeyName<'a> {
 
     /// The name's bytes.
     pub fn bytes(self) -> &'a [u8] {
-        // SAFETY: the string lives for 'a.
-        unsafe { string_bytes(self.raw) }
+        self.bytes
     }
 
     /// Calls `body` with `bytes` as a name.
