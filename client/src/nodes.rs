@@ -102,15 +102,21 @@ impl Nodes {
             }
             let deadline = Instant::now() + timeout;
             let mut ask = call.ask;
+            let mut not_ready = None;
             let (id, answer, why) = loop {
                 let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), deadline).await;
+                let is_silent = matches!(reply, Err(Trouble::Silent));
                 let (answer, why) = nodes.heard(reply);
-                let Answer::NotYet { ms } = answer else { break (id, answer, why) };
+                let Answer::NotYet { ms } = answer else {
+                    // Asked again right before its time was up, it has not had time to say the same again.
+                    break (id, answer, not_ready.filter(|_| is_silent).or(why));
+                };
                 // All of its time, and no more, is given to a node that is not ready yet.
                 let again = Instant::now() + Duration::from_millis(ms.into());
                 if again >= deadline {
                     break (id, Answer::Failed, why);
                 }
+                not_ready = why;
                 sleep_until(again).await;
                 if let Ask::Acquire { retry, .. } = &mut ask {
                     *retry = true;
