@@ -30,6 +30,7 @@ impl Lock {
     /// A lock granted to `owner` at `granted`, with one hold.
     pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
         let mut text = SmallVec::from_slice(owner.bytes());
+        text.reserve_exact(note.bytes().len());
         text.extend_from_slice(note.bytes());
         Self {
             token,

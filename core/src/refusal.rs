@@ -214,7 +214,10 @@ mod tests {
             (Refusal::Guarded { left_ms: 17, cause: Cause::Flush }, "GUARDED 17"),
             (Refusal::Evicted { left_ms: 17 }, "GUARDED 17"),
             (Refusal::NotYet, "NOTYET 10"),
-            (Refusal::QueueFull { max: 5 }, "QUEUEFULL 5 requests"),
+            (
+                Refusal::QueueFull { max: 5 },
+                "QUEUEFULL as many requests wait on this node as may (5, lock.max-waiters)",
+            ),
             (Refusal::Patience, "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds"),
             (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
             (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),
