@@ -37,7 +37,7 @@ pub fn granted(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Lock, event: &'sta
 /// The lock that the key holds was changed in place.
 pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
     stored(ctx, key);
-    if audience::is_empty() && ctx.count_change() {
+    if only_counted(ctx) {
         return;
     }
     thread_local! {
@@ -51,6 +51,11 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
             ctx.replicate_record(EFFECT, key.name(), record);
         });
     }
+}
+
+/// Where nobody hears of a change, it is counted instead: whether that is done.
+fn only_counted(ctx: Context<'_>) -> bool {
+    audience::is_empty() && ctx.count_change()
 }
 
 /// The lock that the key holds is new or changed here: what every node does about it, whoever decided it.
@@ -85,7 +90,7 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) {
     }
     key.delete();
     key.signal_modified();
-    if !(audience::is_empty() && ctx.count_change()) {
+    if !only_counted(ctx) {
         ctx.replicate_del(key.name());
     }
 }
