@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use redis::Value;
 
+use crate::quantiles::median;
 use crate::raw::{Raw, request};
 use crate::results::{Axis, Bars, Budget, Form, Outcome, Plot, Table};
 use crate::server::Server;
@@ -85,9 +86,8 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         }
         // The figure in the middle: a run is at the mercy of what else the machine does.
         let middle = |figure: &dyn Fn(&Seen) -> f64| {
-            let mut figures: Vec<f64> = all.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
+            let figures: Vec<f64> = all.iter().map(figure).collect();
+            median(&figures).expect("at least one run")
         };
         let shown = [
             middle(&|seen| of(&seen.before, 0.99)),

@@ -15,6 +15,7 @@ mod instructions;
 mod memory;
 #[cfg(feature = "peers")]
 mod peers;
+mod quantiles;
 mod quorum;
 mod raw;
 mod results;

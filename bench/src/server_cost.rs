@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::quantiles;
 use crate::raw::Raw;
 use crate::results::{Axis, Bars, Budget, Form, Outcome, Plot, Table};
 use crate::server::Server;
@@ -277,9 +278,7 @@ fn middle_half(values: &[f64]) -> String {
     format!("{:.2} to {:.2}", quantile(values, 0.25), quantile(values, 0.75))
 }
 
+/// Not a number: nothing was measured.
 fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    // None: nothing was measured.
-    sorted.get(((sorted.len().saturating_sub(1)) as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
+    quantiles::quantile(values, share).unwrap_or(f64::NAN)
 }

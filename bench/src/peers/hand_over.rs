@@ -12,6 +12,7 @@ use super::round::HOLD_MIN;
 use super::turns::{TURNS_MIN, Turns};
 use super::waiters::Way;
 use super::{Installed, Measured, crate_version};
+use crate::quantiles::median;
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::Server;
 
@@ -175,8 +176,7 @@ fn table() -> Table {
 
 fn add_row(table: &mut Table, waiters: usize, name: &str, turns: &[Turns], ours: &[Turns], of_all: &Turns) {
     let ratio = |(theirs, ours): (&Turns, &Turns)| Some(theirs.quantile(0.5)? / ours.quantile(0.5)?);
-    let mut ratios: Vec<f64> = turns.iter().zip(ours).filter_map(ratio).collect();
-    ratios.sort_by(f64::total_cmp);
+    let ratios: Vec<f64> = turns.iter().zip(ours).filter_map(ratio).collect();
     let fairness: Vec<f64> = turns.iter().filter_map(Turns::fairness).collect();
     let fairness = (!fairness.is_empty()).then(|| fairness.iter().sum::<f64>() / fairness.len() as f64);
     table.row([
@@ -184,7 +184,7 @@ fn add_row(table: &mut Table, waiters: usize, name: &str, turns: &[Turns], ours:
         name.into(),
         of_all.quantile(0.5).into(),
         of_all.quantile(0.99).into(),
-        ratios.get(ratios.len() / 2).copied().into(),
+        median(&ratios).into(),
         of_all.a_hand_over(of_all.requests).into(),
         of_all.a_hand_over(of_all.bytes).into(),
         of_all.fsyncs.map(|fsyncs| of_all.a_hand_over(fsyncs)).into(),

@@ -16,6 +16,7 @@ use super::etcd::{self, Etcd};
 use super::process::Peer;
 use super::takers::{Slice, Taker, Task};
 use super::{Installed, Measured, crate_version};
+use crate::quantiles::median;
 use crate::quorum::follows_its_clock;
 use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};
 use crate::server::{Server, connect};
@@ -266,7 +267,7 @@ fn add_times(table: &mut Table, state: &str, done: &[Done]) {
             series.name.into(),
             quantile(&acquire, 0.5).into(),
             quantile(&acquire, 0.99).into(),
-            ratios.get(ratios.len() / 2).copied().into(),
+            median(&ratios).into(),
             spread.into(),
             quantile(&release, 0.5).into(),
             quantile(&release, 0.99).into(),
@@ -329,9 +330,8 @@ impl Done {
     /// Locks in a second, the median of the rounds.
     fn rate(&self, tasks: usize) -> Option<f64> {
         let rate = |slice: &Slice| slice.release_ns.len() as f64 / slice.elapsed.as_secs_f64();
-        let mut rates: Vec<f64> = self.of(tasks)?.iter().map(rate).collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
+        let rates: Vec<f64> = self.of(tasks)?.iter().map(rate).collect();
+        median(&rates)
     }
 }
 
