@@ -5,17 +5,19 @@
 //! later life would believe. A file is replaced as a whole: written beside, synced, renamed, and the folder synced.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use palisade_core::{NodeState, Unreadable};
+use palisade_core::{FileId, NodeState, Unreadable};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
+use crate::aof_folder::AofFolder;
 use crate::ffi::warn;
+use crate::file_id::file_id;
 
 /// How long the thread waits before it tries a failed write again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -43,13 +45,32 @@ struct Shared {
 /// The state to be on the disk.
 struct Wanted {
     number: u64,
-    state: Option<NodeState>,
+    state: Option<Stated>,
     closed: bool,
+}
+
+/// What a life says of itself, but for what only shows when that is written: which file it is written to, and how far the AOF
+/// has got.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// All else.
+    pub state: NodeState,
+    /// The AOF that everything granted in this life is in.
+    pub aof: Option<AofFolder>,
+}
+
+/// A state file as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// What it says.
+    pub state: NodeState,
+    /// Which file it is.
+    pub file: FileId,
 }
 
 impl Keeper {
     /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
-    pub fn open(path: PathBuf) -> Result<(Self, Option<NodeState>), String> {
+    pub fn open(path: PathBuf) -> Result<(Self, Option<Read>), String> {
         let lock = lock(&path)?;
         let last = read(&path)?;
         let shared = Arc::new(Shared {
@@ -58,7 +79,7 @@ impl Keeper {
             wake: Condvar::new(),
             written: Mutex::new(0),
             saved: AtomicU64::new(0),
-            ceiling: AtomicU64::new(last.as_ref().map_or(0, |last| last.ceiling)),
+            ceiling: AtomicU64::new(last.as_ref().map_or(0, |last| last.state.ceiling)),
             failure: Mutex::new(None),
         });
         let thread = Arc::clone(&shared);
@@ -70,7 +91,7 @@ impl Keeper {
     }
 
     /// Has `state` written; the number tells when it is: see [`Keeper::saved`].
-    pub fn save(&self, state: NodeState) -> u64 {
+    pub fn save(&self, state: Stated) -> u64 {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
             wanted.number += 1;
@@ -81,14 +102,14 @@ impl Keeper {
     }
 
     /// Writes `state` and waits for the disk; if that fails the thread goes on trying.
-    pub fn save_now(&self, state: NodeState) -> u64 {
+    pub fn save_now(&self, state: Stated) -> u64 {
         let number = self.save(state.clone());
         self.shared.write(number, &state);
         number
     }
 
     /// Writes `state` and waits for the disk; nothing is written after it.
-    pub fn close(&self, state: NodeState) {
+    pub fn close(&self, state: Stated) {
         let number = self.save(state.clone());
         relock(&self.shared.wanted).closed = true;
         self.shared.write(number, &state);
@@ -135,12 +156,17 @@ impl Shared {
     }
 
     /// Writes state number `number`, unless a newer one is on the disk already.
-    fn write(&self, number: u64, state: &NodeState) -> bool {
+    fn write(&self, number: u64, stated: &Stated) -> bool {
         let mut written = relock(&self.written);
         if number <= *written {
             return true;
         }
-        let result = replace(&self.path, &state.to_text());
+        let mut state = stated.state.clone();
+        state.aof = stated.aof.as_ref().and_then(AofFolder::current);
+        let result = replace_file(&self.path, |file| {
+            state.file = Some(file);
+            state.to_text()
+        });
         *relock(&self.failure) = result.as_ref().err().map(ToString::to_string);
         if result.is_ok() {
             *written = number;
@@ -193,9 +219,15 @@ fn lock(path: &Path) -> Result<Option<File>, String> {
 
 /// The state in the file at `path`, if there is one. What is damaged is as good as absent and kept aside; a file that is
 /// there and cannot be read is not to be replaced.
-fn read(path: &Path) -> Result<Option<NodeState>, String> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
+fn read(path: &Path) -> Result<Option<Read>, String> {
+    let read = || -> io::Result<(Vec<u8>, FileId)> {
+        let mut file = File::open(path)?;
+        let mut bytes = vec![];
+        file.read_to_end(&mut bytes)?;
+        Ok((bytes, file_id(&file.metadata()?)))
+    };
+    let (bytes, file) = match read() {
+        Ok(read) => read,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             return Err(format!(
@@ -206,7 +238,7 @@ fn read(path: &Path) -> Result<Option<NodeState>, String> {
         }
     };
     let (why, suffix) = match NodeState::from_text(&String::from_utf8_lossy(&bytes)) {
-        Ok(state) => return Ok(Some(state)),
+        Ok(state) => return Ok(Some(Read { state, file })),
         Err(Unreadable::Damaged) => ("is damaged".to_owned(), ".damaged"),
         Err(Unreadable::Version(version)) => {
             (format!("is of version {version}, which this module does not know"), ".other-version")
@@ -221,10 +253,12 @@ fn read(path: &Path) -> Result<Option<NodeState>, String> {
     Ok(None)
 }
 
-/// Replaces the file at `path` by one with this text, as a whole, and waits until that is on the disk.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Replaces the file at `path`, as a whole, by one with the text that `text` makes once it knows which file that is, and waits
+/// until it is on the disk.
+pub fn replace_file(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<()> {
     let new = beside(path, ".new");
     let mut file = File::create(&new)?;
+    let text = text(file_id(&file.metadata()?));
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
@@ -237,18 +271,8 @@ mod tests {
     use super::*;
     use palisade_core::record::BootId;
 
-    fn state(ceiling: u64) -> NodeState {
-        NodeState {
-            id: 1,
-            incarnation: 1,
-            ceiling,
-            owed_ms: 1,
-            boot: BootId([0; 16]),
-            guard: None,
-            unproved_before: palisade_core::BootTime::default(),
-            aof_life: false,
-            end: None,
-        }
+    fn state(ceiling: u64) -> Stated {
+        Stated { state: NodeState { ceiling, ..NodeState::new(1, BootId([0; 16])) }, aof: None }
     }
 
     #[test]
@@ -265,7 +289,12 @@ mod tests {
         }
         keeper.close(state(7));
         keeper.save(state(8));
-        assert_eq!(read(&path), Ok(Some(state(7))), "nothing is written after the end");
+        let last = read(&path).unwrap().unwrap();
+        assert_eq!(last.state.ceiling, 7, "nothing is written after the end");
+        assert!(!last.state.is_copy(Some(last.file)));
+        fs::copy(&path, dir.path().join("copy")).unwrap();
+        let copy = read(&dir.path().join("copy")).unwrap().unwrap();
+        assert!(copy.state.is_copy(Some(copy.file)));
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn refusals() -> Vec<Refusal> {
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
-        ListedWaiters | FenceCap | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
+        ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
         NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
@@ -136,7 +136,8 @@ fn refusals() -> Vec<Refusal> {
         Patience,
         Ticket,
         ListedWaiters,
-        FenceCap,
+        FenceTooFar { max: 1_826_770_601_882_918 },
+        Floor,
         GuardLength,
         WrongType,
         MasterOnly,

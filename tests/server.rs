@@ -16,6 +16,7 @@ mod cluster_of_three;
 mod command_pages;
 mod commands;
 mod configuration;
+mod copied_data;
 mod crashes;
 mod defragmentation;
 mod descriptions;
