@@ -10,7 +10,8 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use palisade_core::{BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, Token, promote};
+use palisade_core::{BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote,
+    stripes_to_text};
 
 use crate::aof_folder::AofFolder;
 use crate::data_stamp::DataStamp;
@@ -285,12 +286,14 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
         (life.ceiling, life.owed.ms(now.boot))
     });
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        ctx.replicate_numbers(CEILING, ceiling, owed_ms.into());
+        let (stripes, _) = state::with(|node| node.tokens.stripe_ceilings());
+        ctx.replicate_to_replicas(CEILING, ceiling, owed_ms.into(), c"STRIPES", &stripes_to_text(&stripes));
     }
 }
 
 /// A master's ceiling and what it owes, heard by a replica.
-pub fn heard(ceiling: u64, owed_ms: u32) {
+pub fn heard(ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
+    state::with(|node| node.tokens.learn_stripes(stripes));
     with(|life| {
         life.ceiling = life.ceiling.max(ceiling);
         life.owed.follow(Master::Told(owed_ms));
@@ -411,7 +414,10 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
     }
     losses::settle();
     if ms.is_none() {
-        with(|life| life.lifted = now.boot);
+        with(|life| {
+            life.lifted = now.boot;
+            life.owed.lift(config::max_clock_skew_ms(), now.boot);
+        });
     }
     with(|life| match ms {
         Some(_) => life.save_at_once(now),

@@ -90,7 +90,7 @@ pub use refusal::Refusal;
 pub use release::{Released, release};
 pub use start::{Found, GuardPolicy, LifeId, Start, promote, token_floor};
 pub use time::{BootTime, Now, ahead_us};
-pub use tokens::{StripeCeiling, Token, Tokens};
+pub use tokens::{StripeCeiling, Token, Tokens, stripes_from_text, stripes_to_text};
 pub use wait::{Waited, wait};
 pub use waiting::{Answer, Waiting};
 pub use waits::Waits;

@@ -29,9 +29,8 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::guard::{Armed, Cause};
-use crate::limits::TOKEN_STRIPES;
 use crate::record::BootId;
-use crate::tokens::StripeCeiling;
+use crate::tokens::{StripeCeiling, stripes_from_text, stripes_to_text};
 use crate::{BootTime, Found, LifeId, LocksDigest};
 
 /// The version this code writes.
@@ -157,11 +156,8 @@ impl NodeState {
             Some(FileId { number, born_ns }) => writeln!(text, "file {number} {born_ns}"),
         };
         let _ = write!(text, "id {:032x}\nincarnation {}\nceiling {}\n", self.id, self.incarnation, self.ceiling);
-        text.push_str("stripes");
-        for StripeCeiling { stripe, ceiling } in &self.stripes {
-            let _ = write!(text, " {stripe}:{ceiling}");
-        }
-        text.push_str(if self.stripes.is_empty() { " none\n" } else { "\n" });
+        let stripes = stripes_to_text(&self.stripes);
+        let _ = writeln!(text, "stripes {}", if stripes.is_empty() { "none" } else { &stripes });
         let _ = writeln!(text, "owed-max-ttl-ms {}", self.owed_ms);
         let _ = writeln!(text, "master {}\nboot {boot:032x}", self.heard_of.word());
         let _ = match &self.guard {
@@ -217,7 +213,7 @@ impl NodeState {
                 id: hex(value("id")?)?,
                 incarnation: value("incarnation")?.parse().ok()?,
                 ceiling: value("ceiling")?.parse().ok()?,
-                stripes: parse_stripes(value("stripes")?)?,
+                stripes: Some(value("stripes")?).filter(|text| *text != "none").map_or(Some(vec![]), stripes_from_text)?,
                 owed_ms: value("owed-max-ttl-ms")?.parse().ok()?,
                 heard_of: HeardOf::of_word(value("master")?)?,
                 boot: BootId(hex(value("boot")?)?.to_be_bytes()),
@@ -307,18 +303,6 @@ fn file_id(words: &mut dyn Iterator<Item = &str>) -> Option<FileId> {
 
 fn parse_file(text: &str) -> Result<Option<FileId>, Unreadable> {
     value_or(text, "unknown", file_id)
-}
-
-fn parse_stripes(text: &str) -> Option<Vec<StripeCeiling>> {
-    if text == "none" {
-        return Some(vec![]);
-    }
-    let stripe = |word: &str| {
-        let (stripe, ceiling) = word.split_once(':')?;
-        let (stripe, ceiling) = (stripe.parse().ok()?, ceiling.parse().ok()?);
-        ((stripe as usize) < TOKEN_STRIPES).then_some(StripeCeiling { stripe, ceiling })
-    };
-    text.split(' ').map(stripe).collect()
 }
 
 fn parse_guard(text: &str) -> Result<Option<SavedGuard>, Unreadable> {

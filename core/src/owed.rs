@@ -22,6 +22,8 @@ pub struct Owed {
     /// Until then the larger value of an earlier life counts.
     until: BootTime,
     present_ms: u32,
+    /// The longest lease that was seen in this life.
+    seen_ms: u32,
     master: Master,
 }
 
@@ -29,12 +31,13 @@ impl Owed {
     /// A master that grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
-        Self { ms, until: now.plus_ms(guard_ms(ms, skew_ms)), present_ms, master: Master::Myself }
+        Self { ms, until: now.plus_ms(guard_ms(ms, skew_ms)), present_ms, seen_ms: present_ms, master: Master::Myself }
     }
 
     /// A lease of `ms` was seen (loaded or replicated): it may still run.
     pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
-        *self = Self { master: self.master, ..Self::new(self.own_ms(now).max(ms), self.present_ms, skew_ms, now) };
+        let seen_ms = self.seen_ms.max(ms);
+        *self = Self { seen_ms, master: self.master, ..Self::new(self.own_ms(now).max(ms), self.present_ms, skew_ms, now) };
     }
 
     /// The node follows a master, about which this is known.
@@ -44,7 +47,13 @@ impl Owed {
 
     /// The node becomes the master at `now`: what its master may have granted may still run from then on.
     pub fn lead(&mut self, skew_ms: u32, now: BootTime) {
-        *self = Self::new(self.ms(now), self.present_ms, skew_ms, now);
+        *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
+    }
+
+    /// An operator says that nobody holds what the node has forgotten: only leases that were seen count.
+    pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
+        let ms = self.own_ms(now).min(self.seen_ms);
+        *self = Self { seen_ms: self.seen_ms, master: self.master, ..Self::new(ms, self.present_ms, skew_ms, now) };
     }
 
     /// What is known of the node's master.
@@ -104,5 +113,9 @@ mod tests {
         owed.follow(Master::Silent);
         owed.lead(0, ms(1));
         assert_eq!(owed.ms(ms(2)), MAX_TTL_LIMIT_MS);
+        owed.raise(300, 0, ms(3));
+        assert_eq!(owed.ms(ms(3)), MAX_TTL_LIMIT_MS);
+        owed.lift(0, ms(3));
+        assert_eq!((owed.ms(ms(306)), owed.ms(ms(307))), (300, 100), "an operator knows better");
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::BootTime;
-use crate::limits::STRIPE_CEILING_UNUSED_MS;
+use crate::limits::{STRIPE_CEILING_UNUSED_MS, TOKEN_STRIPES};
 
 /// Up to where tokens of one stripe may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,22 @@ pub struct StripeCeiling {
     pub stripe: u32,
     /// No token of it is above.
     pub ceiling: u64,
+}
+
+/// Ceilings as a text: `17:1826770601882918 18:…`; empty if there are none.
+pub fn stripes_to_text(ceilings: &[StripeCeiling]) -> String {
+    let words: Vec<_> = ceilings.iter().map(|StripeCeiling { stripe, ceiling }| format!("{stripe}:{ceiling}")).collect();
+    words.join(" ")
+}
+
+/// The ceilings that such a text tells of.
+pub fn stripes_from_text(text: &str) -> Option<Vec<StripeCeiling>> {
+    let stripe = |word: &str| {
+        let (stripe, ceiling) = word.split_once(':')?;
+        let (stripe, ceiling) = (stripe.parse().ok()?, ceiling.parse().ok()?);
+        ((stripe as usize) < TOKEN_STRIPES).then_some(StripeCeiling { stripe, ceiling })
+    };
+    if text.is_empty() { Some(vec![]) } else { text.split(' ').map(stripe).collect() }
 }
 
 /// What a stripe was given.

@@ -11,7 +11,7 @@ use crate::limits::{
 use crate::stripe_ceilings::StripeCeilings;
 use crate::{BootTime, Now, Refusal, ahead_us};
 
-pub use crate::stripe_ceilings::StripeCeiling;
+pub use crate::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 
 /// A fencing token: 1 ≤ token < 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +74,17 @@ impl Tokens {
             }
         }
         self.stripes.restore(ceilings);
+    }
+
+    /// A master may have issued tokens up to these ceilings on these stripes.
+    pub fn learn_stripes(&mut self, ceilings: &[StripeCeiling]) {
+        for &StripeCeiling { stripe, ceiling } in ceilings {
+            if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
+                && (stripe as usize) < self.last.len()
+            {
+                self.learn_on(stripe, token);
+            }
+        }
     }
 
     /// The highest token that a key of this key's stripe ever had.
@@ -193,7 +204,10 @@ impl Tokens {
     /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again, and the disk
     /// is to know.
     pub fn learn(&mut self, key: &[u8], token: Token) {
-        let stripe = self.stripe(key);
+        self.learn_on(self.stripe(key), token);
+    }
+
+    fn learn_on(&mut self, stripe: u32, token: Token) {
         // A later life starts above the ceiling, which is never below the floor.
         let is_covered = token.get() <= self.floor || self.is_below_ceiling(stripe, token);
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
