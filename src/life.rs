@@ -10,8 +10,10 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use palisade_core::{BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote,
-    stripes_to_text};
+use palisade_core::{
+    BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote,
+    stripes_to_text,
+};
 
 use crate::aof_folder::AofFolder;
 use crate::data_stamp::DataStamp;
@@ -223,9 +225,8 @@ pub fn refresh_ceiling() {
 /// Has the ceilings raised, unless that is under way.
 fn raise_ceiling(now: Now) {
     with(|life| {
-        let (wanted, stripe_change) = state::with(|node| {
-            (node.tokens.wanted_ceiling(now.wall_us, node.skew_ms), node.tokens.stripe_changes())
-        });
+        let (wanted, stripe_change) =
+            state::with(|node| (node.tokens.wanted_ceiling(now.wall_us, node.skew_ms), node.tokens.stripe_changes()));
         if wanted > life.ceiling || stripe_change > life.handed.stripe_change {
             life.save(now);
         }

@@ -34,7 +34,6 @@ pub struct LastLife {
 /// The module is loaded, data is not. Every token of an earlier life is below the ceiling in the state file; without
 /// one, below the clock and its greatest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
-    let now = clock::now();
     let skew_ms = config::max_clock_skew_ms();
     let (keeper, read) = match config::state_file() {
         Some(path) => {
@@ -45,6 +44,8 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     };
     let file = read.as_ref().map(|read| read.file);
     let last = read.map(|read| read.state);
+    clock::begin(last.as_ref().map(|last| last.ceiling));
+    let now = clock::now();
     let stamp = DataStamp::here();
     let aof = AofFolder::of(ctx).map_or_else(Vec::new, |folder| folder.files());
     let found = Found { file, used_by: stamp.read(), aof };
@@ -83,7 +84,10 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         owed,
         aof: None,
         ceiling: last.as_ref().map_or(0, |last| last.ceiling),
-        lifted: last.as_ref().filter(|last| last.boot == clock::boot_id()).map_or(BootTime::default(), |last| last.lifted),
+        lifted: last
+            .as_ref()
+            .filter(|last| last.boot == clock::boot_id())
+            .map_or(BootTime::default(), |last| last.lifted),
         handed: Handed::default(),
         needed: 0,
         decided: false,
@@ -117,15 +121,12 @@ pub fn decide(ctx: Context<'_>) {
     let last = last.as_ref();
     let from = LOADED_FROM.get();
     let counts = |deadline| Start::counts(last, clock::boot_id(), deadline);
-    let loaded =
-        if last.is_some_and(|last| last.end.is_some()) { digest(ctx, counts) } else { LocksDigest::default() };
+    let loaded = if last.is_some_and(|last| last.end.is_some()) { digest(ctx, counts) } else { LocksDigest::default() };
     let from_aof = from == Some(Source::Aof) && !MISSED.get();
     let judged = Start { last, found: &found, loaded, from_aof, boot: clock::boot_id() };
     let now = clock::now();
-    let goes_to_aof = WITH_SERVER.get()
-        && ctx.is_master()
-        && matches!(from, None | Some(Source::Aof))
-        && everything_goes_to_aof(ctx);
+    let goes_to_aof =
+        WITH_SERVER.get() && ctx.is_master() && matches!(from, None | Some(Source::Aof)) && everything_goes_to_aof(ctx);
     let aof = goes_to_aof.then(|| AofFolder::of(ctx)).flatten();
     let proved = life::with(|life| {
         life.decided = true;

@@ -120,7 +120,15 @@ fn refusals() -> Vec<Refusal> {
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
-        ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
+        ListedWaiters
+        | FenceTooFar { .. }
+        | Floor
+        | GuardLength
+        | WrongType
+        | MasterOnly
+        | Panicked
+        | Poisoned
+        | OwnerLength => {}
         NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::harness::{Server, Setup, assert_guarded, assert_remembers, free_port, held, int, read, state_file, text, wait_until};
+use crate::harness::{
+    Server, Setup, assert_guarded, assert_remembers, free_port, held, int, read, state_file, text, wait_until,
+};
 
 /// Copies the files of `from` to `to`, as cp does: but for those that only a running server has.
 fn copy(from: &Path, to: &Path) {

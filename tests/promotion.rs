@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Frozen, SHORT, free_port, Server, Setup, error, guarded_ms, int, null, read, state_file, text, wait_until};
+use crate::harness::{
+    Frozen, SHORT, Server, Setup, error, free_port, guarded_ms, int, null, read, state_file, text, wait_until,
+};
 
 #[test]
 fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {

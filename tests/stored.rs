@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Client, Server, Setup, error, guarded_ms, int, null, read, state_file, text};
+use crate::harness::{Client, Server, Setup, error, guarded_ms, int, null, read, state_file};
 
 /// The leases in those files, in milliseconds.
 const LEASE_MS: i64 = 86_400_000;

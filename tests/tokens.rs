@@ -104,7 +104,11 @@ fn a_raised_token_takes_no_other_key_along() {
     client.insist("LOCK.ACQUIRE app:2 evil 60000");
     assert!(error(client.say(&format!("LOCK.FENCE app:2 evil {far}"))).starts_with("NOTYET"));
     for end in ["SHUTDOWN", "kill"] {
-        if end == "kill" { server.kill() } else { server.shutdown("") }
+        if end == "kill" {
+            server.kill()
+        } else {
+            server.shutdown("")
+        }
         server.start_again();
         let mut client = server.client();
         let token = client.insist("LOCK.ACQUIRE k me 1000").as_int();

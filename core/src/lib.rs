@@ -68,6 +68,7 @@ mod tokens;
 mod wait;
 mod waiting;
 mod waits;
+mod wall_clock;
 
 pub use acquire::{Acquired, acquire};
 pub use break_lock::break_lock;
@@ -94,3 +95,4 @@ pub use tokens::{StripeCeiling, Token, Tokens, stripes_from_text, stripes_to_tex
 pub use wait::{Waited, wait};
 pub use waiting::{Answer, Waiting};
 pub use waits::Waits;
+pub use wall_clock::WallClock;

@@ -50,6 +50,17 @@ pub const STRIPE_CEILINGS_MAX: usize = 256;
 /// hours apart, a wrong date a day.
 pub const CLOCKS_APART_US: u64 = 2 * 86_400_000_000;
 
+/// A wall clock that jumps ahead by more than this, in microseconds, is not followed at once: two days, as [`CLOCKS_APART_US`].
+pub const CLOCK_JUMP_US: u64 = CLOCKS_APART_US;
+
+/// A wall clock that jumped is followed once it has stood by that for so long, in milliseconds: ten minutes. Whoever sets a wrong
+/// date by hand, or NTP at a start, has corrected it by then.
+pub const CLOCK_SETTLES_MS: u64 = 600_000;
+
+/// A start takes a wall clock for one that jumped if it is further ahead of the last life's tokens than a node is ever down, in
+/// microseconds: a year, less what other nodes' clocks may be apart, so that they still follow ([`FENCE_SPAN_US`]).
+pub const NODE_DOWN_US: u64 = FENCE_SPAN_US - CLOCKS_APART_US;
+
 /// For how long a stripe keeps a ceiling of its own that no token needed, in milliseconds: who was refused with NOTYET comes
 /// again within some milliseconds.
 pub const STRIPE_CEILING_UNUSED_MS: u64 = 10_000;

@@ -213,7 +213,9 @@ impl NodeState {
                 id: hex(value("id")?)?,
                 incarnation: value("incarnation")?.parse().ok()?,
                 ceiling: value("ceiling")?.parse().ok()?,
-                stripes: Some(value("stripes")?).filter(|text| *text != "none").map_or(Some(vec![]), stripes_from_text)?,
+                stripes: Some(value("stripes")?)
+                    .filter(|text| *text != "none")
+                    .map_or(Some(vec![]), stripes_from_text)?,
                 owed_ms: value("owed-max-ttl-ms")?.parse().ok()?,
                 heard_of: HeardOf::of_word(value("master")?)?,
                 boot: BootId(hex(value("boot")?)?.to_be_bytes()),

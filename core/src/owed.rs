@@ -37,7 +37,8 @@ impl Owed {
     /// A lease of `ms` was seen (loaded or replicated): it may still run.
     pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         let seen_ms = self.seen_ms.max(ms);
-        *self = Self { seen_ms, master: self.master, ..Self::new(self.own_ms(now).max(ms), self.present_ms, skew_ms, now) };
+        *self =
+            Self { seen_ms, master: self.master, ..Self::new(self.own_ms(now).max(ms), self.present_ms, skew_ms, now) };
     }
 
     /// The node follows a master, about which this is known.

@@ -1,6 +1,8 @@
 //! What a client can ask for, already validated: a value of these types is within its bounds.
 
-use crate::limits::{FLOOR_MAX, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS};
+use crate::limits::{
+    FLOOR_MAX, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+};
 use crate::{Refusal, Token};
 
 /// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
@@ -208,7 +210,9 @@ mod tests {
         for (number, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
             assert_eq!(Ticket::new(number).is_ok(), valid, "{number:?}");
         }
-        for (token, valid) in [(None, false), (Some(0), false), (Some(1), true), (Some(FLOOR_MAX), true), (Some(FLOOR_MAX + 1), false)] {
+        for (token, valid) in
+            [(None, false), (Some(0), false), (Some(1), true), (Some(FLOOR_MAX), true), (Some(FLOOR_MAX + 1), false)]
+        {
             assert_eq!(floor(token).is_ok(), valid, "{token:?}");
         }
         for (count, valid) in

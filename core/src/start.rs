@@ -179,14 +179,29 @@ mod tests {
         let cases = [
             ("a copied state file", Found { file: Some(FileId { born_ns: 9, ..FILE }), ..untouched() }, false, false),
             ("a file of an unknown kind", Found { file: None, ..untouched() }, false, false),
-            ("another node used the data", Found { used_by: Some(LifeId { node: 2, incarnation: 1 }), ..untouched() }, false, false),
-            ("another life did", Found { used_by: Some(LifeId { node: 1, incarnation: 2 }), ..untouched() }, false, false),
+            (
+                "another node used the data",
+                Found { used_by: Some(LifeId { node: 2, incarnation: 1 }), ..untouched() },
+                false,
+                false,
+            ),
+            (
+                "another life did",
+                Found { used_by: Some(LifeId { node: 1, incarnation: 2 }), ..untouched() },
+                false,
+                false,
+            ),
             ("nobody knows who did", Found { used_by: None, ..untouched() }, false, false),
             ("another AOF", Found { aof: vec![AofFile { id: other, ..AOF }], ..untouched() }, true, false),
             ("an older AOF in its place", Found { aof: vec![AofFile { bytes: 6, ..AOF }], ..untouched() }, true, false),
             ("no AOF", Found { aof: vec![], ..untouched() }, true, false),
             ("it has grown", Found { aof: vec![AofFile { bytes: 8, ..AOF }], ..untouched() }, true, true),
-            ("and has others beside", Found { aof: vec![AofFile { id: other, ..AOF }, AOF], ..untouched() }, true, true),
+            (
+                "and has others beside",
+                Found { aof: vec![AofFile { id: other, ..AOF }, AOF], ..untouched() },
+                true,
+                true,
+            ),
         ];
         for (what, found, ended_clean, aof_life) in cases {
             for (last, from_aof, proved) in

@@ -21,7 +21,8 @@ pub struct StripeCeiling {
 
 /// Ceilings as a text: `17:1826770601882918 18:…`; empty if there are none.
 pub fn stripes_to_text(ceilings: &[StripeCeiling]) -> String {
-    let words: Vec<_> = ceilings.iter().map(|StripeCeiling { stripe, ceiling }| format!("{stripe}:{ceiling}")).collect();
+    let words: Vec<_> =
+        ceilings.iter().map(|StripeCeiling { stripe, ceiling }| format!("{stripe}:{ceiling}")).collect();
     words.join(" ")
 }
 

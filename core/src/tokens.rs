@@ -6,7 +6,8 @@
 //! locked, and a grant is always above everything its stripe has seen.
 
 use crate::limits::{
-    CEILING_LEAD, CLOCKS_APART_US, FENCE_SPAN_US, ISSUED_LEAD, START_LEAD, STRIPE_CEILINGS_MAX, TOKEN_LIMIT, TOKEN_STRIPES,
+    CEILING_LEAD, CLOCKS_APART_US, FENCE_SPAN_US, ISSUED_LEAD, START_LEAD, STRIPE_CEILINGS_MAX, TOKEN_LIMIT,
+    TOKEN_STRIPES,
 };
 use crate::stripe_ceilings::StripeCeilings;
 use crate::{BootTime, Now, Refusal, ahead_us};

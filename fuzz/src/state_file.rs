@@ -52,7 +52,11 @@ fn start(state: &NodeState) {
         let proof = |found: &Found, from_aof| Start { last: Some(state), found, loaded, from_aof, boot }.is_proved();
         let is_tied = state.file.is_some();
         assert_eq!(proof(&found, false), is_tied && state.end.is_some(), "the locks of a clean end, and nothing else");
-        assert_eq!(proof(&found, true), is_tied && (state.end.is_some() || state.aof.is_some()), "or the AOF of that life");
+        assert_eq!(
+            proof(&found, true),
+            is_tied && (state.end.is_some() || state.aof.is_some()),
+            "or the AOF of that life"
+        );
         let copied = state.file.map(|file| FileId { born_ns: file.born_ns ^ 1, ..file });
         assert!(!proof(&Found { file: copied, ..found.clone() }, true), "a copy proves nothing");
         assert!(!proof(&Found { used_by: None, ..found }, true), "nor what nobody knows the user of");

@@ -250,7 +250,14 @@ impl<'a> Context<'a> {
     }
 
     /// Sends `command one other option text` to the replicas, without the last two where the text is empty, and not to the AOF.
-    pub fn replicate_to_replicas(self, command: &'static CStr, one: u64, other: u64, option: &'static CStr, text: &str) {
+    pub fn replicate_to_replicas(
+        self,
+        command: &'static CStr,
+        one: u64,
+        other: u64,
+        option: &'static CStr,
+        text: &str,
+    ) {
         let (one, other) = (one as std::ffi::c_longlong, other as std::ffi::c_longlong);
         // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length, which follow
         // and outlive the call, and that the AOF is left out. Without a text the format has only the numbers.

@@ -12,9 +12,9 @@ use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival, BootId};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{
-    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, Found as Ties, GuardPolicy, LifeId, HandedOver, Lock, Node, NodeState, Now,
-    Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire, ahead_us, extend, fence,
-    hand_over, promote, release, token_floor, wait,
+    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, Found as Ties, GuardPolicy, HandedOver, LifeId, Lock,
+    Node, NodeState, Now, Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire,
+    ahead_us, extend, fence, hand_over, promote, release, token_floor, wait,
 };
 
 use crate::client::owner;

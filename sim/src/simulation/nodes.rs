@@ -119,11 +119,7 @@ impl World<'_> {
         let first = node.lives == 0;
         let aof_always = node.keeps == Keeps::Everything;
         let Files { state, data, aof, stamp } = node.files.clone();
-        let ties = Ties {
-            file: state.as_ref().map(|(_, file)| *file),
-            used_by: stamp,
-            aof: aof.into_iter().collect(),
-        };
+        let ties = Ties { file: state.as_ref().map(|(_, file)| *file), used_by: stamp, aof: aof.into_iter().collect() };
         let found = Found {
             state: state.map(|(state, _)| state),
             ties,
