@@ -11,7 +11,7 @@ use crate::BootTime;
 use crate::limits::{STRIPE_CEILING_UNUSED_MS, TOKEN_STRIPES};
 
 /// Up to where tokens of one stripe may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeCeiling {
     /// Which stripe.
     pub stripe: u32,
@@ -116,9 +116,9 @@ impl StripeCeilings {
         }
     }
 
-    /// The largest of them.
-    pub(crate) fn largest(&self) -> u64 {
-        self.above.values().map(|above| above.wanted).max().unwrap_or(0)
+    /// The largest of them that is no larger than `reach`.
+    pub(crate) fn largest_up_to(&self, reach: u64) -> u64 {
+        self.above.values().map(|above| above.wanted).filter(|&wanted| wanted <= reach).max().unwrap_or(0)
     }
 
     /// Drops those that are needed no longer: the node's own ceiling has passed them, or what asked for them was refused and

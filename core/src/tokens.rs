@@ -240,11 +240,13 @@ impl Tokens {
         if self.stripes.want(stripe, token.get().saturating_add(ISSUED_LEAD).min(TOKEN_LIMIT - 1), now.boot) {
             return true;
         }
-        let reach = ahead_us(now.wall_us, skew_ms).max(self.floor) + CLOCKS_APART_US;
+        // Where the floor is ahead of that already, a start must not drive it further by more than it takes.
+        let reach = (ahead_us(now.wall_us, skew_ms) + CLOCKS_APART_US).max(self.floor + 2 * CEILING_LEAD);
         if token.get() > reach {
             return false;
         }
-        self.demanded = self.demanded.max(token.get().max(self.stripes.largest().min(reach)) + CEILING_LEAD);
+        let largest = self.stripes.largest_up_to(reach).max(token.get());
+        self.demanded = self.demanded.max(largest + CEILING_LEAD);
         true
     }
 
@@ -462,6 +464,33 @@ mod tests {
         let mut ends: Vec<_> = (0..4_u8).map(|n| tokens.raise(&[n], further, at(wall_us), 0)).collect();
         ends.dedup();
         assert_eq!(ends, [Err(Refusal::NotYet), Err(Refusal::FenceTooFar { max: tokens.ceiling() })]);
+    }
+
+    /// Clocks are apart, a hostile client takes a stripe's ceiling for itself, and the node starts again and again: the ceiling
+    /// follows the clocks, not the client.
+    #[test]
+    fn starts_do_not_add_up_what_the_ceiling_followed() {
+        let (wall_us, hour) = (1 << 50, 3_600_000_000);
+        let mut ceiling = wall_us;
+        let mut stripes = vec![];
+        for _ in 0..10 {
+            let mut tokens = Tokens::with_stripes(ceiling, 1 << 10, 2);
+            tokens.restore_stripes(&stripes);
+            tokens.set_ceiling(ceiling);
+            let raise = |tokens: &mut Tokens, key: &[u8], token: u64| {
+                while tokens.raise(key, Token::new(token).unwrap(), at(wall_us), 0) == Err(Refusal::NotYet) {
+                    tokens.set_ceiling(tokens.wanted_ceiling(wall_us, 0));
+                    tokens.stripes_saved(tokens.stripe_changes());
+                }
+            };
+            raise(&mut tokens, b"evil", wall_us + FENCE_SPAN_US);
+            for key in 0..10_u8 {
+                raise(&mut tokens, &[key], wall_us + hour);
+            }
+            ceiling = tokens.ceiling();
+            stripes = tokens.stripe_ceilings().0;
+        }
+        assert!(ceiling < wall_us + 2 * hour, "{}", ceiling - wall_us);
     }
 
     /// Whoever may lock and raise a key cannot drive the node's own ceiling ahead of what it granted.

@@ -127,8 +127,10 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
         };
         table.push((rule, in_model));
     }
-    if only.is_none_or(|only| only == Rule::DriftMargin) {
-        table.push((Rule::DriftMargin, "clocks do not drift there | |".to_owned()));
+    for (rule, why) in model::OUT_OF_SIGHT {
+        if only.is_none_or(|only| only == rule) {
+            table.push((rule, format!("{why} | |")));
+        }
     }
     println!(
         "\n| without the rule | the model checker finds | in steps | of so many states | the simulation finds | in so many seeds |"

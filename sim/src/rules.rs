@@ -37,6 +37,10 @@ pub enum Rule {
     FenceBeyondTheClock,
     /// When a lock ends by itself, its queue is looked at.
     QueueIsLookedAt,
+    /// A token that a client raised far ahead takes no other key along.
+    FarTokensApart,
+    /// A state file counts only for the data that it is about, and a copy of it not at all.
+    TiedData,
 }
 
 impl Rule {

@@ -52,6 +52,8 @@ pub struct Config {
     pub waits: bool,
     /// How many crashes.
     pub restarts: u32,
+    /// How many times a hostile client raises the token of a key of its own.
+    pub raises: u32,
     /// How many messages are delivered twice.
     pub duplicates: u32,
     /// A node that restarts finds its wall clock stepped back by so many ticks.
@@ -88,6 +90,7 @@ impl Config {
             ticks: 4,
             waits: false,
             restarts: 0,
+            raises: 0,
             duplicates: 0,
             step_back_ticks: 0,
             node_clocks_apart_ticks: 0,
@@ -105,8 +108,7 @@ impl Config {
     }
 }
 
-/// Without each rule in turn, bounds within which the harm shows. (Clocks do not drift here, so the margin for drift is
-/// nothing that this model can miss.)
+/// Without each rule in turn, bounds within which the harm shows; but for those that are [out of sight](OUT_OF_SIGHT).
 pub fn broken() -> Vec<Config> {
     use Rule::*;
     let without = |rule, servers, clients, change: fn(&mut Config)| {
@@ -147,8 +149,13 @@ pub fn broken() -> Vec<Config> {
             config.waits = true;
             config.clients[0].acquisitions = 2;
         }),
+        without(FarTokensApart, 2, 1, |config| (config.raises, config.restarts, config.ticks) = (1, 1, 1)),
     ]
 }
+
+/// Rules whose absence this model cannot notice, and why.
+pub const OUT_OF_SIGHT: [(Rule, &str); 2] =
+    [(Rule::DriftMargin, "clocks do not drift there"), (Rule::TiedData, "no data is copied there")];
 
 /// With every rule: bounds within which nothing may be found, each with what it is about.
 pub fn sound() -> Vec<(&'static str, Config)> {
@@ -193,6 +200,10 @@ pub fn sound() -> Vec<(&'static str, Config)> {
                 config.clients[0].releases = false;
                 config.clients[1].from_tick = 2;
             }),
+        ),
+        (
+            "three nodes, a hostile client that raises tokens, a crash",
+            with(3, 1, |config| (config.raises, config.restarts, config.ticks) = (2, 1, 2)),
         ),
         ("three nodes, three clients", with(3, 3, |config| config.ticks = 1)),
     ]

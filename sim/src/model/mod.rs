@@ -12,7 +12,7 @@ use stateright::{Checker, HasDiscoveries, Model as _};
 
 use moves::{Checked, describe};
 
-pub use config::{Config, LateMessages, Wants, broken, sound};
+pub use config::{Config, LateMessages, OUT_OF_SIGHT, Wants, broken, sound};
 pub use moves::Action;
 pub use state::{State, TICK_US};
 

@@ -32,6 +32,8 @@ pub enum Action {
     Hear(Reply),
     /// A server crashes and comes back without its data.
     Restart(usize),
+    /// A hostile client raises the token of a key of its own on this server.
+    Raise(usize),
 }
 
 /// A model, and what is known of it.
@@ -104,6 +106,9 @@ impl Model for Checked {
         if state.restarts > 0 {
             actions.extend((0..config.servers).map(Action::Restart));
         }
+        if state.raises > 0 {
+            actions.extend((0..config.servers).map(Action::Raise));
+        }
         if state.tick < config.ticks {
             actions.push(Action::Tick);
         }
@@ -133,6 +138,10 @@ impl Model for Checked {
             Action::Restart(n) => {
                 state.restarts -= 1;
                 state.restart(n, config);
+            }
+            Action::Raise(n) => {
+                state.raises -= 1;
+                state.raise(n, config);
             }
         }
         state.tidy(config);
@@ -176,6 +185,7 @@ pub(super) fn describe(action: &Action) -> String {
         Action::DeliverOnce(request) => format!("{} arrives for the first time", what(request)),
         Action::Hear(reply) => format!("client {} hears {}", reply.who.client, reply.says),
         Action::Restart(n) => format!("server {n} crashes and comes back without its data"),
+        Action::Raise(n) => format!("a hostile client raises a token of its own on server {n}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use palisade_core::quorum::NodeId;
 use palisade_core::record::BootId;
-use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, Token, WaiterId};
+use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, StripeCeiling, Token, WaiterId};
 
 use super::config::{Config, KEYS_MAX, Wants};
 use crate::client::{Client, Status, Step, owner};
@@ -32,6 +32,7 @@ pub struct State {
     pub(super) replies: BTreeSet<Reply>,
     /// How many faults may still happen.
     pub(super) restarts: u32,
+    pub(super) raises: u32,
     pub(super) duplicates: u32,
     referee: Referee,
     /// The law that was broken.
@@ -67,6 +68,7 @@ impl State {
             requests: BTreeSet::new(),
             replies: BTreeSet::new(),
             restarts: config.restarts,
+            raises: config.raises,
             duplicates: config.duplicates,
             referee: Referee::new(Laws::All),
             violation: None,
@@ -156,6 +158,16 @@ impl State {
     }
 
     /// A server crashes, and comes back without its data.
+    /// A hostile client raises the token of a key of its own on this server, twice: it was to be repeated.
+    pub(super) fn raise(&mut self, place: usize, config: &Config) {
+        let tick = self.tick;
+        let node = Arc::make_mut(&mut self.servers[place]);
+        for _ in 0..2 {
+            node.server.raise_far(config.keys, now(tick, node.wall_off_us));
+            node.settle();
+        }
+    }
+
     pub(super) fn restart(&mut self, place: usize, config: &Config) {
         let node = &self.servers[place];
         let wall_off_us = node.wall_off_us - i64::from(config.step_back_ticks) * TICK_US as i64;
@@ -240,6 +252,7 @@ struct Essence {
     last: [u64; KEYS_MAX as usize],
     waiters: Vec<(u32, WaiterId, BootTime)>,
     ceiling: u64,
+    stripes: Vec<StripeCeiling>,
     vouches_from: BootTime,
     next_due: Option<BootTime>,
     guard: Option<(BootTime, BootTime)>,
@@ -278,6 +291,7 @@ fn essence(server: &Server, wall_off_us: i64) -> Essence {
         last: std::array::from_fn(|key| node.tokens.last(&name(key as u32))),
         waiters: (0..KEYS_MAX).flat_map(waiters).collect(),
         ceiling: node.tokens.ceiling(),
+        stripes: node.tokens.stripe_ceilings().0,
         vouches_from: node.vouches_from,
         next_due: node.next_due(),
         guard: node.guard.armed(BootTime::default()).map(|Armed { since, until, .. }| (since, until)),

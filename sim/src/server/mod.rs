@@ -8,6 +8,7 @@ mod files;
 
 use std::collections::BTreeMap;
 
+use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
 use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival, BootId};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
@@ -22,10 +23,13 @@ use crate::messages::{Hears, Request, Says};
 use crate::rules::{Rule, Without};
 
 /// Stripes of tokens: few, so that keys share one, and a node is small.
-const STRIPES: usize = 2;
+const STRIPES: usize = 4;
 
 /// How many of them may have ceilings of their own: not all, so that the node's follows too.
-const STRIPES_APART: usize = 1;
+const STRIPES_APART: usize = 2;
+
+/// Without the rule that far tokens stay apart: tokens are raised up to here, whatever the clock shows.
+const FENCE_CAP: u64 = 1 << 52;
 
 /// The only database.
 const DB: u32 = 0;
@@ -85,7 +89,10 @@ pub struct Server {
 impl Server {
     /// The server starts at `now` with what it found; `id` is its own where no state file tells. Nothing is promised until
     /// the state it [hands out](Server::take_write) is [on the disk](Server::written).
-    pub fn start(setup: Setup, without: Without, id: u128, found: Found, now: Now) -> Self {
+    pub fn start(setup: Setup, without: Without, id: u128, mut found: Found, now: Now) -> Self {
+        if let Some(last) = found.state.as_ref().filter(|_| without.is(Rule::TiedData)) {
+            found.ties = Ties { file: last.file, used_by: Some(last.life()), aof: last.aof.into_iter().collect() };
+        }
         let last = found.state.as_ref();
         let floor = token_floor(last, &found.ties, now.wall_us, setup.skew_ms);
         let floor = if without.is(Rule::Ceiling) { now.wall_us } else { floor };
@@ -238,12 +245,48 @@ impl Server {
         if self.without.is(Rule::FenceBeyondTheClock) && token.get() > ahead_us(now.wall_us, self.setup.skew_ms) {
             return Err(Refusal::FenceTooFar { max: now.wall_us });
         }
+        if self.without.is(Rule::FarTokensApart) {
+            return self.fence_to_a_cap(key, owner, token, now);
+        }
         let fenced =
             self.with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now));
         Ok(match fenced? {
             Fenced::Raised(token) | Fenced::Unchanged(token) => Some(token),
             Fenced::NotHeld => None,
         })
+    }
+
+    /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
+    fn fence_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
+        let Some(lock) = self.locks.get(&key).filter(|lock| lock.is_of(owner) && !lock.is_expired(now.boot)) else {
+            return Ok(None);
+        };
+        if token > lock.token() {
+            if token.get() > FENCE_CAP {
+                return Err(Refusal::FenceTooFar { max: FENCE_CAP });
+            }
+            self.ceiling = self.ceiling.max(token.get() + START_LEAD);
+            self.save_first(now);
+            let ceiling = self.ceiling;
+            self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
+            return self
+                .with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now))
+                .map(|fenced| match fenced {
+                    Fenced::Raised(token) | Fenced::Unchanged(token) => Some(token),
+                    Fenced::NotHeld => None,
+                });
+        }
+        Ok(Some(lock.token()))
+    }
+
+    /// A client that may only use keys of its own raises the token of one as far as it is let: of a key that shares no stripe with
+    /// the first `keys`.
+    pub fn raise_far(&mut self, keys: u32, now: Now) {
+        let key = key_apart(keys);
+        let ahead_us = if self.without.is(Rule::FarTokensApart) { FENCE_CAP - now.wall_us } else { FENCE_SPAN_US };
+        let (Some(near), Some(far)) = (Token::new(now.wall_us), Token::new(now.wall_us + ahead_us)) else { return };
+        self.ask(key, HOSTILE, Ask::Acquire { ttl_ms: self.setup.max_ttl_ms, proposal: near, retry: true }, now);
+        self.ask(key, HOSTILE, Ask::Fence { token: far }, now);
     }
 
     fn extend(
@@ -430,6 +473,20 @@ impl Server {
     pub fn locks(&self) -> &BTreeMap<u32, Lock> {
         &self.locks
     }
+}
+
+/// Who raises tokens.
+const HOSTILE: &[u8] = b"hostile";
+
+/// A key that shares its stripe of tokens with none of the first `keys`.
+fn key_apart(keys: u32) -> u32 {
+    let one = Token::new(1).expect("it is a token");
+    let is_apart = |key: &u32| {
+        let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
+        tokens.learn(&name(*key), one);
+        (0..keys).all(|other| tokens.last(&name(other)) == 0)
+    };
+    (keys..).find(is_apart).unwrap_or(keys)
 }
 
 /// The name of a key.

@@ -27,6 +27,9 @@ impl World<'_> {
             }
             Kind::Failover { node, .. } => self.kill(node),
             Kind::Restart { node, .. } => self.shut_down(node),
+            Kind::OlderFiles { node } => self.copy_files(node),
+            Kind::OtherStateFile { node } => self.change_state_file(node),
+            Kind::RaisedTokens => self.raise_tokens(),
             Kind::Flush { node } => {
                 self.on_server(node, |server, now| server.flush(now));
             }
@@ -67,9 +70,12 @@ impl World<'_> {
                 self.start(node);
             }
             Kind::NewDisk { node } if self.nodes[node].server.is_none() => self.start(node),
+            Kind::OlderFiles { node } => self.restore_files(node),
+            Kind::OtherStateFile { node } => self.change_state_file_back(node),
+            Kind::RaisedTokens => self.raise_tokens(),
             Kind::Failover { node, lag_us } if self.nodes[node].server.is_none() => {
                 let died = self.nodes[node].died;
-                self.promote(node, died - lag_us);
+                self.promote(node, died.saturating_sub(lag_us));
             }
             Kind::KillClient { client } => {
                 self.clients[client].0.down = false;
@@ -77,6 +83,14 @@ impl World<'_> {
                 self.wakes(who, self.plan.rest_us, Wake::Wants);
             }
             _ => {}
+        }
+    }
+
+    /// A hostile client raises tokens of its own as far as it is let.
+    fn raise_tokens(&mut self) {
+        let keys = self.plan.keys;
+        for n in 0..self.nodes.len() {
+            self.on_server(n, |server, now| server.raise_far(keys, now));
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Node {
     pub(super) files_made: u64,
     /// A copy of its files.
     pub(super) copy: Option<Files>,
+    /// A state file that lies aside while another one is used.
+    pub(super) aside: Option<(NodeState, FileId)>,
     /// A state that the disk has not finished.
     pub(super) writing: Option<NodeState>,
     pub(super) hangs_until: TimeUs,
@@ -86,6 +88,7 @@ impl Node {
             files: Files::default(),
             files_made: 0,
             copy: None,
+            aside: None,
             writing: None,
             hangs_until: 0,
             replica: vec![],
@@ -193,9 +196,52 @@ impl World<'_> {
             if let Some(state) = state {
                 node.write(state);
             }
-            (node.server, node.writing, node.machine.down) = (None, None, true);
+            (node.server, node.writing, node.machine.down, node.died) = (None, None, true, self.at);
         }
         self.kill(n);
+    }
+
+    /// A copy of a node's files is made.
+    pub(super) fn copy_files(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at);
+        let mut copy = node.files.clone();
+        if let Some(server) = node.server.as_ref().filter(|_| node.keeps == Keeps::Everything) {
+            copy.data = Some(server.records(now));
+            copy.aof = copy.aof.map(|aof| AofFile { bytes: self.at, ..aof });
+        }
+        node.copy = Some(copy);
+    }
+
+    /// A node starts from the copy: the same text, the same data, other files.
+    pub(super) fn restore_files(&mut self, n: usize) {
+        self.kill(n);
+        let node = &mut self.nodes[n];
+        let Some(copy) = node.copy.take() else { return };
+        let file = node.new_file();
+        let aof = copy.aof.map(|aof| AofFile { id: node.new_file(), ..aof });
+        node.files = Files { state: copy.state.map(|(state, _)| (state, file)), aof, ..copy };
+        node.id = node.id.wrapping_add(1_000);
+        self.start(n);
+    }
+
+    /// A node is shut down, and started with another state file.
+    pub(super) fn change_state_file(&mut self, n: usize) {
+        self.shut_down(n);
+        let node = &mut self.nodes[n];
+        node.aside = node.files.state.take();
+        node.id = node.id.wrapping_add(1_000);
+        self.start(n);
+    }
+
+    /// It is killed, and started with the first one.
+    pub(super) fn change_state_file_back(&mut self, n: usize) {
+        self.kill(n);
+        let node = &mut self.nodes[n];
+        if let Some(state) = node.aside.take() {
+            node.files.state = Some(state);
+        }
+        self.start(n);
     }
 
     /// A server does something: those whom it tells something are told, its disk gets what is to be written, and its timer is

@@ -130,6 +130,19 @@ pub enum Kind {
         /// How far the replica was behind, in microseconds.
         lag_us: u64,
     },
+    /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the copy.
+    OlderFiles {
+        /// Which node.
+        node: usize,
+    },
+    /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and starts
+    /// with the first one.
+    OtherStateFile {
+        /// Which node.
+        node: usize,
+    },
+    /// A hostile client raises tokens of keys of its own on all nodes, at the beginning and in the end.
+    RaisedTokens,
     /// All locks of a node are flushed.
     Flush {
         /// Which node.
@@ -199,6 +212,9 @@ impl Kind {
             Self::Restart { reboot: false, .. } => "restart",
             Self::Restart { reboot: true, .. } => "restart and reboot",
             Self::Failover { .. } => "fail-over",
+            Self::OlderFiles { .. } => "older files",
+            Self::OtherStateFile { .. } => "another state file",
+            Self::RaisedTokens => "raised tokens",
             Self::Flush { .. } => "flush",
             Self::PauseNode { .. } => "pause of a node",
             Self::PauseClient { .. } => "pause of a client",
@@ -280,7 +296,7 @@ impl Plan {
         let stepped = self.faults.iter().any(|fault| matches!(fault.kind, Kind::NodeClockStep { .. }));
         let apart = stepped || apart_us > i64::from(self.skew_ms) * MS as i64;
         match fault.kind {
-            Kind::NewDisk { .. } => apart,
+            Kind::NewDisk { .. } | Kind::OlderFiles { .. } | Kind::OtherStateFile { .. } => apart,
             Kind::Failover { .. } => apart && self.nodes.len() > 1,
             _ => false,
         }
@@ -319,7 +335,7 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, ttl_
         let far = *[10 * MS, SECOND, 10 * SECOND, 7_200 * SECOND].choose(rng).unwrap_or(&SECOND) as i64;
         rng.random_range(-far..=far)
     };
-    let kind = match rng.random_range(0..16) {
+    let kind = match rng.random_range(0..19) {
         0..3 => Kind::Crash { node, reboot: rng.random_ratio(1, 4) },
         3 => Kind::NewDisk { node },
         4 => Kind::Restart { node, reboot: rng.random_ratio(1, 4) },
@@ -338,6 +354,9 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, ttl_
         12 => Kind::Slow { node, by_us: rng.random_range(MS..ttl_us) },
         13 => Kind::DiskHangs { node },
         14 => Kind::NodeClockStep { node, by_us: step(rng) },
+        15 => Kind::OlderFiles { node },
+        16 => Kind::OtherStateFile { node },
+        17 => Kind::RaisedTokens,
         _ => Kind::ClientClockStep { client, by_us: step(rng) },
     };
     let longest = *[10 * MS, ttl_us, 3 * ttl_us, 10 * SECOND].choose(rng).unwrap_or(&ttl_us);
