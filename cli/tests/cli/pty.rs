@@ -34,8 +34,8 @@ impl Person {
         let size = Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        let mut setsid = Command::new("setsid");
-        setsid.args(["--ctty", "--wait"]).args(command).env("P", PALISADE).envs(nodes.environment());
+        let mut setsid = Command::new("env");
+        setsid.args(["--default-signal", "setsid", "--ctty", "--wait"]).args(command).env("P", PALISADE).envs(nodes.environment());
         setsid.env("TERM", "xterm").current_dir(nodes.file(""));
         setsid.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
         let shell = Running::start(setsid);
