@@ -1,7 +1,7 @@
 //! Signals reach the command, or end the wait for the lock, at every stage.
 
-use std::fs;
 use nix::sys::signal::Signal;
+use std::fs;
 
 use crate::fixture::{Nodes, PALISADE, Running, apart, read};
 use crate::harness::Frozen;
