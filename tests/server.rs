@@ -35,6 +35,7 @@ mod model;
 mod monitoring;
 mod persistence;
 mod promotion;
+mod readme;
 mod rename_command;
 mod replication;
 mod reservation;
