@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::fixture::{Nodes, Running, run};
 use crate::harness::Frozen;
-use crate::harness::{Server, Setup, patience, wait_until};
+use crate::harness::{Server, Setup, patience, readme_rules, text, wait_until};
 
 fn json(nodes: &Nodes, line: &str) -> Value {
     let ended = run(nodes.palisade(&format!("{line} --json")));
@@ -172,6 +172,48 @@ fn the_doctor() {
     let ended = run(twice);
     assert_eq!(ended.code(), Some(2), "{ended:?}");
     assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
+}
+
+/// The user of docs/cli.md can do all that there is to do, and that of an application in the README takes locks.
+#[test]
+fn users_with_the_rules_of_the_documents() {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+    let page = std::fs::read_to_string(pages).unwrap();
+    let operator = page.lines().find(|line| line.starts_with("ACL SETUSER operator ")).unwrap().to_owned();
+    let nodes = Nodes::start(3);
+    let app = readme_rules("+lock.acquire")[0].clone();
+    for rule in [&operator, &app] {
+        assert!(nodes.say(rule).iter().all(|reply| *reply == text("OK")), "{rule}");
+    }
+    let run_as = |user: &str, line: &str| {
+        let address = |server: &Server| format!("unix://{}?user={user}&pass=secret", server.socket().display());
+        let mut command = nodes.palisade(line);
+        command.env("PALISADE_NODES", nodes.servers.iter().map(address).collect::<Vec<_>>().join(","));
+        let ended = crate::fixture::run_with(command, b"\n");
+        assert_eq!(ended.code(), Some(0), "{user}: {line}: {ended:?}");
+    };
+    for line in ["exec orders:1 -- true", "try orders:1", "lock --wait 1m orders:1", "info orders:1"] {
+        run_as("operator", line);
+        run_as("app", line);
+    }
+    for line in [
+        "ls",
+        "nodes",
+        "doctor",
+        "top --once",
+        "break --yes orders:1",
+        "guard 1",
+        "guard 1 arm 1ms",
+        "guard 1 lift --yes",
+    ] {
+        run_as("operator", line);
+    }
+    for server in &nodes.servers {
+        let denied = server.client().say("ACL LOG").as_list();
+        let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();
+        // What a client sends besides, where the server knows it: nothing depends on it.
+        assert!(denied.iter().all(|what| what == "client|setinfo"), "{denied:?}");
+    }
 }
 
 /// A node that cannot be asked has its own reason, and each its own remedy.
