@@ -310,10 +310,11 @@ setup-peers: setup
 
 .PHONY: demo
 demo: setup ## Tell a story with five nodes: wait, kill, restart, pause, refuse: half a minute, once it is built (some minutes)
-	@echo "Building the module and the story, optimised: that takes minutes the first time, and the story half a minute."
+	@# The story is not optimised: it needs no speed, and would take twice as long to compile.
+	@echo "Building the module and the story: that takes minutes the first time. The story itself takes half a minute."
 	@$(MAKE) --no-print-directory module
-	@cargo build --release --package palisade-client --example demo
-	@cargo run --release --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
+	@cargo build --package palisade-client --example demo
+	@cargo run --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
 
 # What is packed, and how that is checked: packaging/.
 CARGO_DEB := 3.8.0
