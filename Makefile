@@ -48,7 +48,7 @@ setup: ## Install what is missing: redis-server, openssl, libclang, a C compiler
 	$(INSTALL_MISSING)
 
 .PHONY: build
-build: module ## Build the module and the palisade program, optimised, and say where they are
+build: module ## Build the module and the palisade program, optimised, and say where they are: some minutes the first time
 	@cargo build --release --package palisade-cli
 	@echo "The module:  $(MODULE)"
 	@echo "The program: $(dir $(MODULE))palisade (docs/cli.md; palisade help)"
@@ -58,7 +58,7 @@ module: setup
 	@cargo build --release --package palisade
 
 .PHONY: run
-run: module ## Start a server with the module in the foreground
+run: module ## Build the module and start a server with it, in the foreground
 	@# A node whose data folder was made just now has granted nothing, so its guard is lifted; any other's never is.
 	@port=$${PORT:-}; \
 	busy() { (exec 3<>/dev/tcp/127.0.0.1/$$1) 2>/dev/null; }; \
@@ -72,7 +72,7 @@ run: module ## Start a server with the module in the foreground
 	echo; \
 	echo "A lock server starts on port $$port, its data is in $$data. Ctrl-C ends it. Try in another terminal:"; \
 	echo; \
-	echo "  $(CLI) -p $$port LOCK.ACQUIRE orders:42 me 10000      # a fencing token: the lock is yours for 10 s"; \
+	echo "  $(CLI) -p $$port LOCK.ACQUIRE orders:42 me 60000      # a fencing token: the lock is yours for a minute"; \
 	echo "  $(CLI) -p $$port LOCK.INFO orders:42                  # who holds it"; \
 	echo "  $(CLI) -p $$port LOCK.RELEASE orders:42 me            # 0 holds left: it is free"; \
 	echo; \
@@ -309,9 +309,12 @@ setup-peers: setup
 	fi
 
 .PHONY: demo
-demo: module ## Tell a story with five nodes: wait, kill, restart, pause, refuse (about half a minute)
-	@cargo build --release --quiet --package palisade-client --example demo
-	@cargo run --release --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
+demo: setup ## Tell a story with five nodes: wait, kill, restart, pause, refuse: half a minute, once it is built (some minutes)
+	@# The story is not optimised: it needs no speed, and would take twice as long to compile.
+	@echo "Building the module and the story: that takes minutes the first time. The story itself takes half a minute."
+	@$(MAKE) --no-print-directory module
+	@cargo build --package palisade-client --example demo
+	@cargo run --quiet --package palisade-client --example demo -- --server "$(SERVER)" --module "$(MODULE)"
 
 # What is packed, and how that is checked: packaging/.
 CARGO_DEB := 3.8.0

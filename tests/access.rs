@@ -1,6 +1,6 @@
 //! Users that an ACL limits.
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, not_here, null, text, wait_until, waits};
+use crate::harness::{Client, Reply, Server, Setup, error, int, not_here, null, readme_rules, text, wait_until, waits};
 
 #[test]
 fn a_user_reaches_only_the_keys_of_its_pattern() {
@@ -32,13 +32,6 @@ fn read_permission_is_enough_to_look() {
     assert!(error(watcher.say("LOCK.RELEASE k me")).starts_with("NOPERM"));
 }
 
-/// A rule of the README for an application's user.
-fn readme_rule(part: &str) -> String {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let rule = readme.lines().find(|line| line.starts_with("ACL SETUSER app ") && line.contains(part));
-    rule.unwrap_or_else(|| panic!("no rule with {part} in the README")).to_owned()
-}
-
 /// What the user of the README can do, and cannot.
 fn assert_limited(server: &Server) {
     let mut app = server.client();
@@ -52,6 +45,9 @@ fn assert_limited(server: &Server) {
     assert!(app.say(&format!("LOCK.CHECK orders:1 {token}")).as_int() > 0);
     assert_eq!(app.say("LOCK.INFO orders:1").field("owner"), text("me"));
     assert_eq!(app.say("LOCK.WAIT orders:1 you 1"), int(0));
+    // For clients that lock on several nodes.
+    assert_eq!(app.say("LOCK.NODE").field("state"), text("serving"));
+    assert_eq!(app.say(&format!("LOCK.FENCE orders:1 me {token}")), int(token));
     assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000 WAIT 1"), null());
     assert_eq!(app.say("LOCK.RELEASE orders:1 me LEVEL 1"), int(0));
     // Handed over by the timer of the node, which no user's rules bind.
@@ -113,7 +109,7 @@ fn locked(rule: &str) {
 
 #[test]
 fn the_user_of_the_readme_by_name_can_lock_and_nothing_else() {
-    locked(&readme_rule("+lock.acquire"));
+    locked(&readme_rules("+lock.acquire")[0]);
 }
 
 #[test]
@@ -123,7 +119,7 @@ fn the_user_of_the_readme_by_category_can_lock_and_little_else() {
     if !format!("{:?}", client.say("ACL CAT").as_list()).contains(&format!("{:?}", text("lock"))) {
         return not_here("this server has no ACL categories for modules");
     }
-    locked(&readme_rule("+@lock"));
+    locked(&readme_rules("+@lock")[0]);
 }
 
 /// Rules that change bind who waits already: the lock that a user may no longer ask for does not pass to it.

@@ -185,7 +185,7 @@ fn the_errors_of_the_pages_are_those_that_there_are() {
 }
 
 /// Whether an example's `line` is what was `shown`: numbers of more than one digit are any numbers, and `ANY` is any text.
-fn fits(line: &str, shown: &str) -> bool {
+pub fn fits(line: &str, shown: &str) -> bool {
     if let Some((start, end)) = line.split_once(ANY).or_else(|| shown.split_once(ANY)) {
         let whole = if line.contains(ANY) { shown } else { line };
         let rest = whole.strip_prefix(start);
@@ -235,7 +235,7 @@ fn examples_run_as_they_are_shown() {
 }
 
 /// Sends a line as redis-cli takes it: words between double quotes are one.
-fn ask(client: &mut Client, line: &str) -> Reply {
+pub fn ask(client: &mut Client, line: &str) -> Reply {
     let words = line.split('"').enumerate().flat_map(|(n, part)| match n % 2 {
         0 => part.split_whitespace().collect(),
         _ => vec![part],
@@ -244,7 +244,7 @@ fn ask(client: &mut Client, line: &str) -> Reply {
 }
 
 /// A reply as redis-cli shows it, as far as the examples need it.
-fn shown(reply: &Reply) -> String {
+pub fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Null => "(nil)".to_owned(),
         Reply::Int(value) => format!("(integer) {value}"),

@@ -36,6 +36,7 @@ mod model;
 mod monitoring;
 mod persistence;
 mod promotion;
+mod readme;
 mod rename_command;
 mod replication;
 mod reservation;

@@ -33,14 +33,14 @@ pub struct Arguments {
 /// What every command takes.
 #[derive(Args, Debug)]
 pub struct Shared {
-    /// The nodes, separated by commas: redis://user:password@host:6379, rediss://…, unix:///path
+    /// The nodes, separated by commas: host:6379, redis://user:password@host:6379, rediss://…, unix:///path
     #[arg(
         long,
         global = true,
         env = "PALISADE_NODES",
         hide_env_values = true,
         value_delimiter = ',',
-        value_name = "URLS"
+        value_name = "ADDRESSES"
     )]
     pub nodes: Vec<String>,
     /// Answers in JSON, for programs
@@ -178,18 +178,19 @@ pub enum Word {
     },
     /// It grants nothing for so long
     Arm {
-        /// Milliseconds, or a time with its unit: 90000, 90s
-        #[arg(value_name = "MS", value_parser = milliseconds)]
+        /// A time with its unit: 90s
+        #[arg(value_parser = duration)]
         time: Duration,
     },
 }
 
-/// A time with its unit.
+/// A time with its unit: the same everywhere.
 fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|why| format!("{why}; times are like 500ms, 10s, 5m, 1h 30m"))
-}
-
-/// A time with its unit, or in milliseconds.
-fn milliseconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_millis).or_else(|_| duration(text))
+    humantime::parse_duration(text).map_err(|why| {
+        let why = match text.parse::<u64>() {
+            Ok(_) => format!("{text} of what? Say {text}ms or {text}s"),
+            Err(_) => why.to_string(),
+        };
+        format!("{why}; times have a unit, like 500ms, 10s, 5m, 1h 30m")
+    })
 }

@@ -29,7 +29,7 @@ const BY_SIGNAL: u8 = 128;
 pub const TABLE: &str = "\
 Exit status:
   that of the command, or 128 + the signal that ended it
-  193  an argument is wrong
+  193  an argument is wrong, or the nodes refuse it
   194  somebody else holds the lock (--no-wait)
   195  the lock was not free in time (--wait)
   196  too few nodes can be asked, or they are guarded

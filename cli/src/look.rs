@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 use redis::{FromRedisValue, Value, cmd};
 use serde::Serialize;
 
-use crate::exit::{End, Failure};
+use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{LockView, question};
-use crate::nodes::{Link, Node, Nodes};
+use crate::nodes::{Link, Node, Nodes, Reply};
 use crate::show::{json, out, printable, table, tell, time};
+use crate::trouble::{Trouble, line};
 
 /// Keys that a node looks at in one step of SCAN: a millisecond's work.
 const SCAN_COUNT: usize = 1_000;
@@ -21,25 +22,59 @@ const BATCH: usize = 500;
 /// `palisade info KEY`
 ///
 /// # Errors
-/// Too few nodes can be asked.
+/// Too few nodes can be asked, or may have forgotten who holds it.
 pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let (view, replies) = LockView::ask(nodes, key).await;
     nodes.need_majority(&replies)?;
-    if as_json {
-        json(&view)?;
-    } else {
-        out(&view.map_or_else(|| format!("{} is free\n", printable(key)), |view| describe(&view, nodes)))?;
+    let unknown = unknown(nodes, key, view.as_ref(), &replies);
+    match (&view, &unknown) {
+        (None, Some(_)) => {}
+        _ if as_json => json(&view)?,
+        (None, None) => out(&format!("{} is free\n", printable(key)))?,
+        (Some(view), _) => out(&describe(view, nodes, unknown.is_some()))?,
     }
-    Ok(End::OK)
+    unknown.map_or(Ok(End::OK), Err)
 }
 
-fn describe(view: &LockView, nodes: &Nodes) -> String {
+/// That nobody can know whether the lock is held, if so: those that hold it, together with the nodes that do not answer and
+/// those that may have forgotten it, may be a majority.
+pub fn unknown(
+    nodes: &Nodes,
+    key: &[u8],
+    view: Option<&LockView>,
+    replies: &[Result<Reply, Trouble>],
+) -> Option<Failure> {
+    let why = |reply: &Result<Reply, Trouble>| match reply {
+        Ok(Reply { value: Value::Nil, guard: Some((ms, reason)) }) => {
+            Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
+        }
+        Ok(_) => None,
+        Err(trouble) => Some(trouble.to_string()),
+    };
+    let named = nodes.list.iter().zip(replies);
+    let whys: Vec<(&str, String)> = named.filter_map(|(node, reply)| Some((node.name.as_str(), why(reply)?))).collect();
+    let holding = view.map_or(0, |view| view.nodes);
+    if holding >= nodes.majority() || holding + whys.len() < nodes.majority() {
+        return None;
+    }
+    let text = format!("whether {} is free cannot be known now: {}", printable(key), line(whys, nodes.len()));
+    Some(Failure::new(NO_QUORUM, text))
+}
+
+fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     let mut text = format!("{} is {}\n", printable(view.key.as_bytes()), view.holder_line());
     let mut line = |name: &str, value: String| text += &format!("  {name:<9}{value}\n");
     line("token", view.token.to_string());
     line("lease", format!("{} left, unless it is extended", time(view.ttl_ms)));
     let on = format!("{} of {}", view.nodes, nodes.len());
-    line("nodes", if view.is_held { on } else { format!("{on}: no majority, so nobody may rely on it") });
+    line(
+        "nodes",
+        match (view.is_held, may_be_held) {
+            (true, _) => on,
+            (false, true) => format!("{on}: no majority, but others may have forgotten it"),
+            (false, false) => format!("{on}: no majority, so nobody may rely on it"),
+        },
+    );
     if view.holds > 1 {
         line("holds", view.holds.to_string());
     }
@@ -103,7 +138,7 @@ pub async fn locks(
     let scanned = join_all(links.into_iter().map(|link| async {
         let mut link = link?;
         let keys = scan(&mut link, pattern, most).await?;
-        Ok((link, keys))
+        Ok::<_, Trouble>((link, keys))
     }))
     .await;
     nodes.need_majority(&scanned)?;
@@ -123,7 +158,7 @@ pub async fn locks(
 }
 
 /// The names of a node's locks.
-async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, String> {
+async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Trouble> {
     let mut keys = BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
@@ -131,7 +166,7 @@ async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BT
         scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("redislock");
         let reply = link.ask(&scan).await?;
         let (next, found): (String, Vec<Vec<u8>>) =
-            FromRedisValue::from_redis_value(reply).map_err(|why| format!("its SCAN is not understood: {why}"))?;
+            FromRedisValue::from_redis_value(reply).map_err(|why| Trouble::strange("SCAN", why))?;
         keys.extend(found);
         if next == "0" || most.is_some_and(|most| keys.len() >= most) {
             return Ok(keys);
@@ -163,22 +198,25 @@ pub async fn break_lock(nodes: &Nodes, key: &[u8], yes: bool, as_json: bool) -> 
         ask(&text, &format!("Break {name}?"))?;
     }
     let replies = nodes.ask(cmd("LOCK.BREAK").arg(key)).await;
-    let tokens = replies.iter().flatten().filter_map(|reply| match reply {
-        Value::Int(token) => u64::try_from(*token).ok(),
+    let tokens = replies.iter().flatten().filter_map(|reply| match reply.value {
+        Value::Int(token) => u64::try_from(token).ok(),
         _ => None,
     });
     let tokens: Vec<u64> = tokens.collect();
+    let enough = nodes.need_majority(&replies);
+    if tokens.is_empty() {
+        enough.clone()?;
+    }
     let broken = Broken { key: name.clone(), nodes: tokens.len(), token: tokens.into_iter().max() };
     if as_json {
         json(&broken)?;
     } else {
         out(&match broken.token {
             Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
-            None => format!("{name} is free\n"),
+            None => format!("{name}: no node has it, nothing was broken\n"),
         })?;
     }
-    nodes.need_majority(&replies)?;
-    Ok(End::OK)
+    enough.map(|()| End::OK)
 }
 
 /// Asks the person; without one at the terminal `--yes` has to be said.
@@ -190,7 +228,7 @@ pub fn ask(text: &str, question: &str) -> Result<(), Failure> {
         return Err(Failure::usage("nobody is there to be asked: say --yes"));
     }
     tell(text);
-    let _ = write!(stderr(), "{question} [y/N] ");
+    let _ = write!(stderr(), "{} [y/N] ", printable(question.as_bytes()));
     let mut answer = String::new();
     let _ = stdin().lock().read_line(&mut answer);
     if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(Failure::usage("nothing was done")) }

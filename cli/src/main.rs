@@ -17,8 +17,9 @@ mod show;
 mod signals;
 mod taking;
 mod top;
+mod trouble;
 
-use std::io::{Write, stdout};
+use std::io::{Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,12 +33,12 @@ use tokio::time::{Instant, sleep};
 use crate::arguments::{Arguments, Command};
 use crate::exec::terminal::Terminal;
 use crate::exec::{group, watchdog};
-use crate::exit::{End, Failure};
+use crate::exit::{End, Failure, USAGE};
 use crate::nodes::Nodes;
 use crate::show::tell;
 use crate::taking::Patience;
 
-/// For so long this program waits for what it gives back in the background: releases, to nodes that may be down.
+/// For so long this program waits for what it gives back: releases, to nodes that may be down.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
 /// Between two looks at that.
@@ -96,16 +97,17 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Completions { shell } => {
             let mut text = vec![];
             clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
-            show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
+            show::raw(&String::from_utf8_lossy(&text)).map(|()| End::OK)
         }
-        Command::Man { into: Some(folder) } => clap_mangen::generate_to(Arguments::command(), &folder)
+        Command::Man { into: Some(folder) } => std::fs::create_dir_all(&folder)
+            .and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder))
             .map(|()| End::OK)
             .map_err(|why| Failure::of(&format!("no man pages can be written into {}", folder.display()), why)),
         Command::Man { into: None } => {
             let mut text = vec![];
             let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut text);
             rendered.map_err(|why| Failure::of("the man page cannot be made", why))?;
-            show::out(&String::from_utf8_lossy(&text)).map(|()| End::OK)
+            show::raw(&String::from_utf8_lossy(&text)).map(|()| End::OK)
         }
     }
 }
@@ -118,11 +120,16 @@ async fn given_back() {
     }
 }
 
-/// Says what is wrong with the arguments in one line; help and version are no errors.
+/// Says what is wrong with the arguments in one line; without any, what can be asked for. Help and version are no errors.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = write!(stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
+    }
+    if std::env::args_os().len() == 1 {
+        // Whoever types nothing else wants to know what there is.
+        let _ = write!(stderr(), "{}", Arguments::command().render_help());
+        return ExitCode::from(USAGE);
     }
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();

@@ -8,10 +8,11 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::arguments::{Guard, Word};
-use crate::exit::{End, FAILED, Failure};
+use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::look::ask;
 use crate::nodes::{Fields, Link, Node, Nodes};
 use crate::show::{json, out, table, tell, time};
+use crate::trouble::{Trouble, line};
 
 /// A round trip is the shortest of so many.
 const PINGS: usize = 3;
@@ -23,7 +24,7 @@ pub struct NodeView {
     /// Its address, without passwords.
     pub node: String,
     /// Why it cannot be asked; all else is empty then.
-    pub error: Option<String>,
+    pub error: Option<Trouble>,
     pub id: String,
     pub incarnation: u64,
     pub version: String,
@@ -77,10 +78,10 @@ impl NodeView {
         }
     }
 
-    async fn filled(mut self, node: &Node) -> Result<(Self, Link), String> {
+    async fn filled(mut self, node: &Node) -> Result<(Self, Link), Trouble> {
         let mut link = node.connect().await?;
         let told = link.ask(&cmd("LOCK.NODE")).await?;
-        let told = Fields::of(told).ok_or("its LOCK.NODE is not understood")?;
+        let told = Fields::of(told).ok_or_else(|| Trouble::strange("LOCK.NODE", "it has no fields"))?;
         // At once for all nodes, so that their clocks can be compared.
         let mut round_trip = Duration::MAX;
         for _ in 0..PINGS {
@@ -89,7 +90,7 @@ impl NodeView {
             round_trip = round_trip.min(sent.elapsed());
         }
         let info = link.ask(cmd("INFO").arg("everything")).await?;
-        let info = Info(String::from_redis_value(info).map_err(|why| format!("its INFO is not understood: {why}"))?);
+        let info = Info(String::from_redis_value(info).map_err(|why| Trouble::strange("INFO", why))?);
         let view = Self {
             id: told.get("id"),
             incarnation: told.get("incarnation"),
@@ -116,7 +117,9 @@ impl NodeView {
     /// Its state, and for how long.
     pub fn state_line(&self) -> String {
         match &self.error {
-            Some(_) => "unreachable".to_owned(),
+            Some(Trouble::Silent(_)) => "unreachable".to_owned(),
+            Some(Trouble::NoModule) => "no lock module".to_owned(),
+            Some(Trouble::Error(code, _)) => code.clone(),
             None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
             None => self.state.clone(),
         }
@@ -141,10 +144,10 @@ pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     }
     let replies: Vec<_> = views.iter().map(|view| view.error.clone().map_or(Ok(()), Err)).collect();
     nodes.need_majority(&replies)?;
-    for view in &views {
-        if let Some(error) = &view.error {
-            tell(&format!("{}: {error}", view.node));
-        }
+    let wrong = views.iter().filter_map(|view| Some((view.node.as_str(), view.error.as_ref()?.to_string())));
+    let wrong = line(wrong, nodes.len());
+    if !wrong.is_empty() {
+        tell(&wrong);
     }
     Ok(End::OK)
 }
@@ -173,13 +176,14 @@ struct Guarded {
     guard_ms: u64,
 }
 
-/// `palisade guard NODE [lift|arm MS]`
+/// `palisade guard NODE [lift|arm TIME]`
 ///
 /// # Errors
 /// There is no such node, it cannot be asked, or the person does not want it.
 pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(addresses, &guard.node)?;
-    let failed = |why: String| Failure::new(FAILED, format!("{}: {why}", node.name));
+    let failed =
+        |why: Trouble| Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {why}", node.name));
     let mut link = node.connect().await.map_err(failed)?;
     let mut command = cmd("LOCK.GUARD");
     match guard.word {
@@ -195,7 +199,7 @@ pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result
     }
     let guard_ms = match link.ask(&command).await.map_err(failed)? {
         Value::Int(ms) => u64::try_from(ms).unwrap_or(0),
-        _ => return Err(failed("its LOCK.GUARD is not understood".to_owned())),
+        other => return Err(failed(Trouble::strange("LOCK.GUARD", format!("{other:?}")))),
     };
     if as_json {
         json(&Guarded { node: node.name.clone(), guard_ms })?;
@@ -209,11 +213,24 @@ pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result
 
 /// The node that is meant: by its number or name in the list, or by an address of its own.
 fn choose(addresses: &[String], word: &str) -> Result<Node, Failure> {
+    let alone = || Ok(Nodes::at(&[word.to_owned()])?.list.remove(0));
     if word.contains("://") {
-        return Ok(Nodes::at(&[word.to_owned()])?.list.remove(0));
+        return alone();
     }
-    let nodes = Nodes::at(addresses)?;
+    let nodes = match Nodes::at(addresses) {
+        // A host without a port may be a slip: it has to be in the list.
+        Err(_) if word.contains(':') => return alone(),
+        nodes => nodes?,
+    };
     let names = nodes.list.iter().map(|node| format!("{} {}", node.number, node.name)).collect::<Vec<_>>().join(", ");
-    let mut meant = nodes.list.into_iter().filter(|node| node.name == word || node.number.to_string() == word);
-    meant.next().ok_or_else(|| Failure::usage(format!("{word} is none of the nodes: {names}")))
+    let full = Node::open(0, word).map_or(String::new(), |node| node.name);
+    let mut meant = nodes
+        .list
+        .into_iter()
+        .filter(|node| [word, &full].contains(&node.name.as_str()) || node.number.to_string() == word);
+    match meant.next() {
+        Some(node) => Ok(node),
+        None if word.contains(':') => alone(),
+        None => Err(Failure::usage(format!("{word} is none of the nodes: {names}"))),
+    }
 }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::Client;
+use palisade_client::{Client, Error, ErrorKind, url_of};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, ProtocolVersion, Value};
 use tokio::time::timeout;
 
-use crate::exit::{Failure, NO_QUORUM};
+use crate::exit::{Failure, NO_QUORUM, USAGE};
+use crate::trouble::{Trouble, grouped, line};
 
 /// How long a node is given to be connected to, and to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,7 +27,19 @@ pub struct Node {
 
 /// A connection to a node.
 #[derive(Clone, Debug)]
-pub struct Link(MultiplexedConnection);
+pub struct Link {
+    connection: MultiplexedConnection,
+    /// For how long it is guarded, and why: as it said when it was connected.
+    guard: Option<(u64, String)>,
+}
+
+/// What a node answers.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub value: Value,
+    /// For how many milliseconds it is guarded, and why; `None`: it serves.
+    pub guard: Option<(u64, String)>,
+}
 
 /// The nodes of the list.
 #[derive(Clone, Debug)]
@@ -62,6 +75,11 @@ impl Nodes {
         Ok(Client::new(&self.addresses)?)
     }
 
+    /// Their addresses, as PALISADE_NODES has them: with passwords, so they are for no output.
+    pub fn addresses(&self) -> String {
+        self.addresses.join(",")
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.list.len()
@@ -73,25 +91,62 @@ impl Nodes {
     }
 
     /// Sends `command` to each, and returns what each answers.
-    pub async fn ask(&self, command: &Cmd) -> Vec<Result<Value, String>> {
-        join_all(self.list.iter().map(|node| async { node.connect().await?.ask(command).await })).await
+    pub async fn ask(&self, command: &Cmd) -> Vec<Result<Reply, Trouble>> {
+        join_all(self.list.iter().map(|node| async {
+            let mut link = node.connect().await?;
+            Ok(Reply { value: link.ask(command).await?, guard: link.guard })
+        }))
+        .await
     }
 
     /// That too few answered, if so: who did not, and why.
     ///
     /// # Errors
     /// Fewer than a majority of `replies` are answers.
-    pub fn need_majority<T>(&self, replies: &[Result<T, String>]) -> Result<(), Failure> {
+    pub fn need_majority<T>(&self, replies: &[Result<T, Trouble>]) -> Result<(), Failure> {
         let answered = replies.iter().filter(|reply| reply.is_ok()).count();
         if answered >= self.majority() {
             return Ok(());
         }
-        let whys = self.list.iter().zip(replies);
-        let whys = whys.filter_map(|(node, reply)| Some(format!("{}: {}", node.name, reply.as_ref().err()?)));
-        let whys = whys.collect::<Vec<_>>().join("; ");
-        let text =
-            format!("{answered} of {} nodes can be asked, and {} are needed: {whys}", self.len(), self.majority());
-        Err(Failure::new(NO_QUORUM, text))
+        let summary = format!("{answered} of {} nodes can be asked, and {} are needed", self.len(), self.majority());
+        let named = self.list.iter().zip(replies);
+        Err(self.failure(
+            &summary,
+            named.filter_map(|(node, reply)| Some((node.name.as_str(), reply.as_ref().err()?.clone()))),
+        ))
+    }
+
+    /// Why the client got no lock.
+    pub fn failed(&self, error: Error) -> Failure {
+        let troubles = error.nodes().iter().map(|error| (error.node.as_str(), Trouble::told(&error.why)));
+        match error.kind() {
+            _ if error.nodes().is_empty() => Failure::from(error),
+            ErrorKind::NoQuorum | ErrorKind::BadArgument => self.failure(error.summary(), troubles),
+            _ => {
+                let whys = line(troubles.map(|(node, trouble)| (node, trouble.to_string())), self.len());
+                let code = Failure::from(error.clone()).code;
+                Failure::new(code, format!("{}: {whys}", error.summary()))
+            }
+        }
+    }
+
+    /// The failure of what is wrong with these nodes: if so many refuse the request that no majority is left, it is of no use to
+    /// ask again.
+    pub fn failure<'a>(&self, summary: &str, troubles: impl IntoIterator<Item = (&'a str, Trouble)>) -> Failure {
+        let troubles: Vec<(&str, Trouble)> = troubles.into_iter().collect();
+        let texts = || troubles.iter().map(|(node, trouble)| (*node, trouble.to_string()));
+        let refused = troubles.iter().filter(|(_, trouble)| trouble.is_refusal()).count();
+        if refused <= self.len() - self.majority() {
+            return Failure::new(NO_QUORUM, format!("{summary}: {}", line(texts(), self.len())));
+        }
+        Failure::new(
+            USAGE,
+            match &grouped(texts(), self.len())[..] {
+                [(who, why)] if refused == 1 => format!("{who} refuses this: {why}"),
+                [(who, why)] => format!("{who} refuse this: {why}"),
+                _ => format!("{refused} of {} nodes refuse this: {}", self.len(), line(texts(), self.len())),
+            },
+        )
     }
 }
 
@@ -103,7 +158,7 @@ impl Node {
     pub fn open(number: usize, address: &str) -> Result<Self, Failure> {
         // Not the address itself: there may be a password in it.
         let wrong = |why| Failure::usage(format!("address number {number} is no use: {why}"));
-        let info = address.into_connection_info().map_err(wrong)?;
+        let info = url_of(address).into_connection_info().map_err(wrong)?;
         let name = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
             ConnectionAddr::Unix(path) => path.display().to_string(),
@@ -118,19 +173,19 @@ impl Node {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn connect(&self) -> Result<Link, String> {
+    pub async fn connect(&self) -> Result<Link, Trouble> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        match timeout(PATIENCE, connecting).await {
-            Ok(Ok(connection)) => {
-                let mut link = Link(connection);
-                // A server without the module answers to SCAN too, and has no locks.
-                link.ask(&redis::cmd("LOCK.NODE")).await.map(|_| link)
-            }
-            Ok(Err(why)) => Err(format!("it cannot be reached: {why}")),
-            Err(_) => Err("it does not answer".to_owned()),
-        }
+        let connected = timeout(PATIENCE, connecting).await.map_err(|_| Trouble::late())?;
+        let connection = connected.map_err(|error| Trouble::unreachable(&error))?;
+        let mut link = Link { connection, guard: None };
+        // A server without the module answers to SCAN too, and has no locks.
+        let told = link.ask(&redis::cmd("LOCK.NODE")).await?;
+        let told = Fields::of(told).unwrap_or_default();
+        let guard_ms = told.get("guard_ms");
+        link.guard = (guard_ms > 0).then(|| (guard_ms, told.get("guard_reason")));
+        Ok(link)
     }
 }
 
@@ -139,10 +194,10 @@ impl Link {
     ///
     /// # Errors
     /// Why it does not, or the error that it answers.
-    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, String> {
-        match timeout(PATIENCE, self.0.send_packed_command(command)).await {
-            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| why(&error)),
-            Err(_) => Err("it does not answer".to_owned()),
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
+        match timeout(PATIENCE, self.connection.send_packed_command(command)).await {
+            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| Trouble::from(&error)),
+            Err(_) => Err(Trouble::late()),
         }
     }
 
@@ -150,26 +205,15 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::ask`], for any of them.
-    pub async fn ask_many(&mut self, commands: impl IntoIterator<Item = Cmd>) -> Result<Vec<Value>, String> {
+    pub async fn ask_many(&mut self, commands: impl IntoIterator<Item = Cmd>) -> Result<Vec<Value>, Trouble> {
         let mut pipeline = redis::pipe();
         for command in commands {
             pipeline.add_command(command);
         }
-        match timeout(PATIENCE, pipeline.query_async(&mut self.0)).await {
-            Ok(replies) => replies.map_err(|error| why(&error)),
-            Err(_) => Err("it does not answer".to_owned()),
+        match timeout(PATIENCE, pipeline.query_async(&mut self.connection)).await {
+            Ok(replies) => replies.map_err(|error| Trouble::from(&error)),
+            Err(_) => Err(Trouble::late()),
         }
-    }
-}
-
-/// A node's error, for people.
-fn why(error: &redis::RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some("ERR"), Some(detail)) if detail.contains("unknown command") => {
-            "the server has no lock module: start it with --loadmodule libpalisade.so".to_owned()
-        }
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        _ => error.to_string(),
     }
 }
 

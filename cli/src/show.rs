@@ -8,11 +8,20 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// Writes to the standard output.
+/// Writes lines to the standard output, without what a terminal would obey.
+///
+/// # Errors
+/// As [`raw`].
+pub fn out(text: &str) -> Result<(), Failure> {
+    let lines: Vec<String> = text.split('\n').map(|line| printable(line.as_bytes())).collect();
+    raw(&lines.join("\n"))
+}
+
+/// Writes a text of this program's own to the standard output, as it is.
 ///
 /// # Errors
 /// It cannot be written, or nobody reads it any more.
-pub fn out(text: &str) -> Result<(), Failure> {
+pub fn raw(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::reader_is_gone()),
@@ -26,18 +35,42 @@ pub fn out(text: &str) -> Result<(), Failure> {
 /// As [`out`].
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|why| Failure::of("no JSON can be made of this", why))?;
-    out(&(text + "\n"))
+    let lines: Vec<String> = text.lines().map(json_escaped).collect();
+    raw(&(lines.join("\n") + "\n"))
+}
+
+/// A line of JSON with what a terminal would obey as JSON escapes it: such characters can be in its strings alone.
+fn json_escaped(line: &str) -> String {
+    let mut escaped = String::with_capacity(line.len());
+    for c in line.chars() {
+        if is_obeyed(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}"));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }
 
 /// Says something to the person, beside the output. Nobody may be there to read it.
 pub fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "palisade: {text}");
+    let _ = writeln!(io::stderr(), "palisade: {}", printable(text.as_bytes()));
 }
 
-/// A text from elsewhere on one line, its control characters shown and not obeyed.
+/// A text from elsewhere on one line, its control characters shown and not obeyed. What is shown so already stays as it is.
 pub fn printable(bytes: &[u8]) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    let escaped = |c: char| if is_obeyed(c) { c.escape_default().collect() } else { String::from(c) };
     String::from_utf8_lossy(bytes).chars().map(escaped).collect()
+}
+
+/// Whether a character is for the terminal and not for the eye: control characters, line and paragraph separators, and format
+/// characters, which change the order of what is shown, or are not seen at all.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A length of time: to the second, short ones to the millisecond.
@@ -54,6 +87,8 @@ pub fn duration(length: Duration) -> String {
 
 /// Columns with a heading each; those in `numbers` are flush right.
 pub fn table(headings: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    // Before the columns are measured.
+    let rows = rows.into_iter().map(|row| row.iter().map(|cell| printable(cell.as_bytes())).collect::<Vec<_>>());
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings);
@@ -76,6 +111,21 @@ mod tests {
     fn nothing_that_a_terminal_obeys() {
         assert_eq!(printable("büro\x1b[31m\nx".as_bytes()), "büro\\u{1b}[31m\\nx");
         assert_eq!(printable(b"\xff"), "\u{fffd}");
+        for c in
+            "\u{7f}\u{9b}\u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2066}\u{2069}\u{feff}\u{e0001}"
+                .chars()
+        {
+            let text = format!("a{c}b");
+            let shown = format!("a\\u{{{:x}}}b", c as u32);
+            assert_eq!(printable(text.as_bytes()), shown);
+            assert_eq!(printable(shown.as_bytes()), shown);
+            let json = json_escaped(&serde_json::to_string(&text).unwrap());
+            assert!(json.is_ascii() && !json.contains('\u{7f}'), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+        let readable = "b\u{fc}ro \u{65e5}\u{672c} \u{5e9}\u{5dc}\u{5d5}\u{5dd} e\u{301} \\n \u{1f525}";
+        assert_eq!(printable(readable.as_bytes()), readable);
+        assert_eq!(json_escaped(readable), readable);
     }
 
     #[test]

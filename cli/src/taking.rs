@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use crate::arguments::Take;
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::lock_view::LockView;
+use crate::look::unknown;
 use crate::nodes::Nodes;
 use crate::show::{printable, time};
 use crate::signals::Signals;
@@ -98,7 +99,10 @@ pub async fn take(
         result = granted => result,
         () = progress(nodes, key, began), if stderr().is_terminal() => unreachable!("it goes on until it is dropped"),
     };
-    result.map(Taken::Held).map_err(|error| refused(take, patience, error))
+    match result {
+        Ok(guard) => Ok(Taken::Held(guard)),
+        Err(error) => Err(refused(nodes, take, patience, error).await),
+    }
 }
 
 /// Connects to a majority. Nodes that refuse are known at once; silent ones, or a busy machine, are given a moment more.
@@ -163,7 +167,7 @@ impl Drop for Cleared {
 }
 
 /// Why it was refused, in the words of this program.
-fn refused(take: &Take, patience: Patience, error: Error) -> Failure {
+async fn refused(nodes: &Nodes, take: &Take, patience: Patience, error: Error) -> Failure {
     let key = printable(take.key.as_bytes());
     let holder = error.holder().map(|holder| {
         let note =
@@ -175,12 +179,21 @@ fn refused(take: &Take, patience: Patience, error: Error) -> Failure {
             let text = holder.as_ref().map_or("wanted by several at once".to_owned(), String::clone);
             Failure::new(CONFLICT, format!("{key} is {text}: wait for it, or try later"))
         }
-        (ErrorKind::TimedOut, Patience::Until(limit)) if error.nodes().is_empty() => {
-            let text =
-                holder.as_ref().map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
+        (ErrorKind::TimedOut, Patience::Until(limit)) => {
+            let mut holder = holder;
+            if holder.is_none() {
+                // It may have been too short a time to learn who does; or the nodes grant nothing.
+                let (view, replies) = LockView::ask(nodes, take.key.as_bytes()).await;
+                let unknown = unknown(nodes, take.key.as_bytes(), view.as_ref(), &replies);
+                if let Some(failure) = nodes.need_majority(&replies).err().or(unknown) {
+                    return failure;
+                }
+                holder = view.filter(|view| view.is_held).map(|view| view.holder_line());
+            }
+            let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
             Failure::new(TIMED_OUT, format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64)))
         }
-        _ => return Failure::from(error),
+        _ => return nodes.failed(error),
     };
     match take.conflict_exit_code {
         // Cron sends a mail for each word that is said.

@@ -17,7 +17,7 @@ use crate::lock_view::LockView;
 use crate::look::{self, locks};
 use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
-use crate::show::out;
+use crate::show::{out, printable};
 
 /// Locks that are looked at a time on each node: enough to see who is in whose way, little work for the nodes.
 const LOOKED_AT: usize = 5_000;
@@ -74,7 +74,7 @@ fn draw(page: &str) -> std::io::Result<()> {
     let mut screen = stdout().lock();
     queue!(screen, BeginSynchronizedUpdate, cursor::MoveTo(0, 0))?;
     for line in page.lines().take(usize::from(lines).saturating_sub(1)) {
-        let line: String = line.chars().take(usize::from(columns)).collect();
+        let line: String = printable(line.as_bytes()).chars().take(usize::from(columns)).collect();
         write!(screen, "{line}")?;
         queue!(screen, Clear(ClearType::UntilNewLine))?;
         write!(screen, "\r\n")?;

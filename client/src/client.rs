@@ -47,7 +47,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a node, by its URL: `redis://user:password@host:6379`, `rediss://…` with the feature `tls`, `unix:///path`.
+    /// Adds a node, by its URL: `redis://user:password@host:6379`, `rediss://…` with the feature `tls`, `unix:///path`; or by
+    /// `host:port`.
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.addresses.push(address.into());
         self

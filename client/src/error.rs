@@ -95,6 +95,11 @@ impl Error {
         self.0.kind
     }
 
+    /// What happened, without the reasons of the nodes and without the holder: those are told apart.
+    pub fn summary(&self) -> &str {
+        &self.0.text
+    }
+
     /// The nodes that refused or failed, each with its reason.
     pub fn nodes(&self) -> &[NodeError] {
         &self.0.nodes

@@ -47,6 +47,7 @@
 //!
 //! `tls`: `rediss://` addresses, by rustls with the system's certificates.
 
+mod address;
 mod attempt;
 pub mod blocking;
 mod client;
@@ -60,6 +61,7 @@ mod options;
 mod waiting;
 mod wire;
 
+pub use address::url_of;
 pub use client::{Builder, Client};
 pub use error::{Error, ErrorKind, Holder, NodeError};
 pub use guard::{Guard, Released};

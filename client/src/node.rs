@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
+use crate::address::url_of;
 use crate::wire::{self, Trouble};
 use crate::{Error, ErrorKind, clock};
 
@@ -74,13 +75,13 @@ enum State {
 }
 
 impl Node {
-    /// A node at `address`, the one with this number in the list, a URL as redis-rs takes them. Nothing is connected yet.
+    /// A node at `address`, the one with this number in the list, as [`url_of`] takes them. Nothing is connected yet.
     pub fn new(number: usize, address: &str) -> Result<Self, Error> {
         // Not the address itself: there may be a password in it.
         let wrong =
             |why: String| Error::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"));
-        let info = address.into_connection_info().map_err(|why| {
-            wrong(format!("not an address ({why}); it must be like redis://user:password@host:6379 or unix:///path"))
+        let info = url_of(address).into_connection_info().map_err(|why| {
+            wrong(format!("not an address ({why}); it must be like host:6379, [::1]:6379, redis://user:password@host:6379 or unix:///path"))
         })?;
         let name = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use harness::{Client, Setup, null, wait_until};
+use harness::{Client, Setup, null, readme_rules, text, wait_until};
 use lossy::LossyNetwork;
 use page::{INDEX, Page, SENDS_AGAIN};
 
@@ -205,18 +205,34 @@ fn writes_pages() -> bool {
 fn tells_its_story(recipe: &Recipe) {
     build(recipe);
     let server = Setup::new().replication().start();
+    let mut operator = server.client();
+    limit_to_the_rules_of_the_readme(&mut operator);
     let printed = output(recipe.run, server.port());
     let told = story::told(&printed).unwrap_or_else(|why| panic!("{}: {why}\n{printed}", recipe.code));
     if writes_pages() {
         let version = output(recipe.version, 0);
         let today = output("date -u +%F", 0);
-        let server = name_and_version(&mut server.client());
+        let server = name_and_version(&mut operator);
         Page::change(recipe.page, |page| page.set_output(recipe.code, &printed));
         Page::change(INDEX, |index| index.ran_on(recipe.client, version.trim(), &server, today.trim()));
     } else {
         let page = Page::read(recipe.page).output(recipe.code);
         let on_the_page = story::told(&page).expect("the page's output tells the story");
         assert_eq!(told, on_the_page, "docs/clients/{} shows another output: make client-pages", recipe.page);
+    }
+}
+
+/// Whoever does not log in, as recipes do not, may do what the README allows an application; and arm the guard, which recipes do to
+/// show what it says.
+fn limit_to_the_rules_of_the_readme(operator: &mut Client) {
+    assert_eq!(operator.say("ACL SETUSER operator on nopass ~* &* +@all"), text("OK"));
+    assert_eq!(operator.say("AUTH operator x"), text("OK"));
+    let mut rules = vec!["reset on nopass".to_owned(), "+lock.guard".to_owned()];
+    for rule in readme_rules("+lock.acquire").iter().chain(&readme_rules("+eval")) {
+        rules.push(rule.trim_start_matches("ACL SETUSER app ").replace("on >secret", ""));
+    }
+    for rule in rules {
+        assert_eq!(operator.say(&format!("ACL SETUSER default {}", rule.trim())), text("OK"), "{rule}");
     }
 }
 

@@ -13,11 +13,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
     let view = &patient.view;
     let about = |level, found: String, advice: &str| Finding::new(level, &view.node, found, advice);
     if let Some(error) = &view.error {
-        return vec![about(
-            Change,
-            format!("cannot be asked: {error}"),
-            "bring it back, or replace it as docs/operations.md says",
-        )];
+        return vec![about(Change, format!("cannot be asked: {error}"), error.advice())];
     }
     let mut findings = vec![];
     let mut found = |level, found: String, advice: &str| findings.push(about(level, found, advice));
@@ -116,6 +112,7 @@ mod tests {
     use super::super::{Level, Patient};
     use super::*;
     use crate::node_view::NodeView;
+    use crate::trouble::Trouble;
 
     fn healthy() -> Patient {
         let settings = [
@@ -141,7 +138,7 @@ mod tests {
     fn each_fault_is_found_and_nothing_else() {
         let cases: [(&str, fn(&mut Patient), Level); 12] = [
             ("serves", |_| {}, Ok),
-            ("cannot be asked: down", |p| p.view.error = Some("down".to_owned()), Change),
+            ("cannot be asked: down", |p| p.view.error = Some(Trouble::Silent("down".to_owned())), Change),
             ("it is a replica", |p| p.view.role = "replica".to_owned(), Fail),
             ("guarded for 5ms", |p| p.view.guard_ms = 5, Change),
             ("its round trip is 30.00ms", |p| p.view.round_trip_us = 30_000, Change),

@@ -151,6 +151,7 @@ mod tests {
     use super::super::{Level, Patient};
     use super::*;
     use crate::node_view::NodeView;
+    use crate::trouble::Trouble;
 
     fn healthy(count: usize) -> Vec<Patient> {
         let view = |n: usize| NodeView {
@@ -177,7 +178,7 @@ mod tests {
             ("versions differ", 3, |p| p[1].view.version = "2".to_owned(), Change),
             ("apart", 3, |p| p[1].view.clock_us += 2_100_000, Change),
             ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
-            ("2 of 3 serve", 3, |p| p[0].view.error = Some("down".to_owned()), Ok),
+            ("2 of 3 serve", 3, |p| p[0].view.error = Some(Trouble::late()), Ok),
             ("they fail together", 3, |p| p.iter_mut().for_each(|p| p.view.node = "a:1".to_owned()), Note),
         ];
         for (text, count, change, level) in cases {

@@ -1,6 +1,7 @@
 //! The command, in a process group of its own, with all that it leaves there.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -107,6 +108,23 @@ impl Group {
             }
         }
     }
+}
+
+/// Whether all that is left of a process group are processes that have ended, and that nobody has waited for. What it starts
+/// meanwhile may be overlooked.
+pub fn is_left_unwaited(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let group = group.to_string();
+    let state = |process: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read(process.ok()?.path().join("stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat).into_owned();
+        // pid (name) state parent group …, and a name may have anything in it.
+        let mut fields = stat.rsplit(") ").next()?.split(' ');
+        let state = fields.next()?.to_owned();
+        (fields.nth(1)? == group).then_some(state)
+    };
+    let states: Vec<String> = processes.filter_map(state).collect();
+    !states.is_empty() && states.iter().all(|state| state == "Z")
 }
 
 /// Whether this process is to become the command.

@@ -50,7 +50,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let began = Instant::now();
-    let end = Running::start(exec, &guard).await?.finish(&mut signals).await;
+    let end = Running::start(nodes, exec, &guard).await?.finish(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -90,9 +90,9 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    async fn start(exec: &'a Exec, guard: &'a Guard) -> Result<Self, Failure> {
+    async fn start(nodes: &Nodes, exec: &'a Exec, guard: &'a Guard) -> Result<Self, Failure> {
         let terminal = Terminal::open();
-        let mut watchdog = Watchdog::start()?;
+        let mut watchdog = Watchdog::start(nodes, guard)?;
         let valid_for = guard.valid_for();
         let valid_until = clock::since_boot() + valid_for;
         let environment = [

@@ -1,32 +1,51 @@
 //! The watchdog: a process that ends the command when the program that keeps its lock cannot, being killed or stopped.
 //!
 //! It reads lines from a pipe: the process group, until when the lock is valid (microseconds since boot, again and again), and
-//! `done`. The end of the pipe without `done` means that nobody extends the lock any more.
+//! `done`. The end of the pipe without `done` means that nobody extends the lock any more: it ends the command, and when nothing
+//! is left of it, gives the lock back. What it needs for that is in its environment, which its user alone can see.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write, stdin};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
+use palisade_client::Guard;
+use redis::cmd;
 
-use super::THIS_PROGRAM;
 use super::lease::WATCHDOG_MARGIN;
-use crate::clock;
+use super::{THIS_PROGRAM, group};
 use crate::exit::Failure;
+use crate::lock_view::hex;
+use crate::nodes::Nodes;
+use crate::{GIVING_BACK, clock};
 
 /// What it is called, in the list of processes too. This program called so is the watchdog.
 const NAME: &str = "palisade-watchdog";
 
 /// Between two looks at a group that was asked to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// At so many of them it looks at each process: in a container nobody may wait for those that have ended, so that they stay.
+const CLOSER_LOOK: u64 = 10;
+
+/// What tells it which lock to give back: the nodes, the key, and the owner in hexadecimal.
+const NODES: &str = "PALISADE_NODES";
+const KEY: &str = "PALISADE_KEY";
+const OWNER: &str = "PALISADE_OWNER";
+
+/// Which certificates are trusted: a path each.
+const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The end that this program holds.
 pub struct Watchdog {
@@ -35,14 +54,22 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it. It watches nothing yet.
+    /// Starts it, for this lock. It watches nothing yet.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start() -> Result<Self, Failure> {
+    pub fn start(nodes: &Nodes, guard: &Guard) -> Result<Self, Failure> {
+        let certificates = CERTIFICATES.into_iter().filter_map(|name| {
+            // It runs in another folder.
+            Some((name, std::path::absolute(std::env::var_os(name)?).ok()?))
+        });
         let started = Command::new(THIS_PROGRAM)
             .arg0(NAME)
             .env_clear()
+            .env(NODES, nodes.addresses())
+            .env(KEY, OsStr::from_bytes(guard.key()))
+            .env(OWNER, hex(guard.owner()))
+            .envs(certificates)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -90,9 +117,18 @@ pub fn run() -> ExitCode {
         let _ = signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)));
     }
     match watch() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+        Ok(Watched::Done) => ExitCode::SUCCESS,
+        Ok(Watched::Ended) if give_back().is_some() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
+}
+
+/// How its watch ended.
+enum Watched {
+    /// Nothing is left to do.
+    Done,
+    /// The program that kept the lock is gone, and nothing is left of the command.
+    Ended,
 }
 
 /// What it was told.
@@ -125,7 +161,7 @@ impl Told {
     }
 }
 
-fn watch() -> nix::Result<()> {
+fn watch() -> nix::Result<Watched> {
     let mut told = Told::default();
     // This clock runs while the machine sleeps: what wakes up without its lock is killed at once.
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
@@ -133,7 +169,7 @@ fn watch() -> nix::Result<()> {
     loop {
         if let Some(group) = told.group {
             let Some(left) = told.left() else {
-                return killpg(group, Signal::SIGKILL);
+                return killpg(group, Signal::SIGKILL).map(|()| Watched::Done);
             };
             timer.set(Expiration::OneShot(TimeSpec::from_duration(left)), TimerSetTimeFlags::empty())?;
         }
@@ -153,22 +189,54 @@ fn watch() -> nix::Result<()> {
             Err(_) => break,
         }
         if told.is_done {
-            return Ok(());
+            return Ok(Watched::Done);
         }
     }
-    told.group.map_or(Ok(()), |group| end(group, &told))
+    told.group.map_or(Ok(Watched::Done), |group| end(group, &told))
 }
 
 /// The program that kept the lock is gone: ends the command while the lock is still valid.
-fn end(group: Pid, told: &Told) -> nix::Result<()> {
-    killpg(group, Signal::SIGTERM)?;
-    killpg(group, Signal::SIGCONT)?;
-    while let Some(left) = told.left() {
-        // An error: nothing is left of it.
-        killpg(group, None)?;
+fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
+    // An error: nothing is left of it.
+    let mut asked = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
+    for look in 1_u64.. {
+        let (Ok(()), Some(left)) = (asked, told.left()) else { break };
+        if look.is_multiple_of(CLOSER_LOOK) && group::is_left_unwaited(group) {
+            // What it started while it was looked at ends here, and starts nothing any more.
+            asked = killpg(group, Signal::SIGKILL);
+            if group::is_left_unwaited(group) {
+                return Ok(Watched::Ended);
+            }
+        }
         std::thread::sleep(left.min(LOOK_AGAIN));
+        asked = asked.and_then(|()| killpg(group, None));
     }
-    killpg(group, Signal::SIGKILL)
+    match asked {
+        Err(Errno::ESRCH) => Ok(Watched::Ended),
+        // The lease is over, so there is nothing to give back.
+        _ => killpg(group, Signal::SIGKILL).map(|()| Watched::Done),
+    }
+}
+
+/// Gives the lock back on all nodes that take it within a moment: its lease ends by itself on the others.
+fn give_back() -> Option<()> {
+    let addresses = std::env::var(NODES).ok()?;
+    let addresses: Vec<String> = addresses.split(',').map(str::to_owned).collect();
+    let key = std::env::var_os(KEY)?.into_vec();
+    let owner = from_hex(&std::env::var(OWNER).ok()?)?;
+    let nodes = Nodes::at(&addresses).ok()?;
+    let release = cmd("LOCK.RELEASE").arg(key).arg(owner).arg("LEVEL").arg(1).take();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask(&release)).await });
+    // A thread may still wait for a name.
+    runtime.shutdown_background();
+    given.ok().map(drop)
+}
+
+/// The bytes that a text in hexadecimal stands for.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    text.as_bytes().chunks(2).map(byte).collect()
 }
 
 #[cfg(test)]
@@ -186,5 +254,11 @@ mod tests {
         told.more("000000\ndone\n");
         assert!(told.is_done);
         assert_eq!(told.until, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn owners_are_any_bytes() {
+        let owner: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(&hex(&owner)), Some(owner));
     }
 }

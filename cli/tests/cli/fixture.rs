@@ -40,7 +40,7 @@ impl Nodes {
 
     /// The program with these arguments, separated by spaces.
     pub fn palisade(&self, line: &str) -> Command {
-        let mut command = Command::new(PALISADE);
+        let mut command = apart(PALISADE);
         command.args(line.split(' ').filter(|word| !word.is_empty())).envs(self.environment());
         command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -85,6 +85,14 @@ impl Nodes {
     pub fn waiters(&self) -> u64 {
         self.servers[0].info("waiters")
     }
+}
+
+/// A program, started apart from whoever runs the tests: in a session of its own, so without their terminal, and with no
+/// signal ignored, as it is under `nohup` or in the background of a script.
+pub fn apart(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", "setsid", program]);
+    command
 }
 
 /// A program that runs; killed when it is dropped.

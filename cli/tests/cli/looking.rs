@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::fixture::{Nodes, Running, run};
 use crate::harness::Frozen;
-use crate::harness::{Setup, patience, wait_until};
+use crate::harness::{Server, Setup, patience, readme_rules, text, wait_until};
 
 fn json(nodes: &Nodes, line: &str) -> Value {
     let ended = run(nodes.palisade(&format!("{line} --json")));
@@ -65,6 +65,42 @@ fn locks_and_who_holds_them() {
     assert_eq!(waiter.end().code(), Some(0), "it got what was broken");
 }
 
+/// A node that is guarded, or cannot be asked, may be one of a majority that had the lock.
+#[test]
+fn nobody_knows_whether_it_is_free() {
+    let mut nodes = Nodes::start(3);
+    nodes.servers[0].client().say("LOCK.GUARD ARM 50000");
+    assert_eq!(run(nodes.palisade("info k")).out(), "k is free\n", "two know");
+    nodes.servers[1].client().say("LOCK.GUARD ARM 50000");
+    for line in ["info k", "info --json k"] {
+        let ended = run(nodes.palisade(line));
+        ended.assert_refused(196, "whether k is free cannot be known now: ");
+        assert!(ended.err().contains("guarded for ") && ended.err().contains("s (operator)"), "{ended:?}");
+        assert_eq!(ended.out(), "");
+    }
+    // What one node has is not all that there may be.
+    nodes.servers[2].client().say("LOCK.ACQUIRE k me 60000");
+    let ended = run(nodes.palisade("info k"));
+    assert_eq!(ended.code(), Some(196), "{ended:?}");
+    assert!(ended.out().contains("1 of 3: no majority, but others may have forgotten it"), "{ended:?}");
+    nodes.servers[2].client().say("LOCK.RELEASE k me");
+    nodes.servers[1].lift();
+    nodes.servers[0].kill();
+    assert_eq!(run(nodes.palisade("info k")).out(), "k is free\n", "two know");
+    nodes.servers[1].client().say("LOCK.GUARD ARM 50000");
+    let ended = run(nodes.palisade("info k"));
+    ended.assert_refused(196, "it cannot be reached");
+    assert!(ended.err().contains("guarded for "), "{ended:?}");
+    // A majority that holds it knows.
+    nodes.servers[0].start_again();
+    nodes.servers.iter().for_each(Server::lift);
+    nodes.say("LOCK.ACQUIRE k me 60000");
+    nodes.servers[1].client().say("LOCK.GUARD ARM 50000");
+    let ended = run(nodes.palisade("info k"));
+    assert!(ended.code() == Some(0) && ended.out().contains("nodes    3 of 3\n"), "{ended:?}");
+    assert!(run(nodes.palisade("break --yes other")).out().contains("no node has it, nothing was broken"));
+}
+
 #[test]
 fn nodes_and_their_guards() {
     let mut nodes = Nodes::start(3);
@@ -78,7 +114,7 @@ fn nodes_and_their_guards() {
         assert!(view["round_trip_us"].as_u64().unwrap() < patience().as_micros() as u64);
     }
     assert_eq!(run(nodes.palisade("guard 2")).out().trim(), format!("{} serves", nodes.servers[1].socket().display()));
-    assert_eq!(json(&nodes, "guard 2 arm 90000")["guard_ms"], 90_000);
+    assert_eq!(json(&nodes, "guard 2 arm 90s")["guard_ms"], 90_000);
     let table = run(nodes.palisade("nodes")).out();
     assert!(table.contains("guarded 1m 29s (operator)") || table.contains("guarded 1m 30s (operator)"), "{table}");
     assert_eq!(json(&nodes, "guard 2 lift --yes")["guard_ms"], 0);
@@ -136,6 +172,123 @@ fn the_doctor() {
     let ended = run(twice);
     assert_eq!(ended.code(), Some(2), "{ended:?}");
     assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
+}
+
+/// The user of docs/cli.md can do all that there is to do, and that of an application in the README takes locks.
+#[test]
+fn users_with_the_rules_of_the_documents() {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+    let page = std::fs::read_to_string(pages).unwrap();
+    let operator = page.lines().find(|line| line.starts_with("ACL SETUSER operator ")).unwrap().to_owned();
+    let nodes = Nodes::start(3);
+    let app = readme_rules("+lock.acquire")[0].clone();
+    for rule in [&operator, &app] {
+        assert!(nodes.say(rule).iter().all(|reply| *reply == text("OK")), "{rule}");
+    }
+    let run_as = |user: &str, line: &str| {
+        let address = |server: &Server| format!("unix://{}?user={user}&pass=secret", server.socket().display());
+        let mut command = nodes.palisade(line);
+        command.env("PALISADE_NODES", nodes.servers.iter().map(address).collect::<Vec<_>>().join(","));
+        let ended = crate::fixture::run_with(command, b"\n");
+        assert_eq!(ended.code(), Some(0), "{user}: {line}: {ended:?}");
+    };
+    for line in ["exec orders:1 -- true", "try orders:1", "lock --wait 1m orders:1", "info orders:1"] {
+        run_as("operator", line);
+        run_as("app", line);
+    }
+    for line in [
+        "ls",
+        "nodes",
+        "doctor",
+        "top --once",
+        "break --yes orders:1",
+        "guard 1",
+        "guard 1 arm 1ms",
+        "guard 1 lift --yes",
+    ] {
+        run_as("operator", line);
+    }
+    for server in &nodes.servers {
+        let denied = server.client().say("ACL LOG").as_list();
+        let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();
+        // What a client sends besides, where the server knows it: nothing depends on it.
+        assert!(denied.iter().all(|what| what == "client|setinfo"), "{denied:?}");
+    }
+}
+
+/// A node that cannot be asked has its own reason, and each its own remedy.
+#[test]
+fn the_doctor_knows_a_remedy_for_each() {
+    let nodes = Nodes::start(1);
+    nodes.say("ACL SETUSER weak on >sesame ~* +ping");
+    nodes.say("ACL SETUSER default >sesame");
+    let bare = Setup::new().module_later().start();
+    let socket = |server: &Server, user: &str| format!("unix://{}{user}", server.socket().display());
+    for (address, text, advice) in [
+        (socket(&nodes.servers[0], ""), "NOAUTH", "put its password into the address"),
+        (socket(&nodes.servers[0], "?pass=wrong"), "WRONGPASS", "correct the user or the password"),
+        (socket(&nodes.servers[0], "?user=weak&pass=sesame"), "NOPERM", "allow its user what it lacks"),
+        (socket(&bare, ""), "the server has no lock module", "load the module"),
+        ("127.0.0.1:1".to_owned(), "it cannot be reached", "bring it back, or replace it"),
+    ] {
+        let mut command = nodes.palisade("doctor");
+        command.env("PALISADE_NODES", address);
+        let ended = run(command);
+        assert_eq!(ended.code(), Some(2), "{ended:?}");
+        let found = ended
+            .out()
+            .lines()
+            .skip_while(|line| !line.contains("cannot be asked: "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        assert!(found[0].contains(text) && found[1].trim_start().starts_with(advice), "{ended:?}");
+        assert_eq!(ended.out().matches("bring it back").count(), usize::from(text.contains("reached")), "{ended:?}");
+    }
+}
+
+/// A terminal obeys more than the characters below a space: what turns the order of the text around, and what is not seen at all.
+#[test]
+fn nothing_that_somebody_else_chose_is_obeyed() {
+    const SHOWN: &str = "a\\u{202e}b\\u{2066}c\\u{200f}d\\u{61c}e\\u{9b}f";
+    let evil = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e\u{9b}f";
+    let mut nodes = Nodes::start(1);
+    let mut holder = nodes.palisade(&format!("lock --note {evil} {evil}"));
+    holder.stdin(std::process::Stdio::piped());
+    let holder = Running::start(holder);
+    wait_until("it is held", || nodes.holding(evil) == 1);
+    let waiter = Running::start(nodes.palisade(&format!("lock --note w{evil} {evil}")));
+    wait_until("it waits", || nodes.waiters() == 1);
+    let obeyed = |c: char| (c.is_control() && c != '\n') || evil.contains(c) && !c.is_ascii();
+    let alias = nodes.file(evil);
+    std::os::unix::fs::symlink(nodes.servers[0].socket(), &alias).unwrap();
+    for (line, shows) in [
+        (format!("info {evil}"), 3),
+        ("ls".to_owned(), 2),
+        ("top --once".to_owned(), 2),
+        (format!("try {evil}"), 2),
+        (format!("exec --no-wait {evil} -- {evil}"), 1),
+        (format!("exec --wait 10ms {evil} -- true"), 2),
+        (format!("exec --ttl 61s {evil} -- true"), 0),
+        (format!("{evil} x"), 1),
+        (format!("guard {evil}"), 1),
+        (format!("--nodes unix://{} nodes", alias.display()), 0),
+        (format!("--nodes unix://{}x,127.0.0.1:1 nodes", alias.display()), 0),
+        (format!("--nodes unix://{} doctor", alias.display()), 0),
+        ("info --json KEY".replace("KEY", evil), 0),
+        ("ls --json".to_owned(), 0),
+        (format!("break --yes --json {evil}"), 0),
+    ] {
+        let ended = run(nodes.palisade(&line));
+        assert!(!ended.all().contains(obeyed), "{line}: {ended:?}");
+        assert!(ended.all().matches(SHOWN).count() >= shows, "{line}: {ended:?}");
+        if line.contains("--json") {
+            let value: Value = serde_json::from_str(&ended.out()).unwrap();
+            let text = value.to_string();
+            assert!(line.contains("break") || text.contains(evil), "{line}: {ended:?}");
+        }
+    }
+    drop((holder, waiter));
+    nodes.servers.clear();
 }
 
 /// Whatever is asked for, right or wrong, and whatever goes wrong.

@@ -1,12 +1,13 @@
 //! The command is dead before its lock can be somebody else's, whatever happens to the nodes and to this program.
 
+use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::fixture::{HEARTBEAT, Nodes, Running, last_beat, read, since_boot, wait_dead};
-use crate::harness::Frozen;
-use crate::harness::wait_until;
+use crate::fixture::{HEARTBEAT, Nodes, PALISADE, Running, last_beat, read, since_boot, wait_dead};
+use crate::harness::{Frozen, Setup, wait_until};
 
 /// Leases in these tests.
 const TTL: Duration = Duration::from_secs(2);
@@ -73,6 +74,50 @@ fn this_program_killed_and_a_command_that_obeys() {
     running.signal(Signal::SIGKILL);
     wait_dead(&pid);
     assert!(nodes.file("asked").exists());
+}
+
+/// A lease that does not end while a test runs.
+fn with_long_leases() -> Nodes {
+    let mut nodes = Nodes::start(0);
+    nodes.servers = (0..3).map(|_| Setup::new().module_arguments(&["max-ttl", "86400000"]).start()).collect();
+    nodes
+}
+
+/// The lock of a program that was killed is free as soon as the command has ended, and not before all that it started has.
+#[test]
+fn this_program_killed_and_its_lock_given_back() {
+    let nodes = with_long_leases();
+    let script = "sh -c 'trap \"\" TERM; echo $$ > inner; while ! [ -e go ]; do sleep 0.01; done; sleep 0.3; echo > ended' & \
+                  while ! [ -s inner ]; do sleep 0.01; done; echo $$ > pid; wait; wait";
+    let running = Running::start(nodes.exec("--ttl 1day --grace 1s k", script));
+    let pid = nodes.wait_file("pid");
+    let next = Running::start(nodes.exec("--ttl 1day k", "test -e ended"));
+    wait_until("it waits", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
+    running.signal(Signal::SIGKILL);
+    wait_dead(&pid);
+    std::fs::write(nodes.file("go"), "").unwrap();
+    let ended = next.end();
+    assert_eq!(ended.code(), Some(0), "all of the command had ended: {ended:?}");
+    nodes.wait_idle();
+}
+
+/// In a container nobody may wait for processes that have lost their parents, so they stay in the list when they have ended: as here,
+/// where another one of this program is their parent, and waits for its own command alone.
+#[test]
+fn this_program_killed_where_nobody_waits_for_what_ended() {
+    let nodes = with_long_leases();
+    let script =
+        format!("{PALISADE} exec --ttl 1day k -- sh -c 'echo $PPID $$ > pids; sleep 1000'; echo > killed; sleep 1000");
+    let outer = Running::start(nodes.exec("--ttl 1day outer", &script));
+    let pids = nodes.wait_file("pids");
+    let (inner, command) = pids.split_once(' ').unwrap();
+    kill(Pid::from_raw(inner.parse().unwrap()), Signal::SIGKILL).unwrap();
+    nodes.wait_file("killed");
+    wait_until("the lock is given back", || nodes.holding("k") == 0);
+    assert!(Path::new(&format!("/proc/{command}")).exists(), "nobody has waited for the command");
+    assert_eq!(nodes.holding("outer"), 3);
+    outer.signal(Signal::SIGTERM);
+    assert_eq!(outer.end().code(), Some(143));
 }
 
 /// Not the command alone: what it started as well, also when the command itself is quick to end.

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use nix::pty::{Winsize, openpty};
 
@@ -17,6 +18,8 @@ pub struct Person {
     seen: Arc<Mutex<String>>,
     read_up_to: usize,
     shell: Option<Running>,
+    /// What reads the screen, as long as somebody has the terminal open.
+    reader: JoinHandle<()>,
 }
 
 impl Person {
@@ -34,8 +37,12 @@ impl Person {
         let size = Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        let mut setsid = Command::new("setsid");
-        setsid.args(["--ctty", "--wait"]).args(command).env("P", PALISADE).envs(nodes.environment());
+        let mut setsid = Command::new("env");
+        setsid
+            .args(["--default-signal", "setsid", "--ctty", "--wait"])
+            .args(command)
+            .env("P", PALISADE)
+            .envs(nodes.environment());
         setsid.env("TERM", "xterm").current_dir(nodes.file(""));
         setsid.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
         let shell = Running::start(setsid);
@@ -43,14 +50,14 @@ impl Person {
         let keyboard = File::from(pty.master);
         let seen = Arc::new(Mutex::new(String::new()));
         let (mut screen, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             // An error: nobody has the terminal open any more.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
-        Self { keyboard, seen, read_up_to: 0, shell: Some(shell) }
+        Self { keyboard, seen, read_up_to: 0, shell: Some(shell), reader }
     }
 
     pub fn types(&mut self, text: &str) {
@@ -82,11 +89,7 @@ impl Person {
     /// Waits until what ran at the terminal has ended; its exit status.
     pub fn end(mut self) -> (Option<i32>, String) {
         let ended = self.shell.take().unwrap().end();
-        let mut last = usize::MAX;
-        wait_until("all of its output is there", || {
-            let now = self.seen.lock().unwrap().len();
-            std::mem::replace(&mut last, now) == now
-        });
+        wait_until("all of its output is there", || self.reader.is_finished());
         (ended.code(), self.seen())
     }
 }

@@ -1,11 +1,9 @@
 //! Signals reach the command, or end the wait for the lock, at every stage.
 
-use std::fs;
-use std::process::Command;
-
 use nix::sys::signal::Signal;
+use std::fs;
 
-use crate::fixture::{Nodes, PALISADE, Running, read};
+use crate::fixture::{Nodes, PALISADE, Running, apart, read};
 use crate::harness::Frozen;
 use crate::harness::{int, wait_until};
 
@@ -110,7 +108,7 @@ fn while_it_keeps_the_lock_after_the_command() {
 #[test]
 fn what_is_ignored_from_the_start_stays_ignored() {
     let nodes = Nodes::start(1);
-    let mut command = Command::new("sh");
+    let mut command = apart("sh");
     let script = format!(
         "trap '' HUP; exec {PALISADE} exec k -- sh -c 'echo > held; while ! [ -e go ]; do sleep 0.01; done; exit 6'"
     );

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::fixture::{Nodes, PALISADE, Running, run};
-use crate::harness::{Setup, wait_until};
+use crate::harness::{Server, Setup, wait_until};
 
 #[test]
 fn that_of_the_command() {
@@ -44,15 +44,62 @@ fn no_quorum() {
     command.args(["exec", "k", "--", "true"]).stderr(Stdio::piped());
     command.env("PALISADE_NODES", "redis://u:secret@127.0.0.1:1,redis://u:secret@127.0.0.1:2");
     let ended = run(command);
-    ended.assert_refused(196, "0 of 2 nodes can be asked, and 2 are needed: 127.0.0.1:1: it cannot be reached");
+    ended.assert_refused(196, "0 of 2 nodes can be asked, and 2 are needed: all 2 nodes: it cannot be reached");
     assert!(!ended.err().contains("secret"));
 
     let mut nodes = Nodes::start(0);
     nodes.servers = vec![Setup::new().guarded().start()];
     run(nodes.exec("--no-wait k", "true")).assert_refused(196, "guarded: try again later");
+    // Nobody is known to hold it, so this is no conflict.
+    let ended = run(nodes.exec("--wait 100ms --conflict-exit-code 0 k", "true"));
+    ended.assert_refused(196, "whether k is free cannot be known now");
     nodes.servers = vec![Setup::new().module_later().start()];
     run(nodes.exec("k", "true")).assert_refused(196, "the server has no lock module");
     run(nodes.palisade("ls")).assert_refused(196, "the server has no lock module");
+}
+
+/// What the nodes refuse is wrong with the request: it is of no use to repeat it. All say the same, and it is told once.
+#[test]
+fn the_nodes_refuse_it() {
+    let nodes = Nodes::start(3);
+    let ended = run(nodes.exec("--ttl 61s --node-timeout 5s k", "true"));
+    ended.assert_refused(193, "refuse this: ERR ttl must be an integer from 1 to 60000 milliseconds");
+    assert_eq!(ended.err().matches("ERR").count(), 1, "{ended:?}");
+
+    nodes.say("SET text x");
+    for line in ["info text", "exec text -- true", "try text", "lock --wait 1s text", "break --yes text"] {
+        run(nodes.palisade(line))
+            .assert_refused(193, "refuse this: WRONGTYPE the key is in use for something that is not a lock");
+    }
+
+    nodes.say("ACL SETUSER weak on >sesame ~* +ping");
+    nodes.say("ACL SETUSER default >sesame");
+    let users = [
+        ("", "NOAUTH it needs a password"),
+        ("user=default&pass=wrong", "WRONGPASS it does not accept the user or the password"),
+        ("user=weak&pass=sesame", "NOPERM this user has no permissions to run the 'LOCK.NODE' command"),
+    ];
+    for (user, text) in users {
+        let address = |server: &Server| format!("unix://{}?{user}", server.socket().display());
+        let addresses = nodes.servers.iter().map(address).collect::<Vec<_>>().join(",");
+        for line in
+            ["info k", "ls", "break --yes k", "exec --no-wait k -- true", "lock --wait 1s k", "nodes", "top --once"]
+        {
+            let mut command = nodes.palisade(line);
+            command.env("PALISADE_NODES", &addresses);
+            let ended = run(command);
+            ended.assert_refused(193, &format!("all 3 nodes refuse this: {text}"));
+            assert!(!ended.all().contains("sesame"), "{ended:?}");
+        }
+        let mut command = nodes.palisade("guard 1");
+        command.env("PALISADE_NODES", &addresses);
+        run(command).assert_refused(193, text);
+        // One that is down besides may come back, and is not refused for it.
+        let mut command = nodes.palisade("info k");
+        let (one, _) = addresses.split_once(',').unwrap();
+        command.env("PALISADE_NODES", format!("{one},127.0.0.1:1,127.0.0.1:2"));
+        run(command).assert_refused(196, "2 nodes (127.0.0.1:1, 127.0.0.1:2): it cannot be reached");
+    }
 }
 
 #[test]
@@ -110,22 +157,30 @@ fn the_command_cannot_be_started() {
 fn arguments_that_are_wrong() {
     let nodes = Nodes::start(1);
     let cases = [
-        ("", "requires a subcommand"),
+        ("--json", "requires a subcommand"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("exec k", "required arguments were not provided: <COMMAND>"),
         ("exec --no-wait --wait 1s k -- true", "cannot be used with"),
-        ("exec --ttl 10 k -- true", "invalid value '10' for '--ttl <TTL>': time unit needed"),
+        ("exec --ttl 10 k -- true", "invalid value '10' for '--ttl <TTL>': 10 of what? Say 10ms or 10s"),
+        ("exec --ttl 10q k -- true", "times have a unit, like 500ms, 10s"),
         ("exec --ttl 10s --grace 10s k -- true", "--grace 10s does not fit in --ttl 10s"),
         ("exec --ttl 2day --grace 1s k -- true", "ttl must be from 1 to 86400000 ms"),
-        ("exec --ttl 61s k -- true", "1 of 1 nodes refuse such a request"),
+        ("exec --ttl 61s k -- true", "refuses this: ERR ttl must be an integer from 1 to 60000"),
         ("exec --wait 2day k -- true", "wait must be at most 86400000 ms"),
         ("exec --conflict-exit-code 256 k -- true", "256 is not in 0..=255"),
         ("--nodes , ls", "which nodes?"),
         ("--nodes http://u:secret@h ls", "address number 1 is no use"),
         ("--nodes redis://a,redis://a:6379 ls", "a:6379 is given twice"),
+        ("--nodes a,a:6379 ls", "a:6379 is given twice"),
+        ("--nodes a:6379,::1:6379 ls", "address number 2 is no use: not an address"),
+        ("--nodes user:secret@a:6379 ls", "it must be like host:6379, [::1]:6379, redis://user:password@host:6379"),
+        ("--nodes a:0 ls", "it must be like host:6379"),
+        ("--nodes /run/redis.sock ls", "or unix:///path"),
         ("guard 7 lift --yes", "7 is none of the nodes: 1 "),
         ("guard 1 lift", "nobody is there to be asked: say --yes"),
-        ("guard 1 arm soon", "invalid value 'soon' for '<MS>'"),
+        ("guard localhost lift --yes", "localhost is none of the nodes: 1 "),
+        ("guard 1 arm soon", "invalid value 'soon' for '<TIME>'"),
+        ("guard 1 arm 90000", "90000 of what? Say 90000ms or 90000s; times have a unit, like 500ms, 10s"),
     ];
     for (line, text) in cases {
         let ended = run(nodes.palisade(line));
@@ -133,6 +188,41 @@ fn arguments_that_are_wrong() {
         assert!(!ended.all().contains("secret"), "{ended:?}");
     }
     assert_eq!(nodes.servers[0].info("grants"), 0);
+}
+
+#[test]
+fn no_arguments_at_all_show_what_there_is() {
+    let mut command = Command::new(PALISADE);
+    command.env_remove("PALISADE_NODES").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = run(command);
+    assert_eq!((ended.code(), ended.out().as_str()), (Some(193), ""));
+    for text in ["Usage: palisade", "  exec ", "  doctor ", "--nodes"] {
+        assert!(ended.err().contains(text), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_host_and_a_port_is_an_address() {
+    let mut nodes = Nodes::start(0);
+    nodes.servers = (0..3).map(|_| Setup::new().replication().start()).collect();
+    let short = |server: &Server| format!("localhost:{}", server.port());
+    let addresses = nodes.servers.iter().map(short).collect::<Vec<_>>().join(", ");
+    let on = |line: &str| {
+        let mut command = nodes.palisade(line);
+        command.env("PALISADE_NODES", &addresses);
+        let ended = run(command);
+        assert_eq!(ended.code(), Some(0), "{line}: {ended:?}");
+        ended.out()
+    };
+    assert_eq!(on("exec k -- echo under the lock"), "under the lock\n");
+    assert!(on("nodes").contains(&format!("{}  serving", short(&nodes.servers[2]))));
+    // One of the list, and one that is not.
+    let (listed, alone) = (short(&nodes.servers[1]), format!("127.0.0.1:{}", nodes.servers[1].port()));
+    assert_eq!(on(&format!("guard {listed}")), format!("{listed} serves\n"));
+    assert_eq!(on(&format!("guard {alone}")), format!("{alone} serves\n"));
+    let mut command = nodes.palisade(&format!("guard {alone}"));
+    command.env_remove("PALISADE_NODES");
+    assert_eq!(run(command).out(), format!("{alone} serves\n"));
 }
 
 #[test]
@@ -191,5 +281,8 @@ fn a_man_page_for_each_command() {
         assert!(text.contains(&format!(".TH palisade-{command} 1")) && !text.contains("secret"), "{text}");
     }
     assert!(page("palisade-exec.1").contains("197"), "its exit statuses");
-    pages_into(&folder.path().join("absent")).assert_refused(199, "no man pages can be written into");
+    let ended = pages_into(&folder.path().join("made/for/them"));
+    assert_eq!((ended.code(), ended.all().as_str()), (Some(0), ""));
+    assert_eq!(fs::read_to_string(folder.path().join("made/for/them/palisade.1")).unwrap(), all);
+    pages_into(&folder.path().join("palisade.1")).assert_refused(199, "no man pages can be written into");
 }

@@ -221,3 +221,16 @@ fn top_until_q() {
     person.types("q");
     person.sees("status-0");
 }
+
+/// A terminal at which tests run sends its signals to all of their programs, and `nohup` makes all of them ignore some: neither
+/// may change what a test sees.
+#[test]
+fn tests_do_not_depend_on_where_they_run() {
+    let tests = "\"$TESTS\" --exact signals::while_it_waits signals::a_lock_that_is_held_by_itself";
+    let nodes = Nodes::start(0);
+    for script in [tests.to_owned(), format!("trap '' HUP INT QUIT TERM; {tests}")] {
+        let tests = format!("TESTS={}", std::env::current_exe().unwrap().display());
+        let (code, seen) = Person::at(&nodes, &["env", &tests, "sh", "-c", &script]).end();
+        assert!(code == Some(0) && seen.contains("2 passed"), "{seen}");
+    }
+}

@@ -6,6 +6,7 @@
 #[path = "../../../tests/harness/mod.rs"]
 mod harness;
 
+mod access;
 mod cancelling;
 mod contention;
 mod counterexamples;

@@ -17,7 +17,7 @@ async fn why(addresses: Vec<String>) -> String {
 async fn addresses_that_are_none() {
     for (addresses, expected) in [
         (vec![], "give the address of one node at least"),
-        (vec!["localhost"], "not an address"),
+        (vec!["::1:6379"], "not an address"),
         (vec!["redis://a", "redis://a:6379"], "a:6379 is given twice"),
     ] {
         let error = Client::new(addresses).unwrap_err();

@@ -1,0 +1,192 @@
+//! What is wrong with a node: why it gave no answer, or the error that it answered.
+
+use std::fmt;
+
+use redis::RedisError;
+use serde::{Serialize, Serializer};
+
+use crate::show::time;
+
+/// How the client begins what a server said before it could be asked anything.
+const WHILE_CONNECTING: &str = "it cannot be reached: ";
+
+/// The errors with which a node refuses the request itself: asked again, it answers the same.
+const REFUSALS: [&str; 5] = ["ERR", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
+
+/// What is wrong with a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It does not answer, or not what a lock node answers.
+    Silent(String),
+    /// A server without the lock module.
+    NoModule,
+    /// It answered with an error: its first word, and the rest.
+    Error(String, String),
+}
+
+impl Trouble {
+    /// It did not answer in time.
+    pub fn late() -> Self {
+        Self::Silent("it does not answer".to_owned())
+    }
+
+    /// There is no connection to it.
+    pub fn unreachable(error: &RedisError) -> Self {
+        match Self::from(error) {
+            Self::Silent(why) => Self::Silent(format!("{WHILE_CONNECTING}{why}")),
+            answered => answered,
+        }
+    }
+
+    /// An answer that is not one of a lock node.
+    pub fn strange(command: &str, why: impl fmt::Display) -> Self {
+        Self::Silent(format!("its answer to {command} is not understood: {why}"))
+    }
+
+    /// As the client tells it.
+    pub fn told(why: &str) -> Self {
+        if why.contains("no lock module") {
+            return Self::NoModule;
+        }
+        let said = why.strip_prefix(WHILE_CONNECTING).unwrap_or(why);
+        match said.split_once(' ') {
+            Some((word, text)) if is_code(word.trim_matches(['"', ':'])) => {
+                Self::Error(word.trim_matches(['"', ':']).to_owned(), text.to_owned())
+            }
+            _ => Self::Silent(why.to_owned()),
+        }
+    }
+
+    /// Whether the node refuses the request itself, so that it is of no use to ask again.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Error(code, _) if REFUSALS.contains(&code.as_str()))
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        let code = match self {
+            Self::Silent(_) => return "bring it back, or replace it as docs/operations.md says",
+            Self::NoModule => {
+                return "load the module: loadmodule /path/to/libpalisade.so in its redis.conf, as docs/install.md says";
+            }
+            Self::Error(code, _) => code.as_str(),
+        };
+        match code {
+            "NOAUTH" => "put its password into the address: redis://:password@host, or redis://user:password@host",
+            "WRONGPASS" => {
+                "correct the user or the password in the address, or the server's own: ACL LIST shows its users"
+            }
+            "NOPERM" => "allow its user what it lacks (ACL SETUSER): docs/cli.md says what palisade needs",
+            "LOADING" => "wait until it has loaded its data",
+            "READONLY" | "MASTERDOWN" => "give the address of a master",
+            _ => "see the log of the server",
+        }
+    }
+}
+
+/// Whether a word is the first of a server's error.
+fn is_code(word: &str) -> bool {
+    word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+impl From<&RedisError> for Trouble {
+    fn from(error: &RedisError) -> Self {
+        match (error.code(), error.detail()) {
+            (Some("ERR"), Some(text)) if text.contains("unknown command") => Self::NoModule,
+            (Some(code), text) if !error.is_io_error() => {
+                Self::Error(code.to_owned(), text.unwrap_or_default().to_owned())
+            }
+            _ => Self::Silent(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (code, text) = match self {
+            Self::Silent(why) => return f.write_str(why),
+            Self::NoModule => {
+                return f.write_str("the server has no lock module: start it with --loadmodule libpalisade.so");
+            }
+            Self::Error(code, text) => (code.as_str(), text.as_str()),
+        };
+        match code {
+            "NOAUTH" => f.write_str("NOAUTH it needs a password, and its address has none"),
+            "WRONGPASS" => f.write_str("WRONGPASS it does not accept the user or the password of its address"),
+            "WRONGTYPE" => {
+                f.write_str("WRONGTYPE the key is in use for something that is not a lock: give the lock another name")
+            }
+            "GUARDED" => {
+                let (ms, why) = text.split_once(' ').unwrap_or((text, ""));
+                let why = why.split(" and grants nothing").next().unwrap_or_default();
+                write!(f, "guarded for {}: {why}", time(ms.parse().unwrap_or(0)))
+            }
+            _ => write!(f, "{code} {text}"),
+        }
+    }
+}
+
+impl Serialize for Trouble {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What is wrong with some of `count` nodes, each text once, after those that it is about.
+pub fn grouped<'a>(troubles: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
+    let mut groups: Vec<(String, Vec<&str>)> = vec![];
+    for (node, text) in troubles {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, nodes)) => nodes.push(node),
+            None => groups.push((text, vec![node])),
+        }
+    }
+    let who = |nodes: &[&str]| match nodes {
+        [node] => (*node).to_owned(),
+        all if all.len() == count => format!("all {count} nodes"),
+        some => format!("{} nodes ({})", some.len(), some.join(", ")),
+    };
+    groups.into_iter().map(|(text, nodes)| (who(&nodes), text)).collect()
+}
+
+/// The same in a line.
+pub fn line<'a>(troubles: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> String {
+    let groups = grouped(troubles, count).into_iter().map(|(who, text)| format!("{who}: {text}"));
+    groups.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_once() {
+        let of = |texts: &[(&'static str, &str)], count| line(texts.iter().map(|(n, t)| (*n, (*t).to_owned())), count);
+        assert_eq!(of(&[("a", "x")], 1), "a: x");
+        assert_eq!(of(&[("a", "x"), ("b", "x"), ("c", "x")], 3), "all 3 nodes: x");
+        assert_eq!(of(&[("a", "x"), ("b", "y"), ("c", "x")], 5), "2 nodes (a, c): x; b: y");
+    }
+
+    #[test]
+    fn what_the_client_tells() {
+        for (why, text, refuses) in [
+            ("it cannot be reached: \"NOAUTH\": HELLO must be", "NOAUTH it needs a password", true),
+            ("it cannot be reached: \"WRONGPASS\": invalid", "WRONGPASS it does not accept", true),
+            ("NOPERM this user has no permissions", "NOPERM this user has no permissions", true),
+            ("ERR ttl must be", "ERR ttl must be", true),
+            ("it cannot be reached: Connection refused", "it cannot be reached: Connection refused", false),
+            ("OOM command not allowed", "OOM command not allowed", false),
+            ("it did not answer in time", "it did not answer in time", false),
+            ("the server has no lock module: start it", "the server has no lock module: start it with", false),
+            (
+                "GUARDED 49000 this node may have forgotten grants (restart) and grants nothing until they have ended: try",
+                "guarded for 49s: this node may have forgotten grants (restart)",
+                false,
+            ),
+        ] {
+            let trouble = Trouble::told(why);
+            assert!(trouble.to_string().starts_with(text), "{trouble}");
+            assert_eq!(trouble.is_refusal(), refuses, "{why}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A client whose user has the rights that the README gives to an application, and no others.
+
+use palisade_client::{Client, Options, Released};
+
+use crate::fixture::{Nodes, address, ms, until};
+use crate::harness::{Server, Setup, readme_rules, text};
+
+/// What a client sends besides, where the server knows it: nothing depends on it.
+const BY_THE_WAY: &str = "client|setinfo";
+
+/// Users are not stored: they are gone after a restart.
+fn allow(server: &Server) {
+    assert_eq!(server.client().say(&readme_rules("+lock.acquire")[0]), text("OK"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_user_of_the_readme_can_do_all_that_a_client_does() {
+    let setup = || Setup::new().module_arguments(&["max-ttl", "3000", "max-clock-skew", "1000"]);
+    let mut nodes = Nodes::start_with(3, setup);
+    nodes.0.iter().for_each(allow);
+    let address = |server: &Server| format!("{}?user=app&pass=secret", address(server));
+    let addresses: Vec<String> = nodes.0.iter().map(address).collect();
+    let locks = Client::new(addresses.clone()).unwrap();
+    locks.connect().await.unwrap();
+    let options = Options::new().ttl(ms(3_000)).node_timeout(ms(2_500));
+
+    // Nodes that have just started have tokens that differ, which takes a second round.
+    let guard = locks.try_lock_with("orders:7", &options).await.unwrap();
+    assert_eq!(guard.release().await, Released::Released);
+
+    let guard = locks.lock_with("orders:42", &options).await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    guard.extend().await.unwrap();
+    let others = Client::new(addresses.clone()).unwrap();
+    let patient = options.clone();
+    let waiter = tokio::spawn(async move { others.lock_with("orders:42", &patient).await });
+    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    // A node that lost the lock is given it again.
+    nodes.0[0].kill();
+    nodes.0[0].start_again();
+    allow(&nodes.0[0]);
+    until("the node has it again", async || nodes.holding("orders:42") == 3).await;
+    assert_eq!(again.release().await, Released::StillHeld(1));
+    assert_eq!(guard.release().await, Released::Released);
+    assert_eq!(waiter.await.unwrap().unwrap().release().await, Released::Released);
+
+    let one = Client::new([addresses[1].clone()]).unwrap();
+    one.connect().await.unwrap();
+    assert_eq!(one.lock_with("orders:1", &options).await.unwrap().release().await, Released::Released);
+    for server in &nodes.0 {
+        let denied = server.client().say("ACL LOG").as_list();
+        let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();
+        assert!(denied.iter().all(|what| what == BY_THE_WAY), "{denied:?}");
+    }
+    let used: String = nodes.say("INFO commandstats").iter().map(|told| told.as_text().to_lowercase()).collect();
+    for command in ["acquire", "release", "extend", "reenter", "wait", "node", "fence"] {
+        assert!(used.contains(&format!("cmdstat_lock.{command}:calls=")), "{command} was not tried: {used}");
+    }
+}
