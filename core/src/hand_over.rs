@@ -14,6 +14,8 @@ pub enum HandedOver {
     Free,
     /// It is held.
     Held,
+    /// It is held by an owner whose repeated request waited: its lease lasts longer now, store the lock.
+    Prolonged,
 }
 
 /// Passes the lock `name` of `db`, if it is free at `now`, to the first live request in its queue; `held` is what the
@@ -33,8 +35,10 @@ pub fn hand_over(
         node.guard.serve(now.boot)?;
         let vouched = vouched(lock, node, now.boot);
         let owner = Owner::new(lock.owner())?;
-        node.waiting.held_by(db, name, owner, lock.token(), vouched);
-        return Ok(HandedOver::Held);
+        let repeated = node.waiting.held_by(db, name, owner, lock.token(), vouched, now.boot);
+        // Its owner counts on the ttl from the moment at which its wait ends.
+        let prolonged = repeated.is_some_and(|ttl| lock.prolong(now.boot, ttl));
+        return Ok(if prolonged { HandedOver::Prolonged } else { HandedOver::Held });
     }
     if let Some(until) = node.waiting.reserved_until(db, name, now.boot) {
         node.waiting.look_at(db, name, until.plus_us(1));
@@ -157,6 +161,7 @@ mod tests {
         fn serve(&mut self) {
             match hand_over(0, b"k", self.lock.as_mut(), &mut self.node, at(self.now)) {
                 Ok(HandedOver::Granted(lock)) => self.store(lock),
+                Ok(HandedOver::Prolonged) => self.node.deadlines.watch(0, b"k", self.lock.as_mut().unwrap()),
                 Ok(_) => {}
                 Err(refusal) => self.node.waiting.put_off(0, b"k", refusal, at(self.now).boot),
             }
@@ -399,13 +404,16 @@ mod tests {
         let mut key = Key::new();
         key.acquire("a", 10_000, 0).unwrap();
         let ttl = ttl(1_000);
-        let again = key.join("a", Want::Lock { ttl, fence: None, retry: true }, 5_000, None);
-        let plain = key.join("a", Want::Lock { ttl, fence: None, retry: false }, 5_000, None);
+        let again = key.join("a", Want::Lock { ttl, fence: None, retry: true }, 20_000, None);
+        let plain = key.join("a", Want::Lock { ttl, fence: None, retry: false }, 20_000, None);
         let token = key.lock.as_ref().unwrap().token();
+        key.now = 9_500;
         let answers = key.settle();
-        assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 0 })), "{answers:?}");
+        assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 9_500 })), "{answers:?}");
         assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
         assert!(key.node.waiting.is_empty());
+        assert_eq!(key.lock.as_ref().unwrap().deadline(), at(10_500).boot, "for as long as it was told");
+        assert_eq!(key.node.deadlines.earliest(), Some(at(10_500).boot));
     }
 
     /// Locks that are kept free take room, and none is left behind when its key turns out to be something else.

@@ -122,11 +122,11 @@ impl Queue {
         Some(waiter)
     }
 
-    /// The longest lease that `owner` asks for.
-    pub(crate) fn longest_ttl(&self, owner: Owner<'_>) -> Option<Ttl> {
+    /// The longest lease that `owner` asks for, or those of its requests that may be `repeated`.
+    pub(crate) fn longest_ttl(&self, owner: Owner<'_>, repeated: bool) -> Option<Ttl> {
         let ttl = |place| match self.waiters[&place].want {
-            Want::Lock { ttl, .. } => Some(ttl),
-            Want::Turn => None,
+            Want::Lock { ttl, retry, .. } if retry || !repeated => Some(ttl),
+            _ => None,
         };
         self.places_of(owner).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }

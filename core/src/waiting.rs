@@ -275,7 +275,7 @@ impl Waiting {
     }
 
     /// The lock `name` of `db` is held, by `owner` with `token`: its own requests need not wait. One that says that it may be
-    /// a repetition gets the grant there is, if the node `vouches` for it.
+    /// a repetition gets the grant there is, if the node `vouches` for it. Answers the longest lease that those ask for.
     pub(crate) fn held_by(
         &mut self,
         db: u32,
@@ -283,22 +283,25 @@ impl Waiting {
         owner: Owner<'_>,
         token: Token,
         vouched: Result<(), Refusal>,
-    ) {
-        let Some(queue) = self.queue_mut(db, name) else { return };
+        now: BootTime,
+    ) -> Option<Ttl> {
+        let queue = self.queue_mut(db, name)?;
+        let repeated = queue.longest_ttl(owner, true).filter(|_| vouched.is_ok());
         let own = queue.leave_all_of(owner, |_| true);
         self.answer(own, |waiter| match (waiter.want, vouched) {
             (Want::Turn, _) => Answer::Turn,
             (Want::Lock { retry: false, .. }, _) => Answer::Refused(Refusal::Owned),
-            // Its lease began before the request came.
-            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, waited_ms: 0 },
+            // Its lease lasts as long from now on as the request asks for.
+            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, waited_ms: now.ms_since(waiter.since) },
             (Want::Lock { .. }, Err(refusal)) => Answer::Refused(refusal),
         });
         self.tidy(db, name);
+        repeated
     }
 
     /// The longest lease that `owner` asks for in the queue of `name`.
     pub(crate) fn longest_ttl(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Option<Ttl> {
-        self.queue(db, name)?.longest_ttl(owner)
+        self.queue(db, name)?.longest_ttl(owner, false)
     }
 
     /// Who may take the lock `name` of `db` if it is free and `owner` asks.

@@ -294,7 +294,7 @@ impl World {
         let may_queue = self.waits_in_time(place);
         let (name, now) = (name_of(place), self.now());
         let acquired = acquire(place.0, &name, self.locks.get_mut(&place), ask, &mut self.node, now);
-        if !matches!(acquired, Ok(Acquired::Granted(_) | Acquired::Contended)) {
+        if !matches!(acquired, Ok(Acquired::Granted(_) | Acquired::Prolonged(_) | Acquired::Contended)) {
             assert_eq!(self.state(place), before, "{acquired:?} changes nothing");
         }
         match acquired.or_else(|refusal| refusal.or_queue(patience, &self.node, Acquired::Queues))? {
@@ -302,8 +302,13 @@ impl World {
                 let told = self.oracle.is_kept(place, self.boot);
                 assert!(told || !may_queue, "{owner:?} passed those who wait");
                 self.store(place, lock);
+                self.lasts(place, self.boot, ttl.ms());
             }
-            Acquired::Unchanged(token) => assert!(retry && before.0.is_some_and(|lock| lock.token() == token)),
+            Acquired::Prolonged(token) | Acquired::Unchanged(token) => {
+                assert!(retry && before.0.is_some_and(|lock| lock.token() == token && lock.is_of(owner)));
+                self.changed(place);
+                self.lasts(place, self.boot, ttl.ms());
+            }
             Acquired::Contended => assert_eq!(patience.ms(), 0),
             Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None),
         }
@@ -360,10 +365,8 @@ impl World {
         let (mut before, now) = (self.state(place), self.now());
         let done = rule(self.locks.get_mut(&place), &mut self.node, now);
         if done.as_ref().is_ok_and(changed) {
-            let lock = self.locks.get_mut(&place).expect("only what is there is changed");
-            assert!(!lock.is_expired(self.boot) && Some(&*lock) != before.0.as_ref());
-            self.oracle.changed(place, lock);
-            self.node.deadlines.watch(place.0, &name_of(place), lock);
+            assert!(self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
+            self.changed(place);
         } else {
             if done.is_ok() {
                 // It was asked for, and counted.

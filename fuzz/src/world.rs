@@ -29,6 +29,9 @@ const BACKGROUND_STEPS_MAX: usize = 100_000;
 pub struct Waits {
     place: Place,
     owner: Vec<u8>,
+    /// The ttl that it asks for; `None`: a turn.
+    ttl_ms: Option<u32>,
+    since: BootTime,
     until: BootTime,
     /// Its owner took it back.
     taken_back: bool,
@@ -102,6 +105,13 @@ impl World {
         self.oracle.granted(place, &lock, self.boot, guarded);
         assert!(lock.token().get() <= self.node.tokens.ceiling(), "above what the disk has");
         self.put(place, lock);
+    }
+
+    /// The lock was changed in place.
+    pub fn changed(&mut self, place: Place) {
+        let lock = self.locks.get_mut(&place).expect("only what is there is changed");
+        self.oracle.changed(place, lock);
+        self.node.deadlines.watch(place.0, &name_of(place), lock);
     }
 
     fn put(&mut self, place: Place, lock: Lock) {
@@ -204,8 +214,13 @@ impl World {
         self.requests += 1;
         let waiter = Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, patience.ms());
         assert!(patience.ms() > 0 && self.node.waiting.len() < self.node.waiting.max as usize);
-        let (until, taken_back) = (waiter.until, false);
-        self.waits.insert(self.requests, Waits { place, owner: owner.bytes().to_vec(), until, taken_back });
+        let ttl_ms = match want {
+            Want::Lock { ttl, .. } => Some(ttl.ms()),
+            Want::Turn => None,
+        };
+        let (owner_bytes, since, until) = (owner.bytes().to_vec(), waiter.since, waiter.until);
+        let waits = Waits { place, owner: owner_bytes, ttl_ms, since, until, taken_back: false };
+        self.waits.insert(self.requests, waits);
         self.node.waiting.join(place.0, &name_of(place), waiter, ticket);
         if !self.is_held(place) || self.is_held_by(place, owner.bytes()) {
             self.node.waiting.look_at(place.0, &name_of(place), self.boot);
@@ -246,6 +261,10 @@ impl World {
         match hand_over(db, &name, held, &mut self.node, Now::new(self.boot, self.wall_us)) {
             Ok(HandedOver::Granted(lock)) => {
                 self.store(place, lock);
+                true
+            }
+            Ok(HandedOver::Prolonged) => {
+                self.changed(place);
                 true
             }
             Ok(HandedOver::Free | HandedOver::Held) => false,
@@ -299,10 +318,12 @@ impl World {
     pub fn deliver(&mut self) {
         for (WaiterId(id), answer) in self.node.waiting.take_answers() {
             let waits = self.waits.remove(&id).expect("one answer to a request that waits");
-            let Waits { place, owner, until, taken_back } = waits;
+            let Waits { place, owner, ttl_ms, since, until, taken_back } = waits;
             match answer {
-                Answer::Granted { token, .. } => {
+                Answer::Granted { token, waited_ms } => {
                     assert!(self.is_held_by(place, &owner) && self.locks[&place].token() == token);
+                    let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
+                    self.lasts(place, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
                 }
                 Answer::Turn if !self.is_held_by(place, &owner) => {
                     assert!(!self.is_held(place) && self.boot <= until);
@@ -313,6 +334,12 @@ impl World {
                 Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
             }
         }
+    }
+
+    /// What every answer that has a token promises: it is valid until sent + waited + ttl.
+    pub fn lasts(&self, place: Place, from: BootTime, ttl_ms: u32) {
+        let deadline = self.locks[&place].deadline();
+        assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
     fn nobody_waits_for_what_is_free(&self) {

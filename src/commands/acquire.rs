@@ -59,6 +59,11 @@ impl Command for Acquire {
                 effects::granted(call.ctx, &mut key, lock, effects::ACQUIRED, now);
                 reply(token)
             }
+            Acquired::Prolonged(token) => {
+                effects::changed(call.ctx, &mut key, now);
+                call.ctx.notify(effects::EXTENDED, key.name());
+                reply(token)
+            }
             Acquired::Unchanged(token) => reply(token),
             Acquired::Contended => Reply::Null,
             Acquired::Queues => {

@@ -199,15 +199,22 @@ impl Server {
         }
         let acquired =
             self.with_tokens(now, |node, locks| acquire(DB, &name(key), locks.get_mut(&key), &ask, node, now));
-        match acquired? {
+        let token = match acquired? {
             Acquired::Granted(lock) => {
                 let token = lock.token();
                 self.store(key, lock);
-                Ok(Some(token))
+                token
             }
-            Acquired::Unchanged(token) => Ok(Some(token)),
-            Acquired::Contended | Acquired::Queues => Ok(None),
-        }
+            Acquired::Prolonged(token) => {
+                self.watch(key);
+                token
+            }
+            Acquired::Unchanged(token) => token,
+            Acquired::Contended | Acquired::Queues => return Ok(None),
+        };
+        // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
+        assert!(self.locks.get(&key).is_some_and(|lock| lock.deadline() >= now.boot.plus_ms(ttl_ms)));
+        Ok(Some(token))
     }
 
     fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
@@ -363,6 +370,7 @@ impl Server {
             .and_then(|()| self.with_tokens(now, |node, locks| hand_over(DB, &name, locks.get_mut(&key), node, now)));
         match served {
             Ok(HandedOver::Granted(lock)) => self.store(key, lock),
+            Ok(HandedOver::Prolonged) => self.watch(key),
             Ok(HandedOver::Free | HandedOver::Held) => {}
             Err(refusal) => self.node.waiting.put_off(DB, &name, refusal, now.boot),
         }
