@@ -121,7 +121,14 @@ fn refusals() -> Vec<Refusal> {
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
         ListedWaiters | FenceCap | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
-        NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
+        NoteLength
+        | OwnerQueueFull
+        | Ttl { .. }
+        | Token
+        | Level
+        | HoldsExhausted
+        | TokensExhausted
+        | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -133,6 +140,7 @@ fn refusals() -> Vec<Refusal> {
         Evicted { left_ms },
         NotYet,
         queue_full,
+        OwnerQueueFull,
         Patience,
         Ticket,
         ListedWaiters,
@@ -242,6 +250,7 @@ fn shown(reply: &Reply) -> String {
         Reply::Text(bytes) if bytes == b"OK" => "OK".to_owned(),
         Reply::Text(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         Reply::Error(text) => format!("(error) {text}"),
+        Reply::List(list) if list.is_empty() => "(empty array)".to_owned(),
         Reply::List(list) => {
             let lines = list.iter().enumerate().map(|(n, item)| format!("{}) {}", n + 1, shown(item)));
             lines.collect::<Vec<_>>().join("\n")

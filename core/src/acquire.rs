@@ -20,11 +20,34 @@ pub enum Acquired {
     Contended,
     /// The same, and it takes its place in the queue.
     Queues,
+    /// Only the node's state file is in its way: it takes a place in the queue for [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS)
+    /// at most, and is answered as soon as it is known who has the lock.
+    WaitsForDisk,
+}
+
+/// An ACQUIRE was refused: one whose client may be made to wait, and that waits longer than the reason lasts, takes a place
+/// in the queue instead; if the state file alone is in its way, also one that does not wait.
+///
+/// A request that proposes a token is of a client that asks several nodes: it repeats by itself, and what else it sends over the
+/// same connection must not wait for this node's disk.
+pub fn acquire_later(
+    db: u32,
+    name: &[u8],
+    ask: &Acquire<'_>,
+    refusal: Refusal,
+    may_block: bool,
+    node: &Node,
+) -> Result<Acquired, Refusal> {
+    let room = || node.waiting.room_for(db, name, ask.owner);
+    match refusal.or_queue(ask.patience, room, Acquired::Queues) {
+        Err(Refusal::NotYet) if may_block && ask.fence.is_none() && room().is_ok() => Ok(Acquired::WaitsForDisk),
+        outcome => outcome,
+    }
 }
 
 /// Takes the lock `name` of `db` for the owner that asks, if it is free at `now` and nobody else's turn; `held` is what
 /// the key holds. While the node is guarded it grants nothing: what is free here may be held by somebody it has
-/// forgotten. Of a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
+/// forgotten. Of a refusal that passes before the request's patience ends, [`acquire_later`] makes a place in the queue.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
 /// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer, and it lasts as long
@@ -49,12 +72,12 @@ pub fn acquire(
             });
         }
         node.guard.serve(now.boot)?;
-        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(ask, node) };
+        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(db, name, ask, node) };
     }
     node.guard.serve(now.boot)?;
     node.evicted.serve(db, name, ask.owner, now.boot)?;
     if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
-        return contended(ask, node);
+        return contended(db, name, ask, node);
     }
     let token = node.tokens.issue(name, ask.fence, now.wall_us, node.skew_ms)?;
     // An expired lock that the background had not deleted yet ends here.
@@ -63,9 +86,9 @@ pub fn acquire(
 }
 
 /// Somebody else has it: the request waits, if it wants to and there is room.
-fn contended(ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
+fn contended(db: u32, name: &[u8], ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
     if ask.patience.ms() > 0 {
-        return node.waiting.room().map(|()| Acquired::Queues);
+        return node.waiting.room_for(db, name, ask.owner).map(|()| Acquired::Queues);
     }
     node.counters.contended += 1;
     Ok(Acquired::Contended)

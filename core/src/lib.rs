@@ -68,7 +68,7 @@ mod wait;
 mod waiting;
 mod waits;
 
-pub use acquire::{Acquired, acquire};
+pub use acquire::{Acquired, acquire, acquire_later};
 pub use break_lock::break_lock;
 pub use check::check;
 pub use counters::Counters;

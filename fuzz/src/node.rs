@@ -3,11 +3,13 @@
 //! After each step the invariants of [`palisade_core`] are checked (`world.rs`, `oracle.rs`).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
+use palisade_core::limits::{
+    DISK_WAIT_MS, GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX,
+};
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
 use palisade_core::{
     Acquired, Cause, Extended, Fenced, Lock, Node, Now, Reentered, Refusal, Released, Token, Waited, Want, acquire,
-    break_lock, check, extend, fence, reenter, release, wait,
+    acquire_later, break_lock, check, extend, fence, reenter, release, wait,
 };
 
 use crate::choice::{Name, Number, Passes};
@@ -183,7 +185,8 @@ impl World {
                     note: Note::new(&text)?,
                     patience: wait.map(patience).transpose()?.unwrap_or(Patience::NONE),
                 };
-                self.acquire(place, &ask)
+                // Half of them come in a transaction, where the client cannot be blocked.
+                self.acquire(place, &ask, note % 2 == 0)
             }
             Step::Asks(request) => self.asks(request),
             Step::Happens(event) => {
@@ -285,7 +288,7 @@ impl World {
         }
     }
 
-    fn acquire(&mut self, place: Place, ask: &Acquire<'_>) -> Done {
+    fn acquire(&mut self, place: Place, ask: &Acquire<'_>, may_block: bool) -> Done {
         // Whoever waits is before the one who asks now.
         self.serve(place);
         self.deliver();
@@ -297,7 +300,7 @@ impl World {
         if !matches!(acquired, Ok(Acquired::Granted(_) | Acquired::Prolonged(_) | Acquired::Contended)) {
             assert_eq!(self.state(place), before, "{acquired:?} changes nothing");
         }
-        match acquired.or_else(|refusal| refusal.or_queue(patience, &self.node, Acquired::Queues))? {
+        match acquired.or_else(|refusal| acquire_later(place.0, &name, ask, refusal, may_block, &self.node))? {
             Acquired::Granted(lock) => {
                 let told = self.oracle.is_kept(place, self.boot);
                 assert!(told || !may_queue, "{owner:?} passed those who wait");
@@ -310,7 +313,13 @@ impl World {
                 self.lasts(place, self.boot, ttl.ms());
             }
             Acquired::Contended => assert_eq!(patience.ms(), 0),
-            Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None),
+            Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None, false),
+            Acquired::WaitsForDisk => {
+                assert!(may_block && fence.is_none());
+                self.hindered = true;
+                let patience = Patience::new(Some(DISK_WAIT_MS.into()))?;
+                self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None, true);
+            }
         }
         Ok(())
     }
@@ -322,14 +331,15 @@ impl World {
         let waited = wait(place.0, &name, self.locks.get(&place), ask, &mut self.node, now);
         assert_eq!(self.state(place), before, "it grants nothing");
         let Wait { owner, patience, ticket } = *ask;
-        match waited.or_else(|refusal| refusal.or_queue(patience, &self.node, Waited::Queues))? {
+        let room = || self.node.waiting.room_for(place.0, &name, owner);
+        match waited.or_else(|refusal| refusal.or_queue(patience, room, Waited::Queues))? {
             Waited::Turn if !told && !self.is_held_by(place, owner.bytes()) => {
                 assert!(!self.is_held(place) && !self.waits_in_time(place), "{owner:?} passed those who wait");
                 self.tell(place, owner.bytes());
             }
             Waited::Turn => {}
             Waited::InVain => assert_eq!(patience.ms(), 0),
-            Waited::Queues => self.join(place, owner, Note::default(), Want::Turn, patience, ticket),
+            Waited::Queues => self.join(place, owner, Note::default(), Want::Turn, patience, ticket, false),
         }
         Ok(())
     }

@@ -22,6 +22,9 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// Longer than every lease, wait, guard and kept-free moment, in milliseconds.
 const LONG_MS: u32 = 4 * 86_400_000;
 
+/// So few answers are sent at a time: there are more now and then.
+const ANSWERS_A_PASS: usize = 2;
+
 /// Most steps of the background at one moment: each thing that is due is dealt with once, and brings few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
@@ -33,6 +36,8 @@ pub struct Waits {
     ttl_ms: Option<u32>,
     since: BootTime,
     until: BootTime,
+    /// It waits for the disk alone.
+    at_once: bool,
     /// Its owner took it back.
     taken_back: bool,
 }
@@ -210,6 +215,7 @@ impl World {
         want: Want,
         patience: Patience,
         ticket: Option<Ticket>,
+        at_once: bool,
     ) {
         self.requests += 1;
         let waiter = Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, patience.ms());
@@ -219,10 +225,11 @@ impl World {
             Want::Turn => None,
         };
         let (owner_bytes, since, until) = (owner.bytes().to_vec(), waiter.since, waiter.until);
-        let waits = Waits { place, owner: owner_bytes, ttl_ms, since, until, taken_back: false };
+        let waits = Waits { place, owner: owner_bytes, ttl_ms, since, until, at_once, taken_back: false };
         self.waits.insert(self.requests, waits);
+        let waiter = if at_once { waiter.at_once() } else { waiter };
         self.node.waiting.join(place.0, &name_of(place), waiter, ticket);
-        if !self.is_held(place) || self.is_held_by(place, owner.bytes()) {
+        if at_once || !self.is_held(place) || self.is_held_by(place, owner.bytes()) {
             self.node.waiting.look_at(place.0, &name_of(place), self.boot);
         }
     }
@@ -316,23 +323,34 @@ impl World {
 
     /// Sends the answers; each request gets one.
     pub fn deliver(&mut self) {
-        for (WaiterId(id), answer) in self.node.waiting.take_answers() {
-            let waits = self.waits.remove(&id).expect("one answer to a request that waits");
-            let Waits { place, owner, ttl_ms, since, until, taken_back } = waits;
-            match answer {
-                Answer::Granted { token, waited_ms } => {
-                    assert!(self.is_held_by(place, &owner) && self.locks[&place].token() == token);
-                    let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
-                    self.lasts(place, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
-                }
-                Answer::Turn if !self.is_held_by(place, &owner) => {
-                    assert!(!self.is_held(place) && self.boot <= until);
-                    self.tell(place, &owner);
-                }
-                Answer::Turn => {}
-                Answer::InVain(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
-                Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
+        while self.node.waiting.has_answers() {
+            let answers = self.node.waiting.take_answers(ANSWERS_A_PASS);
+            assert!(answers.len() <= ANSWERS_A_PASS);
+            answers.into_iter().for_each(|(WaiterId(id), answer)| self.is_told(id, answer));
+        }
+    }
+
+    fn is_told(&mut self, id: u64, answer: Answer) {
+        let waits = self.waits.remove(&id).expect("one answer to a request that waits");
+        let Waits { place, owner, ttl_ms, since, until, at_once, taken_back } = waits;
+        match answer {
+            Answer::Granted { token, waited_ms } => {
+                assert!(self.is_held_by(place, &owner) && self.locks[&place].token() == token);
+                let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
+                self.lasts(place, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
             }
+            Answer::Turn if !self.is_held_by(place, &owner) => {
+                assert!(!self.is_held(place) && self.boot <= until);
+                self.tell(place, &owner);
+            }
+            Answer::Turn => {}
+            Answer::InVain(_) if at_once && !taken_back => {
+                let kept = self.oracle.is_kept(place, self.boot);
+                assert!(kept || self.is_held(place) && !self.is_held_by(place, &owner), "{owner:?} was to wait");
+            }
+            Answer::InVain(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
+            Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
+            Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
         }
     }
 

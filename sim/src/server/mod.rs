@@ -210,7 +210,7 @@ impl Server {
                 token
             }
             Acquired::Unchanged(token) => token,
-            Acquired::Contended | Acquired::Queues => return Ok(None),
+            Acquired::Contended | Acquired::Queues | Acquired::WaitsForDisk => return Ok(None),
         };
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
         assert!(self.locks.get(&key).is_some_and(|lock| lock.deadline() >= now.boot.plus_ms(ttl_ms)));
@@ -279,7 +279,8 @@ impl Server {
         let ask = Wait { owner, patience, ticket };
         let ready = self.ready();
         let waited = ready.and_then(|()| wait(DB, &name(key), self.locks.get(&key), &ask, &mut self.node, now));
-        Ok(match waited.or_else(|refusal| refusal.or_queue(patience, &self.node, Waited::Queues))? {
+        let room = || self.node.waiting.room_for(DB, &name(key), owner);
+        Ok(match waited.or_else(|refusal| refusal.or_queue(patience, room, Waited::Queues))? {
             Waited::Turn => Some(true),
             Waited::InVain => Some(false),
             Waited::Queues => {
@@ -353,7 +354,7 @@ impl Server {
 
     /// Who is told what: it is free (`true`), or not in time.
     pub fn told(&mut self) -> Vec<(WaiterId, bool)> {
-        let answers = self.node.waiting.take_answers();
+        let answers = self.node.waiting.take_answers(usize::MAX);
         answers.into_iter().map(|(id, told)| (id, told == Told::Turn)).collect()
     }
 
