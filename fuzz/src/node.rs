@@ -3,9 +3,7 @@
 //! After each step the invariants of [`palisade_core`] are checked (`world.rs`, `oracle.rs`).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use palisade_core::limits::{
-    DISK_WAIT_MS, GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX,
-};
+use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
 use palisade_core::{
     Acquired, Cause, Extended, Fenced, Lock, Node, Now, Reentered, Refusal, Released, Token, Waited, Want, acquire,
@@ -313,12 +311,11 @@ impl World {
                 self.lasts(place, self.boot, ttl.ms());
             }
             Acquired::Contended => assert_eq!(patience.ms(), 0),
-            Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None, false),
+            Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None),
             Acquired::WaitsForDisk => {
                 assert!(may_block && fence.is_none());
                 self.hindered = true;
-                let patience = Patience::new(Some(DISK_WAIT_MS.into()))?;
-                self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None, true);
+                self.join_for_disk(place, owner, note, Want::Lock { ttl, fence, retry });
             }
         }
         Ok(())
@@ -339,7 +336,7 @@ impl World {
             }
             Waited::Turn => {}
             Waited::InVain => assert_eq!(patience.ms(), 0),
-            Waited::Queues => self.join(place, owner, Note::default(), Want::Turn, patience, ticket, false),
+            Waited::Queues => self.join(place, owner, Note::default(), Want::Turn, patience, ticket),
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use palisade_core::limits::DISK_WAIT_MS;
 use palisade_core::record::{Arrival, decode, encode};
 use palisade_core::request::{Note, Owner, Patience, Ticket};
 use palisade_core::{
@@ -215,21 +216,34 @@ impl World {
         want: Want,
         patience: Patience,
         ticket: Option<Ticket>,
-        at_once: bool,
     ) {
+        assert!(patience.ms() > 0);
+        let waiter = self.waiter(owner, note, want, patience.ms());
+        self.enter(place, waiter, ticket);
+    }
+
+    pub fn join_for_disk(&mut self, place: Place, owner: Owner<'_>, note: Note<'_>, want: Want) {
+        let waiter = self.waiter(owner, note, want, DISK_WAIT_MS).at_once();
+        self.enter(place, waiter, None);
+    }
+
+    fn waiter(&mut self, owner: Owner<'_>, note: Note<'_>, want: Want, ms: u32) -> Waiter {
         self.requests += 1;
-        let waiter = Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, patience.ms());
-        assert!(patience.ms() > 0 && self.node.waiting.len() < self.node.waiting.max as usize);
-        let ttl_ms = match want {
+        Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, ms)
+    }
+
+    fn enter(&mut self, place: Place, waiter: Waiter, ticket: Option<Ticket>) {
+        assert!(self.node.waiting.len() < self.node.waiting.max as usize);
+        let ttl_ms = match waiter.want {
             Want::Lock { ttl, .. } => Some(ttl.ms()),
             Want::Turn => None,
         };
-        let (owner_bytes, since, until) = (owner.bytes().to_vec(), waiter.since, waiter.until);
-        let waits = Waits { place, owner: owner_bytes, ttl_ms, since, until, at_once, taken_back: false };
-        self.waits.insert(self.requests, waits);
-        let waiter = if at_once { waiter.at_once() } else { waiter };
+        let (owner, since, until) = (waiter.owner().bytes().to_vec(), waiter.since, waiter.until);
+        let at_once = waiter.at_once;
+        let is_due = at_once || !self.is_held(place) || self.is_held_by(place, &owner);
+        self.waits.insert(waiter.id.0, Waits { place, owner, ttl_ms, since, until, at_once, taken_back: false });
         self.node.waiting.join(place.0, &name_of(place), waiter, ticket);
-        if at_once || !self.is_held(place) || self.is_held_by(place, owner.bytes()) {
+        if is_due {
             self.node.waiting.look_at(place.0, &name_of(place), self.boot);
         }
     }
