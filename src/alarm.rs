@@ -41,12 +41,17 @@ thread_local! {
     static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 
+/// When something is to be done next. Who was to be answered in an earlier pass waits for the next, no longer.
+fn next_due() -> Option<BootTime> {
+    if waiting::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
+}
+
 /// Sees to it that a timer runs for what is due first.
 pub fn arm(ctx: Context<'_>) {
     if BUSY.get().is_some() {
         return;
     }
-    let Some(due) = state::with(|node| node.next_due()) else { return };
+    let Some(due) = next_due() else { return };
     match ARMED.get() {
         Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
         _ => {
@@ -70,7 +75,7 @@ pub fn look_after(ctx: Context<'_>) {
         return;
     }
     BUSY.set(None);
-    let Some(due) = state::with(|node| node.next_due()) else { return };
+    let Some(due) = next_due() else { return };
     let late = now > due.plus_us(LATE_US);
     if late || ARMED.get().is_none() {
         disarm(ctx);
@@ -92,7 +97,10 @@ fn disarm(ctx: Context<'_>) {
 
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
-    run(ctx, *SLICE_US.start());
+    // Else the next slice is under way.
+    if BUSY.get().is_none() {
+        run(ctx, *SLICE_US.start());
+    }
 }
 
 /// The next slice.
@@ -106,20 +114,23 @@ fn go_on(ctx: Context<'_>) {
 fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
+    waiting::new_pass();
     // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
         idle = !(waiting::time_out_one(now)
-            || may_write && (waiting::look_at_one(ctx, now) || expiry::expire_one(ctx, now)));
+            || may_write && (waiting::may_answer() && waiting::look_at_one(ctx, now) || expiry::expire_one(ctx, now)));
         now = clock::boot_now();
     }
-    waiting::deliver();
-    if !idle {
-        if BUSY.replace(Some(now)).is_none() {
-            ctx.in_next_pass(go_on);
-        }
-    } else if may_write {
+    BUSY.set(Some(now));
+    waiting::deliver(ctx);
+    if !idle || !waiting::may_answer() || waiting::has_more() {
+        ctx.in_next_pass(go_on);
+        return;
+    }
+    BUSY.set(None);
+    if may_write {
         arm(ctx);
     }
 }

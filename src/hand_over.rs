@@ -77,6 +77,11 @@ fn pass(ctx: Context<'_>, key: &mut LockKey<'_>, ended: bool, cause: Cause, now:
             effects::granted(ctx, key, lock, effects::HANDED_OVER, now);
             true
         }
+        Ok(HandedOver::Prolonged) => {
+            effects::changed(ctx, key, now);
+            ctx.notify(effects::EXTENDED, key.name());
+            true
+        }
         Ok(HandedOver::Free | HandedOver::Held) => false,
         Err(refusal) => {
             state::with(|node| node.waiting.put_off(db, name, refusal, now.boot));

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
-use crate::{audience, clock, config, life, state};
+use crate::{audience, clock, config, life, state, waiting};
 
 /// The module's section.
 pub struct Section;
@@ -32,6 +32,7 @@ impl InfoSection for Section {
                 (c"hand_overs", number(counters.hand_overs)),
                 (c"turns", number(counters.turns)),
                 (c"wait_timeouts", number(node.waiting.timeouts())),
+                (c"answers_most", number(waiting::most_answered() as u64)),
                 (c"wait_p50_us", number(node.waiting.waits.quantile_us(0.5))),
                 (c"wait_p99_us", number(node.waiting.waits.quantile_us(0.99))),
                 (c"wait_max_us", number(node.waiting.waits.quantile_us(1.0))),

@@ -187,12 +187,6 @@ impl Life {
         self.handed.number
     }
 
-    /// Has the state written; promises wait for it.
-    fn save_first(&mut self, now: Now) {
-        self.needed = self.save(now).max(self.needed);
-        READY.store(false, Relaxed);
-    }
-
     /// Writes the state before anything else happens: something that a later life would believe is true no more, and
     /// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
     /// fails, promises wait until it does not.
@@ -398,8 +392,9 @@ pub fn inspect_configuration(ctx: Context<'_>) {
     }
 }
 
-/// An operator arms the guard for `ms` milliseconds, or lifts it (`None`). Answers how long it lasts.
-pub fn guard_by_operator(ms: Option<u32>) -> u64 {
+/// An operator arms the guard for `ms` milliseconds, or lifts it (`None`). Answers how long it lasts; where the disk fails,
+/// refuses with NOTYET: it is as the operator said, and the node promises nothing until that is on the disk.
+pub fn guard_by_operator(ms: Option<u32>) -> Result<u64, Refusal> {
     let now = clock::now();
     let left = state::with(|node| {
         match ms {
@@ -414,18 +409,15 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
         notice("an operator lifted the guard: the node serves");
     }
     losses::settle();
-    if ms.is_none() {
-        with(|life| {
+    with(|life| {
+        if ms.is_none() {
             life.lifted = now.boot;
             life.owed.lift(config::max_clock_skew_ms(), now.boot);
-        });
-    }
-    with(|life| match ms {
-        Some(_) => life.save_at_once(now),
-        // Else a crash right after could bring the guard back over what was granted since.
-        None => life.save_first(now),
-    });
-    left
+        }
+        // Else a crash right after could bring a lifted guard back over what was granted since, or forget an armed one.
+        life.save_at_once(now);
+        if life.is_saved() { Ok(left) } else { Err(Refusal::NotYet) }
+    })
 }
 
 /// An operator raises the floor of tokens to `token`, if that is higher. Answers where it is, once the disk knows.

@@ -1,10 +1,11 @@
 //! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use palisade_core::limits::{ANSWERS_A_PASS_MAX, DISK_WAIT_MS};
 use palisade_core::request::{Note, Owner, Patience, Ticket};
-use palisade_core::{Answer, BootTime, Now, Refusal, Waiter, WaiterId, Want};
+use palisade_core::{Answer, BootTime, Now, Refusal, Token, Waiter, WaiterId, Want};
 
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
 use crate::hand_over::{self, Cause};
@@ -12,7 +13,20 @@ use crate::{alarm, clock, state};
 
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
-    static BLOCKED: RefCell<HashMap<WaiterId, Blocked>> = RefCell::new(HashMap::new());
+    static BLOCKED: RefCell<HashMap<WaiterId, (Blocked, Form)>> = RefCell::new(HashMap::new());
+    /// So many may still be answered in this pass of the event loop.
+    static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
+    /// The most that were answered in one pass.
+    static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How a grant is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The token alone.
+    Token,
+    /// The token, and how long it was waited for.
+    TokenAndWait,
 }
 
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
@@ -30,21 +44,44 @@ pub struct Joins<'a> {
     pub patience: Patience,
     /// Where it wants to stand.
     pub ticket: Option<Ticket>,
+    /// How it is told of its grant.
+    pub form: Form,
 }
 
 /// Blocks the client of this command until the lock of `key` is its own, or whatever comes of it.
 pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> Reply {
+    let held_by_another = key.lock().is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(joins.owner));
+    let ms = joins.patience.ms();
+    // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
+    enter(ctx, key, joins, now, !held_by_another, |id, Joins { owner, note, want, .. }| {
+        Waiter::new(id, owner, note, want, now.boot, ms)
+    })
+}
+
+/// Blocks the client of this command, which does not want to wait for anybody, while the node's state file is in its way.
+pub fn join_for_disk(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> Reply {
+    enter(ctx, key, joins, now, true, |id, Joins { owner, note, want, .. }| {
+        Waiter::new(id, owner, note, want, now.boot, DISK_WAIT_MS).at_once()
+    })
+}
+
+fn enter<'a>(
+    ctx: Context<'_>,
+    key: &LockKey<'_>,
+    joins: Joins<'a>,
+    now: Now,
+    is_to_be_looked_at: bool,
+    waiter: impl FnOnce(WaiterId, Joins<'a>) -> Waiter,
+) -> Reply {
     let (db, name) = (ctx.db(), key.name().bytes());
     let blocked = Blocked::new::<Clients>(ctx);
     let id = WaiterId(blocked.id());
-    BLOCKED.with_borrow_mut(|all| all.insert(id, blocked));
-    let Joins { owner, note, want, patience, ticket } = joins;
-    let waiter = Waiter::new(id, owner, note, want, now.boot, patience.ms());
-    let held_by_another = key.lock().is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(owner));
+    BLOCKED.with_borrow_mut(|all| all.insert(id, (blocked, joins.form)));
+    let ticket = joins.ticket;
+    let waiter = waiter(id, joins);
     state::with(|node| {
         node.waiting.join(db, name, waiter, ticket);
-        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
-        if !held_by_another {
+        if is_to_be_looked_at {
             node.waiting.look_at(db, name, now.boot);
         }
     });
@@ -52,32 +89,60 @@ pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> 
     Reply::Later
 }
 
-/// Sends what the rules decided to those who waited.
-pub fn deliver() {
-    for (id, answer) in state::with(|node| node.waiting.take_answers()) {
-        send(id, reply(answer));
+/// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
+/// the next ones. Each costs the server more than it costs the rules, and it does that work in one go.
+pub fn deliver(ctx: Context<'_>) {
+    let (answers, more) = state::with(|node| (node.waiting.take_answers(MAY_ANSWER.get()), node.waiting.has_answers()));
+    for (id, answer) in answers {
+        send(id, |form| reply(answer, form));
+    }
+    if more {
+        alarm::arm(ctx);
     }
 }
 
-/// Answers everybody who waits for the lock `name` of `db` with an error of the server's own.
+/// A new pass of the event loop.
+pub fn new_pass() {
+    MAY_ANSWER.set(ANSWERS_A_PASS_MAX);
+}
+
+/// Whether anybody may still be answered in this pass.
+pub fn may_answer() -> bool {
+    MAY_ANSWER.get() > 0
+}
+
+/// Whether some wait for the next pass to be answered.
+pub fn has_more() -> bool {
+    state::with(|node| node.waiting.has_answers())
+}
+
+/// The most clients that were answered in one pass of the event loop, since load.
+pub fn most_answered() -> usize {
+    MOST_ANSWERED.get()
+}
+
+/// Answers those who wait for the lock `name` of `db` with an error of the server's own: as many as may be answered in this
+/// pass. The queue of the others is looked at in the next.
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
-    for id in state::with(|node| node.waiting.dismiss(db, name)) {
-        send(id, Ok(Reply::Error(error.to_owned())));
+    for id in state::with(|node| node.waiting.dismiss(db, name, MAY_ANSWER.get())) {
+        send(id, |_| Ok(Reply::Error(error.to_owned())));
     }
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
 /// they tell; a Valkey in a cluster, or one whose client can be redirected, does not.
 pub fn dismiss_all() {
-    for (id, blocked) in BLOCKED.take() {
+    for (id, (blocked, _)) in BLOCKED.take() {
         state::with(|node| node.waiting.leave(id));
         blocked.answer(Ok(Reply::Error(DEMOTED.to_owned())));
     }
 }
 
-fn send(id: WaiterId, answer: Result<Reply, Refusal>) {
-    if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
-        blocked.answer(answer);
+fn send(id: WaiterId, answer: impl FnOnce(Form) -> Result<Reply, Refusal>) {
+    if let Some((blocked, form)) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+        blocked.answer(answer(form));
+        MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
+        MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));
     }
 }
 
@@ -115,14 +180,20 @@ pub fn look_at_all(ctx: Context<'_>) {
     alarm::arm(ctx);
 }
 
-fn reply(answer: Answer) -> Result<Reply, Refusal> {
+fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     match answer {
-        Answer::Granted { token, waited_ms } => {
-            Ok(Reply::List(vec![Reply::Integer(token.get()), Reply::Integer(waited_ms)]))
-        }
+        Answer::Granted { token, waited_ms } => Ok(granted(token, waited_ms, form)),
         Answer::Turn => Ok(Reply::Integer(1)),
         Answer::InVain(want) => Ok(in_vain(want)),
         Answer::Refused(refusal) => Err(refusal),
+    }
+}
+
+/// How a grant is told.
+pub fn granted(token: Token, waited_ms: u64, form: Form) -> Reply {
+    match form {
+        Form::Token => Reply::Integer(token.get()),
+        Form::TokenAndWait => Reply::List(vec![Reply::Integer(token.get()), Reply::Integer(waited_ms)]),
     }
 }
 
@@ -139,7 +210,13 @@ struct Clients;
 
 impl BlockedClients for Clients {
     fn unblocked(client: u64) -> Result<Reply, Refusal> {
-        Ok(leave(client).map_or(Reply::Null, in_vain))
+        // It may have its answer already, and only not have been sent it.
+        let answer = state::with(|node| node.waiting.take_answer_of(WaiterId(client)));
+        let (want, form) = leave(client);
+        match answer {
+            Some(answer) => reply(answer, form.unwrap_or(Form::Token)),
+            None => Ok(want.map_or(Reply::Null, in_vain)),
+        }
     }
 
     fn gone(client: u64) {
@@ -148,10 +225,11 @@ impl BlockedClients for Clients {
 }
 
 /// The client's request leaves the queue, and its handle goes back to the server.
-fn leave(client: u64) -> Option<Want> {
+fn leave(client: u64) -> (Option<Want>, Option<Form>) {
     let id = WaiterId(client);
-    if let Some(blocked) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+    let form = BLOCKED.with_borrow_mut(|all| all.remove(&id)).map(|(blocked, form)| {
         blocked.give_back();
-    }
-    state::with(|node| node.waiting.leave(id)).map(|waiter| waiter.want)
+        form
+    });
+    (state::with(|node| node.waiting.leave(id)).map(|waiter| waiter.want), form)
 }

@@ -120,16 +120,9 @@ fn refusals() -> Vec<Refusal> {
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
-        ListedWaiters
-        | FenceTooFar { .. }
-        | Floor
-        | GuardLength
-        | WrongType
-        | MasterOnly
-        | Panicked
-        | Poisoned
-        | OwnerLength => {}
-        NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
+        ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly | Panicked | Poisoned => {}
+        OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level | HoldsExhausted => {}
+        TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -141,6 +134,7 @@ fn refusals() -> Vec<Refusal> {
         Evicted { left_ms },
         NotYet,
         queue_full,
+        OwnerQueueFull,
         Patience,
         Ticket,
         ListedWaiters,
@@ -251,6 +245,7 @@ pub fn shown(reply: &Reply) -> String {
         Reply::Text(bytes) if bytes == b"OK" => "OK".to_owned(),
         Reply::Text(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         Reply::Error(text) => format!("(error) {text}"),
+        Reply::List(list) if list.is_empty() => "(empty array)".to_owned(),
         Reply::List(list) => {
             let lines = list.iter().enumerate().map(|(n, item)| format!("{}) {}", n + 1, shown(item)));
             lines.collect::<Vec<_>>().join("\n")

@@ -83,12 +83,13 @@ fn a_repeated_request_is_safe() {
     let server = Server::start();
     let mut me = server.client();
     let token = me.say("LOCK.ACQUIRE k me 10000 RETRY NOTE first").as_int();
-    let before = me.say("LOCK.INFO k").field("ttl").as_int();
     assert_eq!(me.say("LOCK.ACQUIRE k me 60000 retry NOTE second"), int(token));
     let info = me.say("LOCK.INFO k");
-    assert_eq!(info.field("note"), text("first"), "returned unchanged");
-    assert!(info.field("ttl").as_int() <= before);
+    assert_eq!(info.field("note"), text("first"), "the existing grant");
+    assert!(info.field("ttl").as_int() > 10_000, "it lasts as long as the repetition asks for");
     assert_eq!(info.field("holds"), int(1), "a repetition is not a re-entry");
+    assert_eq!(me.say("LOCK.ACQUIRE k me 1000 RETRY"), int(token));
+    assert!(me.say("LOCK.INFO k").field("ttl").as_int() > 10_000, "and no shorter than it did");
     assert_eq!(me.say("LOCK.ACQUIRE k you 10000 RETRY"), null());
 }
 
@@ -241,7 +242,8 @@ fn watchers_are_told_of_changes_and_of_nothing_else() {
         ("PING", "LOCK.RELEASE k me", true),
         ("LOCK.ACQUIRE k me 10000", "LOCK.ACQUIRE k you 10000", true),
         ("LOCK.ACQUIRE k me 10000", "LOCK.ACQUIRE k me 10000", true),
-        ("LOCK.ACQUIRE k me 10000", "LOCK.ACQUIRE k me 10000 RETRY", true),
+        ("LOCK.ACQUIRE k me 10000", "LOCK.ACQUIRE k me 5000 RETRY", true),
+        ("LOCK.ACQUIRE k me 10000", "LOCK.ACQUIRE k me 20000 RETRY", false),
         ("LOCK.ACQUIRE k me 10000", "LOCK.EXTEND k you 20000", true),
         ("LOCK.ACQUIRE k me 10000", "LOCK.EXTEND k me 20000", false),
         ("LOCK.ACQUIRE k me 10000", "LOCK.REENTER k me", false),

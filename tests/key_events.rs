@@ -19,6 +19,8 @@ fn each_change_is_told_once() {
     me.say("LOCK.ACQUIRE k me 5000");
     me.say("LOCK.ACQUIRE k you 5000");
     me.say("LOCK.EXTEND k me 6000");
+    me.say("LOCK.ACQUIRE k me 3000 RETRY");
+    me.say("LOCK.ACQUIRE k me 7000 RETRY");
     next_holder.say("SELECT 3");
     next_holder.ask("LOCK.ACQUIRE k next 60000 WAIT 60000");
     wait_until("it waits", || server.info("waiters") == 1);
@@ -27,6 +29,7 @@ fn each_change_is_told_once() {
     me.say("LOCK.ACQUIRE k me 20");
     let expected = [
         "3__:lock.acquire k",
+        "3__:lock.extend k",
         "3__:lock.extend k",
         "3__:lock.release k",
         "3__:lock.handoff k",

@@ -187,8 +187,12 @@ fn a_repetition_that_the_guard_delayed_finds_its_grant() {
     let token = me.say("LOCK.INFO k").field("token");
     again.ask("LOCK.ACQUIRE k me 60000 WAIT 86400000 RETRY");
     wait_until("it waits", || server.info("waiters") == 1);
+    wait_until("the lease is shorter", || me.say("LOCK.INFO k").field("ttl").as_int() < 59_900);
     me.say("LOCK.GUARD LIFT");
-    assert_eq!(again.hear(), Reply::List(vec![token, int(0)]));
+    let answer = again.hear().as_list();
+    assert_eq!(answer[0], token);
+    assert!(answer[1].as_int() > 0, "valid until sent + waited + ttl");
+    assert!(me.say("LOCK.INFO k").field("ttl").as_int() > 59_900 || answer[1].as_int() > 60_000);
 }
 
 #[test]

@@ -169,7 +169,8 @@ fn the_aof_shows_only_effects_and_deletions() {
     for line in [
         "LOCK.ACQUIRE k me 60000",       // LOCK.EFFECT
         "LOCK.ACQUIRE k me 60000",       // refused
-        "LOCK.ACQUIRE k me 60000 RETRY", // unchanged
+        "LOCK.ACQUIRE k me 1000 RETRY",  // unchanged
+        "LOCK.ACQUIRE k me 60000 RETRY", // LOCK.EFFECT: it lasts longer
         "LOCK.ACQUIRE k you 60000",      // contended
         "LOCK.REENTER k me",             // LOCK.EFFECT
         "LOCK.REENTER k me LEVEL 2",     // unchanged
@@ -190,7 +191,7 @@ fn the_aof_shows_only_effects_and_deletions() {
     }
     wait_until("the last lock expires", || client.say("EXISTS k") == int(0));
     let (e, d) = ("LOCK.EFFECT", "DEL");
-    assert_eq!(commands_in_aof(&server), [e, e, e, e, d, e, d, e, d]);
+    assert_eq!(commands_in_aof(&server), [e, e, e, e, e, d, e, d, e, d]);
 }
 
 #[test]

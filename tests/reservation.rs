@@ -1,6 +1,8 @@
 //! LOCK.WAIT: told in turn, the lock is kept for a moment, and nothing is granted.
 
-use crate::harness::{Server, Setup, int, null, waits};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::harness::{Server, Setup, int, null, text, wait_until, waits};
 
 /// Long enough to look at a reservation while it lasts.
 const LONG: &[&str] = &["handoff-window", "10000"];
@@ -94,4 +96,66 @@ fn it_writes_nothing() {
     assert_eq!((me.say("DBSIZE"), size(&server)), (int(0), before));
     me.say("CLIENT PAUSE 100000 WRITE");
     assert_eq!(me.say("LOCK.WAIT other me 10"), int(1));
+}
+
+/// A free lock is not always to be had: who asks for its queue sees why.
+#[test]
+fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
+    let server = Setup::new().module_arguments(LONG).start();
+    let (mut me, mut new) = (server.client(), server.client_resp3());
+    assert_eq!(me.say("LOCK.INFO k WAITERS 5"), null());
+    assert_eq!(me.say("LOCK.WAIT k told 0"), int(1));
+    let _b = waits(&server, "LOCK.ACQUIRE k b 60000 WAIT 60000 NOTE later").0;
+    for client in [&mut me, &mut new] {
+        assert_eq!(client.say("LOCK.INFO k"), null(), "it is free");
+        let info = client.say("LOCK.INFO k WAITERS 5");
+        let nobody = ["token", "holds", "ttl", "held", "suspect"].map(|field| info.field(field));
+        assert_eq!((nobody, info.field("owner"), info.field("note")), ([0; 5].map(int), text(""), text("")));
+        assert_eq!((info.field("waiters"), info.field("reserved")), (int(1), text("told")));
+        assert!((1..=10_000).contains(&info.field("reserved_ms").as_int()));
+        assert_eq!(info.field("queue").as_list()[0].field("owner"), text("b"));
+    }
+    me.say("LOCK.ACQUIRE k told 60000");
+    let info = me.say("LOCK.INFO k WAITERS 5");
+    assert_eq!(
+        (info.field("owner"), info.field("reserved"), info.field("reserved_ms")),
+        (text("told"), text(""), int(0))
+    );
+    // Free, kept for nobody, and waited for: the node is guarded.
+    me.say("LOCK.GUARD ARM 50000");
+    me.say("LOCK.RELEASE k told");
+    let info = me.say("LOCK.INFO k WAITERS 5");
+    assert_eq!((info.field("owner"), info.field("waiters"), info.field("reserved")), (text(""), int(1), text("")));
+    assert_eq!(me.say("LOCK.INFO k"), null());
+}
+
+/// They ask with the smallest ticket again and again, as owners of their own, and never acquire.
+#[test]
+fn clients_that_never_acquire_keep_nobody_from_a_free_lock() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("LOCK.ACQUIRE k me 60000");
+    let mut patient = waits(&server, "LOCK.WAIT k patient 60000 TICKET 7").0;
+    let mut waiter = waits(&server, "LOCK.ACQUIRE k waiter 60000 WAIT 60000").0;
+    let done = AtomicBool::new(false);
+    let (told, granted) = std::thread::scope(|scope| {
+        for name in ["x", "y", "z"] {
+            let (mut client, done) = (server.client(), &done);
+            scope.spawn(move || {
+                for n in 0.. {
+                    if done.load(Relaxed) {
+                        return;
+                    }
+                    client.say(&format!("LOCK.WAIT k {name}{n} 1000 TICKET 0"));
+                }
+            });
+        }
+        wait_until("they wait", || server.info("waiters") == 5);
+        me.say("LOCK.RELEASE k me");
+        let heard = (patient.hear(), waiter.hear());
+        done.store(true, Relaxed);
+        heard
+    });
+    assert_eq!(told, int(1));
+    assert!(granted.as_list()[0].as_int() > 0);
 }

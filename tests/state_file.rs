@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::harness::{
-    Reply, Server, Setup, assert_guarded, error, held, int, null, read, state_file, text, wait_until,
+    Client, Reply, Server, Setup, assert_guarded, error, held, int, null, read, state_file, text, wait_until,
 };
 
 #[test]
@@ -97,6 +97,87 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
     assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > last);
     wait_until("the recovery is noticed", || server.info("state_file_failing") == 0);
     assert!(server.log().contains("the state file can be written again"));
+}
+
+/// The answer comes when the node serves, for every command right behind it.
+#[test]
+fn lift_is_answered_when_the_node_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("node.state");
+    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let mut client = server.client();
+    let lines = ["LOCK.GUARD ARM 60000", "LOCK.GUARD LIFT", "LOCK.EXTEND nothing nobody 1"].map(str::to_owned);
+    for _ in 0..20 {
+        assert_eq!(client.pipeline(&lines), [int(60_000), int(0), null()]);
+    }
+    fs::rename(&folder, &away).unwrap();
+    for line in ["LOCK.GUARD ARM 60000", "LOCK.GUARD LIFT"] {
+        assert!(error(client.say(line)).starts_with("NOTYET "), "{line}");
+    }
+    assert!(error(client.say("LOCK.EXTEND nothing nobody 1")).starts_with("NOTYET "), "it promises nothing meanwhile");
+    fs::rename(&away, &folder).unwrap();
+    assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
+    assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
+}
+
+/// The key's next token is the first above the ceiling, whoever asks for it: that is what a proposal, or a clock that is ahead,
+/// brings about.
+fn use_up_the_ceiling(client: &mut Client) {
+    client.insist("LOCK.ACQUIRE k me 60000").as_int();
+    let ceiling = client.info_field("lock_token_ceiling");
+    let lines = [format!("LOCK.FENCE k me {ceiling}"), "LOCK.RELEASE k me".to_owned()];
+    assert_eq!(client.pipeline(&lines), [int(ceiling as i64), int(0)]);
+}
+
+#[test]
+fn an_acquire_waits_out_a_write_to_the_disk() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    let mut waited = [false; 2];
+    wait_until("both kinds have waited for the disk", || {
+        for (form, waited) in ["", " WAIT 0"].into_iter().zip(&mut waited) {
+            use_up_the_ceiling(&mut client);
+            let before = server.info("hand_overs");
+            let reply = client.say(&format!("LOCK.ACQUIRE k me 60000{form}"));
+            let token = if form.is_empty() { reply.as_int() } else { reply.as_list()[0].as_int() };
+            assert_eq!(other.say("LOCK.INFO k").field("token"), int(token));
+            *waited |= server.info("hand_overs") > before;
+            client.say("LOCK.RELEASE k me");
+        }
+        waited == [true; 2]
+    });
+}
+
+#[test]
+fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("node.state");
+    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let (mut client, mut other) = (server.client(), server.client());
+    fs::rename(&folder, &away).unwrap();
+    wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
+    use_up_the_ceiling(&mut client);
+    // Who cannot be blocked, and who asks several nodes and repeats by itself, hears it at once.
+    let next = client.info_field("lock_token_ceiling") + 1;
+    for line in [
+        &format!("LOCK.ACQUIRE k me 60000 FENCE {next}"),
+        "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],'me',60000)) 1 k",
+    ] {
+        assert!(error(client.say(line)).starts_with("NOTYET "), "{line}");
+    }
+    assert_eq!(server.info("waiters_most"), 0);
+    assert!(error(client.say("LOCK.ACQUIRE k me 60000")).starts_with("NOTYET "));
+    assert_eq!((server.info("waiters_most"), server.info("waiters"), server.info("wait_timeouts")), (1, 0, 0));
+    // Another stands before it: that is an answer.
+    let waiter = crate::harness::waits(&server, "LOCK.ACQUIRE k first 60000 WAIT 60000");
+    assert_eq!(other.say("LOCK.ACQUIRE k me 60000"), null());
+    fs::rename(&away, &folder).unwrap();
+    let mut waiter = waiter.0;
+    assert!(waiter.hear().as_list()[0].as_int() as u64 >= next);
 }
 
 #[test]

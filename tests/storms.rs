@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{Client, Reply, Server, Setup, int, null, wait_until};
+use crate::harness::{Client, Reply, Server, Setup, error, int, null, wait_until};
 
 /// Clients and their connections need files: as many as the system allows.
 fn allow_many_files() {
@@ -63,6 +63,45 @@ fn a_thousand_on_one_key_are_served_in_order() {
     me.say(&format!("LOCK.RELEASE k {owner}"));
     assert_nothing_is_left(&server);
     assert_eq!((server.info("hand_overs"), server.info("waiters_most")), (COUNT as u64, COUNT as u64));
+}
+
+/// Whatever befalls a whole queue, the server gets back to its other clients after a slice of the answers.
+#[test]
+fn a_queue_that_is_sent_away_is_answered_in_slices() {
+    const COUNT: usize = 1_000;
+    allow_many_files();
+    let server = Server::start();
+    let mut me = server.client();
+    let line = |n| format!("LOCK.ACQUIRE k o{n} 60000 WAIT 60000");
+    // Somebody overwrites the key; the guard is armed for longer than they wait.
+    for (away, code) in [("SET k v", "WRONGTYPE"), ("LOCK.GUARD ARM 3600000", "GUARDED")] {
+        me.say("LOCK.ACQUIRE k me 60000");
+        let mut clients = crowd(&server, COUNT, line);
+        me.say(away);
+        for client in &mut clients {
+            assert!(client.hear().is_error(code), "{away}");
+        }
+        me.say("DEL k");
+        me.say("LOCK.GUARD LIFT");
+    }
+    assert_nothing_is_left(&server);
+    assert_eq!(server.info("answers_most"), 100);
+}
+
+/// A grant answers all requests of its owner in one step, so they are few.
+#[test]
+fn an_owner_has_few_requests_in_a_queue() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("LOCK.ACQUIRE k me 60000");
+    let mut clients = crowd(&server, 32, |_| "LOCK.ACQUIRE k same 60000 WAIT 60000".to_owned());
+    for line in ["LOCK.ACQUIRE k same 60000 WAIT 60000", "LOCK.WAIT k same 60000 TICKET 1"] {
+        assert!(error(me.say(line)).starts_with("QUEUEFULL this owner has 32 requests in this lock's queue"), "{line}");
+    }
+    assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
+    let tokens: HashSet<_> = clients.iter_mut().map(|client| client.hear().as_list()[0].as_int()).collect();
+    assert_eq!(tokens.len(), 1);
+    assert_eq!(server.info("waiters"), 0);
 }
 
 #[test]

@@ -72,7 +72,10 @@ impl LockView {
                 waiters = waiting;
                 queue = told.fields.get("queue");
             }
-            owners.entry(told.owner.clone()).or_default().push(told);
+            // Nobody holds it there, and yet some wait: for a guard to end, or for one who was told to take it.
+            if !told.owner.is_empty() {
+                owners.entry(told.owner.clone()).or_default().push(told);
+            }
         }
         let mut told = owners.into_values().max_by_key(Vec::len)?;
         told.sort_by_key(|told| std::cmp::Reverse(told.token));
@@ -146,5 +149,12 @@ mod tests {
         let most = view(vec![info("a", 7), info("b", 9), info("a", 7)]);
         assert_eq!((most.owner.as_str(), most.token), ("61", 7));
         assert_eq!(LockView::of(b"k", vec![Value::Nil], 2), None);
+        let (free, one) = (info("", 0), view(vec![info("", 0), info("a", 7), info("", 0)]));
+        assert_eq!(
+            (one.owner.as_str(), one.nodes, one.is_held),
+            ("61", 1, false),
+            "nodes where it is free do not count"
+        );
+        assert_eq!(LockView::of(b"k", vec![free.clone(), free], 2), None);
     }
 }

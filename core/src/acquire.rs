@@ -12,20 +12,46 @@ use crate::{Lock, Node, Now, Refusal, Token};
 pub enum Acquired {
     /// The lock was free and is now this one: store it.
     Granted(Lock),
-    /// The owner has it already and repeated itself: nothing changed.
+    /// The owner has it already and repeated itself: its lease lasts longer now, store the lock.
+    Prolonged(Token),
+    /// The same, and its lease already lasted as long as it asks for: nothing changed.
     Unchanged(Token),
     /// Somebody else holds it, or is before this owner.
     Contended,
     /// The same, and it takes its place in the queue.
     Queues,
+    /// Only the node's state file is in its way: it takes a place in the queue for [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS)
+    /// at most, and is answered as soon as it is known who has the lock.
+    WaitsForDisk,
+}
+
+/// An ACQUIRE was refused: one whose client may be made to wait, and that waits longer than the reason lasts, takes a place
+/// in the queue instead; if the state file alone is in its way, also one that does not wait.
+///
+/// A request that proposes a token is of a client that asks several nodes: it repeats by itself, and what else it sends over the
+/// same connection must not wait for this node's disk.
+pub fn acquire_later(
+    db: u32,
+    name: &[u8],
+    ask: &Acquire<'_>,
+    refusal: Refusal,
+    may_block: bool,
+    node: &Node,
+) -> Result<Acquired, Refusal> {
+    let room = || node.waiting.room_for(db, name, ask.owner);
+    match refusal.or_queue(ask.patience, room, Acquired::Queues) {
+        Err(Refusal::NotYet) if may_block && ask.fence.is_none() && room().is_ok() => Ok(Acquired::WaitsForDisk),
+        outcome => outcome,
+    }
 }
 
 /// Takes the lock `name` of `db` for the owner that asks, if it is free at `now` and nobody else's turn; `held` is what
 /// the key holds. While the node is guarded it grants nothing: what is free here may be held by somebody it has
-/// forgotten. Of a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
+/// forgotten. Of a refusal that passes before the request's patience ends, [`acquire_later`] makes a place in the queue.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
-/// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer.
+/// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer, and it lasts as long
+/// from `now` on as the request asks for, at least. Only so can its owner count on a ttl from when it asked.
 pub fn acquire(
     db: u32,
     name: &[u8],
@@ -36,17 +62,22 @@ pub fn acquire(
 ) -> Result<Acquired, Refusal> {
     let in_memory = held.is_some();
     let held = live(held, now.boot);
-    if let Some(lock) = held.as_ref().filter(|lock| ask.retry && lock.is_of(ask.owner)) {
-        vouched(lock, node, now.boot)?;
-        return Ok(Acquired::Unchanged(lock.token));
+    if let Some(lock) = held {
+        if ask.retry && lock.is_of(ask.owner) {
+            vouched(lock, node, now.boot)?;
+            return Ok(if lock.prolong(now.boot, ask.ttl) {
+                Acquired::Prolonged(lock.token)
+            } else {
+                Acquired::Unchanged(lock.token)
+            });
+        }
+        node.guard.serve(now.boot)?;
+        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(db, name, ask, node) };
     }
     node.guard.serve(now.boot)?;
-    if let Some(lock) = held {
-        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(ask, node) };
-    }
     node.evicted.serve(db, name, ask.owner, now.boot)?;
     if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
-        return contended(ask, node);
+        return contended(db, name, ask, node);
     }
     let token = node.tokens.issue(name, ask.fence, now, node.skew_ms)?;
     // An expired lock that the background had not deleted yet ends here.
@@ -55,9 +86,9 @@ pub fn acquire(
 }
 
 /// Somebody else has it: the request waits, if it wants to and there is room.
-fn contended(ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
+fn contended(db: u32, name: &[u8], ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
     if ask.patience.ms() > 0 {
-        return node.waiting.room().map(|()| Acquired::Queues);
+        return node.waiting.room_for(db, name, ask.owner).map(|()| Acquired::Queues);
     }
     node.counters.contended += 1;
     Ok(Acquired::Contended)
@@ -89,7 +120,7 @@ mod tests {
             (Some(mine(1)), "you", false, 0, Ok(Acquired::Contended)),
             (Some(mine(1)), "you", true, 1_000, Ok(Acquired::Contended)),
             (Some(mine(3)), "me", false, 1_000, Err(Refusal::Owned)),
-            (Some(mine(3)), "me", true, 1_000, Ok(Acquired::Unchanged(token(7)))),
+            (Some(mine(3)), "me", true, 500, Ok(Acquired::Unchanged(token(7)))),
             (Some(suspect()), "you", false, 0, Ok(Acquired::Contended)),
             (Some(suspect()), "me", false, 0, Err(Refusal::Owned)),
             (Some(suspect()), "me", true, 999, Err(Refusal::Suspect { left_ms: 1 })),
@@ -103,6 +134,25 @@ mod tests {
             assert_eq!(held, before, "a refusal changes nothing");
         }
         assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
+    }
+
+    /// Its owner counts on the ttl from when it sent the request, whether that was granted now or before.
+    #[test]
+    fn a_repetition_lasts_as_long_as_it_asks_for_and_never_shortens_the_lease() {
+        let node = &mut node();
+        // (at ms, outcome, deadline after in ms), of a lease that ends at 1 000 ms and a request for 500 ms
+        let cases = [
+            (0, Acquired::Unchanged(token(7)), 1_000),
+            (500, Acquired::Unchanged(token(7)), 1_000),
+            (501, Acquired::Prolonged(token(7)), 1_001),
+            (1_000, Acquired::Prolonged(token(7)), 1_500),
+        ];
+        for (ms, expected, deadline_ms) in cases {
+            let mut lock = mine(3);
+            assert_eq!(acquire(0, b"k", Some(&mut lock), &ask("me", true), node, at(ms)), Ok(expected));
+            assert_eq!((lock.deadline(), lock.holds(), lock.granted), (at(deadline_ms).boot, 3, at(0).boot));
+        }
+        assert_eq!((node.counters.grants, node.counters.extensions), (0, 0));
     }
 
     #[test]

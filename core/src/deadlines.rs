@@ -3,10 +3,13 @@
 //! One entry a lock, at its deadline, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is
 //! as large as the number of locks in memory and never larger.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{BootTime, Lock};
+
+/// The database that nearly all locks are in.
+const MAIN: u32 = 0;
 
 /// A lock's entry in [`Deadlines`]: when it comes due, and a ticket that tells entries of one moment apart. Packed: there
 /// are two of it a lock.
@@ -40,16 +43,12 @@ type Queue = BTreeMap<Slot, Box<[u8]>>;
 
 /// What was watched in one or all databases until they were emptied. Dropping it takes a while when it is large.
 #[derive(Clone, Debug, Default)]
-pub struct Detached {
-    /// The database of the first queue.
-    first_db: u32,
-    queues: Vec<Queue>,
-}
+pub struct Detached(Vec<(u32, Queue)>);
 
 impl Detached {
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.queues.iter().map(Queue::len).sum()
+        self.0.iter().map(|(_, queue)| queue.len()).sum()
     }
 
     /// Database and name of every lock.
@@ -59,13 +58,12 @@ impl Detached {
 
     /// Database, name and end of every lock.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
-        let databases = (self.first_db..).zip(&self.queues);
-        databases.flat_map(|(db, queue)| queue.iter().map(move |(slot, name)| (db, &**name, slot.due)))
+        self.0.iter().flat_map(|(db, queue)| queue.iter().map(|(slot, name)| (*db, &**name, slot.due)))
     }
 
     /// When the last of the locks would have ended.
     pub fn last(&self) -> Option<BootTime> {
-        self.queues.iter().filter_map(|queue| queue.last_key_value()).map(|(slot, _)| slot.due).max()
+        self.0.iter().filter_map(|(_, queue)| queue.last_key_value()).map(|(slot, _)| slot.due).max()
     }
 
     /// Whether nothing was watched.
@@ -75,10 +73,18 @@ impl Detached {
 }
 
 /// The entries of all locks in memory.
+///
+/// A server may have a million databases: only those with locks take memory, and which entry comes due first is known
+/// without a walk over them. Nearly all locks are in database 0, which is not in that index, so they cost nothing more.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines {
-    /// By database number.
-    queues: Vec<Queue>,
+    /// The entries of database 0.
+    main: Queue,
+    /// The entries of the others that have any.
+    others: BTreeMap<u32, Queue>,
+    /// The first entry of each of the others.
+    firsts: BTreeSet<(Slot, u32)>,
+    len: usize,
     ticket: u32,
 }
 
@@ -88,85 +94,115 @@ impl Deadlines {
         if lock.slot.ticket != 0 && { lock.slot.due } == lock.deadline {
             return;
         }
-        self.reach(db);
-        let queue = &mut self.queues[db as usize];
-        let known = if lock.slot.ticket == 0 { None } else { queue.remove(&lock.slot) };
-        loop {
-            self.ticket = self.ticket.checked_add(1).unwrap_or(1);
-            lock.slot = Slot { due: lock.deadline, ticket: self.ticket };
-            // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
-            if let Entry::Vacant(place) = queue.entry(lock.slot) {
-                place.insert(known.unwrap_or_else(|| name.into()));
-                break;
+        let mut ticket = self.ticket;
+        let (slot, deadline) = (lock.slot, lock.deadline);
+        lock.slot = self.change(db, |queue| {
+            let known = if slot.ticket == 0 { None } else { queue.remove(&slot) };
+            loop {
+                ticket = ticket.checked_add(1).unwrap_or(1);
+                let slot = Slot { due: deadline, ticket };
+                // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
+                if let Entry::Vacant(place) = queue.entry(slot) {
+                    place.insert(known.unwrap_or_else(|| name.into()));
+                    return slot;
+                }
             }
-        }
+        });
+        self.ticket = ticket;
     }
 
     /// `lock` is about to leave `db`, or the name it had there: its entry goes.
     pub fn forget(&mut self, db: u32, lock: &mut Lock) {
-        if let Some(queue) = self.queues.get_mut(db as usize) {
-            queue.remove(&lock.slot);
+        let slot = std::mem::take(&mut lock.slot);
+        if slot.ticket != 0 {
+            self.change(db, |queue| queue.remove(&slot));
         }
-        lock.slot = Slot::default();
     }
 
     /// Takes out the entry that has been due longest at `now`, if any is due.
     pub fn pop_due(&mut self, now: BootTime) -> Option<Due> {
-        let (db, _) = self.first().filter(|(_, slot)| now > { slot.due })?;
-        let (slot, name) = self.queues[db].pop_first()?;
-        Some(Due { db: db as u32, name, slot })
+        let (_, db) = self.first().filter(|(slot, _)| now > { slot.due })?;
+        let (slot, name) = self.change(db, Queue::pop_first)?;
+        Some(Due { db, name, slot })
     }
 
     /// When the next entry comes due.
     pub fn earliest(&self) -> Option<BootTime> {
-        self.first().map(|(_, slot)| slot.due)
+        self.first().map(|(slot, _)| slot.due)
     }
 
     /// The number of entries: of locks in memory.
     pub fn len(&self) -> usize {
-        self.queues.iter().map(Queue::len).sum()
+        self.len
     }
 
     /// Whether no lock is in memory.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// When the last lock of `db` ends.
     pub fn last(&self, db: u32) -> Option<BootTime> {
-        Some(self.queues.get(db as usize)?.last_key_value()?.0.due)
+        let queue = if db == MAIN { &self.main } else { self.others.get(&db)? };
+        Some(queue.last_key_value()?.0.due)
     }
 
     /// Database and name of every lock.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let databases = self.queues.iter().enumerate();
-        databases.flat_map(|(db, queue)| queue.values().map(move |name| (db as u32, &**name)))
+        let databases = [(&MAIN, &self.main)].into_iter().chain(&self.others);
+        databases.flat_map(|(db, queue)| queue.values().map(|name| (*db, &**name)))
     }
 
     /// Two databases change places.
     pub fn swap(&mut self, one: u32, other: u32) {
-        self.reach(one.max(other));
-        self.queues.swap(one as usize, other as usize);
+        let (first, second) = (self.take(one), self.take(other));
+        self.change(one, |queue| *queue = second);
+        self.change(other, |queue| *queue = first);
     }
 
     /// A database, or all of them (`None`), is about to be emptied.
     pub fn detach(&mut self, db: Option<u32>) -> Detached {
-        let queues = match db {
-            None => std::mem::take(&mut self.queues),
-            Some(db) => self.queues.get_mut(db as usize).map(std::mem::take).into_iter().collect(),
+        let Some(db) = db else {
+            let all = std::mem::replace(self, Self { ticket: self.ticket, ..Self::default() });
+            let queues = [(MAIN, all.main)].into_iter().chain(all.others);
+            return Detached(queues.filter(|(_, queue)| !queue.is_empty()).collect());
         };
-        Detached { first_db: db.unwrap_or(0), queues }
+        let queue = self.take(db);
+        Detached(if queue.is_empty() { vec![] } else { vec![(db, queue)] })
     }
 
-    fn first(&self) -> Option<(usize, Slot)> {
-        let firsts = self.queues.iter().enumerate();
-        firsts.filter_map(|(db, queue)| Some((db, *queue.first_key_value()?.0))).min_by_key(|&(_, slot)| slot)
+    fn take(&mut self, db: u32) -> Queue {
+        self.change(db, std::mem::take)
     }
 
-    fn reach(&mut self, db: u32) {
-        if self.queues.len() <= db as usize {
-            self.queues.resize_with(db as usize + 1, Queue::new);
+    /// Changes the entries of `db`, and with them what is known of all.
+    fn change<T>(&mut self, db: u32, body: impl FnOnce(&mut Queue) -> T) -> T {
+        if db == MAIN {
+            let before = self.main.len();
+            let done = body(&mut self.main);
+            self.len = self.len + self.main.len() - before;
+            return done;
         }
+        let first = |queue: &Queue| queue.first_key_value().map(|(slot, _)| (*slot, db));
+        let queue = self.others.entry(db).or_default();
+        let before = (queue.len(), first(queue));
+        let done = body(queue);
+        let after = (queue.len(), first(queue));
+        self.len = self.len + after.0 - before.0;
+        if before.1 != after.1 {
+            before.1.map(|first| self.firsts.remove(&first));
+            self.firsts.extend(after.1);
+        }
+        if after.0 == 0 {
+            self.others.remove(&db);
+        }
+        done
+    }
+
+    /// The entry that comes due first, and its database.
+    fn first(&self) -> Option<(Slot, u32)> {
+        let main = self.main.first_key_value().map(|(slot, _)| (*slot, MAIN));
+        main.into_iter().chain(self.firsts.first().copied()).min()
     }
 }
 
@@ -250,6 +286,30 @@ mod tests {
         assert!(deadlines.is_empty());
     }
 
+    /// Databases without locks leave nothing behind, whatever their number: no step depends on how many there are.
+    #[test]
+    fn only_databases_with_locks_are_known() {
+        let mut deadlines = Deadlines::default();
+        let mut last = until(30);
+        deadlines.watch(u32::MAX, b"k", &mut last);
+        let mut moves = until(10);
+        for db in 1..1_000 {
+            deadlines.watch(db, b"k", &mut moves);
+            assert_eq!((deadlines.earliest(), deadlines.others.len()), (Some(us(10, 0)), 2));
+            if db % 2 == 0 {
+                deadlines.forget(db, &mut moves);
+            } else {
+                deadlines.swap(db, 1_000_000);
+                deadlines.forget(1_000_000, &mut moves);
+            }
+            assert_eq!((deadlines.others.len(), deadlines.firsts.len(), deadlines.len()), (1, 1, 1));
+        }
+        deadlines.watch(7, b"k", &mut moves);
+        assert_eq!(deadlines.pop_due(us(11, 0)).map(|due| due.db), Some(7));
+        assert_eq!(deadlines.detach(Some(u32::MAX)).len(), 1);
+        assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
+    }
+
     #[test]
     fn tickets_start_over_without_losing_an_entry() {
         let mut deadlines = Deadlines { ticket: u32::MAX - 1, ..Default::default() };
@@ -263,37 +323,38 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: one entry a lock, none lost, none early, whatever is done.
+        /// Against a plain list: one entry a lock, none lost, none early, whatever is done. Eight keys in four databases.
         #[test]
         fn exactly_one_entry_a_lock(steps in prop::collection::vec((0u8..4, 0u8..8, 1u64..100), 1..300)) {
             let mut deadlines = Deadlines::default();
             let mut locks: std::collections::HashMap<u8, Lock> = Default::default();
             let mut now = BootTime::default();
             for (what, name, ms) in steps {
+                let db = u32::from(name % 4);
                 match what {
                     0 => {
                         let mut lock = Lock::new(owner("me"), Note::default(), token(1), now, ttl(ms));
                         if let Some(old) = locks.get_mut(&name) {
                             old.replace(lock);
-                            deadlines.watch(0, &[name], old);
+                            deadlines.watch(db, &[name], old);
                         } else {
-                            deadlines.watch(0, &[name], &mut lock);
+                            deadlines.watch(db, &[name], &mut lock);
                             locks.insert(name, lock);
                         }
                     }
                     1 => if let Some(lock) = locks.get_mut(&name) {
                         lock.prolong(now, ttl(ms));
-                        deadlines.watch(0, &[name], lock);
+                        deadlines.watch(db, &[name], lock);
                     },
                     2 => if let Some(mut lock) = locks.remove(&name) {
-                        deadlines.forget(0, &mut lock);
+                        deadlines.forget(db, &mut lock);
                     },
                     _ => {
                         now = now.plus_ms(ms as u32);
                         while let Some(due) = deadlines.pop_due(now) {
                             let name = due.name[0];
                             let lock = locks.get_mut(&name).expect("no entry without a lock");
-                            prop_assert!(due.is_of(lock));
+                            prop_assert!(due.is_of(lock) && due.db == u32::from(name % 4));
                             prop_assert!(lock.is_expired(now));
                             locks.remove(&name);
                         }
@@ -301,6 +362,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(deadlines.len(), locks.len());
+                prop_assert_eq!(deadlines.earliest(), locks.values().map(Lock::deadline).min());
             }
         }
     }

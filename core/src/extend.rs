@@ -24,9 +24,11 @@ pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: N
     }
     vouched(lock, node, now.boot)?;
     node.counters.extensions += 1;
-    let before = lock.deadline;
-    lock.prolong(now.boot, ask.ttl);
-    if lock.deadline > before { Ok(Extended::Prolonged(lock.token)) } else { Ok(Extended::Unchanged(lock.token)) }
+    if lock.prolong(now.boot, ask.ttl) {
+        Ok(Extended::Prolonged(lock.token))
+    } else {
+        Ok(Extended::Unchanged(lock.token))
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::guard::vouched;
 use crate::lock::live;
 use crate::request::{Acquire, Owner};
+use crate::waiting::Next;
 use crate::{Lock, Node, Now, Refusal, Token, Want};
 
 /// What came of a hand-over.
@@ -14,6 +15,8 @@ pub enum HandedOver {
     Free,
     /// It is held.
     Held,
+    /// It is held by an owner whose repeated request waited: its lease lasts longer now, store the lock.
+    Prolonged,
 }
 
 /// Passes the lock `name` of `db`, if it is free at `now`, to the first live request in its queue; `held` is what the
@@ -33,15 +36,21 @@ pub fn hand_over(
         node.guard.serve(now.boot)?;
         let vouched = vouched(lock, node, now.boot);
         let owner = Owner::new(lock.owner())?;
-        node.waiting.held_by(db, name, owner, lock.token(), vouched);
-        return Ok(HandedOver::Held);
+        let repeated = node.waiting.held_by(db, name, owner, lock.token(), vouched, now.boot);
+        node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
+        // Its owner counts on the ttl from the moment at which its wait ends.
+        let prolonged = repeated.is_some_and(|ttl| lock.prolong(now.boot, ttl));
+        return Ok(if prolonged { HandedOver::Prolonged } else { HandedOver::Held });
     }
-    if let Some(until) = node.waiting.reserved_until(db, name, now.boot) {
-        node.waiting.look_at(db, name, until.plus_us(1));
-        return Ok(HandedOver::Free);
-    }
-    node.waiting.end_reservation(db, name, now.boot);
-    let Some(first) = node.waiting.first_in_time(db, name, now.boot).cloned() else { return Ok(HandedOver::Free) };
+    let first = match node.waiting.next(db, name, now.boot) {
+        Next::Request(first) => first,
+        Next::KeptUntil(until) => {
+            node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
+            node.waiting.look_at(db, name, until.plus_us(1));
+            return Ok(HandedOver::Free);
+        }
+        Next::Nobody => return Ok(HandedOver::Free),
+    };
     node.guard.serve(now.boot)?;
     node.evicted.serve(db, name, first.owner(), now.boot)?;
     let owner = first.owner();
@@ -56,6 +65,7 @@ pub fn hand_over(
         Want::Turn => {
             node.counters.turns += 1;
             node.waiting.reserve(db, name, owner, now.boot);
+            node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
             Ok(HandedOver::Free)
         }
     }
@@ -68,6 +78,7 @@ pub(crate) fn grant(db: u32, name: &[u8], ask: &Acquire<'_>, token: Token, node:
     // All requests of its owner are answered, so the lease is the longest that any of them was told of.
     let longest = node.waiting.longest_ttl(db, name, ask.owner).into_iter().chain([ask.ttl]).max_by_key(|ttl| ttl.ms());
     node.waiting.granted(db, name, ask.owner, token, now.boot);
+    node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
     Lock::new(ask.owner, ask.note, token, now.boot, longest.unwrap_or(ask.ttl))
 }
 
@@ -75,9 +86,10 @@ pub(crate) fn grant(db: u32, name: &[u8], ask: &Acquire<'_>, token: Token, node:
 mod tests {
     use super::*;
     use crate::guard::Cause;
+    use crate::limits::{ANSWERS_A_PASS_MAX, DISK_WAIT_MS, OWNER_REQUESTS_MAX, UNUSED_TURNS_MAX};
     use crate::lock::fixture::*;
     use crate::request::{Note, Patience, Release, Ticket, Wait};
-    use crate::{Acquired, Answer, Waited, Waiter, WaiterId, acquire, release, wait};
+    use crate::{Acquired, Answer, Waited, Waiter, WaiterId, acquire, acquire_later, release, wait};
     use proptest::prelude::*;
 
     /// One key of one node, with what a server does around the rules.
@@ -101,14 +113,29 @@ mod tests {
             let retry = false;
             let ask = Acquire { owner: owner(name), ttl, retry, fence: None, note: Note::default(), patience };
             let acquired = acquire(0, b"k", self.lock.as_mut(), &ask, &mut self.node, at(self.now));
-            match acquired.or_else(|refusal| refusal.or_queue(patience, &self.node, Acquired::Queues))? {
+            match acquired.or_else(|refusal| acquire_later(0, b"k", &ask, refusal, true, &self.node))? {
                 Acquired::Granted(lock) => {
                     self.store(lock);
                     Ok(None)
                 }
                 Acquired::Queues => Ok(Some(self.join(name, Want::Lock { ttl, fence: None, retry }, wait_ms, None))),
+                Acquired::WaitsForDisk => Ok(Some(self.wait_for_disk(name, Want::Lock { ttl, fence: None, retry }))),
                 _ => Ok(None),
             }
+        }
+
+        fn wait_for_disk(&mut self, name: &str, want: Want) -> u64 {
+            let id = self.new_id();
+            let now = at(self.now).boot;
+            let waiter = Waiter::new(id, owner(name), Note::default(), want, now, DISK_WAIT_MS).at_once();
+            self.node.waiting.join(0, b"k", waiter, None);
+            self.node.waiting.look_at(0, b"k", now);
+            id.0
+        }
+
+        fn new_id(&mut self) -> WaiterId {
+            self.next_id += 1;
+            WaiterId(self.next_id - 1)
         }
 
         fn wait(&mut self, name: &str, wait_ms: u64, ticket: Option<u64>) -> Result<(Waited, u64), Refusal> {
@@ -116,14 +143,14 @@ mod tests {
             let ticket = ticket.map(|ticket| Ticket::new(Some(ticket)).unwrap());
             let ask = Wait { owner: owner(name), patience, ticket };
             let waited = wait(0, b"k", self.lock.as_ref(), &ask, &mut self.node, at(self.now));
-            let waited = waited.or_else(|refusal| refusal.or_queue(patience, &self.node, Waited::Queues))?;
+            let waited =
+                waited.or_else(|refusal| refusal.or_queue(patience, || self.node.waiting.room(), Waited::Queues))?;
             let id = if waited == Waited::Queues { self.join(name, Want::Turn, wait_ms, ticket) } else { 0 };
             Ok((waited, id))
         }
 
         fn join(&mut self, name: &str, want: Want, wait_ms: u64, ticket: Option<Ticket>) -> u64 {
-            let id = WaiterId(self.next_id);
-            self.next_id += 1;
+            let id = self.new_id();
             let waiter = Waiter::new(id, owner(name), Note::default(), want, at(self.now).boot, wait_ms as u32);
             self.node.waiting.join(0, b"k", waiter, ticket);
             self.node.waiting.look_at(0, b"k", at(self.now).boot);
@@ -157,6 +184,7 @@ mod tests {
         fn serve(&mut self) {
             match hand_over(0, b"k", self.lock.as_mut(), &mut self.node, at(self.now)) {
                 Ok(HandedOver::Granted(lock)) => self.store(lock),
+                Ok(HandedOver::Prolonged) => self.node.deadlines.watch(0, b"k", self.lock.as_mut().unwrap()),
                 Ok(_) => {}
                 Err(refusal) => self.node.waiting.put_off(0, b"k", refusal, at(self.now).boot),
             }
@@ -186,7 +214,7 @@ mod tests {
                     self.serve();
                 }
             }
-            self.node.waiting.take_answers().into_iter().map(|(id, answer)| (id.0, answer)).collect()
+            self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
         }
 
         fn holder(&self) -> Option<&[u8]> {
@@ -373,22 +401,20 @@ mod tests {
     /// One owner asked twice, for leases of different length: both are told that it is theirs for theirs.
     #[test]
     fn the_lease_is_the_longest_that_its_owner_was_told_of() {
-        for direct in [false, true] {
+        for kept in [false, true] {
             let mut key = Key::new();
             key.acquire("a", 1_000, 0).unwrap();
-            if !direct {
-                key.acquire("b", 300, 5_000).unwrap().unwrap();
-            }
+            key.acquire("b", 300, 5_000).unwrap().unwrap();
             key.acquire("b", 30_000, 5_000).unwrap().unwrap();
-            if direct {
-                // The lock is gone, and its owner asks for it before the queue is looked at.
+            if kept {
+                // The lock is gone and kept for its owner, who has asked for it already.
                 key.end_entry();
                 key.node.waiting.reserve(0, b"k", owner("b"), at(0).boot);
-                key.acquire("b", 300, 0).unwrap();
+                key.serve();
             } else {
                 key.release("a");
             }
-            assert_eq!(granted(&key.settle()).len(), if direct { 1 } else { 2 });
+            assert_eq!(granted(&key.settle()).len(), 2);
             assert_eq!(key.lock.as_ref().unwrap().deadline(), at(30_000).boot);
         }
     }
@@ -399,13 +425,16 @@ mod tests {
         let mut key = Key::new();
         key.acquire("a", 10_000, 0).unwrap();
         let ttl = ttl(1_000);
-        let again = key.join("a", Want::Lock { ttl, fence: None, retry: true }, 5_000, None);
-        let plain = key.join("a", Want::Lock { ttl, fence: None, retry: false }, 5_000, None);
+        let again = key.join("a", Want::Lock { ttl, fence: None, retry: true }, 20_000, None);
+        let plain = key.join("a", Want::Lock { ttl, fence: None, retry: false }, 20_000, None);
         let token = key.lock.as_ref().unwrap().token();
+        key.now = 9_500;
         let answers = key.settle();
-        assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 0 })), "{answers:?}");
+        assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 9_500 })), "{answers:?}");
         assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
         assert!(key.node.waiting.is_empty());
+        assert_eq!(key.lock.as_ref().unwrap().deadline(), at(10_500).boot, "for as long as it was told");
+        assert_eq!(key.node.deadlines.earliest(), Some(at(10_500).boot));
     }
 
     /// Locks that are kept free take room, and none is left behind when its key turns out to be something else.
@@ -449,6 +478,206 @@ mod tests {
         assert_eq!(served, 100, "and none was forgotten");
     }
 
+    /// Two clients that take turns in being told, with the smallest ticket, and never acquire.
+    #[test]
+    fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        let (_, turn) = key.wait("b", 60_000, Some(7)).unwrap();
+        let lock = key.acquire("c", 1_000, 60_000).unwrap().unwrap();
+        key.wait("x", 60_000, Some(0)).unwrap();
+        key.wait("y", 60_000, Some(0)).unwrap();
+        key.release("a");
+        for n in 0..UNUSED_TURNS_MAX {
+            let answers = key.settle();
+            assert!(matches!(answers[..], [(id, Answer::Turn)] if id != turn), "turn {n}: {answers:?}");
+            if n == 0 {
+                // A turn that is given back is not used either.
+                key.release("x");
+            }
+            key.wait(&format!("x{n}"), 60_000, Some(0)).unwrap();
+            key.now += 21;
+        }
+        assert_eq!(key.settle(), [(turn, Answer::Turn)], "whatever the tickets");
+        key.now += 21;
+        assert_eq!(granted(&key.settle()), [lock], "and so on, until somebody acquires");
+        let (_, turn) = key.wait("b", 60_000, Some(7)).unwrap();
+        key.release("c");
+        assert!(key.settle().iter().all(|answer| answer.0 != turn), "then tickets count again");
+    }
+
+    /// Clients that ask several nodes and collide leave a turn unused now and then.
+    #[test]
+    fn a_few_unused_turns_change_no_order() {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        // The later they come, the smaller their tickets.
+        let turn = |key: &mut Key, n: u32| key.wait(&n.to_string(), 60_000, Some(n.into())).unwrap().1;
+        let turns: Vec<_> = (1..=UNUSED_TURNS_MAX).rev().map(|n| turn(&mut key, n)).collect();
+        key.release("a");
+        for expected in turns.into_iter().rev() {
+            assert_eq!(key.settle(), [(expected, Answer::Turn)]);
+            key.now += 21;
+        }
+    }
+
+    /// One grant answers all of its owner's requests in one step.
+    #[test]
+    fn an_owner_has_few_requests_in_a_queue() {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        for _ in 0..OWNER_REQUESTS_MAX {
+            key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+        }
+        let full = Refusal::OwnerQueueFull;
+        assert_eq!((key.acquire("b", 1_000, 5_000), key.wait("b", 5_000, Some(1))), (Err(full), Err(full)));
+        assert_eq!(key.acquire("b", 1_000, 0), Ok(None), "who does not wait needs no room");
+        key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+        key.release("a");
+        assert_eq!(granted(&key.settle()).len(), OWNER_REQUESTS_MAX);
+    }
+
+    /// However many wait, and whatever befalls them: no look at their queue takes more of them out than a slice.
+    #[test]
+    fn what_concerns_a_whole_queue_is_done_in_slices() {
+        let many = 10 * ANSWERS_A_PASS_MAX;
+        let guarded = Refusal::Guarded { left_ms: 60_000, cause: Cause::Operator };
+        for refusal in [Refusal::WrongType, guarded] {
+            let mut key = Key::new();
+            key.acquire("a", 1_000, 0).unwrap();
+            for n in 0..many {
+                key.acquire(&n.to_string(), 1_000, if n % 2 == 0 { 5_000 } else { 50_000 }).unwrap().unwrap();
+            }
+            let patient = key.acquire("patient", 1_000, 70_000).unwrap().unwrap();
+            let mut looks = 0;
+            let mut left = many + 1;
+            while let Some((db, name)) =
+                key.node.waiting.pop_due(at(0).boot).or((looks == 0).then(|| (0, b"k"[..].into())))
+            {
+                key.node.waiting.put_off(db, &name, refusal, at(0).boot);
+                let now_left = key.node.waiting.len();
+                assert!(left - now_left <= ANSWERS_A_PASS_MAX, "{} at once", left - now_left);
+                (left, looks) = (now_left, looks + 1);
+            }
+            assert!(looks >= 10);
+            assert_eq!(key.queue(), if refusal == guarded { vec![patient] } else { vec![] });
+            let mut told = 0;
+            while key.node.waiting.has_answers() {
+                let answers = key.node.waiting.take_answers(ANSWERS_A_PASS_MAX);
+                assert!(answers.len() <= ANSWERS_A_PASS_MAX);
+                told += answers.len();
+            }
+            assert_eq!(told, many + 1 - left, "and nobody was forgotten");
+        }
+    }
+
+    /// Thousands whose time is up at once: a release does not answer them all before it passes the lock on.
+    #[test]
+    fn those_whose_time_is_up_are_passed_in_slices() {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        for n in 0..2 * ANSWERS_A_PASS_MAX {
+            key.acquire(&n.to_string(), 1_000, 10).unwrap().unwrap();
+        }
+        let last = key.acquire("z", 1_000, 5_000).unwrap().unwrap();
+        key.now = 11;
+        key.release("a");
+        assert_eq!(key.node.waiting.take_answers(usize::MAX).len(), ANSWERS_A_PASS_MAX);
+        assert_eq!(granted(&key.settle()), [last]);
+    }
+
+    /// Its handle may name another client by the time that the answer would be sent.
+    #[test]
+    fn the_answer_of_a_client_that_has_gone_is_dropped() {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+        let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+        key.release("b");
+        key.release("c");
+        assert_eq!(key.node.waiting.leave(WaiterId(b)), None);
+        let mut waiter = Waiter::new(WaiterId(b), owner("d"), Note::default(), Want::Turn, at(0).boot, 5_000);
+        waiter.until = at(5_000).boot;
+        key.node.waiting.join(0, b"k", waiter, None);
+        assert_eq!(key.settle().iter().map(|answer| answer.0).collect::<Vec<_>>(), [c]);
+        assert_eq!(key.queue(), [b]);
+    }
+
+    /// An ACQUIRE that does not wait, while only the node's state file is in its way: as if it had been answered at once.
+    #[test]
+    fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
+        let no_ceiling = |key: &mut Key| key.node.tokens.set_ceiling(0);
+        let ceiling = |key: &mut Key| {
+            key.node.tokens.set_ceiling(u64::MAX);
+            key.now += 11;
+        };
+        let want = Want::Lock { ttl: ttl(1_000), fence: None, retry: false };
+        // The disk comes: the first gets the lock, the others hear that they do not.
+        let mut key = Key::new();
+        no_ceiling(&mut key);
+        let first = key.acquire("a", 1_000, 0).unwrap().unwrap();
+        assert_eq!(key.acquire("b", 1_000, 0), Ok(None), "another is before it");
+        let ids = [first, key.wait_for_disk("b", want), key.wait_for_disk("c", want)];
+        assert_eq!(key.settle(), []);
+        ceiling(&mut key);
+        let answers = key.settle();
+        assert_eq!(granted(&answers), [ids[0]]);
+        assert_eq!(answers[1..], [(ids[1], Answer::InVain(want)), (ids[2], Answer::InVain(want))]);
+        assert_eq!((key.node.counters.contended, key.node.waiting.timeouts()), (3, 0));
+        // It is held by another, or kept for one who was told: not for this one. Its own is its own.
+        for (name, other) in [("a", "b"), ("b", "a")] {
+            let id = key.wait_for_disk(other, want);
+            let outcome = if key.holder() == Some(other.as_bytes()) {
+                Answer::Refused(Refusal::Owned)
+            } else {
+                Answer::InVain(want)
+            };
+            assert_eq!(key.settle(), [(id, outcome)], "{name}");
+        }
+        key.release("a");
+        assert_eq!(key.wait("t", 0, None).unwrap().0, Waited::Turn);
+        let (other, own) = (key.wait_for_disk("u", want), key.wait_for_disk("t", want));
+        let answers = key.settle();
+        assert_eq!((granted(&answers), answers.len()), (vec![own], 2));
+        assert!(answers.contains(&(other, Answer::InVain(want))));
+        // A guard is told of, even if it would end before the disk is waited for in vain.
+        let id = key.wait_for_disk("u", want);
+        key.node.guard.arm(Cause::Operator, at(key.now).boot, at(key.now + 5).boot);
+        assert!(matches!(key.settle()[..], [(told, Answer::Refused(Refusal::Guarded { .. }))] if told == id));
+        // The disk does not come.
+        key.now += 5_000;
+        key.settle();
+        no_ceiling(&mut key);
+        let id = key.acquire("v", 1_000, 0).unwrap().unwrap();
+        key.now += u64::from(DISK_WAIT_MS);
+        assert_eq!(key.settle(), []);
+        key.now += 1;
+        assert_eq!(key.settle(), [(id, Answer::Refused(Refusal::NotYet))]);
+    }
+
+    /// Its client asks several nodes, over connections that others of its requests share, and repeats by itself.
+    #[test]
+    fn a_request_that_proposes_a_token_or_cannot_be_blocked_does_not_wait_for_the_disk() {
+        let node = node();
+        let mut ask = Acquire {
+            owner: owner("a"),
+            ttl: ttl(1_000),
+            retry: false,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+        };
+        let later = |ask: &Acquire<'_>, refusal, may_block| acquire_later(0, b"k", ask, refusal, may_block, &node);
+        assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::WaitsForDisk));
+        assert_eq!(later(&ask, Refusal::NotYet, false), Err(Refusal::NotYet));
+        let guarded = Refusal::Guarded { left_ms: 1, cause: Cause::Restart };
+        assert_eq!(later(&ask, guarded, true), Err(guarded));
+        ask.fence = Some(token(9));
+        assert_eq!(later(&ask, Refusal::NotYet, true), Err(Refusal::NotYet));
+        ask.patience = Patience::new(Some(11)).unwrap();
+        assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::Queues));
+    }
+
     #[test]
     fn no_more_wait_than_may() {
         let mut key = Key::new();
@@ -462,11 +691,16 @@ mod tests {
         assert_eq!((key.acquire("c", 1_000, 5_000).is_ok(), key.node.waiting.most()), (true, 1));
     }
 
+    /// So few, that random steps get there.
+    const UNUSED_MAX: u32 = 2;
+
     /// The rules once more, as plain as can be: a list, searched from its front.
     #[derive(Default)]
     struct Plain {
         lock: Option<(u8, u64)>,
         kept: Option<(u8, u64)>,
+        /// Turns in a row that nobody used.
+        unused: u32,
         /// Ticket, id, owner, ttl (0: a turn), until, and whose place it shares (an id).
         queue: Vec<(u64, u64, u8, u64, u64, u64)>,
     }
@@ -476,17 +710,29 @@ mod tests {
             loop {
                 self.queue.retain(|waiter| now <= waiter.4);
                 self.lock = self.lock.filter(|lock| now <= lock.1);
-                self.kept = self.kept.filter(|kept| now <= kept.1);
+                self.end_turn(|kept| now > kept.1);
                 if self.lock.is_some() || self.kept.is_some() || self.queue.is_empty() {
                     return;
                 }
-                let (_, _, owner, ttl, ..) = self.queue[0];
-                if ttl > 0 {
-                    self.grant(owner, now, ttl);
-                } else {
-                    self.queue.retain(|waiter| waiter.2 != owner || waiter.3 > 0);
-                    self.kept = Some((owner, now + 20));
+                let longest = self.queue.iter().min_by_key(|waiter| waiter.1).unwrap();
+                let (_, _, owner, ..) = if self.unused < UNUSED_MAX { self.queue[0] } else { *longest };
+                match self.queue.iter().find(|waiter| waiter.2 == owner && waiter.3 > 0) {
+                    Some(&(_, _, _, ttl, ..)) => self.grant(owner, now, ttl),
+                    None => {
+                        self.queue.retain(|waiter| waiter.2 != owner);
+                        self.kept = Some((owner, now + 20));
+                    }
                 }
+            }
+        }
+
+        /// The lock is kept no longer, if it was kept for such a one.
+        fn end_turn(&mut self, such: impl Fn((u8, u64)) -> bool) {
+            if self.kept.take_if(|kept| such(*kept)).is_some() {
+                self.unused += 1;
+            }
+            if self.queue.is_empty() {
+                self.unused = 0;
             }
         }
 
@@ -494,7 +740,7 @@ mod tests {
             let asked = self.queue.iter().filter(|waiter| waiter.2 == owner).map(|waiter| waiter.3);
             let until = now + asked.chain([ttl]).max().unwrap();
             self.queue.retain(|waiter| waiter.2 != owner);
-            (self.lock, self.kept) = (Some((owner, until)), None);
+            (self.lock, self.kept, self.unused) = (Some((owner, until)), None, 0);
         }
 
         fn join(&mut self, ticket: Option<u64>, id: u64, owner: u8, ttl: u64, until: u64) {
@@ -521,6 +767,7 @@ mod tests {
             steps in prop::collection::vec((0u8..7, 0u8..5, 1u64..80, 0u64..120, prop::option::of(0u64..4)), 1..120)
         ) {
             let mut key = Key::new();
+            key.node.waiting.unused_turns_max = UNUSED_MAX;
             let mut plain = Plain::default();
             let mut open = std::collections::HashSet::new();
             for (what, who, ttl_ms, wait_ms, ticket) in steps {
@@ -564,7 +811,7 @@ mod tests {
                     3 => {
                         key.release(&name);
                         plain.queue.retain(|waiter| waiter.2 != who);
-                        plain.kept = plain.kept.filter(|kept| kept.0 != who);
+                        plain.end_turn(|kept| kept.0 == who);
                         plain.lock = plain.lock.filter(|lock| lock.0 != who);
                     }
                     4 => {

@@ -70,7 +70,7 @@ mod waiting;
 mod waits;
 mod wall_clock;
 
-pub use acquire::{Acquired, acquire};
+pub use acquire::{Acquired, acquire, acquire_later};
 pub use break_lock::break_lock;
 pub use check::check;
 pub use counters::Counters;

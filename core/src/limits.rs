@@ -109,3 +109,20 @@ pub const LISTED_WAITERS_MAX: usize = 1_000;
 
 /// How soon a hand-over is tried again that the node cannot make yet, in milliseconds: about a write to the disk.
 pub const RETRY_HAND_OVER_MS: u32 = 10;
+
+/// Most requests that one owner has in one lock's queue at a time. An owner names one acquisition, so more than one is a
+/// repetition; a grant answers all of them in one step, so they must be few.
+pub const OWNER_REQUESTS_MAX: usize = 32;
+
+/// After so many turns in a row that nobody used, the request that has waited longest is next, whatever the tickets. Clients
+/// that ask several nodes at once leave a turn or two unused when they collide, and keep their order; ten are 0.2 s with the
+/// default of `lock.handoff-window`, for which clients that never acquire can keep a lock from everybody else.
+pub const UNUSED_TURNS_MAX: u32 = 10;
+
+/// Most waiting clients that are answered in one pass of the event loop, and most requests that one look at a queue takes out:
+/// each answer costs the server some 10 µs, so it gets back to its other clients within 1 ms.
+pub const ANSWERS_A_PASS_MAX: usize = 100;
+
+/// How long an ACQUIRE that does not wait for anybody may wait for the disk, in milliseconds: a disk that is slow for a moment is
+/// waited out, one that hangs is told of.
+pub const DISK_WAIT_MS: u32 = 1_000;

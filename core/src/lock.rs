@@ -123,13 +123,15 @@ impl Lock {
         self.slot = slot;
     }
 
-    /// Deadline = max(deadline, now + ttl): a lease never gets shorter.
-    pub(crate) fn prolong(&mut self, now: BootTime, ttl: Ttl) {
+    /// Deadline = max(deadline, now + ttl): a lease never gets shorter. Whether it got longer.
+    pub(crate) fn prolong(&mut self, now: BootTime, ttl: Ttl) -> bool {
         let asked = now.plus_ms(ttl.ms());
-        if asked > self.deadline {
+        let longer = asked > self.deadline;
+        if longer {
             self.deadline = asked;
             self.ttl_ms = ttl.ms();
         }
+        longer
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Waiter {
     pub since: BootTime,
     /// Until when at the longest.
     pub until: BootTime,
+    /// It waits for the disk alone, not for anybody: it is answered as soon as it is known who has the lock.
+    pub at_once: bool,
     owner: Box<[u8]>,
     note: Box<[u8]>,
 }
@@ -43,7 +45,13 @@ pub struct Waiter {
 impl Waiter {
     /// A request of `owner`, made at `since`.
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
-        Self { id, want, since, until: since.plus_ms(ms), owner: owner.bytes().into(), note: note.bytes().into() }
+        let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), note.bytes().into());
+        Self { id, want, since, until, at_once: false, owner, note }
+    }
+
+    /// The same, for an answer at once: only the node's state file is in its way.
+    pub fn at_once(self) -> Self {
+        Self { at_once: true, ..self }
     }
 
     /// Who waits.
@@ -65,6 +73,13 @@ pub(crate) struct Place {
     arrival: u64,
     /// Of one owner's requests that stand at one place the first to come.
     repeat: u64,
+}
+
+impl Place {
+    /// The request's own arrival, wherever it stands.
+    fn arrived(self) -> u64 {
+        self.arrival.max(self.repeat)
+    }
 }
 
 /// The lock is free and kept so for somebody who was told.
@@ -91,11 +106,19 @@ pub(crate) struct Queue {
     waiters: BTreeMap<Place, Waiter>,
     /// Where each owner's requests stand.
     owners: BTreeSet<(Box<[u8]>, Place)>,
+    /// Where each request stands, in the order in which they came.
+    arrivals: BTreeMap<u64, Place>,
+    /// Where those stand that want their answer at once.
+    at_once: BTreeSet<Place>,
     reserved: Option<Reservation>,
+    /// So many turns in a row were not used, while others waited.
+    unused_turns: u32,
     /// When it is to be looked at, if nothing happens before.
     pub(crate) alarm: Option<BootTime>,
     /// Everybody in it can wait until then: who could not was refused.
     pub(crate) put_off: BootTime,
+    /// From here on nobody was told yet who cannot wait until then.
+    pub(crate) not_told: Option<Place>,
 }
 
 impl Queue {
@@ -111,6 +134,10 @@ impl Queue {
             }
         };
         self.owners.insert((waiter.owner.clone(), place));
+        self.arrivals.insert(place.arrived(), place);
+        if waiter.at_once {
+            self.at_once.insert(place);
+        }
         self.waiters.insert(place, waiter);
         place
     }
@@ -119,14 +146,19 @@ impl Queue {
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waiter> {
         let waiter = self.waiters.remove(&place)?;
         self.owners.remove(&(waiter.owner.clone(), place));
+        self.arrivals.remove(&place.arrived());
+        self.at_once.remove(&place);
+        if self.waiters.is_empty() {
+            self.unused_turns = 0;
+        }
         Some(waiter)
     }
 
-    /// The longest lease that `owner` asks for.
-    pub(crate) fn longest_ttl(&self, owner: Owner<'_>) -> Option<Ttl> {
+    /// The longest lease that `owner` asks for, or those of its requests that may be `repeated`.
+    pub(crate) fn longest_ttl(&self, owner: Owner<'_>, repeated: bool) -> Option<Ttl> {
         let ttl = |place| match self.waiters[&place].want {
-            Want::Lock { ttl, .. } => Some(ttl),
-            Want::Turn => None,
+            Want::Lock { ttl, retry, .. } if retry || !repeated => Some(ttl),
+            _ => None,
         };
         self.places_of(owner).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }
@@ -137,15 +169,55 @@ impl Queue {
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Takes out the requests that `which` picks, in their order.
-    pub(crate) fn leave_if(&mut self, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
-        let places: Vec<_> = self.waiters.iter().filter(|(_, waiter)| which(waiter)).map(|(&place, _)| place).collect();
+    /// Takes out the first requests, `count` at most.
+    pub(crate) fn leave_first(&mut self, count: usize) -> Vec<Waiter> {
+        let places: Vec<_> = self.waiters.keys().take(count).copied().collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Who is next.
-    pub(crate) fn first(&self) -> Option<&Waiter> {
+    /// Looks at the `count` requests that come from `from` on, and takes out those that `which` picks; and where to go on.
+    pub(crate) fn leave_if(
+        &mut self,
+        from: Place,
+        count: usize,
+        which: impl Fn(&Waiter) -> bool,
+    ) -> (Vec<Waiter>, Option<Place>) {
+        let mut rest = self.waiters.range(from..);
+        let looked_at: Vec<_> = rest.by_ref().take(count).collect();
+        let next = rest.next().map(|(&place, _)| place);
+        let places: Vec<_> =
+            looked_at.into_iter().filter(|(_, waiter)| which(waiter)).map(|(&place, _)| place).collect();
+        (places.into_iter().filter_map(|place| self.leave(place)).collect(), next)
+    }
+
+    /// Takes out requests that want their answer at once, `count` at most.
+    pub(crate) fn leave_at_once(&mut self, count: usize) -> Vec<Waiter> {
+        let places: Vec<_> = self.at_once.iter().take(count).copied().collect();
+        places.into_iter().filter_map(|place| self.leave(place)).collect()
+    }
+
+    /// Whether anybody wants an answer at once.
+    pub(crate) fn has_at_once(&self) -> bool {
+        !self.at_once.is_empty()
+    }
+
+    /// Who is next: the first, or, after `unused_max` turns in a row that were not used, the one who has waited longest.
+    pub(crate) fn first(&self, unused_max: u32) -> Option<&Waiter> {
+        if self.unused_turns >= unused_max {
+            return self.arrivals.first_key_value().map(|(_, place)| &self.waiters[place]);
+        }
         self.waiters.first_key_value().map(|(_, waiter)| waiter)
+    }
+
+    /// The request for the lock itself that `owner` has in the queue, and whose time is not up at `now`.
+    pub(crate) fn request_for_lock(&self, owner: Owner<'_>, now: BootTime) -> Option<&Waiter> {
+        let mut own = self.places_of(owner).map(|place| &self.waiters[&place]);
+        own.find(|waiter| waiter.want != Want::Turn && now <= waiter.until)
+    }
+
+    /// How many requests `owner` has in the queue; counted up to `enough`.
+    pub(crate) fn count_of(&self, owner: Owner<'_>, enough: usize) -> usize {
+        self.places_of(owner).take(enough).count()
     }
 
     /// Everybody, in order.
@@ -173,26 +245,34 @@ impl Queue {
         self.reserved.take_if(|kept| owner.is_none_or(|owner| *kept.owner == *owner.bytes())).is_some()
     }
 
+    /// Somebody's turn is over, and the lock was not acquired.
+    pub(crate) fn turn_was_not_used(&mut self) {
+        if !self.waiters.is_empty() {
+            self.unused_turns = self.unused_turns.saturating_add(1);
+        }
+    }
+
+    /// The lock was acquired.
+    pub(crate) fn was_acquired(&mut self) {
+        self.unused_turns = 0;
+    }
+
     /// For whom the lock is kept free, or was.
     pub(crate) fn reserved_for(&self) -> Option<&[u8]> {
         self.reserved.as_ref().map(|reservation| &*reservation.owner)
     }
 
-    /// Until when it is kept free for somebody.
-    pub(crate) fn reserved_until(&self, now: BootTime) -> Option<BootTime> {
-        self.reserved.as_ref().map(|kept| kept.until).filter(|&until| now <= until)
+    /// For whom the lock is kept free at `now`, and until when.
+    pub(crate) fn reservation(&self, now: BootTime) -> Option<(Owner<'_>, BootTime)> {
+        let kept = self.reserved.as_ref().filter(|kept| now <= kept.until)?;
+        Some((Owner::new(&kept.owner).expect("an owner when it came"), kept.until))
     }
 
     /// Who may take the lock if it is free at `now` and `owner` asks.
     pub(crate) fn claim(&self, owner: Owner<'_>, now: BootTime) -> Claim {
-        match &self.reserved {
-            Some(kept) if now <= kept.until => {
-                if *kept.owner == *owner.bytes() {
-                    Claim::Own
-                } else {
-                    Claim::Others
-                }
-            }
+        match self.reservation(now) {
+            Some((kept_for, _)) if kept_for == owner => Claim::Own,
+            Some(_) => Claim::Others,
             _ if self.waiters.is_empty() => Claim::Nobody,
             _ => Claim::Others,
         }
@@ -251,7 +331,7 @@ mod tests {
         queue.join(waiter(4, "me"), None, 4);
         assert_eq!(order(&queue), [3, 4, 2], "the place is kept as long as one of its requests stands there");
         assert_eq!(queue.leave_all_of(owner("me"), |_| true).len(), 2);
-        assert_eq!((order(&queue), queue.owners.len()), (vec![2], 1));
+        assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
     }
 
     #[test]
@@ -272,7 +352,7 @@ mod tests {
         queue.reserve(owner("me"), until);
         assert_eq!((queue.claim(owner("me"), until), queue.claim(owner("you"), until)), (Claim::Own, Claim::Others));
         assert_eq!(queue.claim(owner("you"), until.plus_us(1)), Claim::Nobody);
-        assert!(!queue.unreserve(Some(owner("you"))) && queue.reserved_until(until) == Some(until));
+        assert!(!queue.unreserve(Some(owner("you"))) && queue.reservation(until) == Some((owner("me"), until)));
         queue.join(waiter(1, "you"), None, 1);
         assert_eq!(queue.claim(owner("me"), until.plus_us(1)), Claim::Others, "too late: others wait");
         assert!(queue.unreserve(Some(owner("me"))));

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use crate::Node;
 use crate::guard::Cause;
 use crate::limits::{
-    FLOOR_MAX, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, RETRY_HAND_OVER_MS,
-    TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    FLOOR_MAX, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX,
+    RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 use crate::request::Patience;
 
@@ -43,6 +42,8 @@ pub enum Refusal {
         /// How many may.
         max: u32,
     },
+    /// `QUEUEFULL`: this owner has as many requests in this lock's queue as one may.
+    OwnerQueueFull,
     /// `ERR`: not a time to wait.
     Patience,
     /// `ERR`: not a ticket.
@@ -115,11 +116,16 @@ impl Refusal {
         }
     }
 
-    /// Refuses, but for a request that waits long enough for it to pass and finds room: that takes a place in the queue
+    /// Refuses, but for a request that waits long enough for it to pass and finds `room`: that takes a place in the queue
     /// (`queues`).
-    pub fn or_queue<T>(self, patience: Patience, node: &Node, queues: T) -> Result<T, Refusal> {
+    pub fn or_queue<T>(
+        self,
+        patience: Patience,
+        room: impl FnOnce() -> Result<(), Refusal>,
+        queues: T,
+    ) -> Result<T, Refusal> {
         match self.passes_in_ms() {
-            Some(left_ms) if u64::from(patience.ms()) > left_ms => node.waiting.room().map(|()| queues),
+            Some(left_ms) if u64::from(patience.ms()) > left_ms => room().map(|()| queues),
             _ => Err(self),
         }
     }
@@ -156,6 +162,11 @@ impl fmt::Display for Refusal {
             Self::QueueFull { max } => write!(
                 f,
                 "QUEUEFULL as many requests wait on this node as may ({max}, lock.max-waiters): try again later"
+            ),
+            Self::OwnerQueueFull => write!(
+                f,
+                "QUEUEFULL this owner has {OWNER_REQUESTS_MAX} requests in this lock's queue, the most that one may have: give \
+                 every acquisition an owner of its own"
             ),
             Self::Patience => write!(
                 f,
@@ -228,6 +239,7 @@ mod tests {
                 Refusal::QueueFull { max: 5 },
                 "QUEUEFULL as many requests wait on this node as may (5, lock.max-waiters)",
             ),
+            (Refusal::OwnerQueueFull, "QUEUEFULL this owner has 32 requests"),
             (Refusal::Patience, "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds"),
             (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
             (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),

@@ -46,5 +46,5 @@ pub fn wait(
     if ask.patience.ms() == 0 {
         return Ok(Waited::InVain);
     }
-    node.waiting.room().map(|()| Waited::Queues)
+    node.waiting.room_for(db, name, ask.owner).map(|()| Waited::Queues)
 }

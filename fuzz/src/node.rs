@@ -7,7 +7,7 @@ use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEF
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
 use palisade_core::{
     Acquired, Cause, Extended, Fenced, Lock, Node, Now, Reentered, Refusal, Released, Token, Waited, Want, acquire,
-    break_lock, check, extend, fence, reenter, release, wait,
+    acquire_later, break_lock, check, extend, fence, reenter, release, wait,
 };
 
 use crate::choice::{Name, Number, Passes};
@@ -183,7 +183,8 @@ impl World {
                     note: Note::new(&text)?,
                     patience: wait.map(patience).transpose()?.unwrap_or(Patience::NONE),
                 };
-                self.acquire(place, &ask)
+                // Half of them come in a transaction, where the client cannot be blocked.
+                self.acquire(place, &ask, note % 2 == 0)
             }
             Step::Asks(request) => self.asks(request),
             Step::Happens(event) => {
@@ -287,7 +288,7 @@ impl World {
         }
     }
 
-    fn acquire(&mut self, place: Place, ask: &Acquire<'_>) -> Done {
+    fn acquire(&mut self, place: Place, ask: &Acquire<'_>, may_block: bool) -> Done {
         // Whoever waits is before the one who asks now.
         self.serve(place);
         self.deliver();
@@ -296,18 +297,28 @@ impl World {
         let may_queue = self.waits_in_time(place);
         let (name, now) = (name_of(place), self.now());
         let acquired = acquire(place.0, &name, self.locks.get_mut(&place), ask, &mut self.node, now);
-        if !matches!(acquired, Ok(Acquired::Granted(_) | Acquired::Contended)) {
+        if !matches!(acquired, Ok(Acquired::Granted(_) | Acquired::Prolonged(_) | Acquired::Contended)) {
             assert_eq!(self.state(place), before, "{acquired:?} changes nothing");
         }
-        match acquired.or_else(|refusal| refusal.or_queue(patience, &self.node, Acquired::Queues))? {
+        match acquired.or_else(|refusal| acquire_later(place.0, &name, ask, refusal, may_block, &self.node))? {
             Acquired::Granted(lock) => {
                 let told = self.oracle.is_kept(place, self.boot);
                 assert!(told || !may_queue, "{owner:?} passed those who wait");
                 self.store(place, lock);
+                self.lasts(place, self.boot, ttl.ms());
             }
-            Acquired::Unchanged(token) => assert!(retry && before.0.is_some_and(|lock| lock.token() == token)),
+            Acquired::Prolonged(token) | Acquired::Unchanged(token) => {
+                assert!(retry && before.0.is_some_and(|lock| lock.token() == token && lock.is_of(owner)));
+                self.changed(place);
+                self.lasts(place, self.boot, ttl.ms());
+            }
             Acquired::Contended => assert_eq!(patience.ms(), 0),
             Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None),
+            Acquired::WaitsForDisk => {
+                assert!(may_block && fence.is_none());
+                self.hindered = true;
+                self.join_for_disk(place, owner, note, Want::Lock { ttl, fence, retry });
+            }
         }
         Ok(())
     }
@@ -319,7 +330,8 @@ impl World {
         let waited = wait(place.0, &name, self.locks.get(&place), ask, &mut self.node, now);
         assert_eq!(self.state(place), before, "it grants nothing");
         let Wait { owner, patience, ticket } = *ask;
-        match waited.or_else(|refusal| refusal.or_queue(patience, &self.node, Waited::Queues))? {
+        let room = || self.node.waiting.room_for(place.0, &name, owner);
+        match waited.or_else(|refusal| refusal.or_queue(patience, room, Waited::Queues))? {
             Waited::Turn if !told && !self.is_held_by(place, owner.bytes()) => {
                 assert!(!self.is_held(place) && !self.waits_in_time(place), "{owner:?} passed those who wait");
                 self.tell(place, owner.bytes());
@@ -362,10 +374,8 @@ impl World {
         let (mut before, now) = (self.state(place), self.now());
         let done = rule(self.locks.get_mut(&place), &mut self.node, now);
         if done.as_ref().is_ok_and(changed) {
-            let lock = self.locks.get_mut(&place).expect("only what is there is changed");
-            assert!(!lock.is_expired(self.boot) && Some(&*lock) != before.0.as_ref());
-            self.oracle.changed(place, lock);
-            self.node.deadlines.watch(place.0, &name_of(place), lock);
+            assert!(self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
+            self.changed(place);
         } else {
             if done.is_ok() {
                 // It was asked for, and counted.

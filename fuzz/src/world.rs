@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use palisade_core::limits::DISK_WAIT_MS;
 use palisade_core::record::{Arrival, decode, encode};
 use palisade_core::request::{Note, Owner, Patience, Ticket};
 use palisade_core::{
@@ -22,6 +23,9 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// Longer than every lease, wait, guard and kept-free moment, in milliseconds.
 const LONG_MS: u32 = 4 * 86_400_000;
 
+/// So few answers are sent at a time: there are more now and then.
+const ANSWERS_A_PASS: usize = 2;
+
 /// Most steps of the background at one moment: each thing that is due is dealt with once, and brings few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
@@ -29,7 +33,12 @@ const BACKGROUND_STEPS_MAX: usize = 100_000;
 pub struct Waits {
     place: Place,
     owner: Vec<u8>,
+    /// The ttl that it asks for; `None`: a turn.
+    ttl_ms: Option<u32>,
+    since: BootTime,
     until: BootTime,
+    /// It waits for the disk alone.
+    at_once: bool,
     /// Its owner took it back.
     taken_back: bool,
 }
@@ -102,6 +111,13 @@ impl World {
         self.oracle.granted(place, &lock, self.boot, guarded);
         assert!(lock.token().get() <= self.node.tokens.ceiling_of(&name_of(place)), "above what the disk has");
         self.put(place, lock);
+    }
+
+    /// The lock was changed in place.
+    pub fn changed(&mut self, place: Place) {
+        let lock = self.locks.get_mut(&place).expect("only what is there is changed");
+        self.oracle.changed(place, lock);
+        self.node.deadlines.watch(place.0, &name_of(place), lock);
     }
 
     fn put(&mut self, place: Place, lock: Lock) {
@@ -201,13 +217,33 @@ impl World {
         patience: Patience,
         ticket: Option<Ticket>,
     ) {
+        assert!(patience.ms() > 0);
+        let waiter = self.waiter(owner, note, want, patience.ms());
+        self.enter(place, waiter, ticket);
+    }
+
+    pub fn join_for_disk(&mut self, place: Place, owner: Owner<'_>, note: Note<'_>, want: Want) {
+        let waiter = self.waiter(owner, note, want, DISK_WAIT_MS).at_once();
+        self.enter(place, waiter, None);
+    }
+
+    fn waiter(&mut self, owner: Owner<'_>, note: Note<'_>, want: Want, ms: u32) -> Waiter {
         self.requests += 1;
-        let waiter = Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, patience.ms());
-        assert!(patience.ms() > 0 && self.node.waiting.len() < self.node.waiting.max as usize);
-        let (until, taken_back) = (waiter.until, false);
-        self.waits.insert(self.requests, Waits { place, owner: owner.bytes().to_vec(), until, taken_back });
+        Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, ms)
+    }
+
+    fn enter(&mut self, place: Place, waiter: Waiter, ticket: Option<Ticket>) {
+        assert!(self.node.waiting.len() < self.node.waiting.max as usize);
+        let ttl_ms = match waiter.want {
+            Want::Lock { ttl, .. } => Some(ttl.ms()),
+            Want::Turn => None,
+        };
+        let (owner, since, until) = (waiter.owner().bytes().to_vec(), waiter.since, waiter.until);
+        let at_once = waiter.at_once;
+        let is_due = at_once || !self.is_held(place) || self.is_held_by(place, &owner);
+        self.waits.insert(waiter.id.0, Waits { place, owner, ttl_ms, since, until, at_once, taken_back: false });
         self.node.waiting.join(place.0, &name_of(place), waiter, ticket);
-        if !self.is_held(place) || self.is_held_by(place, owner.bytes()) {
+        if is_due {
             self.node.waiting.look_at(place.0, &name_of(place), self.boot);
         }
     }
@@ -246,6 +282,10 @@ impl World {
         match hand_over(db, &name, held, &mut self.node, Now::new(self.boot, self.wall_us)) {
             Ok(HandedOver::Granted(lock)) => {
                 self.store(place, lock);
+                true
+            }
+            Ok(HandedOver::Prolonged) => {
+                self.changed(place);
                 true
             }
             Ok(HandedOver::Free | HandedOver::Held) => false,
@@ -297,22 +337,41 @@ impl World {
 
     /// Sends the answers; each request gets one.
     pub fn deliver(&mut self) {
-        for (WaiterId(id), answer) in self.node.waiting.take_answers() {
-            let waits = self.waits.remove(&id).expect("one answer to a request that waits");
-            let Waits { place, owner, until, taken_back } = waits;
-            match answer {
-                Answer::Granted { token, .. } => {
-                    assert!(self.is_held_by(place, &owner) && self.locks[&place].token() == token);
-                }
-                Answer::Turn if !self.is_held_by(place, &owner) => {
-                    assert!(!self.is_held(place) && self.boot <= until);
-                    self.tell(place, &owner);
-                }
-                Answer::Turn => {}
-                Answer::InVain(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
-                Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
-            }
+        while self.node.waiting.has_answers() {
+            let answers = self.node.waiting.take_answers(ANSWERS_A_PASS);
+            assert!(answers.len() <= ANSWERS_A_PASS);
+            answers.into_iter().for_each(|(WaiterId(id), answer)| self.is_told(id, answer));
         }
+    }
+
+    fn is_told(&mut self, id: u64, answer: Answer) {
+        let waits = self.waits.remove(&id).expect("one answer to a request that waits");
+        let Waits { place, owner, ttl_ms, since, until, at_once, taken_back } = waits;
+        match answer {
+            Answer::Granted { token, waited_ms } => {
+                assert!(self.is_held_by(place, &owner) && self.locks[&place].token() == token);
+                let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
+                self.lasts(place, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
+            }
+            Answer::Turn if !self.is_held_by(place, &owner) => {
+                assert!(!self.is_held(place) && self.boot <= until);
+                self.tell(place, &owner);
+            }
+            Answer::Turn => {}
+            Answer::InVain(_) if at_once && !taken_back => {
+                let kept = self.oracle.is_kept(place, self.boot);
+                assert!(kept || self.is_held(place) && !self.is_held_by(place, &owner), "{owner:?} was to wait");
+            }
+            Answer::InVain(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
+            Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
+            Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
+        }
+    }
+
+    /// What every answer that has a token promises: it is valid until sent + waited + ttl.
+    pub fn lasts(&self, place: Place, from: BootTime, ttl_ms: u32) {
+        let deadline = self.locks[&place].deadline();
+        assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
     fn nobody_waits_for_what_is_free(&self) {

@@ -1,13 +1,13 @@
 //! `LOCK.ACQUIRE key owner ttl [WAIT ms] [FENCE token] [RETRY] [NOTE text]`
 
 use palisade_core::request::{Acquire as Request, Patience};
-use palisade_core::{Acquired, Now, Refusal, Token, Want, acquire};
+use palisade_core::{Acquired, Now, Refusal, Token, Want, acquire, acquire_later};
 
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, once, parse_note, parse_patience, parse_token};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, LockKey, Reply, Shape, Spec};
 use crate::hand_over::{self, Cause};
-use crate::waiting::{self, Joins};
+use crate::waiting::{self, Form, Joins};
 use crate::{clock, effects, life, state};
 
 /// Takes the lock.
@@ -36,19 +36,17 @@ impl Command for Acquire {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let (ask, waits) = request(call)?;
+        let (ask, form) = request(call)?;
         let now = clock::now();
         let mut key = open(call)?;
         // Whoever waits is before the one who asks now.
         hand_over::serve(call.ctx, &mut key, Cause::Command, now);
         let acquired = take(call, &mut key, &ask, now);
-        waiting::deliver();
-        let reply = |token: Token| {
-            if waits {
-                Reply::List(vec![Reply::Integer(token.get()), Reply::Integer(0)])
-            } else {
-                Reply::Integer(token.get())
-            }
+        waiting::deliver(call.ctx);
+        let reply = |token: Token| waiting::granted(token, 0, form);
+        let joins = || {
+            let Request { owner, ttl, fence, retry, note, patience } = ask;
+            Joins { owner, note, want: Want::Lock { ttl, fence, retry }, patience, ticket: None, form }
         };
         Ok(match acquired? {
             Acquired::Granted(lock) => {
@@ -59,13 +57,15 @@ impl Command for Acquire {
                 effects::granted(call.ctx, &mut key, lock, effects::ACQUIRED, now);
                 reply(token)
             }
+            Acquired::Prolonged(token) => {
+                effects::changed(call.ctx, &mut key, now);
+                call.ctx.notify(effects::EXTENDED, key.name());
+                reply(token)
+            }
             Acquired::Unchanged(token) => reply(token),
             Acquired::Contended => Reply::Null,
-            Acquired::Queues => {
-                let want = Want::Lock { ttl: ask.ttl, fence: ask.fence, retry: ask.retry };
-                let Request { owner, note, patience, .. } = ask;
-                waiting::join(call.ctx, &key, Joins { owner, note, want, patience, ticket: None }, now)
-            }
+            Acquired::Queues => waiting::join(call.ctx, &key, joins(), now),
+            Acquired::WaitsForDisk => waiting::join_for_disk(call.ctx, &key, joins(), now),
         })
     }
 }
@@ -76,11 +76,12 @@ fn take(call: &Call<'_>, key: &mut LockKey<'_>, ask: &Request<'_>, now: Now) -> 
     let ready = life::ready(call.ctx);
     let acquired =
         ready.and_then(|()| life::with_tokens(now, |node| acquire(db, name, key.lock_mut(), ask, node, now)));
-    acquired.or_else(|refusal| state::with(|node| refusal.or_queue(ask.patience, node, Acquired::Queues)))
+    let may_block = call.ctx.may_block();
+    acquired.or_else(|refusal| state::with(|node| acquire_later(db, name, ask, refusal, may_block, node)))
 }
 
-/// What is asked, and whether it names a time to wait: that shows in the answer.
-fn request<'a>(call: &'a Call<'a>) -> Result<(Request<'a>, bool), Refusal> {
+/// What is asked, and how it is answered: with how long it waited if it names a time to wait.
+fn request<'a>(call: &'a Call<'a>) -> Result<(Request<'a>, Form), Refusal> {
     let arguments = &mut Arguments::after_key(call);
     let (owner, ttl) = (arguments.owner()?, arguments.ttl()?);
     let (mut wait, mut fence, mut retry, mut note) = (None, None, None, None);
@@ -100,5 +101,6 @@ fn request<'a>(call: &'a Call<'a>) -> Result<(Request<'a>, bool), Refusal> {
     // In a transaction or a script the answer is at once.
     let patience = wait.filter(|_| call.ctx.may_block()).unwrap_or(Patience::NONE);
     let note = note.unwrap_or_default();
-    Ok((Request { owner, ttl, fence, retry: retry.is_some(), note, patience }, wait.is_some()))
+    let form = if wait.is_some() { Form::TokenAndWait } else { Form::Token };
+    Ok((Request { owner, ttl, fence, retry: retry.is_some(), note, patience }, form))
 }

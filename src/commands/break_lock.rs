@@ -31,7 +31,7 @@ impl Command for Break {
         match state::with(|node| break_lock(key.lock_mut(), node, now)) {
             Some(token) => {
                 hand_over::end(call.ctx, &mut key, effects::BROKEN, Cause::Command, now);
-                waiting::deliver();
+                waiting::deliver(call.ctx);
                 Ok(Reply::Integer(token.get()))
             }
             None => Ok(Reply::Null),

@@ -53,6 +53,6 @@ impl Command for Guard {
         let _ = life::ready(call.ctx);
         let left_ms = life::guard_by_operator(ms);
         waiting::look_at_all(call.ctx);
-        Ok(Reply::Integer(left_ms))
+        left_ms.map(Reply::Integer)
     }
 }

@@ -1,6 +1,6 @@
 //! `LOCK.INFO key [WAITERS n]`
 
-use palisade_core::{BootTime, Refusal, Waiter, Want};
+use palisade_core::{BootTime, Lock, Refusal, Waiter, Want};
 
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::{Arguments, parse_listed_waiters};
@@ -30,21 +30,32 @@ impl Command for Info {
         let now = clock::boot_now();
         let key = look(call)?;
         let (db, name) = (call.ctx.db(), key.name().bytes());
-        let Some(lock) = key.lock().filter(|lock| !lock.is_expired(now)) else { return Ok(Reply::Null) };
+        let lock = key.lock().filter(|lock| !lock.is_expired(now));
         state::with(|node| {
+            let reserved = node.waiting.reservation(db, name, now).filter(|_| lock.is_none());
+            let waiters = node.waiting.len_of(db, name);
+            // A free lock has something to tell only to one who asks for its queue.
+            if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
+                return Ok(Reply::Null);
+            }
+            let bytes = |of: fn(&Lock) -> &[u8]| Reply::Bytes(lock.map(of).unwrap_or_default().to_vec());
+            let number = |of: &dyn Fn(&Lock) -> u64| Reply::Integer(lock.map_or(0, of));
             let mut fields = vec![
-                ("owner", Reply::Bytes(lock.owner().to_vec())),
-                ("token", Reply::Integer(lock.token().get())),
-                ("holds", Reply::Integer(lock.holds().into())),
-                ("ttl", Reply::Integer(lock.left_ms(now))),
-                ("held", Reply::Integer(lock.held_ms(now))),
-                ("note", Reply::Bytes(lock.note().to_vec())),
-                ("waiters", Reply::Integer(node.waiting.len_of(db, name) as u64)),
-                ("suspect", Reply::Integer(node.is_suspect(lock).into())),
+                ("owner", bytes(Lock::owner)),
+                ("token", number(&|lock| lock.token().get())),
+                ("holds", number(&|lock| lock.holds().into())),
+                ("ttl", number(&|lock| lock.left_ms(now))),
+                ("held", number(&|lock| lock.held_ms(now))),
+                ("note", bytes(Lock::note)),
+                ("waiters", Reply::Integer(waiters as u64)),
+                ("suspect", number(&|lock| node.is_suspect(lock).into())),
             ];
             if let Some(count) = listed {
                 let waiters = node.waiting.of(db, name).take(count).map(|waiter| describe(waiter, now));
                 fields.push(("queue", Reply::List(waiters.collect())));
+                let (owner, until) = reserved.map_or((&b""[..], now), |(owner, until)| (owner.bytes(), until));
+                fields.push(("reserved", Reply::Bytes(owner.to_vec())));
+                fields.push(("reserved_ms", Reply::Integer(until.ms_since_rounded_up(now))));
             }
             Ok(Reply::Map(fields))
         })

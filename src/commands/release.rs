@@ -53,7 +53,7 @@ impl Command for Release {
                 Reply::Null
             }
         };
-        waiting::deliver();
+        waiting::deliver(call.ctx);
         Ok(reply)
     }
 }

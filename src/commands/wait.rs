@@ -6,7 +6,7 @@ use palisade_core::{Refusal, Waited, Want, wait};
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::{Arguments, parse_ticket};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::waiting::{self, Joins};
+use crate::waiting::{self, Form, Joins};
 use crate::{alarm, clock, life, state};
 
 /// Tells when the lock is free.
@@ -44,14 +44,18 @@ impl Command for Wait {
         let waited =
             life::ready(call.ctx).and_then(|()| state::with(|node| wait(db, name, key.lock(), &ask, node, now)));
         let Request { owner, patience, ticket } = ask;
-        let waited = waited.or_else(|refusal| state::with(|node| refusal.or_queue(patience, node, Waited::Queues)))?;
-        waiting::deliver();
+        let waited = waited.or_else(|refusal| {
+            let room = || state::with(|node| node.waiting.room_for(db, name, owner));
+            refusal.or_queue(patience, room, Waited::Queues)
+        })?;
+        waiting::deliver(call.ctx);
         alarm::arm(call.ctx);
         Ok(match waited {
             Waited::Turn => Reply::Integer(1),
             Waited::InVain => waiting::in_vain(Want::Turn),
             Waited::Queues => {
-                let joins = Joins { owner, note: Note::default(), want: Want::Turn, patience, ticket };
+                let joins =
+                    Joins { owner, note: Note::default(), want: Want::Turn, patience, ticket, form: Form::Token };
                 waiting::join(call.ctx, &key, joins, now)
             }
         })

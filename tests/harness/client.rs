@@ -155,10 +155,9 @@ impl Client {
         self.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Ends the guard, and waits until that is on the disk.
+    /// Ends the guard.
     pub fn lift(&mut self) {
         assert_eq!(self.say("LOCK.GUARD LIFT"), int(0));
-        assert_eq!(self.insist("LOCK.EXTEND nothing nobody 1"), null());
     }
 
     /// Says it until the answer is something else than "not yet": until the node's state is on the disk.

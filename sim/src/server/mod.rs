@@ -229,15 +229,22 @@ impl Server {
         }
         let acquired =
             self.with_tokens(now, |node, locks| acquire(DB, &name(key), locks.get_mut(&key), &ask, node, now));
-        match acquired? {
+        let token = match acquired? {
             Acquired::Granted(lock) => {
                 let token = lock.token();
                 self.store(key, lock);
-                Ok(Some(token))
+                token
             }
-            Acquired::Unchanged(token) => Ok(Some(token)),
-            Acquired::Contended | Acquired::Queues => Ok(None),
-        }
+            Acquired::Prolonged(token) => {
+                self.watch(key);
+                token
+            }
+            Acquired::Unchanged(token) => token,
+            Acquired::Contended | Acquired::Queues | Acquired::WaitsForDisk => return Ok(None),
+        };
+        // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
+        assert!(self.locks.get(&key).is_some_and(|lock| lock.deadline() >= now.boot.plus_ms(ttl_ms)));
+        Ok(Some(token))
     }
 
     fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
@@ -338,7 +345,8 @@ impl Server {
         let ask = Wait { owner, patience, ticket };
         let ready = self.ready();
         let waited = ready.and_then(|()| wait(DB, &name(key), self.locks.get(&key), &ask, &mut self.node, now));
-        Ok(match waited.or_else(|refusal| refusal.or_queue(patience, &self.node, Waited::Queues))? {
+        let room = || self.node.waiting.room_for(DB, &name(key), owner);
+        Ok(match waited.or_else(|refusal| refusal.or_queue(patience, room, Waited::Queues))? {
             Waited::Turn => Some(true),
             Waited::InVain => Some(false),
             Waited::Queues => {
@@ -412,7 +420,7 @@ impl Server {
 
     /// Who is told what: it is free (`true`), or not in time.
     pub fn told(&mut self) -> Vec<(WaiterId, bool)> {
-        let answers = self.node.waiting.take_answers();
+        let answers = self.node.waiting.take_answers(usize::MAX);
         answers.into_iter().map(|(id, told)| (id, told == Told::Turn)).collect()
     }
 
@@ -429,6 +437,7 @@ impl Server {
             .and_then(|()| self.with_tokens(now, |node, locks| hand_over(DB, &name, locks.get_mut(&key), node, now)));
         match served {
             Ok(HandedOver::Granted(lock)) => self.store(key, lock),
+            Ok(HandedOver::Prolonged) => self.watch(key),
             Ok(HandedOver::Free | HandedOver::Held) => {}
             Err(refusal) => self.node.waiting.put_off(DB, &name, refusal, now.boot),
         }
