@@ -1,23 +1,26 @@
 //! A client whose user has the rights that the README gives to an application, and no others.
 
+use std::fs;
+
 use palisade_client::{Client, Options, Released};
 
 use crate::fixture::{Nodes, address, ms, until};
-use crate::harness::{Server, Setup, readme_rules, text};
+use crate::harness::{Server, Setup, readme_rules};
 
 /// What a client sends besides, where the server knows it: nothing depends on it.
 const BY_THE_WAY: &str = "client|setinfo";
 
-/// Users are not stored: they are gone after a restart.
-fn allow(server: &Server) {
-    assert_eq!(server.client().say(&readme_rules("+lock.acquire")[0]), text("OK"));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_user_of_the_readme_can_do_all_that_a_client_does() {
-    let setup = || Setup::new().module_arguments(&["max-ttl", "3000", "max-clock-skew", "1000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users.acl");
+    // From a file, a server has its users before anybody reaches it, also when it starts again.
+    fs::write(&users, readme_rules("+lock.acquire")[0].replace("ACL SETUSER", "user") + "\n").unwrap();
+    let setup = || {
+        let setup = Setup::new().option("aclfile", users.to_str().unwrap());
+        setup.module_arguments(&["max-ttl", "3000", "max-clock-skew", "1000"])
+    };
     let mut nodes = Nodes::start_with(3, setup);
-    nodes.0.iter().for_each(allow);
     let address = |server: &Server| format!("{}?user=app&pass=secret", address(server));
     let addresses: Vec<String> = nodes.0.iter().map(address).collect();
     let locks = Client::new(addresses.clone()).unwrap();
@@ -38,7 +41,6 @@ async fn the_user_of_the_readme_can_do_all_that_a_client_does() {
     // A node that lost the lock is given it again.
     nodes.0[0].kill();
     nodes.0[0].start_again();
-    allow(&nodes.0[0]);
     until("the node has it again", async || nodes.holding("orders:42") == 3).await;
     assert_eq!(again.release().await, Released::StillHeld(1));
     assert_eq!(guard.release().await, Released::Released);
