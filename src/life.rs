@@ -57,6 +57,11 @@ thread_local! {
 /// Nothing stands in the way of promises: the fast answer to the question of every command. Of the main thread, as all here.
 static READY: AtomicBool = AtomicBool::new(false);
 
+/// What an earlier load of the module left goes, and with it its locks on the state file: the server did not keep it.
+pub fn forget() {
+    LIFE.take();
+}
+
 /// This life begins.
 pub fn begin(life: Life) {
     LIFE.set(Some(life));
@@ -106,7 +111,7 @@ pub fn with_tokens<T>(
 
 impl Life {
     fn is_saved(&self) -> bool {
-        self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed)
+        self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed && !keeper.is_taken())
     }
 
     /// What the state file should say at `now`.
@@ -187,6 +192,9 @@ pub fn tick(ctx: Context<'_>) {
     losses::settle();
     refresh_ceiling();
     with(|life| {
+        if life.keeper.as_ref().is_some_and(Keeper::is_taken) {
+            READY.store(false, Relaxed);
+        }
         let (ceiling, owed_ms) = life.handed;
         let used_up = state::with(|node| node.tokens.uses_up(ceiling, now.wall_us, node.skew_ms));
         // And when more was heard of than the disk knows.
@@ -204,14 +212,18 @@ fn log_failures() {
         let failure = life.keeper.as_ref().and_then(Keeper::failure);
         let changed = failure.is_some() != life.failing;
         life.failing = failure.is_some();
-        changed.then_some(failure)
+        changed.then_some((failure, life.keeper.as_ref().is_some_and(Keeper::is_taken)))
     });
     match failure {
-        Some(Some(why)) => warn(&format!(
+        Some((Some(why), true)) => warn(&format!(
+            "{why}. Its lock file was removed or replaced while this server ran. Nothing is promised here from now on \
+             (NOTYET), releasing works: end one of the two, then restart the other"
+        )),
+        Some((Some(why), false)) => warn(&format!(
             "the state file cannot be written: {why}. Grants go on up to the ceiling that is on the disk, then they are \
              refused with NOTYET until it can be written again"
         )),
-        Some(None) => notice("the state file can be written again"),
+        Some((None, _)) => notice("the state file can be written again"),
         None => {}
     }
 }

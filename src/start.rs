@@ -22,6 +22,7 @@ thread_local! {
 /// The module is loaded, data is not. Every token of an earlier life is below the ceiling in the state file; without
 /// one, below the clock and its greatest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
+    life::forget();
     let now = clock::now();
     let skew_ms = config::max_clock_skew_ms();
     let (keeper, last) = match config::state_file() {

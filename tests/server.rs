@@ -30,6 +30,7 @@ mod key_commands;
 mod key_events;
 mod leaving_the_queue;
 mod links;
+mod loaded_again;
 mod memory;
 mod model;
 mod monitoring;

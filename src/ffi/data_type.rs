@@ -5,8 +5,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use palisade_core::Lock;
 
@@ -69,18 +68,12 @@ pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
     drop(unsafe { Box::from_raw(lock.as_ptr()) });
 }
 
-struct Handle(*mut raw::RedisModuleType);
-
-// SAFETY: the pointer is only compared and handed back to the server; the type lives as long as the module.
-unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
-
-static HANDLE: OnceLock<Handle> = OnceLock::new();
+/// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.
+static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(null_mut());
 
 /// The server's handle of the data type; null before it is registered.
 pub(super) fn handle() -> *mut raw::RedisModuleType {
-    HANDLE.get().map_or(null_mut(), |handle| handle.0)
+    HANDLE.load(Ordering::Relaxed)
 }
 
 /// Registers the data type.
@@ -113,7 +106,7 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
     if handle.is_null() {
         return Err("the server did not take the data type redislock: does another module have it?".to_owned());
     }
-    HANDLE.get_or_init(|| Handle(handle));
+    HANDLE.store(handle, Ordering::Relaxed);
     Ok(())
 }
 
