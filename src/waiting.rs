@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use palisade_core::request::{Note, Owner, Patience, Ticket};
 use palisade_core::{Answer, BootTime, Now, Refusal, Waiter, WaiterId, Want};
 
-use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
+use crate::commands::{Acquire, Wait};
+use crate::ffi::{Blocked, BlockedClients, Command, Context, KeyName, LockKey, NotALock, Reply};
 use crate::hand_over::{self, Cause};
 use crate::{alarm, clock, state};
 
@@ -17,6 +18,9 @@ thread_local! {
 
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
+
+/// What is told to those whose user lost a permission while they waited.
+const FORBIDDEN: &str = "NOPERM this user may not run this command on this key any more: see ACL GETUSER";
 
 /// A request that takes its place in the queue.
 pub struct Joins<'a> {
@@ -35,10 +39,14 @@ pub struct Joins<'a> {
 /// Blocks the client of this command until the lock of `key` is its own, or whatever comes of it.
 pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> Reply {
     let (db, name) = (ctx.db(), key.name().bytes());
-    let blocked = Blocked::new::<Clients>(ctx);
+    let Joins { owner, note, want, patience, ticket } = joins;
+    let command = match want {
+        Want::Lock { .. } => Acquire::SPEC.name,
+        Want::Turn => Wait::SPEC.name,
+    };
+    let blocked = Blocked::new::<Clients>(ctx, command);
     let id = WaiterId(blocked.id());
     BLOCKED.with_borrow_mut(|all| all.insert(id, blocked));
-    let Joins { owner, note, want, patience, ticket } = joins;
     let waiter = Waiter::new(id, owner, note, want, now.boot, patience.ms());
     let held_by_another = key.lock().is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(owner));
     state::with(|node| {
@@ -63,6 +71,18 @@ pub fn deliver() {
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
     for id in state::with(|node| node.waiting.dismiss(db, name)) {
         send(id, Ok(Reply::Error(error.to_owned())));
+    }
+}
+
+/// Answers those before the first in the queue of `key` whose user may still have it: rules may have changed since they came.
+pub fn dismiss_forbidden(ctx: Context<'_>, key: KeyName<'_>) {
+    let db = ctx.db();
+    while let Some(id) = state::with(|node| node.waiting.of(db, key.bytes()).next().map(|first| first.id)) {
+        if BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|blocked| blocked.is_permitted(key))) {
+            return;
+        }
+        state::with(|node| node.waiting.leave(id));
+        send(id, Ok(Reply::Error(FORBIDDEN.to_owned())));
     }
 }
 
