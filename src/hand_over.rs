@@ -58,6 +58,9 @@ fn has_queue(ctx: Context<'_>, key: &LockKey<'_>) -> bool {
 fn pass(ctx: Context<'_>, key: &mut LockKey<'_>, ended: bool, cause: Cause, now: Now) -> bool {
     let (db, name) = (ctx.db(), key.name().bytes());
     let is_free = ended || key.lock().is_none();
+    if is_free {
+        cluster::know(ctx, key.name());
+    }
     if is_free
         && ctx.is_cluster()
         && let Some(redirect) = cluster::redirect(ctx, key.name())

@@ -125,7 +125,7 @@ impl Life {
                 ceiling: self.ceiling,
                 owed_ms: self.owed.ms(now.boot),
                 boot: clock::boot_id(),
-                guard: node.guard.saved(now.boot),
+                guard: node.saved_guard(now.boot),
                 unproved_before: node.unproved_before(self.owed.ms(now.boot), now.boot),
                 aof_life: self.aof_life,
                 end: None,
@@ -329,7 +329,10 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
     let left = state::with(|node| {
         match ms {
             Some(ms) => node.guard.arm(Cause::Operator, now.boot, now.boot.plus_ms(ms)),
-            None => node.guard.lift(),
+            None => {
+                node.guard.lift();
+                node.slots.lift();
+            }
         }
         node.guard.left_ms(now.boot)
     });

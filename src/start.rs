@@ -8,7 +8,7 @@ use palisade_core::{BootTime, LocksDigest, Node, Owed, Start, token_floor};
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::keeper::Keeper;
 use crate::life::{self, Life};
-use crate::{clock, config, state};
+use crate::{clock, cluster, config, state};
 
 thread_local! {
     /// What the server read its data from at its start, if it had any.
@@ -58,6 +58,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         last,
     });
     life::inspect_configuration(ctx);
+    cluster::begin(ctx);
     Ok(())
 }
 

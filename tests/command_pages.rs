@@ -119,7 +119,15 @@ fn refusals() -> Vec<Refusal> {
     use Refusal::*;
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
-        Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
+        Owned
+        | Suspect { .. }
+        | Guarded { .. }
+        | SlotGuarded { .. }
+        | Evicted { .. }
+        | NotYet
+        | QueueFull { .. }
+        | Patience
+        | Ticket => {}
         ListedWaiters | FenceCap | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
         NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
@@ -130,6 +138,7 @@ fn refusals() -> Vec<Refusal> {
         Owned,
         Suspect { left_ms },
         Guarded { left_ms, cause: Cause::Restart },
+        SlotGuarded { left_ms },
         Evicted { left_ms },
         NotYet,
         queue_full,

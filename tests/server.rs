@@ -13,6 +13,7 @@ mod arguments;
 mod audience;
 mod cluster;
 mod cluster_of_three;
+mod cluster_slots;
 mod command_pages;
 mod commands;
 mod configuration;

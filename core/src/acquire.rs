@@ -41,6 +41,7 @@ pub fn acquire(
         return Ok(Acquired::Unchanged(lock.token));
     }
     node.guard.serve(now.boot)?;
+    node.slots.serve(name, now.boot)?;
     if let Some(lock) = held {
         return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(ask, node) };
     }

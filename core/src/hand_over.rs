@@ -43,6 +43,7 @@ pub fn hand_over(
     node.waiting.end_reservation(db, name, now.boot);
     let Some(first) = node.waiting.first_in_time(db, name, now.boot).cloned() else { return Ok(HandedOver::Free) };
     node.guard.serve(now.boot)?;
+    node.slots.serve(name, now.boot)?;
     node.evicted.serve(db, name, first.owner(), now.boot)?;
     let owner = first.owner();
     match first.want {

@@ -249,6 +249,18 @@ impl<'a> Context<'a> {
         (failed == raw::REDISMODULE_OK as c_int).then_some(number)
     }
 
+    /// A text of the server's INFO.
+    pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
+        // SAFETY: the context is live; the data is freed right after the text in it was copied.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo(self.raw, section.as_ptr()));
+            let text = api!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+            api!(RedisModule_FreeServerInfo(self.raw, info));
+            text
+        }
+    }
+
     /// Sends `command one other` to the replicas, and not to the AOF.
     pub fn replicate_numbers(self, command: &'static CStr, one: u64, other: u64) {
         // SAFETY: the context is live; the format announces two long longs, which follow, and that the AOF is left out.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use palisade_core::Lock;
 
 use super::context::{self, Context, warn};
-use super::key::{KeyName, string_bytes};
+use super::key::{self, KeyName, string_bytes};
 use super::{api, boundary, raw};
 
 /// The name that TYPE tells, nine characters as the server wants it.
@@ -34,8 +34,8 @@ pub trait DataType {
     /// once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
-    /// The key `name` that holds the lock leaves `db`, or its name there.
-    fn unlink(db: u32, name: &[u8], lock: &mut Lock);
+    /// The key `name` that holds the lock leaves `db`, or its name there; whether the module deletes it itself.
+    fn unlink(db: u32, name: &[u8], lock: &mut Lock, by_us: bool);
 
     /// A lock has left: what that means for others. The context is good for timers alone.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
@@ -206,7 +206,7 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
             (api!(RedisModule_GetDbIdFromOptCtx(ctx)), if name.is_null() { &[] } else { string_bytes(name) })
         };
         let db = u32::try_from(db).unwrap_or(0);
-        D::unlink(db, name, lock);
+        D::unlink(db, name, lock, key::is_deleting());
         context::detached(|ctx| D::unlinked(ctx, db, name));
     });
 }

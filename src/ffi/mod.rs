@@ -20,6 +20,7 @@ mod info;
 mod key;
 mod load;
 mod reply;
+mod slots;
 mod user;
 
 pub use blocked::{Blocked, BlockedClients};
