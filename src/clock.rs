@@ -1,11 +1,14 @@
 //! Where the rules' time comes from, and the only place that reads a clock.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lazy_static::lazy_static;
 use palisade_core::record::BootId;
-use palisade_core::{BootTime, Now};
+use palisade_core::{BootTime, Now, WallClock};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::ffi::{notice, warn};
 
 /// Identifies a boot of this machine on Linux.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
@@ -18,23 +21,48 @@ lazy_static! {
     static ref BOOT_ID: BootId = BootId(machine_boot_id().unwrap_or_else(rand::random));
 }
 
-/// How far the wall clock was ahead of the boot clock when it was read last, in microseconds, wrapping; 0: it never was.
+/// How far the wall clock is taken to be ahead of the boot clock, in microseconds; 0: the module is being loaded.
 static WALL_AHEAD_US: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// What the wall clock is taken for, and why; of the main thread.
+    static WALL: Cell<WallClock> = const { Cell::new(WallClock::UNKNOWN) };
+}
+
+/// The node starts; its last life's tokens were at most `ceiling`, if that is known.
+pub fn begin(ceiling: Option<u64>) {
+    go_by(WallClock::new(boot_now(), wall_us(), ceiling));
+}
+
+fn go_by(wall: WallClock) {
+    WALL.set(wall);
+    WALL_AHEAD_US.store(wall.ahead_us(), Relaxed);
+}
 
 /// Both clocks, now. The wall clock, which is only a hint for tokens, is the boot clock and what it was ahead when
 /// [`look_at_wall_clock`] was called last: one reading a command, and a step of it is seen ten times a second.
 pub fn now() -> Now {
     let boot = boot_now();
-    let wall_us = match WALL_AHEAD_US.load(Relaxed) {
-        0 => wall_us(),
-        ahead_us => boot.as_us().wrapping_add(ahead_us),
-    };
-    Now::new(boot, wall_us)
+    match WALL_AHEAD_US.load(Relaxed) {
+        0 => Now::new(boot, wall_us()),
+        ahead_us => Now::new(boot, boot.as_us().saturating_add(ahead_us)),
+    }
 }
 
-/// From now on [`now`] goes by the wall clock as it is at this moment.
+/// From now on [`now`] goes by the wall clock as it is at this moment, unless it has jumped far ahead.
 pub fn look_at_wall_clock() {
-    WALL_AHEAD_US.store(wall_us().wrapping_sub(boot_now().as_us()), Relaxed);
+    let mut wall = WALL.get();
+    let before = wall.jump_us().is_some();
+    wall.look(boot_now(), wall_us());
+    match wall.jump_us() {
+        Some(ahead_us) if !before => warn(&format!(
+            "the wall clock has jumped ahead by {} days. Tokens do not follow it for ten minutes: set it right before",
+            ahead_us / 86_400_000_000
+        )),
+        None if before => notice("tokens follow the wall clock again"),
+        _ => {}
+    }
+    go_by(wall);
 }
 
 /// The wall clock, now, in microseconds; 0 before 1970.

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, SlotSet, guard_ms, token_floor};
+use palisade_core::{BootTime, Found, SlotSet, guard_ms, token_floor};
 
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, config, life, state};
@@ -44,7 +44,7 @@ pub fn look(ctx: Context<'_>) {
         let until = now.boot.plus_ms(guard_ms(owed_ms, node.skew_ms));
         let gained = node.slots.seen(&owned, imported, now.boot, until);
         if gained.unknown > 0 {
-            node.tokens.raise_floor(token_floor(None, now.wall_us, node.skew_ms));
+            node.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, node.skew_ms));
         }
         gained
     });

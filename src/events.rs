@@ -21,11 +21,15 @@ impl Events for NodeEvents {
 
     fn forked() {
         audience::came();
+        life::forked();
     }
 
     fn loading(from: Source) {
         audience::came();
         LOADING.set(Some(from));
+        if from == Source::Master {
+            life::follows_anew();
+        }
         start::loading(from);
     }
 
@@ -75,12 +79,11 @@ impl Events for NodeEvents {
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
         let detached = state::with(|node| node.deadlines.detach(db));
+        // Replayed from the AOF it is final; else the locks may be on their way back.
+        let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
-            Some(last) if ctx.is_master() => {
-                // Replayed from the AOF it is final; else the locks may be on their way back.
-                let replayed = LOADING.get() == Some(Source::Aof);
-                losses::dropped(last, (!replayed).then_some(detached));
-            }
+            Some(_) if replayed && losses::were_lifted(ctx, detached.names()) => losses::free(vec![detached]),
+            Some(last) if ctx.is_master() => losses::dropped(last, (!replayed).then_some(detached)),
             // A replica's master knows what is lost.
             _ => losses::free(vec![detached]),
         }
@@ -92,7 +95,15 @@ impl Events for NodeEvents {
         let ends = state::with(|node| (node.deadlines.last(one), node.deadlines.last(other)));
         // Where a database without locks takes the place of one with locks, those are gone from their names.
         if let ((Some(last), None) | (None, Some(last)), true) = (ends, ctx.is_master()) {
-            losses::dropped(last, None);
+            let replayed = LOADING.get() == Some(Source::Aof);
+            let swapped = |db| if db == one { other } else { one };
+            let names: Vec<(u32, Box<[u8]>)> = state::with(|node| {
+                let moved = node.deadlines.names().filter(|(db, _)| replayed && [one, other].contains(db));
+                moved.map(|(db, name)| (swapped(db), name.into())).collect()
+            });
+            if !replayed || !losses::were_lifted(ctx, names.iter().map(|(db, name)| (*db, &**name))) {
+                losses::dropped(last, None);
+            }
         }
         state::with(|node| node.deadlines.swap(one, other));
         waiting::look_at_all(ctx);

@@ -12,7 +12,8 @@ impl InfoSection for Section {
     fn fields() -> Vec<(&'static CStr, Field)> {
         let now = clock::boot_now();
         let number = |value: u64| Field::Number(value);
-        let (id, incarnation, failing) = life::with(|life| (life.id, life.incarnation, life.failing));
+        let (id, incarnation, failing, outstanding_ms) =
+            life::with(|life| (life.id, life.incarnation, life.failing, life.owed.ms(now)));
         state::with(|node| {
             let counters = &node.counters;
             let armed = node.guard.armed(now);
@@ -35,10 +36,12 @@ impl InfoSection for Section {
                 (c"wait_p99_us", number(node.waiting.waits.quantile_us(0.99))),
                 (c"wait_max_us", number(node.waiting.waits.quantile_us(1.0))),
                 (c"token_high", number(node.tokens.high())),
+                (c"token_floor", number(node.tokens.floor())),
                 (c"token_ceiling", number(node.tokens.ceiling())),
                 (c"deadlines", number(node.deadlines.len() as u64)),
                 (c"propagates", number((!audience::is_empty()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
+                (c"outstanding_ttl_ms", number(outstanding_ms.into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
                 (c"guard_ms", number(node.guard.left_ms(now))),
                 (c"guard_reason", Field::Word(armed.map_or("", |armed| armed.cause.word()).to_owned())),

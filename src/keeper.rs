@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use palisade_core::NodeState;
 
-use crate::state_file::{Failure, StateFile};
+use crate::aof_folder::AofFolder;
+use crate::state_file::{Failure, Read, StateFile};
 
 /// How long the thread waits before it tries a failed write again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -36,7 +37,7 @@ struct Shared {
 /// The state to be on the disk.
 struct Wanted {
     number: u64,
-    state: Option<NodeState>,
+    state: Option<Stated>,
     closed: bool,
 }
 
@@ -46,16 +47,26 @@ struct Written {
     file: StateFile,
 }
 
+/// What a life says of itself, but for what only shows when that is written: which file it is written to, and how far the AOF
+/// has got.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// All else.
+    pub state: NodeState,
+    /// The AOF that everything granted in this life is in.
+    pub aof: Option<AofFolder>,
+}
+
 impl Keeper {
     /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
-    pub fn open(path: PathBuf) -> Result<(Self, Option<NodeState>), String> {
+    pub fn open(path: PathBuf) -> Result<(Self, Option<Read>), String> {
         let (file, last) = StateFile::open(&path)?;
         let shared = Arc::new(Shared {
             wanted: Mutex::new(Wanted { number: 0, state: None, closed: false }),
             wake: Condvar::new(),
             written: Mutex::new(Written { number: 0, file }),
             saved: AtomicU64::new(0),
-            ceiling: AtomicU64::new(last.as_ref().map_or(0, |last| last.ceiling)),
+            ceiling: AtomicU64::new(last.as_ref().map_or(0, |last| last.state.ceiling)),
             failure: Mutex::new(None),
             taken: AtomicBool::new(false),
         });
@@ -68,7 +79,7 @@ impl Keeper {
     }
 
     /// Has `state` written; the number tells when it is: see [`Keeper::saved`].
-    pub fn save(&self, state: NodeState) -> u64 {
+    pub fn save(&self, state: Stated) -> u64 {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
             wanted.number += 1;
@@ -79,14 +90,14 @@ impl Keeper {
     }
 
     /// Writes `state` and waits for the disk; if that fails the thread goes on trying.
-    pub fn save_now(&self, state: NodeState) -> u64 {
+    pub fn save_now(&self, state: Stated) -> u64 {
         let number = self.save(state.clone());
         self.shared.write(number, &state);
         number
     }
 
     /// Writes `state` and waits for the disk; nothing is written after it.
-    pub fn close(&self, state: NodeState) {
+    pub fn close(&self, state: Stated) {
         let number = self.save(state.clone());
         relock(&self.shared.wanted).closed = true;
         self.shared.write(number, &state);
@@ -148,12 +159,17 @@ impl Shared {
     }
 
     /// Writes state number `number`, unless a newer one is on the disk already.
-    fn write(&self, number: u64, state: &NodeState) -> bool {
+    fn write(&self, number: u64, stated: &Stated) -> bool {
         let mut written = relock(&self.written);
         if number <= written.number {
             return true;
         }
-        let result = written.file.replace(&state.to_text());
+        let mut state = stated.state.clone();
+        state.aof = stated.aof.as_ref().and_then(AofFolder::current);
+        let result = written.file.replace(|file| {
+            state.file = Some(file);
+            state.to_text()
+        });
         *relock(&self.failure) = result.as_ref().err().map(ToString::to_string);
         self.taken.store(matches!(result, Err(Failure::Taken(_))), Ordering::Release);
         if result.is_ok() {
@@ -176,18 +192,8 @@ mod tests {
     use palisade_core::record::BootId;
     use std::fs;
 
-    fn state(ceiling: u64) -> NodeState {
-        NodeState {
-            id: 1,
-            incarnation: 1,
-            ceiling,
-            owed_ms: 1,
-            boot: BootId([0; 16]),
-            guard: None,
-            unproved_before: palisade_core::BootTime::default(),
-            aof_life: false,
-            end: None,
-        }
+    fn state(ceiling: u64) -> Stated {
+        Stated { state: NodeState { ceiling, ..NodeState::new(1, BootId([0; 16])) }, aof: None }
     }
 
     #[test]
@@ -205,7 +211,14 @@ mod tests {
         keeper.close(state(7));
         keeper.save(state(8));
         drop(keeper);
-        assert_eq!(Keeper::open(path).unwrap().1, Some(state(7)), "nothing is written after the end");
+        let (keeper, last) = Keeper::open(path.clone()).unwrap();
+        let last = last.unwrap();
+        assert_eq!(last.state.ceiling, 7, "nothing is written after the end");
+        assert!(!last.state.is_copy(Some(last.file)));
+        drop(keeper);
+        fs::copy(&path, dir.path().join("copy")).unwrap();
+        let copy = Keeper::open(dir.path().join("copy")).unwrap().1.unwrap();
+        assert!(copy.state.is_copy(Some(copy.file)));
     }
 
     #[test]

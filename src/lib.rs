@@ -6,23 +6,27 @@
 //! to the first who waits, `waiting` keeps those who do; `expiry` ends locks whose lease ended, `alarm` has all that done
 //! when it is due; `cluster` knows where a key is served; `lock_type` is the data type;
 //! `events` what the server tells about its keys; `state` the node's memory; `start`, `life`, `keeper` and `state_file` what the
-//! node keeps over its lives, on the disk; `losses` locks that are dropped while they are held; `config` what an operator sets;
+//! node keeps over its lives, on the disk; `data_stamp`, `aof_folder` and `file_id` tie that to the data; `losses` locks that are
+//! dropped while they are held; `config` what an operator sets;
 //! `ffi` the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
 
 mod alarm;
+mod aof_folder;
 mod arguments;
 mod audience;
 mod clock;
 mod cluster;
 mod commands;
 mod config;
+mod data_stamp;
 mod effects;
 mod events;
 mod expiry;
 #[allow(unsafe_code)]
 mod ffi;
+mod file_id;
 mod hand_over;
 mod info_section;
 mod integer;

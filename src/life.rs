@@ -10,10 +10,16 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use palisade_core::{BootTime, Cause, Lock, NodeState, Now, Owed, Refusal, promote};
+use palisade_core::{
+    BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote,
+    stripes_to_text,
+};
 
+use crate::aof_folder::AofFolder;
+use crate::data_stamp::DataStamp;
 use crate::ffi::{Context, notice, warn};
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Stated};
+use crate::start::LastLife;
 use crate::{clock, config, losses, start, state};
 
 /// The command that tells replicas a master's ceiling and what it owes.
@@ -26,20 +32,26 @@ const TELL_REPLICAS_MS: u64 = 2_000;
 pub struct Life {
     /// Writes the state file; `None`: the node has none.
     pub keeper: Option<Keeper>,
+    /// Says beside the data that this life uses it.
+    pub stamp: DataStamp,
+    /// That is done.
+    pub is_stamped: bool,
     /// What the last life left, until it is decided what it proves.
-    pub last: Option<NodeState>,
+    pub last: Option<LastLife>,
     /// See [`NodeState`].
     pub id: u128,
     /// See [`NodeState`].
     pub incarnation: u64,
     /// The longest lease that may still run.
     pub owed: Owed,
-    /// Everything granted in this life is in the AOF.
-    pub aof_life: bool,
+    /// Everything granted in this life is in this AOF.
+    pub aof: Option<AofFolder>,
     /// The highest ceiling handed to the keeper, or heard of.
     pub ceiling: u64,
-    /// The ceiling and the longest lease that the keeper was handed last.
-    pub handed: (u64, u32),
+    /// When an operator lifted a guard last.
+    pub lifted: BootTime,
+    /// What the keeper was handed last.
+    pub handed: Handed,
     /// The state with this number must be on the disk before anything is promised.
     pub needed: u64,
     /// It was decided what the last life proves.
@@ -48,6 +60,19 @@ pub struct Life {
     pub told: BootTime,
     /// The last write failed, and that was logged.
     pub failing: bool,
+}
+
+/// What of a state is looked at again once it was handed to the keeper.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Handed {
+    /// The state's number.
+    number: u64,
+    /// Its ceiling.
+    ceiling: u64,
+    /// The last change in its ceilings of stripes.
+    stripe_change: u64,
+    /// Its longest lease.
+    owed_ms: u32,
 }
 
 thread_local! {
@@ -111,25 +136,48 @@ pub fn with_tokens<T>(
 
 impl Life {
     fn is_saved(&self) -> bool {
-        self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed && !keeper.is_taken())
+        self.is_stamped && self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed && !keeper.is_taken())
+    }
+
+    /// Says beside the data that this life uses it. Promises wait for that.
+    pub fn put_stamp(&mut self) {
+        match self.stamp.put(LifeId { node: self.id, incarnation: self.incarnation }) {
+            Ok(()) => self.is_stamped = true,
+            Err(why) => warn(&format!(
+                "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
+                 it can be replaced"
+            )),
+        }
     }
 
     /// What the state file should say at `now`.
-    pub fn snapshot(&mut self, now: Now) -> NodeState {
+    pub fn snapshot(&mut self, now: Now) -> Stated {
         state::with(|node| {
+            node.tokens.sweep_stripes(now.boot);
             self.ceiling = self.ceiling.max(node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
-            self.handed = (self.ceiling, self.owed.ms(now.boot));
-            NodeState {
+            let (stripes, stripe_change) = node.tokens.stripe_ceilings();
+            let owed_ms = self.owed.ms(now.boot);
+            self.handed = Handed { ceiling: self.ceiling, stripe_change, owed_ms, ..self.handed };
+            let state = NodeState {
+                file: None,
                 id: self.id,
                 incarnation: self.incarnation,
                 ceiling: self.ceiling,
-                owed_ms: self.owed.ms(now.boot),
+                stripes,
+                owed_ms,
+                heard_of: match self.owed.master() {
+                    Master::Myself => HeardOf::Nothing,
+                    Master::Silent => HeardOf::SilentMaster,
+                    Master::Told(_) => HeardOf::Master,
+                },
                 boot: clock::boot_id(),
                 guard: node.saved_guard(now.boot),
-                unproved_before: node.unproved_before(self.owed.ms(now.boot), now.boot),
-                aof_life: self.aof_life,
+                lifted: self.lifted,
+                unproved_before: node.unproved_before(owed_ms, now.boot),
+                aof: None,
                 end: None,
-            }
+            };
+            Stated { state, aof: self.aof.clone() }
         })
     }
 
@@ -140,7 +188,8 @@ impl Life {
             return 0;
         }
         let state = self.snapshot(now);
-        self.keeper.as_ref().map_or(0, |keeper| keeper.save(state))
+        self.handed.number = self.keeper.as_ref().map_or(0, |keeper| keeper.save(state));
+        self.handed.number
     }
 
     /// Has the state written; promises wait for it.
@@ -158,26 +207,32 @@ impl Life {
         }
         let state = self.snapshot(now);
         if let Some(keeper) = &self.keeper {
-            self.needed = keeper.save_now(state).max(self.needed);
+            self.handed.number = keeper.save_now(state);
+            self.needed = self.handed.number.max(self.needed);
         }
         READY.store(false, Relaxed);
     }
 }
 
-/// The ceiling on the disk is what tokens are issued up to.
+/// The ceilings on the disk are what tokens are issued up to.
 pub fn refresh_ceiling() {
     with(|life| {
-        if let Some(keeper) = &life.keeper {
-            state::with(|node| node.tokens.set_ceiling(keeper.ceiling()));
-        }
+        let Some(keeper) = &life.keeper else { return };
+        state::with(|node| {
+            node.tokens.set_ceiling(keeper.ceiling());
+            if keeper.saved() >= life.handed.number {
+                node.tokens.stripes_saved(life.handed.stripe_change);
+            }
+        });
     });
 }
 
-/// Has the ceiling raised, unless that is under way.
+/// Has the ceilings raised, unless that is under way.
 fn raise_ceiling(now: Now) {
     with(|life| {
-        let wanted = state::with(|node| node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
-        if wanted > life.ceiling {
+        let (wanted, stripe_change) =
+            state::with(|node| (node.tokens.wanted_ceiling(now.wall_us, node.skew_ms), node.tokens.stripe_changes()));
+        if wanted > life.ceiling || stripe_change > life.handed.stripe_change {
             life.save(now);
         }
     });
@@ -195,10 +250,15 @@ pub fn tick(ctx: Context<'_>) {
         if life.keeper.as_ref().is_some_and(Keeper::is_taken) {
             READY.store(false, Relaxed);
         }
-        let (ceiling, owed_ms) = life.handed;
-        let used_up = state::with(|node| node.tokens.uses_up(ceiling, now.wall_us, node.skew_ms));
+        if life.decided && !life.is_stamped {
+            life.put_stamp();
+        }
+        let Handed { ceiling, stripe_change, owed_ms, .. } = life.handed;
+        let (used_up, changed) = state::with(|node| {
+            (node.tokens.uses_up(ceiling, now.wall_us, node.skew_ms), node.tokens.stripe_changes() > stripe_change)
+        });
         // And when more was heard of than the disk knows.
-        if used_up || life.ceiling > ceiling || life.owed.ms(now.boot) > owed_ms {
+        if used_up || changed || life.ceiling > ceiling || life.owed.ms(now.boot) > owed_ms {
             life.save(now);
         }
     });
@@ -239,17 +299,38 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
         (life.ceiling, life.owed.ms(now.boot))
     });
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        ctx.replicate_numbers(CEILING, ceiling, owed_ms.into());
+        let (stripes, _) = state::with(|node| node.tokens.stripe_ceilings());
+        ctx.replicate_to_replicas(CEILING, ceiling, owed_ms.into(), c"STRIPES", &stripes_to_text(&stripes));
     }
 }
 
 /// A master's ceiling and what it owes, heard by a replica.
-pub fn heard(ceiling: u64, owed_ms: u32) {
-    let now = clock::now();
+pub fn heard(ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
+    state::with(|node| node.tokens.learn_stripes(stripes));
     with(|life| {
         life.ceiling = life.ceiling.max(ceiling);
-        life.owed.raise(owed_ms, config::max_clock_skew_ms(), now.boot);
+        life.owed.follow(Master::Told(owed_ms));
     });
+}
+
+/// The data of a master is loaded: what another told before is nothing to go by.
+pub fn follows_anew() {
+    with(|life| life.owed.follow(Master::Silent));
+}
+
+/// The server forked. If that is to rewrite the AOF, a new file goes on from here, and the state file should say so.
+pub fn forked() {
+    let now = clock::now();
+    with(|life| {
+        if life.aof.is_some() {
+            life.save(now);
+        }
+    });
+}
+
+/// When an operator lifted a guard last.
+pub fn lifted() -> BootTime {
+    with(|life| life.lifted)
 }
 
 /// A lock was loaded or replicated: its lease may be longer than this node grants.
@@ -263,7 +344,14 @@ pub fn seen(lock: &Lock) {
 /// The role changed. A master that was a replica may not know what its own master granted last.
 pub fn role_changed(is_master: bool) {
     let now = clock::now();
-    with(|life| life.aof_life = false);
+    with(|life| {
+        life.aof = None;
+        if is_master {
+            life.owed.lead(config::max_clock_skew_ms(), now.boot);
+        } else {
+            life.owed.follow(Master::Silent);
+        }
+    });
     if is_master {
         let (ceiling, owed_ms) = with(|life| (life.ceiling, life.owed.ms(now.boot)));
         state::with(|node| promote(config::restart_guard(), ceiling, owed_ms, node, now));
@@ -296,8 +384,7 @@ pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
 pub fn not_all_in_aof() {
     let now = clock::now();
     with(|life| {
-        if life.aof_life {
-            life.aof_life = false;
+        if life.aof.take().is_some() {
             life.save_at_once(now);
         }
     });
@@ -342,12 +429,42 @@ pub fn guard_by_operator(ms: Option<u32>) -> u64 {
         notice("an operator lifted the guard: the node serves");
     }
     losses::settle();
+    if ms.is_none() {
+        with(|life| {
+            life.lifted = now.boot;
+            life.owed.lift(config::max_clock_skew_ms(), now.boot);
+        });
+    }
     with(|life| match ms {
         Some(_) => life.save_at_once(now),
         // Else a crash right after could bring the guard back over what was granted since.
         None => life.save_first(now),
     });
     left
+}
+
+/// An operator raises the floor of tokens to `token`, if that is higher. Answers where it is, once the disk knows.
+pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
+    let now = clock::now();
+    let (before, floor) = state::with(|node| {
+        let before = node.tokens.floor();
+        if let Some(token) = token {
+            node.tokens.raise_floor(token.get());
+        }
+        (before, node.tokens.floor())
+    });
+    if floor > before {
+        notice(&format!("an operator raised the floor of tokens from {before} to {floor}"));
+        with(|life| {
+            life.save_at_once(now);
+            life.told = BootTime::default();
+        });
+        refresh_ceiling();
+        if !with(|life| life.is_saved()) {
+            return Err(Refusal::NotYet);
+        }
+    }
+    Ok(floor)
 }
 
 /// Tells the log how long the node is guarded, and why.

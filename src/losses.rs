@@ -44,6 +44,19 @@ pub fn dropped(last: BootTime, detached: Option<Detached>) {
     life::with(|life| life.save_at_once(now));
 }
 
+/// Whether an operator lifted a guard after each of these locks was granted: then what drops them, replayed from the AOF, is
+/// nothing to guard any more. (What dropped a lock later left an armed guard in the state file.)
+pub fn were_lifted<'a>(ctx: Context<'_>, mut locks: impl Iterator<Item = (u32, &'a [u8])>) -> bool {
+    let lifted = life::lifted();
+    lifted != BootTime::default()
+        && locks.all(|(db, name)| {
+            ctx.select(db);
+            KeyName::with(name, |name| {
+                LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_none_or(|lock| lock.granted() <= lifted))
+            })
+        })
+}
+
 /// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
 pub fn reloaded(ctx: Context<'_>) {
     let Some((guard, dropped)) = BEFORE_FLUSH.take() else { return };

@@ -3,11 +3,15 @@
 
 use std::cell::Cell;
 
-use palisade_core::{BootTime, LocksDigest, Node, Owed, Start, token_floor};
+use palisade_core::{
+    BootTime, CleanEnd, Found, HeardOf, LocksDigest, Master, Node, NodeState, Owed, Start, token_floor,
+};
 
+use crate::aof_folder::AofFolder;
+use crate::data_stamp::DataStamp;
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::keeper::Keeper;
-use crate::life::{self, Life};
+use crate::life::{self, Handed, Life};
 use crate::{clock, cluster, config, state};
 
 thread_local! {
@@ -19,43 +23,78 @@ thread_local! {
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// What the last life left, until it is decided what it proves.
+pub struct LastLife {
+    /// Its state file, if there is a readable one.
+    pub state: Option<NodeState>,
+    /// What was found beside it, before the server read its data.
+    pub found: Found,
+}
+
 /// The module is loaded, data is not. Every token of an earlier life is below the ceiling in the state file; without
 /// one, below the clock and its greatest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     life::forget();
-    let now = clock::now();
     let skew_ms = config::max_clock_skew_ms();
-    let (keeper, last) = match config::state_file() {
+    let (keeper, read) = match config::state_file() {
         Some(path) => {
-            let (keeper, last) = Keeper::open(path)?;
-            (Some(keeper), last)
+            let (keeper, read) = Keeper::open(path)?;
+            (Some(keeper), read)
         }
         None => (None, None),
     };
-    let mut node = Node::new(token_floor(last.as_ref(), now.wall_us, skew_ms));
+    let file = read.as_ref().map(|read| read.file);
+    let last = read.map(|read| read.state);
+    clock::begin(last.as_ref().map(|last| last.ceiling));
+    let now = clock::now();
+    let stamp = DataStamp::here();
+    let aof = AofFolder::of(ctx).map_or_else(Vec::new, |folder| folder.files());
+    let found = Found { file, used_by: stamp.read(), aof };
+    let mut node = Node::new(token_floor(last.as_ref(), &found, now.wall_us, skew_ms));
     state::configured(&mut node);
-    if keeper.is_some() {
-        // Nothing is issued before the new ceiling is on the disk.
-        node.tokens.set_ceiling(0);
+    if let Some(keeper) = &keeper {
+        // Nothing is issued before the new ceiling is on the disk: no stripe is below the last one.
+        node.tokens.set_ceiling(keeper.ceiling());
+    }
+    if let Some(last) = &last {
+        node.tokens.restore_stripes(&last.stripes);
     }
     if let Some(armed) = last.as_ref().and_then(|last| last.guard_now(clock::boot_id(), now.boot)) {
         node.guard.restore(armed);
     }
     state::begin(node);
     WITH_SERVER.set(ctx.info_number(c"clients", c"connected_clients") == Some(0));
+    // A copy must not pass for the node that it was copied from.
+    let same_node = last.as_ref().filter(|last| !last.is_copy(file));
+    if last.is_some() && same_node.is_none() {
+        notice("the state file is a copy: this is another node than the one that wrote it, and proves nothing by it");
+    }
+    let mut owed = Owed::new(last.as_ref().map_or(0, |last| last.owed_ms), config::max_ttl_ms(), skew_ms, now.boot);
+    if !ctx.is_master() {
+        owed.follow(match last.as_ref() {
+            Some(NodeState { heard_of: HeardOf::Master, owed_ms, .. }) => Master::Told(*owed_ms),
+            _ => Master::Silent,
+        });
+    }
     life::begin(Life {
         keeper,
-        id: last.as_ref().map_or_else(rand::random, |last| last.id),
-        incarnation: last.as_ref().map_or(0, |last| last.incarnation) + 1,
-        owed: Owed::new(last.as_ref().map_or(0, |last| last.owed_ms), config::max_ttl_ms(), skew_ms, now.boot),
-        aof_life: false,
+        stamp,
+        is_stamped: false,
+        id: same_node.map_or_else(rand::random, |last| last.id),
+        incarnation: same_node.map_or(0, |last| last.incarnation) + 1,
+        owed,
+        aof: None,
         ceiling: last.as_ref().map_or(0, |last| last.ceiling),
-        handed: (0, 0),
+        lifted: last
+            .as_ref()
+            .filter(|last| last.boot == clock::boot_id())
+            .map_or(BootTime::default(), |last| last.lifted),
+        handed: Handed::default(),
         needed: 0,
         decided: false,
         told: BootTime::default(),
         failing: false,
-        last,
+        last: Some(LastLife { state: last, found }),
     });
     life::inspect_configuration(ctx);
     cluster::begin(ctx);
@@ -80,25 +119,26 @@ pub fn decide(ctx: Context<'_>) {
     if ctx.is_loading() || life::with(|life| life.decided) {
         return;
     }
-    let last = life::with(|life| life.last.take());
+    let Some(LastLife { state: last, found }) = life::with(|life| life.last.take()) else { return };
+    let last = last.as_ref();
     let from = LOADED_FROM.get();
-    let loaded =
-        if last.as_ref().is_some_and(|last| last.end.is_some()) { digest(ctx) } else { LocksDigest::default() };
+    let counts = |deadline| Start::counts(last, clock::boot_id(), deadline);
+    let loaded = if last.is_some_and(|last| last.end.is_some()) { digest(ctx, counts) } else { LocksDigest::default() };
     let from_aof = from == Some(Source::Aof) && !MISSED.get();
-    let judged = Start { last: last.as_ref(), loaded, from_aof, boot: clock::boot_id() };
+    let judged = Start { last, found: &found, loaded, from_aof, boot: clock::boot_id() };
     let now = clock::now();
-    let aof_life =
-        WITH_SERVER.get() && ctx.is_master() && from != Some(Source::Snapshot) && everything_goes_to_aof(ctx);
+    let goes_to_aof =
+        WITH_SERVER.get() && ctx.is_master() && matches!(from, None | Some(Source::Aof)) && everything_goes_to_aof(ctx);
+    let aof = goes_to_aof.then(|| AofFolder::of(ctx)).flatten();
     let proved = life::with(|life| {
         life.decided = true;
-        life.aof_life = aof_life;
+        life.aof = aof;
         let owed_ms = life.owed.ms(now.boot);
-        let proved = state::with(|node| judged.judge(config::restart_guard(), owed_ms, node, now.boot));
-        let snapshot = life.snapshot(now);
-        if let Some(keeper) = &life.keeper {
-            life.needed = keeper.save_now(snapshot);
-        }
-        proved
+        state::with(|node| judged.judge(config::restart_guard(), owed_ms, node, now.boot))
+    });
+    life::with(|life| {
+        life.put_stamp();
+        life.save_at_once(now);
     });
     life::refresh_ceiling();
     let (id, incarnation) = life::with(|life| (life.id, life.incarnation));
@@ -121,19 +161,19 @@ pub fn end(ctx: Context<'_>) {
         return;
     }
     let remembered = ctx.is_master() && state::with(|node| node.evicted.is_empty());
-    let digest = remembered.then(|| digest(ctx));
     let now = clock::now();
+    let end = remembered.then(|| CleanEnd { at: now.boot, locks: digest(ctx, |deadline| now.boot <= deadline) });
     life::with(|life| {
-        let mut state = life.snapshot(now);
-        state.end = digest;
+        let mut stated = life.snapshot(now);
+        stated.state.end = end;
         if let Some(keeper) = &life.keeper {
-            keeper.close(state);
+            keeper.close(stated);
         }
     });
 }
 
-/// The digest of all locks in memory.
-fn digest(ctx: Context<'_>) -> LocksDigest {
+/// The digest of the locks in memory whose deadlines `counts` picks.
+fn digest(ctx: Context<'_>, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
     let names: Vec<(u32, Box<[u8]>)> =
         state::with(|node| node.deadlines.names().map(|(db, name)| (db, name.into())).collect());
     let mut digest = LocksDigest::default();
@@ -142,6 +182,7 @@ fn digest(ctx: Context<'_>) -> LocksDigest {
         KeyName::with(&name, |key_name| {
             if let Ok(key) = LockKey::read(ctx, key_name)
                 && let Some(lock) = key.lock()
+                && counts(lock.deadline())
             {
                 digest.add(db, &name, lock);
             }

@@ -9,18 +9,22 @@
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use palisade_core::{NodeState, Unreadable};
+use palisade_core::{FileId, NodeState, Unreadable};
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 
 use crate::ffi::warn;
+use crate::file_id::file_id;
 
 /// What every state file begins with.
 const BEGINNING: &[u8] = b"palisade-node ";
+
+/// What every file of the module begins with that is replaced as a whole.
+const ANY_BEGINNING: &[u8] = b"palisade-";
 
 /// Far more than a state file has.
 const READ_BYTES_MAX: u64 = 65_536;
@@ -42,6 +46,15 @@ pub struct StateFile {
     lock_was_lost: bool,
     /// What was read or written last, locked.
     file: Option<File>,
+}
+
+/// A state file as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// What it says.
+    pub state: NodeState,
+    /// Which file it is.
+    pub file: FileId,
 }
 
 /// Why the state was not written.
@@ -68,7 +81,7 @@ impl fmt::Display for Failure {
 
 impl StateFile {
     /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
-    pub fn open(path: &Path) -> Result<(Self, Option<NodeState>), String> {
+    pub fn open(path: &Path) -> Result<(Self, Option<Read>), String> {
         let path = without_links(path)?;
         let lock = lock(&path).map_err(|failure| failure.to_string())?;
         let mut file = Self { path, lock, lock_was_lost: false, file: None };
@@ -78,7 +91,7 @@ impl StateFile {
 
     /// The state in the file, if there is one. What is damaged is as good as absent and kept aside; what is there and cannot
     /// be read, or is not ours, is not to be replaced.
-    fn read(&mut self) -> Result<Option<NodeState>, String> {
+    fn read(&mut self) -> Result<Option<Read>, String> {
         let path = &self.path;
         let told = path.display();
         let unreadable = |error: io::Error| {
@@ -99,13 +112,14 @@ impl StateFile {
         }
         let mut bytes = Vec::new();
         (&file).take(READ_BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
-        if !is_ours(&bytes) {
+        if !is_ours(&bytes, BEGINNING) {
             return Err(not_ours(path));
         }
         let (why, suffix) = match NodeState::from_text(&String::from_utf8_lossy(&bytes)) {
             Ok(state) => {
+                let id = file_id(&file.metadata().map_err(unreadable)?);
                 self.file = Some(file);
-                return Ok(Some(state));
+                return Ok(Some(Read { state, file: id }));
             }
             Err(Unreadable::Damaged) => ("is damaged".to_owned(), ".damaged"),
             Err(Unreadable::Version(version)) => {
@@ -120,21 +134,14 @@ impl StateFile {
         Ok(None)
     }
 
-    /// Replaces the file by one with this text, as a whole, and waits until that is on the disk.
-    pub fn replace(&mut self, text: &str) -> Result<(), Failure> {
+    /// Replaces the file by one with the text that `text` makes once it knows which file that is; on the disk when this returns.
+    pub fn replace(&mut self, text: impl FnOnce(FileId) -> String) -> Result<(), Failure> {
         self.keep_lock()?;
         self.look_at_what_is_there()?;
-        let (new, mut file) = beside_to_write(&self.path)?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        if let Err(error) = written.and_then(|()| fs::rename(&new, &self.path)) {
-            // What is left of it would be in nobody's way, but for its space on a full disk.
-            let _ = fs::remove_file(&new);
-            return Err(error.into());
-        }
+        let file = rename_new(&self.path, text)?;
         self.file = Some(file);
         self.lock_was_lost = false;
-        File::open(folder(&self.path))?.sync_all()?;
-        Ok(())
+        Ok(sync_folder(&self.path)?)
     }
 
     /// Lets other servers have it.
@@ -165,8 +172,36 @@ impl StateFile {
             Ok(_) if self.lock_was_lost => return Err(Failure::Taken(taken(&self.path))),
             Ok(_) => {}
         }
-        if starts_as_ours(&self.path)? { Ok(()) } else { Err(Failure::Disk(not_ours(&self.path))) }
+        if starts_as_ours(&self.path, BEGINNING)? { Ok(()) } else { Err(Failure::Disk(not_ours(&self.path))) }
     }
+}
+
+/// Replaces the file at `path`, as a whole, by one with the text that `text` makes once it knows which file that is, and waits
+/// until it is on the disk.
+pub fn replace_file(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<()> {
+    rename_new(path, text)?;
+    sync_folder(path)
+}
+
+/// The new file, locked, that is at `path` now.
+fn rename_new(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<File> {
+    let (new, mut file) = beside_to_write(path)?;
+    let write = || {
+        let text = text(file_id(&file.metadata()?));
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    if let Err(error) = write() {
+        // What is left of it would be in nobody's way, but for its space on a full disk.
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder(path))?.sync_all()
 }
 
 /// `path` as an absolute one whose last part is no link: what is renamed over it stays where the link points. A folder that
@@ -248,22 +283,22 @@ fn is_same(file: &File, path: &Path) -> bool {
     file.metadata().is_ok_and(|held| fs::symlink_metadata(path).is_ok_and(|found| id(held) == id(found)))
 }
 
-/// Whether these are the first bytes of a state file, or what a crash of the file system can have left of them.
-fn is_ours(bytes: &[u8]) -> bool {
-    bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0)
+/// Whether these are the bytes of a file that starts with `beginning`, or what a crash of the file system can have left of one.
+fn is_ours(bytes: &[u8], beginning: &[u8]) -> bool {
+    bytes.starts_with(beginning) || beginning.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Whether the file at `path`, which is not held open here, begins as a state file.
-fn starts_as_ours(path: &Path) -> io::Result<bool> {
+/// Whether the file at `path`, which is not held open here, starts with `beginning`.
+fn starts_as_ours(path: &Path, beginning: &[u8]) -> io::Result<bool> {
     let mut bytes = Vec::new();
     open_carefully(OpenOptions::new().read(true), path)?.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(is_ours(&bytes))
+    Ok(is_ours(&bytes, beginning))
 }
 
 /// A new file beside the one at `path`, locked. What an earlier life left half written goes; what is not ours stays.
 fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     for name in names_beside(path, ".new") {
-        if fs::symlink_metadata(&name).is_ok_and(|found| found.is_file()) && starts_as_ours(&name)? {
+        if fs::symlink_metadata(&name).is_ok_and(|found| found.is_file()) && starts_as_ours(&name, ANY_BEGINNING)? {
             fs::remove_file(&name)?;
         }
         match OpenOptions::new().create_new(true).write(true).open(&name) {
@@ -328,29 +363,18 @@ fn taken(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::BootTime;
     use palisade_core::record::BootId;
 
     #[test]
     fn what_is_written_is_known_as_ours_whatever_is_left_of_it() {
-        let state = NodeState {
-            id: 1,
-            incarnation: 1,
-            ceiling: 1,
-            owed_ms: 1,
-            boot: BootId([0; 16]),
-            guard: None,
-            unproved_before: BootTime::default(),
-            aof_life: false,
-            end: None,
-        };
+        let state = NodeState::new(1, BootId([0; 16]));
         let text = state.to_text().into_bytes();
         for len in 0..=text.len() {
-            assert!(is_ours(&text[..len]), "{len}");
+            assert!(is_ours(&text[..len], BEGINNING), "{len}");
         }
-        assert!(is_ours(&[0; 4_096]), "zeros, as some file systems leave after a power cut");
+        assert!(is_ours(&[0; 4_096], BEGINNING), "zeros, as some file systems leave after a power cut");
         for foreign in [&b"palisade-nodes\n"[..], b"p4", b"\0\0x", b"root:x:0:0", b"Palisade-node 1\n"] {
-            assert!(!is_ours(foreign), "{foreign:?}");
+            assert!(!is_ours(foreign, BEGINNING), "{foreign:?}");
         }
     }
 

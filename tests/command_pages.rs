@@ -128,7 +128,15 @@ fn refusals() -> Vec<Refusal> {
         | QueueFull { .. }
         | Patience
         | Ticket => {}
-        ListedWaiters | FenceCap | GuardLength | WrongType | MasterOnly | Panicked | Poisoned | OwnerLength => {}
+        ListedWaiters
+        | FenceTooFar { .. }
+        | Floor
+        | GuardLength
+        | WrongType
+        | MasterOnly
+        | Panicked
+        | Poisoned
+        | OwnerLength => {}
         NoteLength | Ttl { .. } | Token | Level | HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
@@ -145,7 +153,8 @@ fn refusals() -> Vec<Refusal> {
         Patience,
         Ticket,
         ListedWaiters,
-        FenceCap,
+        FenceTooFar { max: 1_826_770_601_882_918 },
+        Floor,
         GuardLength,
         WrongType,
         MasterOnly,

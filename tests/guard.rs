@@ -187,3 +187,50 @@ fn an_evicted_key_that_is_no_lock_bars_nothing() {
     });
     assert_eq!(server.info("evicted"), 0);
 }
+
+/// What survives a flush was never in doubt: those who hold it go on.
+#[test]
+fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
+    let server = Server::start();
+    let mut client = server.client();
+    let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+    client.say("SELECT 3");
+    client.insist("LOCK.ACQUIRE dropped me 60000");
+    client.say("FLUSHDB");
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE dropped you 1000")) > 1_000);
+    client.say("SELECT 0");
+    assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token));
+    assert!(client.say(&format!("LOCK.CHECK k {token}")).as_int() > 1_000);
+    assert_eq!(client.say("LOCK.REENTER k me"), int(2));
+    assert_eq!(client.say("LOCK.ACQUIRE k me 60000 RETRY"), int(token));
+    assert_eq!(client.say("LOCK.INFO k").field("suspect"), int(0));
+    assert!(guarded_ms(client.say("LOCK.ACQUIRE other me 1000")) > 1_000, "nothing is granted");
+}
+
+/// The AOF has the flush, and its replay armed the guard again that an operator had lifted.
+#[test]
+fn a_guard_that_was_lifted_after_a_flush_stays_lifted_over_a_crash() {
+    for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+        let mut server = Setup::new().aof().start();
+        let mut client = server.client();
+        client.insist("LOCK.ACQUIRE dropped me 60000");
+        client.say(line);
+        assert!(guarded_ms(client.say("LOCK.ACQUIRE k me 1000")) > 1_000, "{line}");
+        server.lift();
+        let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+        server.kill();
+        server.start_again();
+        let mut client = server.client();
+        assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"), "{line}");
+        assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token), "{line}");
+        if line.starts_with("SWAPDB") {
+            // Both databases have locks now.
+            continue;
+        }
+        // The next one is guarded, and stays so.
+        client.say(line);
+        server.kill();
+        server.start_again();
+        assert!(guarded_ms(server.client().say("LOCK.ACQUIRE other me 1000")) > 1_000, "{line}");
+    }
+}

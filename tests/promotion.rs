@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Frozen, SHORT, Server, Setup, error, guarded_ms, int, null, read, state_file, text, wait_until};
+use crate::harness::{
+    Frozen, SHORT, Server, Setup, error, free_port, guarded_ms, int, null, read, state_file, text, wait_until,
+};
 
 #[test]
 fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {
@@ -84,7 +86,7 @@ fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
         assert!(newer > token, "{newer} after {token}");
         drop(master_frozen);
         copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
-        wait_until("it follows again", || copy.say("INFO replication").as_text().contains("master_link_status:up"));
+        wait_until("it has heard of its master again", || replica.info("outstanding_ttl_ms") == 300);
     }
 }
 
@@ -126,4 +128,41 @@ fn what_a_replica_heard_outlives_its_restart() {
     assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE k you 100")) > 50_000);
     replica.lift();
     assert!(replica.client().insist("LOCK.ACQUIRE k you 100").as_int() > ahead);
+}
+
+/// What was heard was forgotten when the leases of that time had ended, though the master went on granting.
+#[test]
+fn what_a_master_told_counts_however_long_ago_it_was() {
+    let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
+    let (master, replica) = (setup("2000").start(), setup("10").start());
+    replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica has heard", || replica.info("outstanding_ttl_ms") == 2_000);
+    let heard = replica.client().say("LOCK.NODE").field("clock_us").as_int();
+    let frozen = Frozen::new(&master);
+    wait_until("every lease of that time has ended", || {
+        replica.client().say("LOCK.NODE").field("clock_us").as_int() > heard + 2_100_000
+    });
+    assert_eq!(replica.info("outstanding_ttl_ms"), 2_000);
+    let mut copy = replica.client();
+    copy.say("REPLICAOF NO ONE");
+    assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > 10);
+    drop(frozen);
+}
+
+/// It has its master's data, and was promoted before it was told how long its master's leases are.
+#[test]
+fn a_replica_that_was_told_nothing_assumes_the_worst() {
+    const DAY_MS: u64 = 86_400_000;
+    let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
+    let (master, replica) = (setup("60000").start(), setup("100").start());
+    let mut copy = replica.client();
+    // Nobody answers there.
+    copy.pipeline(&[format!("REPLICAOF 127.0.0.1 {}", free_port()), "REPLICAOF NO ONE".to_owned()]);
+    assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
+    replica.lift();
+    copy.say(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    wait_until("the replica has heard", || replica.info("outstanding_ttl_ms") == 60_000);
+    copy.say("REPLICAOF NO ONE");
+    assert!((50_000..DAY_MS).contains(&guarded_ms(copy.say("LOCK.ACQUIRE k you 10"))));
+    assert_eq!(replica.info("outstanding_ttl_ms"), 60_000);
 }

@@ -17,6 +17,7 @@ mod cluster_slots;
 mod command_pages;
 mod commands;
 mod configuration;
+mod copied_data;
 mod crashes;
 mod defragmentation;
 mod descriptions;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::harness::{Reply, Server, Setup, int, wait_until};
+use crate::harness::{Client, Reply, Server, Setup, error, int, wait_until};
 
 const LIMIT: i64 = 1 << 53;
 
@@ -84,5 +84,85 @@ fn stay_above_those_of_loaded_locks() {
         let mut client = server.client();
         assert_eq!(client.say("LOCK.BREAK k"), int(token));
         assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
+    }
+}
+
+/// A token this far ahead of the clock, in microseconds.
+const YEAR_US: i64 = 365 * 86_400_000_000;
+
+/// Whoever holds a lock may raise its token: that of one key of its own took all keys of the node along at the next start, to
+/// where no other node follows.
+#[test]
+fn a_raised_token_takes_no_other_key_along() {
+    let mut server = Setup::new().aof().start();
+    let mut client = server.client();
+    let clock = |client: &mut Client| client.say("LOCK.NODE").field("clock_us").as_int();
+    client.insist("LOCK.ACQUIRE app:1 evil 60000");
+    let far = clock(&mut client) + YEAR_US - 60_000_000;
+    assert_eq!(client.insist(&format!("LOCK.FENCE app:1 evil {far}")), int(far));
+    // Answered with NOTYET, and never repeated.
+    client.insist("LOCK.ACQUIRE app:2 evil 60000");
+    assert!(error(client.say(&format!("LOCK.FENCE app:2 evil {far}"))).starts_with("NOTYET"));
+    for end in ["SHUTDOWN", "kill"] {
+        if end == "kill" {
+            server.kill()
+        } else {
+            server.shutdown("")
+        }
+        server.start_again();
+        let mut client = server.client();
+        let token = client.insist("LOCK.ACQUIRE k me 1000").as_int();
+        assert!(token < clock(&mut client) + 20_000_000, "{token} after {end}");
+        client.say("LOCK.RELEASE k me");
+    }
+    let mut client = server.client();
+    client.say("LOCK.RELEASE app:1 evil");
+    assert!(client.insist("LOCK.ACQUIRE app:1 me 1000").as_int() > far, "its own order is kept");
+    client.say("LOCK.RELEASE app:1 me");
+    // Also where nothing is left of that lock but its ceiling on the disk.
+    server.shutdown("");
+    server.start_again();
+    assert!(server.client().insist("LOCK.ACQUIRE app:1 me 1000").as_int() > far);
+}
+
+#[test]
+fn a_token_is_raised_to_a_year_ahead_of_the_clock_at_most() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.insist("LOCK.ACQUIRE k me 60000");
+    for token in [1 << 52, client.say("LOCK.NODE").field("clock_us").as_int() + YEAR_US + 60_000_000] {
+        let refused = error(client.insist(&format!("LOCK.FENCE k me {token}")));
+        assert!(refused.contains("too far ahead of this node's clock"), "{refused}");
+    }
+}
+
+/// A node's tokens ran ahead: its wall clock showed a time a century from now. Its locks cannot be had together with others'
+/// until an operator brings those to the same place; no token falls.
+#[test]
+fn an_operator_brings_nodes_together_again() {
+    const FAR: i64 = 1 << 52;
+    let mut server = Setup::new().aof().start();
+    let mut client = server.client();
+    let before = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+    assert!(error(client.insist(&format!("LOCK.FENCE k me {}", FAR + 5))).starts_with("ERR token must be at most"));
+    let floor = client.say("LOCK.FLOOR").as_int();
+    assert!(floor < before);
+    assert_eq!(client.say(&format!("LOCK.FLOOR RAISE {FAR}")), int(FAR));
+    assert_eq!(client.say(&format!("LOCK.FLOOR RAISE {before}")), int(FAR), "it never falls");
+    assert_eq!(client.insist(&format!("LOCK.FENCE k me {}", FAR + 5)), int(FAR + 5));
+    let token = client.insist("LOCK.ACQUIRE other me 60000").as_int();
+    assert!(token > FAR);
+    server.kill();
+    server.start_again();
+    let mut client = server.client();
+    assert!(client.say("LOCK.FLOOR").as_int() >= FAR);
+    assert!(client.insist("LOCK.ACQUIRE third me 60000").as_int() > token);
+    for (line, why) in [
+        ("LOCK.FLOOR RAISE 9007199254740991", "ERR RAISE needs a token from 1 to 6755399441055744"),
+        ("LOCK.FLOOR RAISE", "ERR option RAISE needs a value after it"),
+        ("LOCK.FLOOR 5", "ERR unknown option: this command takes RAISE token"),
+        ("LOCK.FLOOR RAISE 5 6", "ERR unknown option: this command takes RAISE token"),
+    ] {
+        assert_eq!(error(client.say(line)), why);
     }
 }

@@ -56,3 +56,30 @@ fn tokens_grow_whichever_way_the_clock_goes() {
         }
     }
 }
+
+/// A date beyond every clock's took the node's tokens along, for good: no other node followed it there.
+#[test]
+fn a_moment_in_a_far_future_takes_no_token_along() {
+    let mut server = Setup::new().aof().wall_clock().start();
+    let mut client = server.client();
+    let true_us = client.say("LOCK.NODE").field("clock_us").as_int();
+    server.wall_clock().set(100 * 365 * DAY);
+    wait_until("the node sees it", || server.log().contains("the wall clock has jumped ahead by 36"));
+    for end in ["", "kill", "SHUTDOWN"] {
+        let mut client = server.client();
+        let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+        assert!(token < true_us + DAY * 1_000_000, "{token} {end}");
+        client.say("LOCK.RELEASE k me");
+        match end {
+            "kill" => server.kill(),
+            "SHUTDOWN" => server.shutdown(""),
+            _ => continue,
+        }
+        // It is so at the start already.
+        server.start_again();
+    }
+    server.wall_clock().set(0);
+    wait_until("the clock is right again", || server.log().contains("tokens follow the wall clock again"));
+    let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    assert!(token < true_us + DAY * 1_000_000);
+}

@@ -49,7 +49,7 @@ pub fn acquire(
     if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
         return contended(ask, node);
     }
-    let token = node.tokens.issue(name, ask.fence, now.wall_us, node.skew_ms)?;
+    let token = node.tokens.issue(name, ask.fence, now, node.skew_ms)?;
     // An expired lock that the background had not deleted yet ends here.
     node.counters.expiries += u64::from(in_memory);
     Ok(Acquired::Granted(grant(db, name, ask, token, node, now)))
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn while_guarded_only_a_repetition_of_what_the_node_vouches_for() {
         let mut node = node();
-        node.guard.arm(Cause::Flush, at(10).boot, at(500).boot);
-        let guarded = Err(Refusal::Guarded { left_ms: 480, cause: Cause::Flush });
+        node.guard.arm(Cause::Operator, at(10).boot, at(500).boot);
+        let guarded = Err(Refusal::Guarded { left_ms: 480, cause: Cause::Operator });
         let mut since = Lock::new(owner("me"), Note::default(), token(9), at(15).boot, ttl(1_000));
         for (held, name, retry) in [
             (None, "me", true),

@@ -52,6 +52,11 @@ impl Detached {
         self.queues.iter().map(Queue::len).sum()
     }
 
+    /// Database and name of every lock.
+    pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.locks().map(|(db, name, _)| (db, name))
+    }
+
     /// Database, name and end of every lock.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
         let databases = (self.first_db..).zip(&self.queues);

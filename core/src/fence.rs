@@ -1,7 +1,6 @@
 //! LOCK.FENCE: the second round of a quorum acquire raises a grant's token.
 
 use crate::guard::vouched;
-use crate::limits::FENCE_CAP;
 use crate::lock::live_of;
 use crate::request::Owner;
 use crate::{Lock, Node, Now, Refusal, Token};
@@ -17,8 +16,8 @@ pub enum Fenced {
     NotHeld,
 }
 
-/// Raises the token of the grant that `owner` holds to `token`, never lowers it. Bounded by a fixed cap, not by the
-/// clock: only the current owner can send it, and nodes whose clocks differ must still agree.
+/// Raises the token of the grant that `owner` holds to `token`, never lowers it. Nodes whose clocks differ must still agree, so
+/// it may be far ahead of this node's ([`Tokens::raise`](crate::Tokens::raise) says how far).
 pub fn fence(
     name: &[u8],
     held: Option<&mut Lock>,
@@ -32,11 +31,7 @@ pub fn fence(
     if token <= lock.token {
         return Ok(Fenced::Unchanged(lock.token));
     }
-    if token.get() > FENCE_CAP {
-        return Err(Refusal::FenceCap);
-    }
-    node.tokens.below_ceiling(token)?;
-    node.tokens.learn(name, token);
+    node.tokens.raise(name, token, now, node.skew_ms)?;
     lock.token = token;
     Ok(Fenced::Raised(token))
 }
@@ -45,6 +40,7 @@ pub fn fence(
 mod tests {
     use super::*;
     use crate::guard::Cause;
+    use crate::limits::FENCE_SPAN_US;
     use crate::lock::fixture::*;
     use Fenced::*;
 
@@ -52,14 +48,15 @@ mod tests {
     fn raises_and_never_lowers() {
         let node = &mut node();
         let an_hour_ahead = at(0).wall_us + 3_600_000_000;
+        let furthest = at(0).wall_us + FENCE_SPAN_US;
         // (owner, token, at ms, outcome, token after)
         let cases = [
             ("me", 7, 0, Ok(Unchanged(token(7))), 7),
             ("me", 6, 0, Ok(Unchanged(token(7))), 7),
             ("me", 8, 0, Ok(Raised(token(8))), 8),
             ("me", an_hour_ahead, 0, Ok(Raised(token(an_hour_ahead))), an_hour_ahead),
-            ("me", FENCE_CAP, 0, Ok(Raised(token(FENCE_CAP))), FENCE_CAP),
-            ("me", FENCE_CAP + 1, 0, Err(Refusal::FenceCap), 7),
+            ("me", furthest, 0, Ok(Raised(token(furthest))), furthest),
+            ("me", furthest + 1, 0, Err(Refusal::FenceTooFar { max: furthest }), 7),
             ("you", 8, 0, Ok(NotHeld), 7),
             ("me", 8, 1_001, Ok(NotHeld), 7),
         ];
@@ -68,7 +65,7 @@ mod tests {
             assert_eq!(fence(b"k", Some(&mut lock), owner(name), token(value), node, at(ms)), expected);
             assert_eq!(lock.token().get(), after);
         }
-        assert_eq!(node.tokens.last(b"k"), FENCE_CAP, "the next grant is above");
+        assert_eq!(node.tokens.last(b"k"), furthest, "the next grant is above");
         assert_eq!(fence(b"k", None, owner("me"), token(8), node, at(0)), Ok(NotHeld));
     }
 

@@ -45,7 +45,7 @@ impl Cause {
 pub struct Armed {
     /// It ends after this moment.
     pub until: BootTime,
-    /// When the latest cause arose.
+    /// When the latest cause arose that makes locks in memory doubtful; zero: none did.
     pub since: BootTime,
     /// The cause whose end is the latest.
     pub cause: Cause,
@@ -56,13 +56,19 @@ pub struct Armed {
 pub struct Guard(Option<Armed>);
 
 impl Guard {
-    /// A cause arose at `now`: guarded until `until` at least.
+    /// A cause arose at `now`: guarded until `until` at least. A flush makes no lock doubtful that survived it: what is in
+    /// memory is as sure as before.
     pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
-        let (until, cause) = match self.armed(now) {
+        let before = self.armed(now);
+        let (until, later) = match before {
             Some(armed) if armed.until >= until => (armed.until, armed.cause),
             _ => (until, cause),
         };
-        self.0 = Some(Armed { until, since: now, cause });
+        let since = match cause {
+            Cause::Flush => before.map_or(BootTime::default(), |armed| armed.since),
+            _ => now,
+        };
+        self.0 = Some(Armed { until, since, cause: later });
     }
 
     /// An earlier life was guarded, and still would be.
@@ -72,7 +78,7 @@ impl Guard {
 
     /// It is of another boot: no time of its causes is known here, so everything until `now` is from before them.
     pub fn since_now(&mut self, now: BootTime) {
-        if let Some(armed) = &mut self.0 {
+        if let Some(armed) = self.0.as_mut().filter(|armed| armed.since != BootTime::default()) {
             armed.since = now;
         }
     }
@@ -128,6 +134,7 @@ pub(crate) fn vouched(lock: &Lock, node: &Node, now: BootTime) -> Result<(), Ref
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::fixture;
 
     fn ms(ms: u64) -> BootTime {
         BootTime::from_us(ms * 1_000)
@@ -142,6 +149,21 @@ mod tests {
             assert_eq!(guard_ms(owed, skew), expected);
         }
         assert_eq!(guard_ms(u32::MAX, u32::MAX), u32::MAX);
+    }
+
+    /// What a flush dropped cannot be granted; what it left was never in doubt.
+    #[test]
+    fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
+        let mut node = fixture::node();
+        node.guard.arm(Cause::Flush, ms(10), ms(500));
+        let lock = Lock::new(fixture::owner("me"), Default::default(), fixture::token(7), ms(5), fixture::ttl(1_000));
+        assert_eq!(vouched(&lock, &node, ms(20)), Ok(()));
+        assert!(node.guard.serve(ms(20)).is_err());
+        node.guard.since_now(ms(20));
+        assert_eq!(vouched(&lock, &node, ms(20)), Ok(()), "on another boot too");
+        node.guard.arm(Cause::Operator, ms(20), ms(30));
+        node.guard.arm(Cause::Flush, ms(25), ms(600));
+        assert!(vouched(&lock, &node, ms(26)).is_err(), "an earlier cause stays");
     }
 
     #[test]
@@ -159,7 +181,7 @@ mod tests {
     }
 
     /// Every sequence of up to four causes with small times: the end is never before any cause's own, moves only away
-    /// until it has passed, and `since` is the latest cause.
+    /// until it has passed, and `since` is the latest cause that makes locks doubtful.
     #[test]
     fn every_small_sequence_of_causes() {
         fn go(guard: Guard, now: u64, ends: &[u64], depth: usize) {
@@ -172,8 +194,10 @@ mod tests {
                 for length in 0..4 {
                     let (mut guard, now) = (guard, now + step);
                     let cause = Cause::ALL[length as usize];
+                    let before = guard.armed(ms(now)).map_or(BootTime::default(), |armed| armed.since);
                     guard.arm(cause, ms(now), ms(now + length));
-                    assert_eq!(guard.armed(ms(now)).unwrap().since, ms(now));
+                    let since = if cause == Cause::Flush { before } else { ms(now) };
+                    assert_eq!(guard.armed(ms(now)).unwrap().since, since);
                     go(guard, now, &[ends, &[now + length]].concat(), depth - 1);
                 }
             }

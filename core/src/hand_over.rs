@@ -48,7 +48,7 @@ pub fn hand_over(
     let owner = first.owner();
     match first.want {
         Want::Lock { ttl, fence, retry } => {
-            let token = node.tokens.issue(name, fence, now.wall_us, node.skew_ms)?;
+            let token = node.tokens.issue(name, fence, now, node.skew_ms)?;
             node.counters.hand_overs += 1;
             let patience = crate::request::Patience::NONE;
             let ask = Acquire { owner, ttl, retry, fence, note: first.note(), patience };

@@ -34,8 +34,36 @@ pub const TOKEN_HINT_MAX: u64 = 1 << 52;
 /// that fewer unrelated keys push each other's tokens ahead of the clock.
 pub const TOKEN_STRIPES: usize = 1 << 16;
 
-/// LOCK.FENCE raises no token above this: far beyond every clock, and far from the end of the token space.
-pub const FENCE_CAP: u64 = 1 << 52;
+/// Highest floor that an operator can set with LOCK.FLOOR: above wherever a wall clock can have driven a node, and with room for
+/// 71 years of grants, one a microsecond, above it.
+pub const FLOOR_MAX: u64 = TOKEN_LIMIT - (1 << 51);
+
+/// How far ahead of the node's clock LOCK.FENCE raises a token at the most, in microseconds: a year. No clocks of one quorum
+/// are so far apart, and a key whose token was driven there by a hostile client is still raised on the other nodes.
+pub const FENCE_SPAN_US: u64 = 365 * 86_400_000_000;
+
+/// Most stripes whose tokens may be above the node's ceiling. Where more need that, it is the clocks that are apart, and the
+/// node's ceiling follows.
+pub const STRIPE_CEILINGS_MAX: usize = 256;
+
+/// How far ahead of the node's clock its ceiling follows then, in microseconds: two days. Time zones taken for each other are 26
+/// hours apart, a wrong date a day.
+pub const CLOCKS_APART_US: u64 = 2 * 86_400_000_000;
+
+/// A wall clock that jumps ahead by more than this, in microseconds, is not followed at once: two days, as [`CLOCKS_APART_US`].
+pub const CLOCK_JUMP_US: u64 = CLOCKS_APART_US;
+
+/// A wall clock that jumped is followed once it has stood by that for so long, in milliseconds: ten minutes. Whoever sets a wrong
+/// date by hand, or NTP at a start, has corrected it by then.
+pub const CLOCK_SETTLES_MS: u64 = 600_000;
+
+/// A start takes a wall clock for one that jumped if it is further ahead of the last life's tokens than a node is ever down, in
+/// microseconds: a year, less what other nodes' clocks may be apart, so that they still follow ([`FENCE_SPAN_US`]).
+pub const NODE_DOWN_US: u64 = FENCE_SPAN_US - CLOCKS_APART_US;
+
+/// For how long a stripe keeps a ceiling of its own that no token needed, in milliseconds: who was refused with NOTYET comes
+/// again within some milliseconds.
+pub const STRIPE_CEILING_UNUSED_MS: u64 = 10_000;
 
 /// How far the ceiling of tokens is kept ahead, in tokens (microseconds of the clock): 5 s of grants without a write to
 /// the disk.

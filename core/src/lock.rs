@@ -76,6 +76,11 @@ impl Lock {
         self.holds
     }
 
+    /// When it was granted.
+    pub fn granted(&self) -> BootTime {
+        self.granted
+    }
+
     /// When the lease ends.
     pub fn deadline(&self) -> BootTime {
         self.deadline

@@ -1,30 +1,77 @@
-//! The longest lease that may still be owed: `lock.max-ttl`, or a larger one of an earlier life.
+//! The longest lease that may still run: `lock.max-ttl`, a larger one of an earlier life, or what the node's master grants.
 
+use crate::limits::MAX_TTL_LIMIT_MS;
 use crate::{BootTime, guard_ms};
 
-/// How long leases of this node can be, counting those of earlier lives.
+/// Whose grants the node has to answer for beside its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Master {
+    /// Nobody's: it is the master.
+    Myself,
+    /// It follows a master that has not told yet how long its leases may be: they can be as long as any.
+    Silent,
+    /// It follows a master whose leases may be this long, in milliseconds. That does not get less with time, because the
+    /// master goes on granting.
+    Told(u32),
+}
+
+/// How long leases of this node can be, counting those of earlier lives and of its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owed {
     ms: u32,
     /// Until then the larger value of an earlier life counts.
     until: BootTime,
     present_ms: u32,
+    /// The longest lease that was seen in this life.
+    seen_ms: u32,
+    master: Master,
 }
 
 impl Owed {
-    /// The node grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
+    /// A master that grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
-        Self { ms, until: now.plus_ms(guard_ms(ms, skew_ms)), present_ms }
+        Self { ms, until: now.plus_ms(guard_ms(ms, skew_ms)), present_ms, seen_ms: present_ms, master: Master::Myself }
     }
 
-    /// A lease of `ms` was seen (loaded, or heard of from a master): it may still be owed.
+    /// A lease of `ms` was seen (loaded or replicated): it may still run.
     pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
-        *self = Self::new(self.ms(now).max(ms), self.present_ms, skew_ms, now);
+        let seen_ms = self.seen_ms.max(ms);
+        *self =
+            Self { seen_ms, master: self.master, ..Self::new(self.own_ms(now).max(ms), self.present_ms, skew_ms, now) };
     }
 
-    /// The longest lease that may be owed at `now`, in milliseconds.
+    /// The node follows a master, about which this is known.
+    pub fn follow(&mut self, master: Master) {
+        self.master = master;
+    }
+
+    /// The node becomes the master at `now`: what its master may have granted may still run from then on.
+    pub fn lead(&mut self, skew_ms: u32, now: BootTime) {
+        *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
+    }
+
+    /// An operator says that nobody holds what the node has forgotten: only leases that were seen count.
+    pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
+        let ms = self.own_ms(now).min(self.seen_ms);
+        *self = Self { seen_ms: self.seen_ms, master: self.master, ..Self::new(ms, self.present_ms, skew_ms, now) };
+    }
+
+    /// What is known of the node's master.
+    pub fn master(&self) -> Master {
+        self.master
+    }
+
+    /// The longest lease that may still run at `now`, in milliseconds.
     pub fn ms(&self, now: BootTime) -> u32 {
+        match self.master {
+            Master::Myself => self.own_ms(now),
+            Master::Silent => MAX_TTL_LIMIT_MS,
+            Master::Told(ms) => ms.max(self.own_ms(now)),
+        }
+    }
+
+    fn own_ms(&self, now: BootTime) -> u32 {
         if now <= self.until { self.ms } else { self.present_ms }
     }
 }
@@ -33,13 +80,43 @@ impl Owed {
 mod tests {
     use super::*;
 
+    fn ms(ms: u64) -> BootTime {
+        BootTime::from_us(ms * 1_000)
+    }
+
     #[test]
     fn an_older_larger_value_counts_for_a_whole_guard() {
-        let ms = |ms: u64| BootTime::from_us(ms * 1_000);
         let mut owed = Owed::new(1_000, 100, 0, ms(0));
         assert_eq!((owed.ms(ms(0)), owed.ms(ms(1_010)), owed.ms(ms(1_011))), (1_000, 1_000, 100));
         owed.raise(500, 0, ms(2_000));
         assert_eq!((owed.ms(ms(2_505)), owed.ms(ms(2_506))), (500, 100));
         assert_eq!(Owed::new(50, 100, 0, ms(0)).ms(ms(0)), 100);
+    }
+
+    /// A master's leases are 10 s long, the replica's own 100 ms. The link is down for a minute, during which the master
+    /// goes on granting; then the replica is promoted.
+    #[test]
+    fn what_a_master_told_counts_as_long_as_it_is_followed_and_for_a_guard_after() {
+        let mut owed = Owed::new(0, 100, 0, ms(0));
+        owed.follow(Master::Told(10_000));
+        assert_eq!(owed.ms(ms(60_000)), 10_000);
+        owed.lead(0, ms(60_000));
+        assert_eq!((owed.ms(ms(70_100)), owed.ms(ms(70_101))), (10_000, 100));
+    }
+
+    #[test]
+    fn of_a_master_that_has_told_nothing_the_worst_is_assumed() {
+        let mut owed = Owed::new(0, 100, 0, ms(0));
+        owed.follow(Master::Silent);
+        assert_eq!(owed.ms(ms(0)), MAX_TTL_LIMIT_MS);
+        owed.follow(Master::Told(50));
+        assert_eq!(owed.ms(ms(0)), 100, "its own earlier leases count too");
+        owed.follow(Master::Silent);
+        owed.lead(0, ms(1));
+        assert_eq!(owed.ms(ms(2)), MAX_TTL_LIMIT_MS);
+        owed.raise(300, 0, ms(3));
+        assert_eq!(owed.ms(ms(3)), MAX_TTL_LIMIT_MS);
+        owed.lift(0, ms(3));
+        assert_eq!((owed.ms(ms(306)), owed.ms(ms(307))), (300, 100), "an operator knows better");
     }
 }

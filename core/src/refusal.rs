@@ -5,7 +5,7 @@ use std::fmt;
 use crate::Node;
 use crate::guard::Cause;
 use crate::limits::{
-    FENCE_CAP, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, RETRY_HAND_OVER_MS,
+    FLOOR_MAX, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, RETRY_HAND_OVER_MS,
     TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 use crate::request::Patience;
@@ -55,7 +55,12 @@ pub enum Refusal {
     /// `ERR`: not a number of waiters to list.
     ListedWaiters,
     /// `ERR`: a token above what FENCE raises to.
-    FenceCap,
+    FenceTooFar {
+        /// The largest it raises to now.
+        max: u64,
+    },
+    /// `ERR`: not a floor of tokens.
+    Floor,
     /// `ERR`: not a length of a guard.
     GuardLength,
     /// `WRONGTYPE`: the key holds something that is not a lock.
@@ -168,7 +173,12 @@ impl fmt::Display for Refusal {
             ),
             Self::Ticket => write!(f, "ERR TICKET must be an integer from 0 to {TICKET_MAX}"),
             Self::ListedWaiters => write!(f, "ERR WAITERS must be an integer from 1 to {LISTED_WAITERS_MAX}"),
-            Self::FenceCap => write!(f, "ERR token must be at most {FENCE_CAP}"),
+            Self::FenceTooFar { max } => write!(
+                f,
+                "ERR token must be at most {max}: it is too far ahead of this node's clock. Set the clocks of the nodes right; \
+                 where a node's tokens stay ahead LOCK.FLOOR brings the others there"
+            ),
+            Self::Floor => write!(f, "ERR RAISE needs a token from 1 to {FLOOR_MAX}"),
             Self::GuardLength => write!(f, "ERR ARM needs an integer from 1 to {GUARD_LIMIT_MS} milliseconds"),
             Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
             Self::MasterOnly => f.write_str(
@@ -232,7 +242,8 @@ mod tests {
             (Refusal::Patience, "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds"),
             (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
             (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),
-            (Refusal::FenceCap, "ERR token must be at most 4503599627370496"),
+            (Refusal::FenceTooFar { max: 5 }, "ERR token must be at most 5"),
+            (Refusal::Floor, "ERR RAISE needs a token from 1 to 6755399441055744"),
             (Refusal::GuardLength, "ERR ARM needs an integer from 1 to 172800000"),
             (Refusal::WrongType, "WRONGTYPE"),
             (Refusal::MasterOnly, "READONLY"),

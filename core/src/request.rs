@@ -1,6 +1,8 @@
 //! What a client can ask for, already validated: a value of these types is within its bounds.
 
-use crate::limits::{HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS};
+use crate::limits::{
+    FLOOR_MAX, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+};
 use crate::{Refusal, Token};
 
 /// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
@@ -118,6 +120,11 @@ pub fn listed_waiters(count: Option<u64>) -> Result<usize, Refusal> {
     count.filter(|count| (1..=LISTED_WAITERS_MAX).contains(count)).ok_or(Refusal::ListedWaiters)
 }
 
+/// Where an operator wants tokens to start, from 1 to [`FLOOR_MAX`].
+pub fn floor(token: Option<u64>) -> Result<Token, Refusal> {
+    token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new).ok_or(Refusal::Floor)
+}
+
 /// LOCK.ACQUIRE: take the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
@@ -202,6 +209,11 @@ mod tests {
         }
         for (number, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
             assert_eq!(Ticket::new(number).is_ok(), valid, "{number:?}");
+        }
+        for (token, valid) in
+            [(None, false), (Some(0), false), (Some(1), true), (Some(FLOOR_MAX), true), (Some(FLOOR_MAX + 1), false)]
+        {
+            assert_eq!(floor(token).is_ok(), valid, "{token:?}");
         }
         for (count, valid) in
             [(None, false), (Some(0), false), (Some(1), true), (Some(1_000), true), (Some(1_001), false)]

@@ -2,7 +2,7 @@
 
 use crate::limits::{CEILING_LEAD, ISSUED_LEAD};
 use crate::record::BootId;
-use crate::{BootTime, Cause, LocksDigest, Node, NodeState, Now, ahead_us, guard_ms};
+use crate::{AofFile, BootTime, Cause, CleanEnd, FileId, LocksDigest, Node, NodeState, Now, ahead_us, guard_ms};
 
 /// `lock.restart-guard`: when a start is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +15,35 @@ pub enum GuardPolicy {
     Never,
 }
 
+/// One life of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LifeId {
+    /// The node.
+    pub node: u128,
+    /// Which of its lives.
+    pub incarnation: u64,
+}
+
+/// What a start finds beside the state file: whether the data that is loaded is the very data that the state file is about. A copy
+/// of either, or data that another life used since, is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Which file the state was read from.
+    pub file: Option<FileId>,
+    /// Which life used the data last.
+    pub used_by: Option<LifeId>,
+    /// The files of the AOF before it was loaded.
+    pub aof: Vec<AofFile>,
+}
+
 /// What is known at the end of a start, when data is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
     /// What the last life left in the state file, if there is a readable one.
     pub last: Option<&'a NodeState>,
-    /// The locks that were loaded.
+    /// What was found beside it.
+    pub found: &'a Found,
+    /// The locks that were loaded, without those that [`Start::counts`] leaves out.
     pub loaded: LocksDigest,
     /// Whether they came from the AOF.
     pub from_aof: bool,
@@ -29,19 +52,28 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Whether the node provably remembers every grant of its last life: either the locks loaded are the very ones that
-    /// there were at its clean end, or everything it ever granted is in the AOF that was loaded.
+    /// Whether the node provably remembers every grant of its last life: the state file is the one that this life left, nobody
+    /// else used the data since, and either the locks loaded are the very ones that ran on at its clean end, or everything it
+    /// ever granted is in the AOF that was loaded.
     pub fn is_proved(&self) -> bool {
         let Some(last) = self.last else { return false };
-        let ended_clean = last.end.is_some_and(|end| {
+        let ended_clean = last.end.is_some_and(|CleanEnd { locks, .. }| {
             let same = if last.boot == self.boot {
-                end.exact == self.loaded.exact
+                locks.exact == self.loaded.exact
             } else {
-                end.other_boot == self.loaded.other_boot
+                locks.other_boot == self.loaded.other_boot
             };
-            same && end.count == self.loaded.count
+            same && locks.count == self.loaded.count
         });
-        ended_clean || (last.aof_life && self.from_aof)
+        let is_whole = |aof: AofFile| self.found.aof.iter().any(|found| found.id == aof.id && found.bytes >= aof.bytes);
+        last.is_tied_to(self.found) && (ended_clean || (self.from_aof && last.aof.is_some_and(is_whole)))
+    }
+
+    /// Whether a lock that was loaded and ends at `deadline` counts in [`Start::loaded`]: not if its lease had ended before the
+    /// clean end already, because such a lock is only left over in the file. On another boot that is not known.
+    pub fn counts(last: Option<&NodeState>, boot: BootId, deadline: BootTime) -> bool {
+        let end = last.filter(|last| last.boot == boot).and_then(|last| last.end);
+        end.is_none_or(|end| end.at <= deadline)
     }
 
     /// Decides, when data is loaded, what `node` may do: whether it is guarded, and since when it vouches for locks. Leases of
@@ -69,10 +101,14 @@ impl Start<'_> {
 
 /// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
 /// the most if clocks agree. It may have been raised to a token of another node, which is ahead of a clock that is ahead of
-/// this one.
-pub fn token_floor(last: Option<&NodeState>, wall_us: u64, skew_ms: u32) -> u64 {
+/// this one. Where the file is a copy, or another life used the data since, nobody knows how far that got: then both count.
+pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
-    last.map_or(highest, |last| last.ceiling.max(wall_us))
+    match last {
+        None => highest,
+        Some(last) if last.is_tied_to(found) => last.ceiling.max(wall_us),
+        Some(last) => last.ceiling.max(highest),
+    }
 }
 
 /// `node`, a replica until now, becomes a master. The one before it issued tokens up to `ceiling`, as far as this node
@@ -87,23 +123,20 @@ pub fn promote(policy: GuardPolicy, ceiling: u64, owed_ms: u32, node: &mut Node,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BootTime;
 
     const HERE: BootId = BootId([1; 16]);
     const ELSEWHERE: BootId = BootId([2; 16]);
+    const FILE: FileId = FileId { number: 3, born_ns: 4 };
+    const AOF: AofFile = AofFile { id: FileId { number: 5, born_ns: 6 }, bytes: 7 };
 
-    fn last(end: Option<LocksDigest>, aof_life: bool, boot: BootId) -> NodeState {
-        NodeState {
-            id: 1,
-            incarnation: 1,
-            ceiling: 1,
-            owed_ms: 1,
-            boot,
-            guard: None,
-            unproved_before: BootTime::default(),
-            aof_life,
-            end,
-        }
+    fn last(end: Option<LocksDigest>, aof: Option<AofFile>, boot: BootId) -> NodeState {
+        let end = end.map(|locks| CleanEnd { at: BootTime::default(), locks });
+        NodeState { file: Some(FILE), aof, end, ..NodeState::new(1, boot) }
+    }
+
+    /// Everything as the last life left it.
+    fn untouched() -> Found {
+        Found { file: Some(FILE), used_by: Some(LifeId { node: 1, incarnation: 1 }), aof: vec![AOF] }
     }
 
     fn digest(count: u64, exact: u128, other_boot: u128) -> LocksDigest {
@@ -122,17 +155,89 @@ mod tests {
             (Some(digest(3, 5, 6)), false, false),
             (Some(digest(0, 0, 0)), false, false),
         ];
+        let found = untouched();
         for (end, within, over) in ends {
             for (boot, clean) in [(HERE, within), (ELSEWHERE, over)] {
-                for aof_life in [false, true] {
+                for aof in [None, Some(AOF)] {
                     for from_aof in [false, true] {
-                        let last = last(end, aof_life, boot);
-                        let start = Start { last: Some(&last), loaded, from_aof, boot: HERE };
-                        assert_eq!(start.is_proved(), clean || (aof_life && from_aof), "{start:?}");
+                        let last = last(end, aof, boot);
+                        let start = Start { last: Some(&last), found: &found, loaded, from_aof, boot: HERE };
+                        assert_eq!(start.is_proved(), clean || (aof.is_some() && from_aof), "{start:?}");
                     }
                 }
             }
         }
-        assert!(!Start { last: None, loaded: LocksDigest::default(), from_aof: true, boot: HERE }.is_proved());
+        let none = LocksDigest::default();
+        assert!(!Start { last: None, found: &found, loaded: none, from_aof: true, boot: HERE }.is_proved());
+    }
+
+    /// A clean end, and a life with everything in the AOF: neither is believed of a copy, or of data that others used.
+    #[test]
+    fn what_is_not_tied_to_the_data_proves_nothing() {
+        let loaded = digest(2, 5, 6);
+        let other = FileId { number: 8, born_ns: 9 };
+        let cases = [
+            ("a copied state file", Found { file: Some(FileId { born_ns: 9, ..FILE }), ..untouched() }, false, false),
+            ("a file of an unknown kind", Found { file: None, ..untouched() }, false, false),
+            (
+                "another node used the data",
+                Found { used_by: Some(LifeId { node: 2, incarnation: 1 }), ..untouched() },
+                false,
+                false,
+            ),
+            (
+                "another life did",
+                Found { used_by: Some(LifeId { node: 1, incarnation: 2 }), ..untouched() },
+                false,
+                false,
+            ),
+            ("nobody knows who did", Found { used_by: None, ..untouched() }, false, false),
+            ("another AOF", Found { aof: vec![AofFile { id: other, ..AOF }], ..untouched() }, true, false),
+            ("an older AOF in its place", Found { aof: vec![AofFile { bytes: 6, ..AOF }], ..untouched() }, true, false),
+            ("no AOF", Found { aof: vec![], ..untouched() }, true, false),
+            ("it has grown", Found { aof: vec![AofFile { bytes: 8, ..AOF }], ..untouched() }, true, true),
+            (
+                "and has others beside",
+                Found { aof: vec![AofFile { id: other, ..AOF }, AOF], ..untouched() },
+                true,
+                true,
+            ),
+        ];
+        for (what, found, ended_clean, aof_life) in cases {
+            for (last, from_aof, proved) in
+                [(last(Some(loaded), None, HERE), false, ended_clean), (last(None, Some(AOF), HERE), true, aof_life)]
+            {
+                let start = Start { last: Some(&last), found: &found, loaded, from_aof, boot: HERE };
+                assert_eq!(start.is_proved(), proved, "{what}");
+            }
+        }
+        let last = NodeState { file: None, ..last(Some(loaded), Some(AOF), HERE) };
+        let found = Found { file: None, ..untouched() };
+        assert!(!Start { last: Some(&last), found: &found, loaded, from_aof: true, boot: HERE }.is_proved());
+    }
+
+    #[test]
+    fn locks_that_had_ended_before_a_clean_end_do_not_count() {
+        let time = BootTime::from_us;
+        let end = Some(CleanEnd { at: time(100), locks: LocksDigest::default() });
+        let last = NodeState { end, ..NodeState::new(1, HERE) };
+        assert!(Start::counts(Some(&last), HERE, time(100)) && !Start::counts(Some(&last), HERE, time(99)));
+        assert!(Start::counts(Some(&last), ELSEWHERE, time(99)) && Start::counts(None, HERE, time(99)));
+    }
+
+    #[test]
+    fn tokens_start_above_whatever_can_have_been_issued() {
+        let last = NodeState { ceiling: 50_000_000, ..last(None, None, HERE) };
+        let found = untouched();
+        let unknown = 1_000 + CEILING_LEAD + ISSUED_LEAD + 4_000_000;
+        assert_eq!(token_floor(None, &found, 1_000, 2_000), unknown);
+        assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000);
+        assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000);
+        let copy = Found { file: Some(FileId { number: 8, ..FILE }), ..untouched() };
+        let used = Found { used_by: Some(LifeId { node: 8, incarnation: 1 }), ..untouched() };
+        for found in [copy, used] {
+            assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000);
+            assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000 - 1_000 + unknown);
+        }
     }
 }

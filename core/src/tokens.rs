@@ -5,8 +5,14 @@
 //! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
 //! locked, and a grant is always above everything its stripe has seen.
 
-use crate::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD, TOKEN_LIMIT, TOKEN_STRIPES};
-use crate::{Refusal, ahead_us};
+use crate::limits::{
+    CEILING_LEAD, CLOCKS_APART_US, FENCE_SPAN_US, ISSUED_LEAD, START_LEAD, STRIPE_CEILINGS_MAX, TOKEN_LIMIT,
+    TOKEN_STRIPES,
+};
+use crate::stripe_ceilings::StripeCeilings;
+use crate::{BootTime, Now, Refusal, ahead_us};
+
+pub use crate::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 
 /// A fencing token: 1 ≤ token < 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,39 +38,104 @@ pub struct Tokens {
     floor: u64,
     high: u64,
     ceiling: u64,
+    /// How many were issued: where tokens are ahead of the clock they are counted on from the floor.
+    issued: u64,
+    /// More stripes need ceilings up to here than are kept apart.
+    demanded: u64,
+    stripes: StripeCeilings,
 }
 
 impl Tokens {
     /// Every stripe starts at `floor`: no token up to it is issued again. Without a ceiling until one is set.
     pub fn new(floor: u64) -> Self {
-        Self::with_stripes(floor, TOKEN_STRIPES)
+        Self::with_stripes(floor, TOKEN_STRIPES, STRIPE_CEILINGS_MAX)
     }
 
-    /// The same with this many stripes, a power of two: a model checker makes millions of nodes.
-    pub fn with_stripes(floor: u64, stripes: usize) -> Self {
+    /// The same with this many stripes, a power of two, of which `apart_max` may have ceilings of their own: a model checker
+    /// makes millions of nodes.
+    pub fn with_stripes(floor: u64, stripes: usize, apart_max: usize) -> Self {
         debug_assert!(stripes.is_power_of_two());
         let floor = floor.min(TOKEN_LIMIT - 1);
-        Self { last: vec![floor; stripes].into_boxed_slice(), floor, high: 0, ceiling: TOKEN_LIMIT - 1 }
+        Self {
+            last: vec![floor; stripes].into_boxed_slice(),
+            floor,
+            high: 0,
+            ceiling: TOKEN_LIMIT - 1,
+            issued: 0,
+            demanded: 0,
+            stripes: StripeCeilings::new(apart_max),
+        }
+    }
+
+    /// An earlier life may have issued tokens up to these ceilings on these stripes.
+    pub fn restore_stripes(&mut self, ceilings: &[StripeCeiling]) {
+        for &StripeCeiling { stripe, ceiling } in ceilings {
+            if let Some(last) = self.last.get_mut(stripe as usize) {
+                *last = (*last).max(ceiling.min(TOKEN_LIMIT - 1));
+            }
+        }
+        self.stripes.restore(ceilings);
+    }
+
+    /// A master may have issued tokens up to these ceilings on these stripes.
+    pub fn learn_stripes(&mut self, ceilings: &[StripeCeiling]) {
+        for &StripeCeiling { stripe, ceiling } in ceilings {
+            if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
+                && (stripe as usize) < self.last.len()
+            {
+                self.learn_on(stripe, token);
+            }
+        }
     }
 
     /// The highest token that a key of this key's stripe ever had.
     pub fn last(&self, key: &[u8]) -> u64 {
-        self.last[stripe(key, self.last.len())]
+        self.last[self.stripe(key) as usize]
     }
 
-    /// The highest token issued or learnt over all stripes; 0 before the first.
+    /// The highest token issued or learnt over all stripes whose tokens are below the node's ceiling; 0 before the first.
     pub fn high(&self) -> u64 {
         self.high
     }
 
-    /// No token above it is issued.
+    /// Every stripe is at least there.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// No token above it is issued, but on the stripes with a ceiling of their own.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
+    }
+
+    /// No token of this key is issued above it.
+    pub fn ceiling_of(&self, key: &[u8]) -> u64 {
+        self.ceiling.max(self.stripes.of(self.stripe(key)))
     }
 
     /// The ceiling on the disk is this now.
     pub fn set_ceiling(&mut self, ceiling: u64) {
         self.ceiling = ceiling.min(TOKEN_LIMIT - 1);
+    }
+
+    /// The ceilings of stripes that are to be on the disk, and the number of the last change in them.
+    pub fn stripe_ceilings(&self) -> (Vec<StripeCeiling>, u64) {
+        self.stripes.wanted()
+    }
+
+    /// The number of the last change of those.
+    pub fn stripe_changes(&self) -> u64 {
+        self.stripes.changes()
+    }
+
+    /// What there was with this change is on the disk.
+    pub fn stripes_saved(&mut self, change: u64) {
+        self.stripes.saved(change);
+    }
+
+    /// Drops ceilings of stripes that are needed no longer.
+    pub fn sweep_stripes(&mut self, now: BootTime) {
+        self.stripes.sweep(self.ceiling, |stripe| self.last.get(stripe as usize).copied().unwrap_or(0), now);
     }
 
     /// Somebody else may have issued tokens up to `floor`: no stripe issues one up to it.
@@ -87,50 +158,106 @@ impl Tokens {
         self.ahead(wall_us, skew_ms, 2) > ceiling
     }
 
-    /// Ahead of all that is known by this part of the leads.
+    /// Ahead of all that is known by this part of the leads. Tokens that clients raised do not count: whoever can raise one
+    /// would drive all others ahead.
     fn ahead(&self, wall_us: u64, skew_ms: u32, part: u64) -> u64 {
         let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD / part;
-        let (issued, lead) = if self.high > self.floor { (self.high, ISSUED_LEAD) } else { (self.floor, START_LEAD) };
-        ahead_of_clock.max(issued + lead / part).min(TOKEN_LIMIT - 1)
+        let lead = if self.issued > 0 { ISSUED_LEAD } else { START_LEAD };
+        ahead_of_clock.max(self.floor + self.issued + lead / part).max(self.demanded).min(TOKEN_LIMIT - 1)
     }
 
     /// A new token for `key`: the proposal, if it is above `last` and at most the clock plus skew and the ceiling, else
     /// last + 1; without a proposal max(last + 1, clock).
-    pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, wall_us: u64, skew_ms: u32) -> Result<Token, Refusal> {
-        let last = self.last(key);
-        let bound = ahead_us(wall_us, skew_ms).min(self.ceiling);
+    pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<Token, Refusal> {
+        let stripe = self.stripe(key);
+        let last = self.last[stripe as usize];
+        let bound = ahead_us(now.wall_us, skew_ms).min(self.ceiling);
         let value = match proposal {
             Some(proposal) if last < proposal.get() && proposal.get() <= bound => proposal.get(),
             Some(_) => last + 1,
-            None => (last + 1).max(wall_us.min(self.ceiling)),
+            None => (last + 1).max(now.wall_us.min(self.ceiling)),
         };
         let token = Token::new(value).ok_or(Refusal::TokensExhausted)?;
-        self.below_ceiling(token)?;
-        self.learn(key, token);
+        if !self.is_below_ceiling(stripe, token) {
+            self.raise_ceiling(stripe, token, now, skew_ms);
+            return Err(Refusal::NotYet);
+        }
+        self.issued += 1;
+        self.set_last(stripe, token);
         Ok(token)
     }
 
-    /// Refuses a token above the ceiling, and sees to it that the ceiling will be raised for it.
-    pub fn below_ceiling(&mut self, token: Token) -> Result<(), Refusal> {
-        if token.get() <= self.ceiling {
-            return Ok(());
+    /// The token of a grant of `key` is raised to `token`, which a client names.
+    pub fn raise(&mut self, key: &[u8], token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
+        let max = now.wall_us.max(self.floor).saturating_add(FENCE_SPAN_US).min(TOKEN_LIMIT - 1);
+        if token.get() > max {
+            return Err(Refusal::FenceTooFar { max });
         }
-        self.high = self.high.max(token.get());
-        Err(Refusal::NotYet)
+        let stripe = self.stripe(key);
+        if !self.is_below_ceiling(stripe, token) {
+            let raised = self.raise_ceiling(stripe, token, now, skew_ms);
+            return Err(if raised { Refusal::NotYet } else { Refusal::FenceTooFar { max: self.ceiling } });
+        }
+        self.set_last(stripe, token);
+        Ok(())
     }
 
-    /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again.
+    /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again, and the disk
+    /// is to know.
     pub fn learn(&mut self, key: &[u8], token: Token) {
-        let stripe = stripe(key, self.last.len());
-        let last = &mut self.last[stripe];
-        *last = (*last).max(token.get());
-        self.high = self.high.max(token.get());
+        self.learn_on(self.stripe(key), token);
+    }
+
+    fn learn_on(&mut self, stripe: u32, token: Token) {
+        // A later life starts above the ceiling, which is never below the floor.
+        let is_covered = token.get() <= self.floor || self.is_below_ceiling(stripe, token);
+        if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
+            self.demanded = self.demanded.max(token.get());
+        }
+        self.set_last(stripe, token);
     }
 
     /// Whether a token that arrives from a client's payload is one this node could have issued: none above the highest it has
     /// issued or learnt, and its clock + skew. A larger one would drive the key's tokens towards their end.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
         token.get() <= self.last(key).max(self.high).max(ahead_us(wall_us, skew_ms))
+    }
+
+    fn is_below_ceiling(&self, stripe: u32, token: Token) -> bool {
+        token.get() <= self.ceiling || token.get() <= self.stripes.of(stripe)
+    }
+
+    /// Sees to it that a ceiling will be raised for `token`; whether one will be. The node's own where it soon will be there
+    /// anyway, else that of the stripe alone. Where too many stripes need that the node's own follows, as far as clocks can be
+    /// apart.
+    fn raise_ceiling(&mut self, stripe: u32, token: Token, now: Now, skew_ms: u32) -> bool {
+        if token.get() <= self.wanted_ceiling(now.wall_us, skew_ms) {
+            return true;
+        }
+        if self.stripes.is_full() {
+            self.sweep_stripes(now.boot);
+        }
+        if self.stripes.want(stripe, token.get().saturating_add(ISSUED_LEAD).min(TOKEN_LIMIT - 1), now.boot) {
+            return true;
+        }
+        let reach = ahead_us(now.wall_us, skew_ms).max(self.floor) + CLOCKS_APART_US;
+        if token.get() > reach {
+            return false;
+        }
+        self.demanded = self.demanded.max(token.get().max(self.stripes.largest().min(reach)) + CEILING_LEAD);
+        true
+    }
+
+    fn set_last(&mut self, stripe: u32, token: Token) {
+        let last = &mut self.last[stripe as usize];
+        *last = (*last).max(token.get());
+        if token.get() <= self.ceiling {
+            self.high = self.high.max(token.get());
+        }
+    }
+
+    fn stripe(&self, key: &[u8]) -> u32 {
+        stripe(key, self.last.len()) as u32
     }
 }
 
@@ -148,6 +275,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A moment at which the wall clock shows this.
+    fn at(wall_us: u64) -> Now {
+        Now::new(BootTime::from_us(wall_us), wall_us)
+    }
+
     #[test]
     fn bounds_of_a_token() {
         for (value, valid) in [(0, false), (1, true), (TOKEN_LIMIT - 1, true), (TOKEN_LIMIT, false), (u64::MAX, false)]
@@ -162,7 +294,7 @@ mod tests {
         let cases = [(100, 1_001), (1_000, 1_002), (5_000, 5_000), (5_000, 5_001), (4_000, 5_002), (0, 5_003)];
         let mut tokens = Tokens::new(1_000);
         for (wall_us, expected) in cases {
-            assert_eq!(tokens.issue(b"k", None, wall_us, 0).map(Token::get), Ok(expected));
+            assert_eq!(tokens.issue(b"k", None, at(wall_us), 0).map(Token::get), Ok(expected));
         }
         assert_eq!(tokens.high(), 5_003);
     }
@@ -172,15 +304,15 @@ mod tests {
         let mut tokens = Tokens::new(10);
         tokens.learn(b"a", Token::new(1_000_000).unwrap());
         assert_ne!(stripe(b"a", TOKEN_STRIPES), stripe(b"b", TOKEN_STRIPES));
-        assert_eq!(tokens.issue(b"b", None, 20, 0).map(Token::get), Ok(20));
+        assert_eq!(tokens.issue(b"b", None, at(20), 0).map(Token::get), Ok(20));
     }
 
     #[test]
     fn the_end_of_the_token_space_is_a_refusal() {
         let mut tokens = Tokens::new(TOKEN_LIMIT - 2);
-        assert_eq!(tokens.issue(b"k", None, 0, 0).map(Token::get), Ok(TOKEN_LIMIT - 1));
-        assert_eq!(tokens.issue(b"k", None, 0, 0), Err(Refusal::TokensExhausted));
-        assert_eq!(Tokens::new(u64::MAX).issue(b"k", None, 0, 0), Err(Refusal::TokensExhausted));
+        assert_eq!(tokens.issue(b"k", None, at(0), 0).map(Token::get), Ok(TOKEN_LIMIT - 1));
+        assert_eq!(tokens.issue(b"k", None, at(0), 0), Err(Refusal::TokensExhausted));
+        assert_eq!(Tokens::new(u64::MAX).issue(b"k", None, at(0), 0), Err(Refusal::TokensExhausted));
     }
 
     #[test]
@@ -212,7 +344,7 @@ mod tests {
         for (last, wall_us, skew_ms, ceiling, proposal, expected) in cases {
             let mut tokens = Tokens::new(last);
             tokens.set_ceiling(ceiling);
-            let issued = tokens.issue(b"k", Token::new(proposal), wall_us, skew_ms).map(Token::get);
+            let issued = tokens.issue(b"k", Token::new(proposal), at(wall_us), skew_ms).map(Token::get);
             assert_eq!(issued, expected, "{last} {proposal}");
         }
     }
@@ -233,7 +365,7 @@ mod tests {
                         tokens.set_ceiling(ceiling);
                         let mut last = highest;
                         for _ in 0..grants {
-                            match tokens.issue(b"k", None, wall_us, 0) {
+                            match tokens.issue(b"k", None, at(wall_us), 0) {
                                 Ok(token) => {
                                     assert!(token.get() > last && token.get() <= ceiling);
                                     last = token.get();
@@ -258,13 +390,104 @@ mod tests {
         assert!(ceiling <= 1_000_000 + CEILING_LEAD + 1_000 * START_LEAD, "{ceiling}");
     }
 
+    /// A hostile client raises its own key as far as it is let; then the node starts again. Its other keys start where they
+    /// would have, and that key above all it had.
+    #[test]
+    fn one_keys_outlier_stays_with_its_stripe() {
+        let (wall_us, skew_ms, year) = (1 << 50, 2_000, FENCE_SPAN_US);
+        let mut tokens = Tokens::new(wall_us);
+        tokens.set_ceiling(tokens.wanted_ceiling(wall_us, skew_ms));
+        let evil = Token::new(wall_us + year).unwrap();
+        assert_eq!(tokens.raise(b"evil", evil, at(wall_us), skew_ms), Err(Refusal::NotYet));
+        let (ceilings, change) = tokens.stripe_ceilings();
+        assert_eq!(tokens.raise(b"evil", evil, at(wall_us), skew_ms), Err(Refusal::NotYet), "not on the disk yet");
+        tokens.stripes_saved(change);
+        assert_eq!(tokens.raise(b"evil", evil, at(wall_us), skew_ms), Ok(()));
+        assert!(tokens.issue(b"evil", None, at(wall_us), skew_ms).unwrap() > evil, "its own ceiling leaves room");
+        let further = Token::new(evil.get() + 1).unwrap();
+        assert_eq!(tokens.raise(b"evil", further, at(wall_us), skew_ms), Err(Refusal::FenceTooFar { max: evil.get() }));
+        let ceiling = tokens.wanted_ceiling(wall_us, skew_ms);
+        assert!(ceiling < wall_us + 10_000_000, "{ceiling}");
+        let mut later = Tokens::new(ceiling.max(wall_us));
+        later.restore_stripes(&ceilings);
+        later.set_ceiling(later.wanted_ceiling(wall_us, skew_ms));
+        assert!(later.issue(b"other", None, at(wall_us), skew_ms).unwrap().get() < wall_us + 10_000_000);
+        assert_eq!(later.issue(b"evil", None, at(wall_us), skew_ms), Err(Refusal::NotYet));
+        later.stripes_saved(later.stripe_changes());
+        assert!(later.issue(b"evil", None, at(wall_us), skew_ms).unwrap() > evil);
+    }
+
+    #[test]
+    fn what_was_refused_and_never_came_again_is_forgotten() {
+        let mut tokens = Tokens::new(1_000);
+        tokens.set_ceiling(tokens.wanted_ceiling(1_000, 0));
+        let far = Token::new(FENCE_SPAN_US).unwrap();
+        assert_eq!(tokens.raise(b"k", far, at(1_000), 0), Err(Refusal::NotYet));
+        tokens.stripes_saved(tokens.stripe_changes());
+        tokens.sweep_stripes(BootTime::from_us(1_000).plus_ms(9_999));
+        assert_eq!(tokens.stripe_ceilings().0.len(), 1);
+        tokens.sweep_stripes(BootTime::from_us(1_000).plus_ms(10_000));
+        assert_eq!(tokens.stripe_ceilings().0, []);
+        assert_eq!(tokens.raise(b"k", far, at(1_000), 0), Err(Refusal::NotYet), "from the beginning");
+        tokens.stripes_saved(tokens.stripe_changes());
+        tokens.raise(b"k", far, at(1_000), 0).unwrap();
+        tokens.sweep_stripes(BootTime::from_us(u64::MAX));
+        assert_eq!(tokens.stripe_ceilings().0.len(), 1, "one that was used is kept");
+        tokens.set_ceiling(far.get() + ISSUED_LEAD);
+        tokens.sweep_stripes(BootTime::from_us(1_000));
+        assert_eq!(tokens.stripe_ceilings().0, [], "until the node's own has passed it");
+    }
+
+    /// Another node's clock is a day ahead: every key that is locked is raised to its tokens. All of them get there.
+    #[test]
+    fn where_clocks_are_apart_the_nodes_ceiling_follows() {
+        let (wall_us, day) = (1 << 50, 86_400_000_000);
+        let mut tokens = Tokens::with_stripes(wall_us, 1 << 10, 2);
+        tokens.set_ceiling(tokens.wanted_ceiling(wall_us, 0));
+        let mut refused = 0;
+        for n in 0..2_000_u64 {
+            let token = Token::new(wall_us + day + n).unwrap();
+            let mut tries = 0;
+            while let Err(refusal) = tokens.raise(&n.to_le_bytes(), token, at(wall_us + n), 0) {
+                assert_eq!(refusal, Refusal::NotYet);
+                (refused, tries) = (refused + 1, tries + 1);
+                assert!(tries < 3);
+                tokens.set_ceiling(tokens.wanted_ceiling(wall_us + n, 0));
+                tokens.stripes_saved(tokens.stripe_changes());
+            }
+        }
+        assert!(refused < 10, "{refused}");
+        // Further than any clocks are apart it does not follow.
+        let further = Token::new(wall_us + 3 * day).unwrap();
+        let mut ends: Vec<_> = (0..4_u8).map(|n| tokens.raise(&[n], further, at(wall_us), 0)).collect();
+        ends.dedup();
+        assert_eq!(ends, [Err(Refusal::NotYet), Err(Refusal::FenceTooFar { max: tokens.ceiling() })]);
+    }
+
+    /// Whoever may lock and raise a key cannot drive the node's own ceiling ahead of what it granted.
+    #[test]
+    fn raising_and_granting_in_turn_drives_nothing_ahead() {
+        let wall_us = 1 << 50;
+        let mut tokens = Tokens::new(wall_us);
+        let mut ceiling = tokens.wanted_ceiling(wall_us, 0);
+        for _ in 0..1_000 {
+            tokens.set_ceiling(ceiling);
+            let token = Token::new(ceiling).unwrap();
+            let _ = tokens.raise(b"evil", token, at(wall_us), 0);
+            let _ = tokens.issue(b"evil", None, at(wall_us), 0);
+            tokens.stripes_saved(tokens.stripe_changes());
+            ceiling = tokens.wanted_ceiling(wall_us, 0).max(ceiling);
+        }
+        assert!(ceiling <= wall_us + CEILING_LEAD + ISSUED_LEAD + 1_000, "{}", ceiling - wall_us);
+    }
+
     #[test]
     fn a_raised_floor_is_below_every_later_token() {
         let mut tokens = Tokens::new(10);
         tokens.raise_floor(5_000);
-        assert_eq!(tokens.issue(b"k", None, 20, 0).map(Token::get), Ok(5_001));
+        assert_eq!(tokens.issue(b"k", None, at(20), 0).map(Token::get), Ok(5_001));
         tokens.raise_floor(1);
-        assert_eq!(tokens.issue(b"k", None, 20, 0).map(Token::get), Ok(5_002));
+        assert_eq!(tokens.issue(b"k", None, at(20), 0).map(Token::get), Ok(5_002));
     }
 
     proptest! {
@@ -283,7 +506,7 @@ mod tests {
                         seen.insert(key, before.max(value));
                     }
                 } else {
-                    let token = tokens.issue(&key, Token::new(value ^ 5), value, 3).unwrap().get();
+                    let token = tokens.issue(&key, Token::new(value ^ 5), at(value), 3).unwrap().get();
                     prop_assert!(token > before);
                     seen.insert(key, token);
                 }

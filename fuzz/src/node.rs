@@ -279,6 +279,8 @@ impl World {
             Event::Ceiling { ahead_us } => {
                 let ceiling = ahead_us.map_or(u64::MAX, |ahead_us| self.now().wall_us + u64::from(ahead_us));
                 self.node.tokens.set_ceiling(ceiling);
+                self.node.tokens.stripes_saved(self.node.tokens.stripe_changes());
+                self.node.tokens.sweep_stripes(self.now().boot);
                 self.hindered |= ahead_us.is_some();
             }
             Event::Clock { us } => self.wall_us = us,

@@ -100,7 +100,7 @@ impl World {
     pub fn store(&mut self, place: Place, lock: Lock) {
         let guarded = self.node.guard.armed(self.boot).is_some();
         self.oracle.granted(place, &lock, self.boot, guarded);
-        assert!(lock.token().get() <= self.node.tokens.ceiling(), "above what the disk has");
+        assert!(lock.token().get() <= self.node.tokens.ceiling_of(&name_of(place)), "above what the disk has");
         self.put(place, lock);
     }
 

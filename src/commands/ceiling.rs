@@ -1,14 +1,14 @@
-//! `LOCK.CEILING ceiling owed-max-ttl`: how a master tells its replicas what they must know when one is promoted. Never in
+//! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`: how a master tells its replicas what they must know when one is promoted. Never in
 //! the AOF.
 
-use palisade_core::Refusal;
+use palisade_core::{Refusal, stripes_from_text};
 
 use super::SINCE;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
 use crate::life;
 
-/// A master's ceiling of tokens, and the longest lease it may owe.
+/// A master's ceilings of tokens, and the longest lease it may owe.
 pub struct Ceiling;
 
 impl Command for Ceiling {
@@ -23,6 +23,7 @@ impl Command for Ceiling {
         arguments: &[
             Argument { name: c"ceiling", token: None, shape: Shape::Integer },
             Argument { name: c"owed-max-ttl", token: None, shape: Shape::Integer },
+            Argument { name: c"ceilings", token: Some(c"STRIPES"), shape: Shape::Bytes },
         ],
         master_only: false,
         vouches: false,
@@ -34,7 +35,8 @@ impl Command for Ceiling {
         }
         let number = |n| call.argument(n).and_then(parse_integer);
         if let (Some(ceiling), Some(owed_ms)) = (number(0), number(1)) {
-            life::heard(ceiling, u32::try_from(owed_ms).unwrap_or(u32::MAX));
+            let stripes = call.argument(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));
+            life::heard(ceiling, u32::try_from(owed_ms).unwrap_or(u32::MAX), &stripes.unwrap_or_default());
         }
         Ok(Reply::Ok)
     }

@@ -7,6 +7,7 @@ mod check;
 mod effect;
 mod extend;
 mod fence;
+mod floor;
 mod guard;
 mod help;
 mod info;
@@ -31,7 +32,7 @@ const SINCE: &std::ffi::CStr = c"0.1.0";
 const CONSTANT: &std::ffi::CStr = c"O(1)";
 
 /// The commands that clients use, in the order in which HELP shows them.
-const PUBLIC: [&Spec; 12] = [
+const PUBLIC: [&Spec; 13] = [
     &acquire::Acquire::SPEC,
     &release::Release::SPEC,
     &extend::Extend::SPEC,
@@ -43,6 +44,7 @@ const PUBLIC: [&Spec; 12] = [
     &break_lock::Break::SPEC,
     &node::Node::SPEC,
     &guard::Guard::SPEC,
+    &floor::Floor::SPEC,
     &help::Help::SPEC,
 ];
 
@@ -59,6 +61,7 @@ pub fn register(ctx: Context<'_>) -> Result<(), String> {
     register_command::<break_lock::Break>(ctx)?;
     register_command::<node::Node>(ctx)?;
     register_command::<guard::Guard>(ctx)?;
+    register_command::<floor::Floor>(ctx)?;
     register_command::<help::Help>(ctx)?;
     register_command::<ceiling::Ceiling>(ctx)?;
     register_command::<effect::Effect>(ctx)?;

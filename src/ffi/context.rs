@@ -1,6 +1,6 @@
 //! What the module can ask of the server while the server calls it.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -261,16 +261,29 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Sends `command one other` to the replicas, and not to the AOF.
-    pub fn replicate_numbers(self, command: &'static CStr, one: u64, other: u64) {
-        // SAFETY: the context is live; the format announces two long longs, which follow, and that the AOF is left out.
+    /// Sends `command one other option text` to the replicas, without the last two where the text is empty, and not to the AOF.
+    pub fn replicate_to_replicas(
+        self,
+        command: &'static CStr,
+        one: u64,
+        other: u64,
+        option: &'static CStr,
+        text: &str,
+    ) {
+        let (one, other) = (one as std::ffi::c_longlong, other as std::ffi::c_longlong);
+        // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length, which follow
+        // and outlive the call, and that the AOF is left out. Without a text the format has only the numbers.
         unsafe {
+            let format = if text.is_empty() { c"llA" } else { c"llcbA" };
             api!(RedisModule_Replicate(
                 self.raw,
                 command.as_ptr(),
-                c"llA".as_ptr(),
-                one as std::ffi::c_longlong,
-                other as std::ffi::c_longlong
+                format.as_ptr(),
+                one,
+                other,
+                option.as_ptr(),
+                text.as_ptr().cast::<c_char>(),
+                text.len()
             ))
         };
     }

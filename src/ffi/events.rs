@@ -71,8 +71,10 @@ pub enum Arrival {
 /// Where the server reads its data from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An RDB file, or its master.
+    /// An RDB file.
     Snapshot,
+    /// Its master.
+    Master,
     /// The AOF.
     Aof,
 }
@@ -134,9 +136,8 @@ extern "C" fn on_loading<E: Events>(
 ) {
     boundary::run(c"a loading event", || match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
-        raw::REDISMODULE_SUBEVENT_LOADING_RDB_START | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
-            E::loading(Source::Snapshot);
-        }
+        raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => E::loading(Source::Snapshot),
+        raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => E::loading(Source::Master),
         // SAFETY: the server's context lasts for the call.
         ended => E::loaded_all(unsafe { Context::new(ctx) }, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
     });

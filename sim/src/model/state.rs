@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use palisade_core::quorum::NodeId;
 use palisade_core::record::BootId;
-use palisade_core::{Armed, BootTime, Lock, NodeState, Now, Token, WaiterId};
+use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, Token, WaiterId};
 
 use super::config::{Config, KEYS_MAX, Wants};
 use crate::client::{Client, Status, Step, owner};
@@ -211,6 +211,9 @@ impl State {
     }
 }
 
+/// The file that each node keeps its state in.
+const STATE_FILE: FileId = FileId { number: 1, born_ns: 0 };
+
 /// The clocks of somebody whose wall clock is off by so much.
 fn now(tick: u32, wall_off_us: i64) -> Now {
     let boot_us = u64::from(tick) * TICK_US;
@@ -218,7 +221,9 @@ fn now(tick: u32, wall_off_us: i64) -> Now {
 }
 
 fn start(config: &Config, id: u128, state: Option<NodeState>, now: Now) -> Server {
-    let found = Found { state, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
+    // Its state file is the one it wrote, about the data that it had.
+    let ties = Ties { file: Some(STATE_FILE), used_by: state.as_ref().map(NodeState::life), aof: vec![] };
+    let found = Found { state, ties, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
     Server::start(config.setup(), config.without, id, found, now)
 }
 
@@ -251,7 +256,7 @@ impl Node {
     fn settle(&mut self) {
         if let Some((number, state)) = self.server.take_write() {
             self.server.written(number, state.ceiling);
-            self.state = Some(state);
+            self.state = Some(NodeState { file: Some(STATE_FILE), ..state });
         }
         self.essence = essence(&self.server, self.wall_off_us);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use palisade_core::{Lock, LocksDigest, Node, NodeState, Now, Refusal, record};
+use palisade_core::{BootTime, CleanEnd, Lock, LocksDigest, Node, NodeState, Now, Refusal, record};
 
 use super::{DB, Server, name};
 
@@ -18,7 +18,8 @@ impl Server {
         mut rule: impl FnMut(&mut Node, &mut BTreeMap<u32, Lock>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let result = rule(&mut self.node, &mut self.locks);
-        if matches!(result, Err(Refusal::NotYet)) && self.wanted_ceiling(now) > self.ceiling {
+        let stripes_changed = self.node.tokens.stripe_changes() > self.stripe_change;
+        if matches!(result, Err(Refusal::NotYet)) && (self.wanted_ceiling(now) > self.ceiling || stripes_changed) {
             self.save(now);
         }
         result
@@ -26,7 +27,8 @@ impl Server {
 
     /// Ten times a second: the ceiling is raised before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
-        if self.node.tokens.uses_up(self.ceiling, now.wall_us, self.setup.skew_ms) {
+        let stripes_changed = self.node.tokens.stripe_changes() > self.stripe_change;
+        if stripes_changed || self.node.tokens.uses_up(self.ceiling, now.wall_us, self.setup.skew_ms) {
             self.save(now);
         }
     }
@@ -36,19 +38,20 @@ impl Server {
     }
 
     pub(super) fn save(&mut self, now: Now) {
+        self.node.tokens.sweep_stripes(now.boot);
         self.ceiling = self.ceiling.max(self.wanted_ceiling(now));
+        let (stripes, stripe_change) = self.node.tokens.stripe_ceilings();
+        self.stripe_change = stripe_change;
         let owed_ms = self.owed.ms(now.boot);
         self.states += 1;
         let state = NodeState {
-            id: self.id,
             incarnation: self.incarnation,
             ceiling: self.ceiling,
+            stripes,
             owed_ms,
-            boot: self.boot,
             guard: self.node.guard.saved(now.boot),
             unproved_before: self.node.unproved_before(owed_ms, now.boot),
-            aof_life: self.aof_life,
-            end: None,
+            ..NodeState::new(self.id, self.boot)
         };
         self.to_write = Some((self.states, state));
     }
@@ -67,12 +70,15 @@ impl Server {
     pub fn written(&mut self, number: u64, ceiling: u64) {
         self.saved = self.saved.max(number);
         self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
+        if number >= self.states {
+            self.node.tokens.stripes_saved(self.stripe_change);
+        }
     }
 
     /// The state file that a clean end leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
-        let end = Some(self.digest());
+        let end = Some(CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }
 
@@ -91,9 +97,9 @@ impl Server {
         (self.ceiling, self.owed.ms(now.boot))
     }
 
-    pub(super) fn digest(&self) -> LocksDigest {
+    pub(super) fn digest(&self, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
         let mut digest = LocksDigest::default();
-        for (key, lock) in &self.locks {
+        for (key, lock) in self.locks.iter().filter(|(_, lock)| counts(lock.deadline())) {
             digest.add(DB, &name(*key), lock);
         }
         digest

@@ -12,9 +12,9 @@ use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival, BootId};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{
-    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, GuardPolicy, HandedOver, Lock, Node, NodeState, Now,
-    Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire, ahead_us, extend, fence,
-    hand_over, promote, release, token_floor, wait,
+    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, Found as Ties, GuardPolicy, HandedOver, LifeId, Lock,
+    Node, NodeState, Now, Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire,
+    ahead_us, extend, fence, hand_over, promote, release, token_floor, wait,
 };
 
 use crate::client::owner;
@@ -23,6 +23,9 @@ use crate::rules::{Rule, Without};
 
 /// Stripes of tokens: few, so that keys share one, and a node is small.
 const STRIPES: usize = 2;
+
+/// How many of them may have ceilings of their own: not all, so that the node's follows too.
+const STRIPES_APART: usize = 1;
 
 /// The only database.
 const DB: u32 = 0;
@@ -43,6 +46,8 @@ pub struct Setup {
 pub struct Found {
     /// The state file, if there is a readable one.
     pub state: Option<NodeState>,
+    /// What ties that to the data.
+    pub ties: Ties,
     /// The locks in the file that it loads, by key, as records.
     pub locks: Vec<(u32, Vec<u8>)>,
     /// That file is the AOF.
@@ -71,6 +76,8 @@ pub struct Server {
     states: u64,
     needed: u64,
     saved: u64,
+    /// The last change of ceilings of stripes in the newest of those states.
+    stripe_change: u64,
     /// The highest ceiling handed out to be written, or heard of.
     ceiling: u64,
 }
@@ -80,21 +87,26 @@ impl Server {
     /// the state it [hands out](Server::take_write) is [on the disk](Server::written).
     pub fn start(setup: Setup, without: Without, id: u128, found: Found, now: Now) -> Self {
         let last = found.state.as_ref();
-        let floor = token_floor(last, now.wall_us, setup.skew_ms);
+        let floor = token_floor(last, &found.ties, now.wall_us, setup.skew_ms);
         let floor = if without.is(Rule::Ceiling) { now.wall_us } else { floor };
-        let mut node = Node::with_tokens(Tokens::with_stripes(floor, STRIPES));
+        let mut node = Node::with_tokens(Tokens::with_stripes(floor, STRIPES, STRIPES_APART));
         node.skew_ms = setup.skew_ms;
         node.waiting.handoff_window_ms = setup.window_ms;
-        node.tokens.set_ceiling(0);
+        node.tokens.set_ceiling(last.map_or(0, |last| last.ceiling));
+        if let Some(last) = last {
+            node.tokens.restore_stripes(&last.stripes);
+        }
         if let Some(armed) = last.and_then(|last| last.guard_now(found.boot, now.boot)) {
             node.guard.restore(armed);
         }
         let owed = Owed::new(last.map_or(0, |last| last.owed_ms), setup.max_ttl_ms, setup.skew_ms, now.boot);
+        // A copy must not pass for the node that it was copied from.
+        let same_node = last.filter(|last| !last.is_copy(found.ties.file));
         let mut server = Self {
             setup,
             without,
-            id: last.map_or(id, |last| last.id),
-            incarnation: last.map_or(0, |last| last.incarnation) + 1,
+            id: same_node.map_or(id, |last| last.id),
+            incarnation: same_node.map_or(0, |last| last.incarnation) + 1,
             boot: found.boot,
             aof_life: found.aof_always && (found.from_aof || found.locks.is_empty()),
             owed,
@@ -104,13 +116,14 @@ impl Server {
             states: 0,
             needed: 0,
             saved: 0,
+            stripe_change: 0,
             ceiling: last.map_or(0, |last| last.ceiling),
         };
         for (key, bytes) in &found.locks {
             server.load(*key, bytes, now);
         }
-        let loaded = server.digest();
-        let judged = Start { last, loaded, from_aof: found.from_aof, boot: found.boot };
+        let loaded = server.digest(|deadline| Start::counts(last, found.boot, deadline));
+        let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
         let owed_ms = server.owed.ms(now.boot);
         let (policy, owed_ms) = server.policy(owed_ms);
         judged.judge(policy, owed_ms, &mut server.node, now.boot);
@@ -132,6 +145,16 @@ impl Server {
             self.node.tokens.learn(&name(key), lock.token());
             self.store(key, lock);
         }
+    }
+
+    /// Which life of which node it is.
+    pub fn life(&self) -> LifeId {
+        LifeId { node: self.id, incarnation: self.incarnation }
+    }
+
+    /// Everything that it grants is in its AOF.
+    pub fn is_aof_life(&self) -> bool {
+        self.aof_life
     }
 
     /// Which server it is.
@@ -194,7 +217,7 @@ impl Server {
         if self.without.is(Rule::ProposalAboveLast) {
             // It forgets what it issued before.
             let ceiling = self.node.tokens.ceiling();
-            self.node.tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES);
+            self.node.tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
             self.node.tokens.set_ceiling(ceiling);
         }
         let acquired =
@@ -213,7 +236,7 @@ impl Server {
     fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
         self.ready()?;
         if self.without.is(Rule::FenceBeyondTheClock) && token.get() > ahead_us(now.wall_us, self.setup.skew_ms) {
-            return Err(Refusal::FenceCap);
+            return Err(Refusal::FenceTooFar { max: now.wall_us });
         }
         let fenced =
             self.with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now));

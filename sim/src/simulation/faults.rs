@@ -1,6 +1,7 @@
 //! What goes wrong in a run, how it ends, and what must be right after.
 
 use super::agenda::{Next, Wake};
+use super::nodes::Files;
 use super::outcome::Failure;
 use super::plan::Kind;
 use super::world::World;
@@ -22,7 +23,7 @@ impl World<'_> {
                 self.kill(node);
                 let node = &mut self.nodes[node];
                 node.id = node.id.wrapping_add(1_000);
-                (node.state_file, node.snapshot) = (None, None);
+                node.files = Files::default();
             }
             Kind::Failover { node, .. } => self.kill(node),
             Kind::Restart { node, .. } => self.shut_down(node),

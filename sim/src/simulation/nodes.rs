@@ -2,7 +2,7 @@
 
 use palisade_core::quorum::NodeId;
 use palisade_core::record::BootId;
-use palisade_core::{BootTime, NodeState, Now};
+use palisade_core::{AofFile, BootTime, FileId, Found as Ties, LifeId, NodeState, Now};
 use rand::RngExt;
 
 use super::agenda::Next;
@@ -35,11 +35,14 @@ pub(super) struct Node {
     pub(super) keeps: Keeps,
     /// Its first id; another with a new disk.
     pub(super) id: u128,
-    pub(super) state_file: Option<NodeState>,
+    pub(super) files: Files,
+    /// How many files were made on its disk: each is another one.
+    pub(super) files_made: u64,
+    /// A copy of its files.
+    pub(super) copy: Option<Files>,
     /// A state that the disk has not finished.
     pub(super) writing: Option<NodeState>,
     pub(super) hangs_until: TimeUs,
-    pub(super) snapshot: Option<Vec<(u32, Vec<u8>)>>,
     /// What its replica has, and when it had it; newest last.
     pub(super) replica: Vec<(TimeUs, Followed)>,
     pub(super) armed: Option<TimeUs>,
@@ -49,6 +52,18 @@ pub(super) struct Node {
     pub(super) died: TimeUs,
     /// What it told its replicas last, and when.
     pub(super) told: (TimeUs, u64, u32),
+}
+
+/// What is on the disk of a node.
+#[derive(Clone, Default)]
+pub(super) struct Files {
+    /// The state file, and which file that is.
+    pub(super) state: Option<(NodeState, FileId)>,
+    /// The data, and which file the AOF is.
+    pub(super) data: Option<Vec<(u32, Vec<u8>)>>,
+    pub(super) aof: Option<AofFile>,
+    /// Which life uses the data.
+    pub(super) stamp: Option<LifeId>,
 }
 
 /// What a replica knows of its master.
@@ -68,16 +83,31 @@ impl Node {
             lives: 0,
             keeps: machine.keeps,
             id: n as u128 + 1,
-            state_file: None,
+            files: Files::default(),
+            files_made: 0,
+            copy: None,
             writing: None,
             hangs_until: 0,
-            snapshot: None,
             replica: vec![],
             armed: None,
             idle_ticks: 0,
             died: 0,
             told: (0, 0, 0),
         }
+    }
+}
+
+impl Node {
+    /// A file that was not there before.
+    pub(super) fn new_file(&mut self) -> FileId {
+        self.files_made += 1;
+        FileId { number: self.files_made, born_ns: 0 }
+    }
+
+    /// The state file is replaced by one that says this.
+    fn write(&mut self, state: NodeState) {
+        let file = self.new_file();
+        self.files.state = Some((NodeState { file: Some(file), ..state }, file));
     }
 }
 
@@ -88,9 +118,12 @@ impl World<'_> {
         let now = node.machine.now(self.at);
         let first = node.lives == 0;
         let aof_always = node.keeps == Keeps::Everything;
+        let Files { state, data, aof, stamp } = node.files.clone();
+        let ties = Ties { file: state.as_ref().map(|(_, file)| *file), used_by: stamp, aof: aof.into_iter().collect() };
         let found = Found {
-            state: node.state_file.clone(),
-            locks: node.snapshot.clone().unwrap_or_default(),
+            state: state.map(|(state, _)| state),
+            ties,
+            locks: data.unwrap_or_default(),
             from_aof: aof_always && !first,
             aof_always,
             boot: boot_id(n, &node.machine),
@@ -101,7 +134,13 @@ impl World<'_> {
         node.replica.clear();
         node.machine.down = false;
         let server = Server::start(self.setup(), self.without, self.nodes[n].id, found, now);
-        self.nodes[n].server = Some(server);
+        let node = &mut self.nodes[n];
+        // Before anything is granted it is on the disk which life uses the data.
+        node.files.stamp = Some(server.life());
+        if aof_always && node.files.aof.is_none() {
+            node.files.aof = Some(AofFile { id: node.new_file(), bytes: self.at });
+        }
+        node.server = Some(server);
         self.nodes[n].armed = None;
         self.plan_snapshot(n);
         self.tell(|| format!("node {n} starts"));
@@ -126,13 +165,14 @@ impl World<'_> {
         let Some(server) = node.server.take() else { return };
         node.died = self.at;
         if node.keeps == Keeps::Everything {
-            node.snapshot = Some(server.records(now));
+            node.files.data = Some(server.records(now));
+            node.files.aof = node.files.aof.map(|aof| AofFile { bytes: self.at, ..aof });
         }
         // The file is replaced at one moment: it is the old one or the new one.
         if let Some(state) = node.writing.take()
             && self.rng.random()
         {
-            self.nodes[n].state_file = Some(state);
+            self.nodes[n].write(state);
         }
         self.nodes[n].machine.down = true;
     }
@@ -145,10 +185,14 @@ impl World<'_> {
             && node.hangs_until <= self.at
         {
             let state = server.end_of_life(now);
+            let records = server.records(now);
             if node.keeps != Keeps::Nothing {
-                node.snapshot = Some(server.records(now));
+                node.files.data = Some(records);
             }
-            node.state_file = state;
+            node.files.aof = node.files.aof.map(|aof| AofFile { bytes: self.at, ..aof });
+            if let Some(state) = state {
+                node.write(state);
+            }
             (node.server, node.writing, node.machine.down) = (None, None, true);
         }
         self.kill(n);
@@ -163,8 +207,11 @@ impl World<'_> {
         let value = body(server, now);
         let (id, told, due) = (server.id(), server.told(), server.next_due());
         if node.writing.is_none()
-            && let Some((number, state)) = server.take_write()
+            && let Some((number, mut state)) = server.take_write()
         {
+            // As long as it lives its AOF grows.
+            let aof = node.files.aof.filter(|_| server.is_aof_life());
+            state.aof = aof.map(|aof| AofFile { bytes: self.at, ..aof });
             node.writing = Some(state.clone());
             let (life, done) = (node.lives, self.at.max(node.hangs_until));
             let takes = self.rng.random_range(0..DISK_US);
@@ -198,7 +245,8 @@ impl World<'_> {
             return self.plan_at(at, Next::Written(n, life, number, Box::new(state)));
         }
         let ceiling = state.ceiling;
-        (node.state_file, node.writing) = (Some(state), None);
+        node.write(state);
+        node.writing = None;
         self.on_server(n, |server, _| server.written(number, ceiling));
     }
 
@@ -222,24 +270,19 @@ impl World<'_> {
         let known = node.replica.iter().rev().find(|(when, _)| *when <= behind).or(node.replica.first());
         let Some((_, followed)) = known.cloned() else { return };
         node.id = node.id.wrapping_add(1_000);
-        node.snapshot = Some(followed.locks);
-        // It has kept what it heard.
-        node.state_file = Some(NodeState {
-            id: node.id,
-            incarnation: 1,
+        // It has kept what it heard, and what its master sent.
+        let state = NodeState {
             ceiling: followed.ceiling,
             owed_ms: followed.owed_ms,
-            boot: boot_id(n, &node.machine),
-            guard: None,
-            unproved_before: BootTime::default(),
-            aof_life: false,
-            end: None,
-        });
+            ..NodeState::new(node.id, boot_id(n, &node.machine))
+        };
+        node.files = Files { data: Some(followed.locks), stamp: Some(state.life()), ..Files::default() };
+        node.write(state);
         self.start(n);
         self.on_server(n, |server, now| server.promote(followed.ceiling, followed.owed_ms, now));
         // From here on it keeps what it has as its master did.
         if self.nodes[n].keeps != Keeps::Everything {
-            self.nodes[n].snapshot = None;
+            self.nodes[n].files.data = None;
         }
     }
 

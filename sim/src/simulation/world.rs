@@ -158,7 +158,7 @@ impl<'a> World<'a> {
             Next::Snapshot(n) => {
                 let now = self.nodes[n].machine.now(self.at);
                 if let Some(server) = &self.nodes[n].server {
-                    self.nodes[n].snapshot = Some(server.records(now));
+                    self.nodes[n].files.data = Some(server.records(now));
                     self.plan_snapshot(n);
                 }
             }

@@ -1,0 +1,80 @@
+//! The stamp beside the server's data: which life of which node uses it.
+//!
+//! A state file says what a life granted, and where everything of it is: in the data of the folder that the server works in. If
+//! another life used that data since (under another port, with another state file or none), what the state file says is about
+//! data that is no more. So every life puts its stamp into the folder before it grants anything, and what a start finds there
+//! must be the stamp of the life that the state file is about.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use palisade_core::LifeId;
+
+use crate::ffi::warn;
+use crate::state_file::replace_file;
+
+/// The stamp's name in the server's folder.
+const NAME: &str = "lock-data.life";
+
+/// The stamp of a folder with data.
+#[derive(Debug)]
+pub struct DataStamp(PathBuf);
+
+impl DataStamp {
+    /// That of the folder that the server works in.
+    pub fn here() -> Self {
+        Self(std::path::absolute(NAME).unwrap_or_else(|_| NAME.into()))
+    }
+
+    /// Which life used the data last, if that is known.
+    pub fn read(&self) -> Option<LifeId> {
+        parse(&fs::read_to_string(&self.0).ok()?)
+    }
+
+    /// From now on `life` uses the data; on the disk when this returns.
+    ///
+    /// # Errors
+    /// The stamp of another life is there and stays: it could be believed later.
+    pub fn put(&self, life: LifeId) -> Result<(), String> {
+        let Err(error) = replace_file(&self.0, |_| text(life)) else { return Ok(()) };
+        let why = format!("{} cannot be written: {error}", self.0.display());
+        // Without any stamp nobody is believed.
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(why),
+            _ => {
+                warn(&format!("{why}. The next start will be guarded"));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn text(LifeId { node, incarnation }: LifeId) -> String {
+    format!("palisade-data 1\nid {node:032x}\nincarnation {incarnation}\n")
+}
+
+fn parse(text: &str) -> Option<LifeId> {
+    let rest = text.strip_prefix("palisade-data 1\nid ")?.strip_suffix('\n')?;
+    let (node, incarnation) = rest.split_once("\nincarnation ")?;
+    Some(LifeId { node: u128::from_str_radix(node, 16).ok()?, incarnation: incarnation.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_is_read_and_what_is_cut_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let stamp = DataStamp(dir.path().join(NAME));
+        assert_eq!(stamp.read(), None);
+        let life = LifeId { node: 7, incarnation: 12 };
+        stamp.put(life).unwrap();
+        assert_eq!(stamp.read(), Some(life));
+        let text = text(life);
+        for len in 0..text.len() {
+            assert_eq!(parse(&text[..len]), None, "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a state file says counts only for the data that it is about: not for a copy of either, not for data that another life
+//! used since, not for an older AOF.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::harness::{
+    Server, Setup, assert_guarded, assert_remembers, free_port, held, int, read, state_file, text, wait_until,
+};
+
+/// Copies the files of `from` to `to`, as cp does: but for those that only a running server has.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            copy(&entry.path(), &target);
+        } else if kind.is_file() && entry.file_name() != "log" {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Puts the copy in `from` in the place of the server's files.
+fn restore(from: &Path, server: &Server) {
+    for entry in fs::read_dir(server.dir()).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        } else if entry.file_name() != "log" {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    copy(from, server.dir());
+}
+
+fn snapshots() -> Setup {
+    Setup::new().option("save", "3600 1")
+}
+
+/// A node ends in order, and its proof is not used up: what starts in its folder next has another state file, or none. That
+/// one grants something and is killed.
+#[test]
+fn data_that_another_life_used_proves_nothing() {
+    let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];
+    for setup in [snapshots, || Setup::new().aof()] {
+        for other in others {
+            let mut server = setup().start();
+            server.client().insist("LOCK.ACQUIRE k me 60000");
+            server.client().say("LOCK.RELEASE k me");
+            server.shutdown("SAVE");
+            server.start_again_with(|setup| setup.module_arguments(other).option("appendfsync", "everysec"));
+            server.lift();
+            let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+            server.kill();
+            server.start_again_with(|setup| setup.module_arguments(&[]).option("appendfsync", "always"));
+            assert_guarded(&server, token);
+        }
+    }
+}
+
+/// The same: without a name of its own the state file is named after the port.
+#[test]
+fn data_that_was_used_under_another_port_proves_nothing() {
+    let mut server = snapshots().start();
+    server.client().insist("LOCK.ACQUIRE k me 60000");
+    server.client().say("LOCK.RELEASE k me");
+    server.shutdown("SAVE");
+    let port = free_port().to_string();
+    server.start_again_with(|setup| setup.option("port", &port));
+    assert!(server.dir().join(format!("lock-node-{port}.state")).exists());
+    server.lift();
+    let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    server.kill();
+    server.start_again_with(|setup| setup.option("port", "0"));
+    assert_guarded(&server, token);
+}
+
+/// A copy that was made while the node served knows nothing of what it granted afterwards.
+#[test]
+fn a_copy_of_a_node_that_served_is_guarded() {
+    for setup in [snapshots(), Setup::new().aof()] {
+        let backup = tempfile::tempdir().unwrap();
+        let mut server = setup.start();
+        let id = server.client().say("LOCK.NODE").field("id");
+        server.client().insist("LOCK.ACQUIRE before me 60000");
+        copy(server.dir(), backup.path());
+        let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+        server.kill();
+        restore(backup.path(), &server);
+        server.start_again();
+        assert_guarded(&server, token);
+        assert_ne!(server.client().say("LOCK.NODE").field("id"), id, "it is no second node of that name");
+    }
+}
+
+#[test]
+fn a_copy_of_a_node_that_had_ended_in_order_is_guarded_once_that_went_on() {
+    for setup in [snapshots(), Setup::new().aof()] {
+        let backup = tempfile::tempdir().unwrap();
+        let mut server = setup.start();
+        server.client().insist("LOCK.ACQUIRE before me 60000");
+        server.shutdown("SAVE");
+        copy(server.dir(), backup.path());
+        server.start_again();
+        let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+        server.shutdown("SAVE");
+        restore(backup.path(), &server);
+        server.start_again();
+        assert_guarded(&server, token);
+    }
+}
+
+/// The state file is in its place, but the AOF is one from a backup: as new files, or written over those that were there.
+#[test]
+fn an_older_aof_that_was_put_back_is_not_believed() {
+    for in_place in [false, true] {
+        let backup = tempfile::tempdir().unwrap();
+        let mut server = Setup::new().aof().start();
+        let aof = server.dir().join("appendonlydir");
+        server.client().insist("LOCK.ACQUIRE before me 60000");
+        copy(&aof, backup.path());
+        let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+        wait_until("the state file knows how long the AOF is", || known_bytes(&server) > length(backup.path()));
+        server.kill();
+        if !in_place {
+            fs::remove_dir_all(&aof).unwrap();
+        }
+        copy(backup.path(), &aof);
+        server.start_again();
+        assert_guarded(&server, token);
+    }
+}
+
+/// The line of the state file about the AOF: number, birth, bytes.
+fn aof_line(server: &Server) -> Vec<u64> {
+    let state = read(state_file(server));
+    let line = state.lines().find_map(|line| line.strip_prefix("aof ")).unwrap().to_owned();
+    line.split(' ').filter_map(|word| word.parse().ok()).collect()
+}
+
+fn known_bytes(server: &Server) -> u64 {
+    aof_line(server).get(2).copied().unwrap_or(0)
+}
+
+fn increments(folder: &Path) -> Vec<fs::Metadata> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let increments = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".incr."));
+    increments.map(|entry| entry.metadata().unwrap()).collect()
+}
+
+fn length(folder: &Path) -> u64 {
+    increments(folder).iter().map(fs::Metadata::len).max().unwrap()
+}
+
+#[test]
+fn an_aof_that_was_rewritten_is_the_nodes_own() {
+    let (mut server, token) = held(Setup::new().aof());
+    let aof = server.dir().join("appendonlydir");
+    for _ in 0..3 {
+        server.client().say("BGREWRITEAOF");
+        wait_until("the AOF is rewritten, and the state file knows", || {
+            let increments = increments(&aof);
+            increments.len() == 1 && aof_line(&server).first() == Some(&increments[0].ino())
+        });
+        server.kill();
+        server.start_again();
+        assert_remembers(&server, token);
+    }
+}
+
+#[test]
+fn without_its_stamp_data_proves_nothing() {
+    let (mut server, token) = held(Setup::new().aof());
+    server.kill();
+    fs::remove_file(server.dir().join("lock-data.life")).unwrap();
+    server.start_again();
+    assert_guarded(&server, token);
+}
+
+/// Saved while it was held, and long over: the file still has it at every start.
+#[test]
+fn a_lock_that_had_ended_before_does_not_stand_in_the_way_of_a_proof() {
+    let mut server = snapshots().start();
+    server.client().insist("LOCK.ACQUIRE ended me 100");
+    server.client().say("SAVE");
+    wait_until("the lease has ended", || server.client().say("EXISTS ended") == int(0));
+    for _ in 0..3 {
+        let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+        server.client().say("LOCK.RELEASE k me");
+        server.shutdown("NOSAVE");
+        server.start_again();
+        assert_eq!(server.client().say("LOCK.NODE").field("state"), text("serving"));
+        assert!(server.client().insist("LOCK.ACQUIRE k me 60000").as_int() > token);
+        server.client().say("LOCK.RELEASE k me");
+    }
+}
