@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::harness::{
-    Reply, Server, Setup, assert_guarded, error, held, int, not_here, null, read, state_file, text, wait_until,
+    Frozen, Reply, Server, Setup, assert_guarded, error, held, int, not_here, null, read, state_file, text, wait_until,
 };
 
 #[test]
@@ -18,7 +18,7 @@ fn a_state_file_that_cannot_be_read_proves_nothing_and_is_kept_aside() {
         ("zeros, as a power cut leaves them", |text| "\0".repeat(text.len()), "is damaged"),
         ("cut short", |text| text[..text.len() / 2].to_owned(), "is damaged"),
         ("changed", |text| text.replace("incarnation 1", "incarnation 9"), "is damaged"),
-        ("of the future", |text| text.replace("palisade-node 1", "palisade-node 2"), "is of version 2"),
+        ("of the future", |text| text.replace("palisade-node 2", "palisade-node 3"), "is of version 3"),
     ];
     for (what, change, logged) in damage {
         let (mut server, token) = held(Setup::new().aof());
@@ -301,9 +301,12 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let first = on(&path).start();
     let mut client = first.client();
     client.insist("LOCK.ACQUIRE k me 60000");
+    // It does not get to writing its file again meanwhile: then the second one would be refused.
+    let frozen = Frozen::new(&first);
     fs::remove_file(dir.path().join("node.state.lock")).unwrap();
     fs::remove_file(&path).unwrap();
     let mut second = on(&path).start();
+    drop(frozen);
     let id = second.client().say("LOCK.NODE").field("id").as_text();
     wait_until("it is noticed", || client.say("LOCK.EXTEND k me 60000").is_error("NOTYET"));
     for line in ["LOCK.ACQUIRE other me 60000", "LOCK.REENTER k me", "LOCK.FENCE k me 9"] {
