@@ -1,9 +1,138 @@
-//! Where a key is served, if not here.
+//! Which slots of a cluster this node serves, and where a key is served, if not here.
+//!
+//! A slot may come without its locks, so [`look`] compares what the node serves with what it served: ten times a second,
+//! right after CLUSTER SETSLOT or FLUSHSLOT, and before anything is promised in a slot that is not known yet.
 //!
 //! The server redirects commands, but not clients that are blocked: a hand-over asks first, or the lock would be granted
 //! here and on the node that its slot moved to.
 
-use crate::ffi::{CallReply, Context, KeyName};
+use std::cell::Cell;
+use std::ops::RangeInclusive;
+
+use palisade_core::{BootTime, Found, SlotSet, guard_ms, token_floor};
+
+use crate::ffi::{CallReply, Context, KeyName, warn};
+use crate::{clock, config, life, state};
+
+thread_local! {
+    /// How often a slot was emptied, as far as is known here; `None`: this server does not do that.
+    static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The module is loaded: of the slots that the node has by now its start knows the locks, or is guarded.
+pub fn begin(ctx: Context<'_>) {
+    if ctx.is_cluster() {
+        state::with(|node| node.slots.begin());
+        FLUSHES.set(ctx.is_valkey().then(|| flushes(ctx)));
+        look(ctx);
+    }
+}
+
+/// Looks which slots the node serves and imports. What came without its locks is guarded, and no token is issued that the
+/// owner before can have issued.
+pub fn look(ctx: Context<'_>) {
+    if !ctx.is_cluster() {
+        return;
+    }
+    settle_dropped(ctx);
+    let nodes = CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text());
+    let Some((owned, imported)) = nodes.as_deref().and_then(slots_of_myself) else { return };
+    let now = clock::now();
+    // What the owner before may have granted nobody knows: as much as this node may.
+    let owed_ms = life::with(|life| life.owed.ms(now.boot));
+    let gained = state::with(|node| {
+        let until = now.boot.plus_ms(guard_ms(owed_ms, node.skew_ms));
+        let gained = node.slots.seen(&owned, imported, now.boot, until);
+        if gained.unknown > 0 {
+            node.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, node.skew_ms));
+        }
+        gained
+    });
+    if gained.guarded > 0 {
+        warn(&format!(
+            "{} slots of the cluster came to this node without their locks, which somebody may hold: nothing is granted in \
+             them for {} ms. LOCK.GUARD LIFT ends that if you know that nobody does",
+            gained.guarded,
+            guard_ms(owed_ms, config::max_clock_skew_ms())
+        ));
+        life::with(|life| life.save_at_once(now));
+    } else if gained.unknown > 0 {
+        life::with(|life| life.save(now));
+    }
+}
+
+/// Before something is promised about the lock of `key`: looks, if what the node knows of its slot may not be the last word.
+pub fn know(ctx: Context<'_>, key: KeyName<'_>) {
+    if !ctx.is_cluster() {
+        return;
+    }
+    let name = key.bytes();
+    let (has_dropped, is_known) = state::with(|node| (node.slots.has_dropped(Some(name)), node.slots.is_known(name)));
+    if !is_known {
+        look(ctx);
+    } else if has_dropped {
+        settle_dropped(ctx);
+    }
+}
+
+/// A live lock of `name`, which would have ended at `end`, was deleted by the server: perhaps with its whole slot.
+pub fn dropped(name: &[u8], end: BootTime) {
+    if end >= clock::boot_now() {
+        state::with(|node| node.slots.drop_lock(name, end));
+    }
+}
+
+/// Slots are on their way here in one step with their locks, or are so no more.
+pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
+    state::with(|node| node.slots.arriving(slots, are_on_their_way));
+}
+
+/// Finds out whether live locks that were deleted of late went with their whole slots (CLUSTER FLUSHSLOT). For the events of a
+/// key that is just as if it were deleted alone, so the server's count of the command tells.
+fn settle_dropped(ctx: Context<'_>) {
+    let count = FLUSHES.get().map(|_| flushes(ctx));
+    let flushed = FLUSHES.replace(count) != count;
+    let guarded = state::with(|node| node.slots.settle_dropped(flushed));
+    if guarded > 0 {
+        warn(&format!(
+            "CLUSTER FLUSHSLOT dropped held locks: nothing is granted in {guarded} slots until the last of them would have ended"
+        ));
+        life::with(|life| life.save_at_once(clock::now()));
+    }
+}
+
+/// How often a client emptied a slot since the server's statistics were reset.
+fn flushes(ctx: Context<'_>) -> u64 {
+    let stat = ctx.info_text(c"commandstats", c"cmdstat_cluster|flushslot");
+    let calls = stat.as_deref().and_then(|stat| stat.strip_prefix("calls=")?.split(',').next()?.parse().ok());
+    calls.unwrap_or(0)
+}
+
+/// The slots that the node serves, and those that it imports from a master that is there: of what CLUSTER NODES says, the line
+/// of the node itself.
+fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
+    let fields = |line: &'_ str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let nodes: Vec<_> = nodes.lines().map(fields).filter(|fields| fields.len() >= 8).collect();
+    let has_flag = |node: &[String], wanted: &dyn Fn(&str) -> bool| node[2].split(',').any(wanted);
+    let is_there =
+        |id: &str| nodes.iter().any(|node| node[0] == id && !has_flag(node, &|flag| flag.starts_with("fail")));
+    let myself = nodes.iter().find(|node| has_flag(node, &|flag| flag == "myself"))?;
+    let (mut owned, mut imported) = (SlotSet::default(), SlotSet::default());
+    for field in &myself[8..] {
+        if let Some(moving) = field.strip_prefix('[') {
+            if let Some((slot, from)) = moving.trim_end_matches(']').split_once("-<-")
+                && is_there(from)
+            {
+                let slot = slot.parse().ok()?;
+                imported.insert(slot..=slot);
+            }
+        } else {
+            let (first, last) = field.split_once('-').unwrap_or((field, field));
+            owned.insert(first.parse().ok()?..=last.parse().ok()?);
+        }
+    }
+    Some((owned, imported))
+}
 
 /// What to tell the clients that wait for the lock of `key`, which is absent here; `None`: it is served here, and not on
 /// its way to another node.
@@ -39,4 +168,23 @@ pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
         Some(_) => "TRYAGAIN the slot of this lock is moving to another node: ask again".to_owned(),
         None => "CLUSTERDOWN Hash slot not served".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_node_itself_says_what_it_serves() {
+        let nodes = "aa 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n\
+                     bb 127.0.0.1:3@4,host myself,master - 0 1 2 connected 7 9-11 [12->-aa] [13-<-aa] [14-<-cc] [15-<-dd]\n\
+                     cc 127.0.0.1:5@6 master,fail - 0 1 3 disconnected\n";
+        let (owned, imported) = slots_of_myself(nodes).unwrap();
+        let of = |set: &SlotSet| (0..20).filter(|&slot| set.contains(slot)).collect::<Vec<_>>();
+        assert_eq!(of(&owned), [7, 9, 10, 11]);
+        assert_eq!(of(&imported), [13], "one that failed brings nothing, nor one that is not known");
+        assert_eq!(slots_of_myself("aa 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n"), None);
+        assert_eq!(slots_of_myself("bb :0@0 myself,master - 0 0 0 connected\n"), Some(Default::default()));
+        assert_eq!(slots_of_myself("not the list\n"), None);
+    }
 }

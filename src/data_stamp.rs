@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use palisade_core::LifeId;
 
 use crate::ffi::warn;
-use crate::keeper::replace_file;
+use crate::state_file::replace_file;
 
 /// The stamp's name in the server's folder.
 const NAME: &str = "lock-data.life";

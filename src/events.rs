@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::ops::RangeInclusive;
 
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{alarm, audience, clock, effects, life, losses, start, state, waiting};
+use crate::{alarm, audience, clock, cluster, effects, life, losses, start, state, waiting};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -14,6 +15,7 @@ impl Events for NodeEvents {
         clock::look_at_wall_clock();
         audience::look(ctx);
         life::tick(ctx);
+        cluster::look(ctx);
         alarm::look_after(ctx);
     }
 
@@ -45,10 +47,21 @@ impl Events for NodeEvents {
 
     fn role(_ctx: Context<'_>, is_master: bool) {
         audience::came();
-        if !is_master {
+        if is_master {
+            // The slots of the master before come right after; the node is guarded as a whole.
+            state::with(|node| node.slots.cover());
+        } else {
             waiting::dismiss_all();
         }
         life::role_changed(is_master);
+    }
+
+    fn slots_change(ctx: Context<'_>) {
+        cluster::look(ctx);
+    }
+
+    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool) {
+        cluster::arriving(slots, are_on_their_way);
     }
 
     fn configured(ctx: Context<'_>, names: &[&CStr]) {

@@ -57,11 +57,18 @@ fn has_queue(ctx: Context<'_>, key: &LockKey<'_>) -> bool {
 /// Passes the lock to the first who waits, if it is free or has just `ended`; whether it did.
 fn pass(ctx: Context<'_>, key: &mut LockKey<'_>, ended: bool, cause: Cause, now: Now) -> bool {
     let (db, name) = (ctx.db(), key.name().bytes());
-    if (ended || key.lock().is_none())
+    let is_free = ended || key.lock().is_none();
+    if is_free {
+        cluster::know(ctx, key.name());
+    }
+    if is_free
         && ctx.is_cluster()
         && let Some(redirect) = cluster::redirect(ctx, key.name())
     {
         waiting::dismiss(db, name, &redirect);
+        return false;
+    }
+    if is_free && !waiting::dismiss_forbidden(ctx, key.name(), now.boot) {
         return false;
     }
     let somebody_waits = state::with(|node| node.waiting.len_of(db, name) > 0);

@@ -46,6 +46,7 @@ impl InfoSection for Section {
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
                 (c"guard_ms", number(node.guard.left_ms(now))),
                 (c"guard_reason", Field::Word(armed.map_or("", |armed| armed.cause.word()).to_owned())),
+                (c"guarded_slots", number(node.slots.guarded(now) as u64)),
                 (c"evicted", number(node.evicted.len() as u64)),
                 (c"node_id", Field::Word(format!("{id:032x}"))),
                 (c"incarnation", number(incarnation)),

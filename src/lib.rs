@@ -5,8 +5,9 @@
 //! reaches keys, replicas and AOF, `audience` whether anybody listens; `hand_over` passes a lock that got free
 //! to the first who waits, `waiting` keeps those who do; `expiry` ends locks whose lease ended, `alarm` has all that done
 //! when it is due; `cluster` knows where a key is served; `lock_type` is the data type;
-//! `events` what the server tells about its keys; `state` the node's memory; `start`, `life` and `keeper` what the node
-//! keeps over its lives, on the disk; `data_stamp`, `aof_folder` and `file_id` tie that to the data; `losses` locks that are dropped while they are held; `config` what an operator sets;
+//! `events` what the server tells about its keys; `state` the node's memory; `start`, `life`, `keeper` and `state_file` what the
+//! node keeps over its lives, on the disk; `data_stamp`, `aof_folder` and `file_id` tie that to the data; `losses` locks that are
+//! dropped while they are held; `config` what an operator sets;
 //! `ffi` the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
@@ -35,6 +36,7 @@ mod lock_type;
 mod losses;
 mod start;
 mod state;
+mod state_file;
 mod waiting;
 
 use std::ffi::CStr;

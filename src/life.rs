@@ -82,6 +82,11 @@ thread_local! {
 /// Nothing stands in the way of promises: the fast answer to the question of every command. Of the main thread, as all here.
 static READY: AtomicBool = AtomicBool::new(false);
 
+/// What an earlier load of the module left goes, and with it its locks on the state file: the server did not keep it.
+pub fn forget() {
+    LIFE.take();
+}
+
 /// This life begins.
 pub fn begin(life: Life) {
     LIFE.set(Some(life));
@@ -131,7 +136,7 @@ pub fn with_tokens<T>(
 
 impl Life {
     fn is_saved(&self) -> bool {
-        self.is_stamped && self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed)
+        self.is_stamped && self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed && !keeper.is_taken())
     }
 
     /// Says beside the data that this life uses it. Promises wait for that.
@@ -166,7 +171,7 @@ impl Life {
                     Master::Told(_) => HeardOf::Master,
                 },
                 boot: clock::boot_id(),
-                guard: node.guard.saved(now.boot),
+                guard: node.saved_guard(now.boot),
                 lifted: self.lifted,
                 unproved_before: node.unproved_before(owed_ms, now.boot),
                 aof: None,
@@ -236,6 +241,9 @@ pub fn tick(ctx: Context<'_>) {
     losses::settle();
     refresh_ceiling();
     with(|life| {
+        if life.keeper.as_ref().is_some_and(Keeper::is_taken) {
+            READY.store(false, Relaxed);
+        }
         if life.decided && !life.is_stamped {
             life.put_stamp();
         }
@@ -258,14 +266,18 @@ fn log_failures() {
         let failure = life.keeper.as_ref().and_then(Keeper::failure);
         let changed = failure.is_some() != life.failing;
         life.failing = failure.is_some();
-        changed.then_some(failure)
+        changed.then_some((failure, life.keeper.as_ref().is_some_and(Keeper::is_taken)))
     });
     match failure {
-        Some(Some(why)) => warn(&format!(
+        Some((Some(why), true)) => warn(&format!(
+            "{why}. Its lock file was removed or replaced while this server ran. Nothing is promised here from now on \
+             (NOTYET), releasing works: end one of the two, then restart the other"
+        )),
+        Some((Some(why), false)) => warn(&format!(
             "the state file cannot be written: {why}. Grants go on up to the ceiling that is on the disk, then they are \
              refused with NOTYET until it can be written again"
         )),
-        Some(None) => notice("the state file can be written again"),
+        Some((None, _)) => notice("the state file can be written again"),
         None => {}
     }
 }
@@ -399,7 +411,10 @@ pub fn guard_by_operator(ms: Option<u32>) -> Result<u64, Refusal> {
     let left = state::with(|node| {
         match ms {
             Some(ms) => node.guard.arm(Cause::Operator, now.boot, now.boot.plus_ms(ms)),
-            None => node.guard.lift(),
+            None => {
+                node.guard.lift();
+                node.slots.lift();
+            }
         }
         node.guard.left_ms(now.boot)
     });

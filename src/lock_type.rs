@@ -7,7 +7,7 @@ use palisade_core::record::{self, Arrival};
 use palisade_core::{BootTime, Lock, Slot};
 
 use crate::ffi::{Context, DataType, KeyName, warn};
-use crate::{clock, config, effects, events, losses, state, waiting};
+use crate::{clock, cluster, config, effects, events, losses, state, waiting};
 
 /// Least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
@@ -36,7 +36,10 @@ impl DataType for LockType {
         }
     }
 
-    fn unlink(db: u32, name: &[u8], lock: &mut Lock) {
+    fn unlink(db: u32, name: &[u8], lock: &mut Lock, by_us: bool) {
+        if !by_us {
+            cluster::dropped(name, lock.deadline());
+        }
         losses::unlinked(db, name, lock);
         state::with(|node| node.deadlines.forget(db, lock));
     }

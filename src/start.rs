@@ -12,7 +12,7 @@ use crate::data_stamp::DataStamp;
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::keeper::Keeper;
 use crate::life::{self, Handed, Life};
-use crate::{clock, config, state};
+use crate::{clock, cluster, config, state};
 
 thread_local! {
     /// What the server read its data from at its start, if it had any.
@@ -34,6 +34,7 @@ pub struct LastLife {
 /// The module is loaded, data is not. Every token of an earlier life is below the ceiling in the state file; without
 /// one, below the clock and its greatest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
+    life::forget();
     let skew_ms = config::max_clock_skew_ms();
     let (keeper, read) = match config::state_file() {
         Some(path) => {
@@ -96,6 +97,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         last: Some(LastLife { state: last, found }),
     });
     life::inspect_configuration(ctx);
+    cluster::begin(ctx);
     Ok(())
 }
 

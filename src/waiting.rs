@@ -7,7 +7,8 @@ use palisade_core::limits::{ANSWERS_A_PASS_MAX, DISK_WAIT_MS};
 use palisade_core::request::{Note, Owner, Patience, Ticket};
 use palisade_core::{Answer, BootTime, Now, Refusal, Token, Waiter, WaiterId, Want};
 
-use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
+use crate::commands::{Acquire, Wait};
+use crate::ffi::{Blocked, BlockedClients, Command, Context, KeyName, LockKey, NotALock, Reply};
 use crate::hand_over::{self, Cause};
 use crate::{alarm, clock, state};
 
@@ -31,6 +32,9 @@ pub enum Form {
 
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
+
+/// What is told to those whose user lost a permission while they waited.
+const FORBIDDEN: &str = "NOPERM this user may not run this command on this key any more: see ACL GETUSER";
 
 /// A request that takes its place in the queue.
 pub struct Joins<'a> {
@@ -74,7 +78,11 @@ fn enter<'a>(
     waiter: impl FnOnce(WaiterId, Joins<'a>) -> Waiter,
 ) -> Reply {
     let (db, name) = (ctx.db(), key.name().bytes());
-    let blocked = Blocked::new::<Clients>(ctx);
+    let command = match joins.want {
+        Want::Lock { .. } => Acquire::SPEC.name,
+        Want::Turn => Wait::SPEC.name,
+    };
+    let blocked = Blocked::new::<Clients>(ctx, command);
     let id = WaiterId(blocked.id());
     BLOCKED.with_borrow_mut(|all| all.insert(id, (blocked, joins.form)));
     let ticket = joins.ticket;
@@ -127,6 +135,24 @@ pub fn dismiss(db: u32, name: &[u8], error: &str) {
     for id in state::with(|node| node.waiting.dismiss(db, name, MAY_ANSWER.get())) {
         send(id, |_| Ok(Reply::Error(error.to_owned())));
     }
+}
+
+/// Answers those before the first in the queue of `key` whose user may still have it: rules may have changed since they came.
+/// `false`: they are more than may be answered in this pass, and the queue is looked at again in the next.
+pub fn dismiss_forbidden(ctx: Context<'_>, key: KeyName<'_>, now: BootTime) -> bool {
+    let (db, name) = (ctx.db(), key.bytes());
+    while let Some(id) = state::with(|node| node.waiting.of(db, name).next().map(|first| first.id)) {
+        if BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|(blocked, _)| blocked.is_permitted(key))) {
+            return true;
+        }
+        if MAY_ANSWER.get() == 0 {
+            state::with(|node| node.waiting.look_at(db, name, now));
+            return false;
+        }
+        state::with(|node| node.waiting.leave(id));
+        send(id, |_| Ok(Reply::Error(FORBIDDEN.to_owned())));
+    }
+    true
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before

@@ -142,3 +142,71 @@ fn a_user_that_is_deleted_no_longer_waits() {
     assert_eq!(operator.say("LOCK.INFO k").field("owner"), text("next"));
     assert!(matches!(app.hear(), Reply::Error(_)), "hung up on");
 }
+
+/// A client of user `app`, which may do what the rules say, that waits for k.
+fn app_waits(server: &Server, line: &str) -> Client {
+    let before = server.info("waiters");
+    let mut app = server.client();
+    assert_eq!(app.say("AUTH app x"), text("OK"));
+    app.ask(line);
+    wait_until("it waits", || server.info("waiters") == before + 1);
+    app
+}
+
+/// What a user may not do any more it does not get by having asked before; whoever is next gets it in the same step.
+#[test]
+fn who_lost_the_permission_while_waiting_is_passed_over() {
+    let rules = "ACL SETUSER app on nopass ~k +lock.acquire +lock.wait";
+    let changes = ["resetkeys", "-lock.acquire -lock.wait", "reset", "resetkeys %R~k"];
+    for change in changes.map(|change| format!("ACL SETUSER app {change}")) {
+        for (asked, freed) in [
+            ("LOCK.ACQUIRE k a 60000 WAIT 60000", "LOCK.RELEASE k me"),
+            ("LOCK.WAIT k a 60000", "LOCK.RELEASE k me"),
+            ("LOCK.ACQUIRE k a 60000 WAIT 60000", "DEL k"),
+        ] {
+            let server = Server::start();
+            let mut operator = server.client();
+            operator.say(rules);
+            let token = operator.say("LOCK.ACQUIRE k me 60000").as_int();
+            let mut gone = [app_waits(&server, asked), app_waits(&server, &asked.replace(" a ", " b "))];
+            let mut next = waits(&server, "LOCK.ACQUIRE k next 60000 WAIT 60000").0;
+            assert_eq!(operator.say(&change), text("OK"));
+            operator.say(freed);
+            assert!(next.hear().as_list()[0].as_int() > token, "{change}, {asked}");
+            for app in &mut gone {
+                assert!(app.hear().is_error("NOPERM"), "{change}, {asked}");
+            }
+            assert_eq!((server.info("hand_overs"), server.info("turns"), server.info("waiters")), (1, 0, 0));
+        }
+    }
+}
+
+/// A user that is deleted in the very step that frees the lock: the server has not hung up on it yet.
+#[test]
+fn who_was_deleted_while_waiting_is_passed_over() {
+    let server = Server::start();
+    let mut operator = server.client();
+    operator.say("ACL SETUSER app on nopass ~* +@all");
+    operator.say("LOCK.ACQUIRE k me 60000");
+    let _gone = app_waits(&server, "LOCK.ACQUIRE k a 60000 WAIT 60000");
+    let mut next = waits(&server, "LOCK.ACQUIRE k next 60000 WAIT 60000").0;
+    operator.pipeline(&["MULTI", "ACL DELUSER app", "LOCK.RELEASE k me", "EXEC"].map(str::to_owned));
+    next.hear().as_list();
+    assert_eq!(operator.say("LOCK.INFO k").field("owner"), text("next"));
+    assert_eq!(server.info("hand_overs"), 1);
+}
+
+/// Who may still have it gets it: also a user that was switched off, which the server lets go on too.
+#[test]
+fn who_kept_the_permission_is_served() {
+    for change in ["off", "~other", "+get", "-lock.release"] {
+        let server = Server::start();
+        let mut operator = server.client();
+        operator.say("ACL SETUSER app on nopass ~k +lock.acquire +lock.wait +lock.release");
+        operator.say("LOCK.ACQUIRE k me 60000");
+        let mut app = app_waits(&server, "LOCK.ACQUIRE k a 60000 WAIT 60000");
+        assert_eq!(operator.say(&format!("ACL SETUSER app {change}")), text("OK"));
+        operator.say("LOCK.RELEASE k me");
+        assert!(app.hear().as_list()[0].as_int() > 0, "{change}");
+    }
+}

@@ -143,6 +143,6 @@ fn a_slot_that_moves_in_one_step() {
     assert_eq!((info.field("owner"), info.field("token"), info.field("note")), (text("me"), int(token), text("n")));
     assert_eq!(there.say("LOCK.ACQUIRE k thief 1000"), null());
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
-    assert!(there.say("LOCK.ACQUIRE k next 60000").as_int() > token);
+    assert!(there.insist("LOCK.ACQUIRE k next 60000").as_int() > token);
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }

@@ -137,6 +137,7 @@ fn a_replica_takes_over_and_is_guarded() {
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 1000")) > 30_000);
     assert_eq!(copy.say("LOCK.NODE").field("guard_reason"), text("promotion"));
     assert_eq!(copy.say("LOCK.INFO k").field("token"), int(token));
+    assert_eq!(replica.server.info("guarded_slots"), 0, "the slots that it took over need no guard beside");
     wait_until("the old master follows", || me.say("ROLE").as_list()[0] == text("slave"));
     assert!(me.say("LOCK.ACQUIRE k you 1000").is_error("MOVED"));
     assert_eq!(copy.say("LOCK.RELEASE k me"), int(0));

@@ -119,10 +119,10 @@ fn refusals() -> Vec<Refusal> {
     use Refusal::*;
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
-        Owned | Suspect { .. } | Guarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } | Patience | Ticket => {}
-        ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly | Panicked | Poisoned => {}
-        OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level | HoldsExhausted => {}
-        TokensExhausted | UnknownOption { .. } => {}
+        Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
+        Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
+        Panicked | Poisoned | OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level => {}
+        HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -131,6 +131,7 @@ fn refusals() -> Vec<Refusal> {
         Owned,
         Suspect { left_ms },
         Guarded { left_ms, cause: Cause::Restart },
+        SlotGuarded { left_ms },
         Evicted { left_ms },
         NotYet,
         queue_full,

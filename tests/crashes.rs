@@ -191,7 +191,7 @@ fn with_the_state_file_cut_short() {
 fn with_a_state_file_of_the_future() {
     campaign("state file of the future", short().aof(), false, |server, _| {
         let text = fs::read_to_string(state_file(server)).unwrap();
-        fs::write(state_file(server), text.replace("palisade-node 1", "palisade-node 2")).unwrap();
+        fs::write(state_file(server), text.replace("palisade-node 2", "palisade-node 3")).unwrap();
     });
 }
 

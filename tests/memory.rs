@@ -1,5 +1,7 @@
 //! Full memory, and freeing much of it at once.
 
+use std::path::Path;
+
 use crate::harness::{Reply, Server, Setup, error, int, wait_until};
 
 #[test]
@@ -17,6 +19,35 @@ fn full_memory_refuses_acquire_and_nothing_else() {
     assert!(client.say("LOCK.BREAK l").as_int() > 0);
     client.say("CONFIG SET maxmemory 0");
     assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
+}
+
+/// A crowd that waits takes memory too: with the shipped configuration ACQUIRE is refused with QUEUEFULL before it is with OOM.
+#[test]
+fn the_shipped_configuration_has_room_for_all_who_may_wait() {
+    const CROWD: u64 = 300;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf");
+    let server = Setup::bare().config(&file).start();
+    let mut client = server.client();
+    let mut get = |name: &str| {
+        let value = client.say(&format!("CONFIG GET {name}")).field(name).as_text();
+        value.parse::<u64>().unwrap()
+    };
+    let (bound, clients, waiters) = (get("maxmemory"), get("maxclients"), get("lock.max-waiters"));
+    assert!(waiters + 100 <= clients, "who holds a lock gets through to release it");
+    client.insist("LOCK.ACQUIRE k me 60000");
+    let before = client.info_field("used_memory");
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|n| {
+            let mut one = server.client();
+            one.ask(&format!("LOCK.ACQUIRE k an-owner-of-20-bytes{n} 60000 WAIT 60000"));
+            one
+        })
+        .collect();
+    wait_until("they wait", || client.info_field("lock_waiters") == CROWD);
+    let each = (client.info_field("used_memory") - before) / CROWD;
+    assert!(each > 10_000, "{each}: a connection takes more");
+    assert!(before + waiters * each < bound / 4 * 3, "{waiters} of {each} bytes, and locks beside them, in {bound}");
+    drop(crowd);
 }
 
 #[test]

@@ -1,19 +1,25 @@
 //! What a node keeps over its lives: identity, and a ceiling below which all its tokens are.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::harness::{
-    Client, Reply, Server, Setup, assert_guarded, error, held, int, null, read, state_file, text, wait_until,
+    Client, Frozen, Reply, Server, Setup, assert_guarded, error, held, int, not_here, null, read, state_file, text,
+    wait_until,
 };
 
 #[test]
 fn a_state_file_that_cannot_be_read_proves_nothing_and_is_kept_aside() {
-    let damage: [(&str, fn(&str) -> String, &str); 4] = [
+    let damage: [(&str, fn(&str) -> String, &str); 6] = [
         ("absent", |_| String::new(), ""),
+        ("empty", |_| String::new(), "is damaged"),
+        ("zeros, as a power cut leaves them", |text| "\0".repeat(text.len()), "is damaged"),
         ("cut short", |text| text[..text.len() / 2].to_owned(), "is damaged"),
         ("changed", |text| text.replace("incarnation 1", "incarnation 9"), "is damaged"),
-        ("of the future", |text| text.replace("palisade-node 1", "palisade-node 2"), "is of version 2"),
+        ("of the future", |text| text.replace("palisade-node 2", "palisade-node 3"), "is of version 3"),
     ];
     for (what, change, logged) in damage {
         let (mut server, token) = held(Setup::new().aof());
@@ -22,7 +28,7 @@ fn a_state_file_that_cannot_be_read_proves_nothing_and_is_kept_aside() {
         let path = state_file(&server);
         let text = read(path.clone());
         match change(&text) {
-            gone if gone.is_empty() => fs::remove_file(&path).unwrap(),
+            _ if what == "absent" => fs::remove_file(&path).unwrap(),
             changed => fs::write(&path, changed).unwrap(),
         }
         server.start_again();
@@ -247,14 +253,158 @@ fn paused_writes_stop_neither_the_ceiling_nor_the_server() {
     wait_until("on the replica too", || replica.client().say("DBSIZE") == int(0));
 }
 
+/// The module's argument for a state file at `path`.
+fn on(path: &Path) -> Setup {
+    Setup::new().module_arguments(&["state-file", path.to_str().unwrap()])
+}
+
+/// Runs a program of the system; whether it did what it should.
+fn run(line: &str) -> bool {
+    let mut words = line.split(' ');
+    Command::new(words.next().unwrap()).args(words).stderr(Stdio::null()).status().unwrap().success()
+}
+
 #[test]
-fn what_is_there_and_cannot_be_used_is_not_replaced() {
-    for (what, expected) in [("node.state", "cannot be read"), ("node.state.lock", "cannot be made")] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("node.state");
-        let arguments = ["state-file", path.to_str().unwrap()];
-        fs::create_dir(dir.path().join(what)).unwrap();
-        let log = Setup::new().module_arguments(&arguments).refused();
-        assert!(log.contains(expected), "{what}: {log}");
+fn what_is_no_regular_file_is_refused_and_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("folder")).unwrap();
+    assert!(run(&format!("mkfifo {}", path("pipe").display())));
+    let _socket = UnixListener::bind(path("socket")).unwrap();
+    let mut cases = vec![("folder", "it is a folder"), ("pipe", "it is a pipe"), ("socket", "it is a socket")];
+    // One like /dev/null, which as root would be renamed as any other file.
+    if run(&format!("mknod {} c 1 3", path("device").display())) {
+        cases.push(("device", "it is a device"));
+    } else {
+        not_here("who runs the tests may make no device");
     }
+    for (name, expected) in cases {
+        let kind = fs::symlink_metadata(path(name)).unwrap().file_type();
+        let log = on(&path(name)).refused();
+        assert!(log.contains(expected), "{name}: {log}");
+        assert_eq!(fs::symlink_metadata(path(name)).unwrap().file_type(), kind, "{name}");
+    }
+    // And in the place of the lock file.
+    fs::create_dir(path("a.lock")).unwrap();
+    assert!(run(&format!("mkfifo {}", path("b.lock").display())));
+    symlink(path("nowhere"), path("c.lock")).unwrap();
+    for name in ["a", "b", "c"] {
+        let log = on(&path(name)).refused();
+        assert!(log.contains("the lock file") && log.contains("cannot be made"), "{name}: {log}");
+    }
+    assert!(!path("nowhere").exists());
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_refused_and_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("letter.txt");
+    fs::write(&path, "Dear Sir").unwrap();
+    let log = on(&path).refused();
+    assert!(log.contains("is not a state file of this module"), "{log}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "Dear Sir");
+    // Nor is it replaced where it comes while the server runs.
+    let path = dir.path().join("node.state");
+    let server = on(&path).start();
+    fs::write(dir.path().join("other"), "Dear Sir").unwrap();
+    fs::rename(dir.path().join("other"), &path).unwrap();
+    wait_until("it is noticed", || server.info("state_file_failing") == 1);
+    assert!(server.log().contains("is not a state file of this module"), "{}", server.log());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "Dear Sir");
+    fs::remove_file(&path).unwrap();
+    wait_until("it is written again", || path.exists() && read(path.clone()).starts_with("palisade-node "));
+}
+
+#[test]
+fn a_link_stays_and_what_it_points_to_is_replaced() {
+    for dangles in [true, false] {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (link, target) = (near.path().join("node.state"), far.path().join("kept.state"));
+        symlink(&target, &link).unwrap();
+        if !dangles {
+            on(&target).start().shutdown("");
+        }
+        let server = on(&link).start();
+        wait_until("it is written", || target.exists() && read(target.clone()).starts_with("palisade-node "));
+        let lives = if dangles { 1 } else { 2 };
+        assert_eq!(server.client().say("LOCK.NODE").field("incarnation"), int(lives));
+        assert_eq!(fs::read_link(&link).unwrap(), target);
+        assert_eq!(fs::read_dir(near.path()).unwrap().count(), 1, "all else is beside the file itself");
+        let log = on(&target).refused();
+        assert!(log.contains("another server uses the state file"), "{log}");
+    }
+}
+
+#[test]
+fn what_lies_beside_the_state_file_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |suffix: &str| dir.path().join(format!("node.state{suffix}"));
+    fs::write(dir.path().join("victim"), "Dear Sir").unwrap();
+    symlink(dir.path().join("victim"), path(".new")).unwrap();
+    fs::write(path(".damaged"), "kept from an earlier time").unwrap();
+    fs::write(path(""), "palisade-node 1\nand then nothing").unwrap();
+    let server = on(&path("")).start();
+    wait_until("it is written", || server.client().insist("LOCK.ACQUIRE k me 1000").as_int() > 0);
+    assert_eq!(fs::read_to_string(dir.path().join("victim")).unwrap(), "Dear Sir");
+    assert!(fs::symlink_metadata(path(".new")).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(path(".damaged")).unwrap(), "kept from an earlier time");
+    assert_eq!(fs::read_to_string(path(".damaged-2")).unwrap(), "palisade-node 1\nand then nothing");
+    assert!(server.log().contains("node.state.damaged-2"), "{}", server.log());
+}
+
+/// Who tidies up removes `*.lock`: that must not let a second server pass for this node.
+#[test]
+fn a_second_server_is_refused_also_without_the_lock_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("node.state");
+    let lock = dir.path().join("node.state.lock");
+    let first = on(&path).start();
+    for round in 0..3 {
+        fs::remove_file(&lock).unwrap();
+        let log = on(&path).refused();
+        assert!(log.contains("another server uses the state file"), "{round}: {log}");
+        // The file that the refused one made is taken over, and one that is missing made anew.
+        if round == 1 {
+            fs::remove_file(&lock).unwrap();
+        }
+        let ceiling = first.info("token_ceiling");
+        wait_until("the state is written", || first.info("token_ceiling") > ceiling);
+        wait_until("the lock file is there", || lock.exists());
+        assert_eq!(first.info("state_file_failing"), 0);
+    }
+    assert!(first.client().insist("LOCK.ACQUIRE k me 1000").as_int() > 0);
+}
+
+/// Both files are gone, and a second server took their place: the first one must not write over what is another's now.
+#[test]
+fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("node.state");
+    let first = on(&path).start();
+    let mut client = first.client();
+    client.insist("LOCK.ACQUIRE k me 60000");
+    // It does not get to writing its file again meanwhile: then the second one would be refused.
+    let frozen = Frozen::new(&first);
+    fs::remove_file(dir.path().join("node.state.lock")).unwrap();
+    fs::remove_file(&path).unwrap();
+    let mut second = on(&path).start();
+    drop(frozen);
+    let id = second.client().say("LOCK.NODE").field("id").as_text();
+    wait_until("it is noticed", || client.say("LOCK.EXTEND k me 60000").is_error("NOTYET"));
+    for line in ["LOCK.ACQUIRE other me 60000", "LOCK.REENTER k me", "LOCK.FENCE k me 9"] {
+        assert!(client.say(line).is_error("NOTYET"), "{line}");
+    }
+    wait_until("it is told", || first.info("state_file_failing") == 1);
+    assert_eq!(first.log().matches("Nothing is promised here from now on").count(), 1, "{}", first.log());
+    assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
+    assert!(read(path.clone()).contains(&id), "the file is the second one's");
+    // It stays so when the second one has ended: what that one issued the first does not know.
+    second.kill();
+    let mut tries = 0;
+    wait_until("it has tried again", || {
+        tries += 1;
+        assert!(client.say("LOCK.ACQUIRE other me 60000").is_error("NOTYET"));
+        tries > 300
+    });
+    assert!(read(path).contains(&id));
 }

@@ -72,9 +72,11 @@ pub fn acquire(
             });
         }
         node.guard.serve(now.boot)?;
+        node.slots.serve(name, now.boot)?;
         return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(db, name, ask, node) };
     }
     node.guard.serve(now.boot)?;
+    node.slots.serve(name, now.boot)?;
     node.evicted.serve(db, name, ask.owner, now.boot)?;
     if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
         return contended(db, name, ask, node);

@@ -18,13 +18,15 @@ pub enum Cause {
     Promotion,
     /// Live locks were dropped (FLUSHALL, FLUSHDB, SWAPDB).
     Flush,
+    /// A slot of the cluster came without its locks, or they were dropped. In a life: that slot alone; after a start: all.
+    Slot,
     /// An operator's word.
     Operator,
 }
 
 impl Cause {
     /// Every cause, for reading one from its word.
-    pub const ALL: [Cause; 4] = [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Operator];
+    pub const ALL: [Cause; 5] = [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Slot, Cause::Operator];
 
     /// Its stable word.
     pub const fn word(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Cause {
             Cause::Restart => "restart",
             Cause::Promotion => "promotion",
             Cause::Flush => "flush",
+            Cause::Slot => "slot",
             Cause::Operator => "operator",
         }
     }

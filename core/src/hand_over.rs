@@ -52,6 +52,7 @@ pub fn hand_over(
         Next::Nobody => return Ok(HandedOver::Free),
     };
     node.guard.serve(now.boot)?;
+    node.slots.serve(name, now.boot)?;
     node.evicted.serve(db, name, first.owner(), now.boot)?;
     let owner = first.owner();
     match first.want {

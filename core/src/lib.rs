@@ -32,7 +32,7 @@
 //! One lock over several nodes: [`quorum`]. On one node, requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
 //! [`check()`], [`fence()`],
 //! [`break_lock()`], [`wait()`], [`hand_over()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
-//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Waiting`], [`Counters`]; what it keeps over its lives:
+//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Slots`], [`Waiting`], [`Counters`]; what it keeps over its lives:
 //! [`NodeState`], and what a start can prove of them: [`Start`]. Why something was refused: [`Refusal`]. Every
 //! limit: [`limits`].
 
@@ -61,6 +61,7 @@ mod reenter;
 mod refusal;
 mod release;
 pub mod request;
+mod slots;
 mod start;
 mod stripe_ceilings;
 mod time;
@@ -89,6 +90,7 @@ pub use queue::{Waiter, WaiterId, Want};
 pub use reenter::{Reentered, reenter};
 pub use refusal::Refusal;
 pub use release::{Released, release};
+pub use slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
 pub use start::{Found, GuardPolicy, LifeId, Start, promote, token_floor};
 pub use time::{BootTime, Now, ahead_us};
 pub use tokens::{StripeCeiling, Token, Tokens, stripes_from_text, stripes_to_text};

@@ -1,7 +1,7 @@
 //! What one node remembers beside the locks themselves.
 
 use crate::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
-use crate::{BootTime, Counters, Deadlines, Evicted, Guard, Lock, Tokens, Waiting, guard_ms};
+use crate::{BootTime, Cause, Counters, Deadlines, Evicted, Guard, Lock, SavedGuard, Slots, Tokens, Waiting, guard_ms};
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Node {
     pub vouches_from: BootTime,
     /// Locks that the server dropped to make room.
     pub evicted: Evicted,
+    /// In a cluster: what is known of its slots.
+    pub slots: Slots,
     /// Requests that wait for a lock.
     pub waiting: Waiting,
     /// `lock.max-clock-skew`, in milliseconds.
@@ -39,6 +41,7 @@ impl Node {
             guard: Guard::default(),
             vouches_from: BootTime::default(),
             evicted: Evicted::default(),
+            slots: Slots::default(),
             waiting: Waiting::default(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }
@@ -47,6 +50,15 @@ impl Node {
     /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
     pub fn next_due(&self) -> Option<BootTime> {
         self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).min()
+    }
+
+    /// What a later life must know of the guard. Of single slots it does not tell which: all are guarded after a start.
+    pub fn saved_guard(&self, now: BootTime) -> Option<SavedGuard> {
+        let mut guard = self.guard;
+        if let Some(until) = self.slots.guarded_until(now) {
+            guard.arm(Cause::Slot, now, until);
+        }
+        guard.saved(now)
     }
 
     /// What a later life must know of [`Node::vouches_from`]; zero: nothing, once the longest lease from before, of `owed_ms`,

@@ -30,6 +30,11 @@ pub enum Refusal {
         /// Why.
         cause: Cause,
     },
+    /// `GUARDED`: the slot of this lock may have locks that this node does not know.
+    SlotGuarded {
+        /// Milliseconds until its locks are granted.
+        left_ms: u64,
+    },
     /// `GUARDED`: the server evicted this lock, its holder may still rely on it.
     Evicted {
         /// Milliseconds until its lease ends.
@@ -110,7 +115,7 @@ impl Refusal {
     /// waits in the queue.
     pub fn passes_in_ms(&self) -> Option<u64> {
         match *self {
-            Self::Guarded { left_ms, .. } | Self::Evicted { left_ms } => Some(left_ms),
+            Self::Guarded { left_ms, .. } | Self::SlotGuarded { left_ms } | Self::Evicted { left_ms } => Some(left_ms),
             Self::NotYet => Some(NOT_YET_MS.into()),
             _ => None,
         }
@@ -148,6 +153,11 @@ impl fmt::Display for Refusal {
                 "GUARDED {left_ms} this node may have forgotten grants ({}) and grants nothing until they have ended: \
                  try again after that many milliseconds",
                 cause.word()
+            ),
+            Self::SlotGuarded { left_ms } => write!(
+                f,
+                "GUARDED {left_ms} the cluster slot of this lock came to this node without its locks, or they were dropped \
+                 (slot), and their holders may still rely on them: try again after that many milliseconds"
             ),
             Self::Evicted { left_ms } => write!(
                 f,
@@ -233,6 +243,7 @@ mod tests {
             (Refusal::Owned, "OWNED"),
             (Refusal::Suspect { left_ms: 17 }, "GUARDED 17"),
             (Refusal::Guarded { left_ms: 17, cause: Cause::Flush }, "GUARDED 17"),
+            (Refusal::SlotGuarded { left_ms: 17 }, "GUARDED 17"),
             (Refusal::Evicted { left_ms: 17 }, "GUARDED 17"),
             (Refusal::NotYet, "NOTYET 10"),
             (

@@ -30,6 +30,7 @@ pub fn wait(
         return Ok(Waited::Turn);
     }
     node.guard.serve(now.boot)?;
+    node.slots.serve(name, now.boot)?;
     if held.is_none() {
         node.evicted.serve(db, name, ask.owner, now.boot)?;
         match node.waiting.claim(db, name, ask.owner, now.boot) {

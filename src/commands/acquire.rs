@@ -8,7 +8,7 @@ use crate::arguments::{Arguments, once, parse_note, parse_patience, parse_token}
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, LockKey, Reply, Shape, Spec};
 use crate::hand_over::{self, Cause};
 use crate::waiting::{self, Form, Joins};
-use crate::{clock, effects, life, state};
+use crate::{clock, cluster, effects, life, state};
 
 /// Takes the lock.
 pub struct Acquire;
@@ -72,6 +72,7 @@ impl Command for Acquire {
 
 /// The rule; what stands in its way for a moment is waited out by a request that waits longer.
 fn take(call: &Call<'_>, key: &mut LockKey<'_>, ask: &Request<'_>, now: Now) -> Result<Acquired, Refusal> {
+    cluster::know(call.ctx, key.name());
     let (db, name) = (call.ctx.db(), key.name().bytes());
     let ready = life::ready(call.ctx);
     let acquired =

@@ -6,7 +6,7 @@ use palisade_core::limits::GUARD_LIMIT_MS;
 use super::SINCE;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
-use crate::{clock, life, state, waiting};
+use crate::{clock, cluster, life, state, waiting};
 
 /// The operator's word on the guard.
 pub struct Guard;
@@ -49,8 +49,9 @@ impl Command for Guard {
             }
             _ => return Err(KNOWN),
         };
-        // The word is about the node as it is after its start.
+        // The word is about the node as it is after its start, with the slots that it has by now.
         let _ = life::ready(call.ctx);
+        cluster::look(call.ctx);
         let left_ms = life::guard_by_operator(ms);
         waiting::look_at_all(call.ctx);
         left_ms.map(Reply::Integer)

@@ -18,6 +18,9 @@ mod reenter;
 mod release;
 mod wait;
 
+pub use acquire::Acquire;
+pub use wait::Wait;
+
 use palisade_core::Refusal;
 
 use crate::ffi::{Call, Command, Context, LockKey, NotALock, Spec, register_command};

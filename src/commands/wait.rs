@@ -7,7 +7,7 @@ use super::{CONSTANT, SINCE, look};
 use crate::arguments::{Arguments, parse_ticket};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
 use crate::waiting::{self, Form, Joins};
-use crate::{alarm, clock, life, state};
+use crate::{alarm, clock, cluster, life, state};
 
 /// Tells when the lock is free.
 pub struct Wait;
@@ -40,6 +40,7 @@ impl Command for Wait {
         }
         let now = clock::now();
         let key = look(call)?;
+        cluster::know(call.ctx, key.name());
         let (db, name) = (call.ctx.db(), key.name().bytes());
         let waited =
             life::ready(call.ctx).and_then(|()| state::with(|node| wait(db, name, key.lock(), &ask, node, now)));

@@ -5,13 +5,15 @@
 //! is told, and gives the handle back; no key may be written there, since what it wrote would be propagated together with
 //! the command that caused it.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
 use palisade_core::Refusal;
 
 use super::context::Context;
+use super::key::KeyName;
 use super::reply::{Reply, send};
+use super::user::User;
 use super::{api, boundary, raw};
 
 /// What the module does when the server ends a wait.
@@ -26,40 +28,51 @@ pub trait BlockedClients {
 /// A client that waits for its answer: to be answered, or given back.
 #[derive(Debug)]
 #[must_use = "a blocked client waits until it is answered or given back"]
-pub struct Blocked(NonNull<raw::RedisModuleBlockedClient>);
+pub struct Blocked {
+    handle: NonNull<raw::RedisModuleBlockedClient>,
+    /// Whose request it is, and which: the rules for that user may change while it waits.
+    user: User,
+    command: &'static CStr,
+}
 
 /// What a client is answered; the server carries it from where it is known to where it can be sent.
 type Answer = Result<Reply, Refusal>;
 
 impl Blocked {
-    /// Blocks the client of this command. The caller has seen that it may be blocked.
-    pub fn new<C: BlockedClients>(ctx: Context<'_>) -> Self {
+    /// Blocks the client of this `command`. The caller has seen that it may be blocked.
+    pub fn new<C: BlockedClients>(ctx: Context<'_>, command: &'static CStr) -> Self {
         // SAFETY: the context is that of a client's command; the callbacks fit; no timeout of the server's, whose clock is
         // the wall clock. The handle lives until it is given back.
         unsafe {
             let raw =
                 api!(RedisModule_BlockClient(ctx.raw(), Some(on_reply), Some(on_unblocked::<C>), Some(free_answer), 0));
             api!(RedisModule_SetDisconnectCallback(raw, Some(on_gone::<C>)));
-            Self(NonNull::new(raw).expect("the server makes a handle for every client"))
+            let handle = NonNull::new(raw).expect("the server makes a handle for every client");
+            Self { handle, user: User::of_client(ctx), command }
         }
+    }
+
+    /// Whether the client's user may still have its command run on `key`.
+    pub fn is_permitted(&self, key: KeyName<'_>) -> bool {
+        self.user.may_run(self.command, key)
     }
 
     /// Names this client as long as it is blocked; another may have the name later.
     pub fn id(&self) -> u64 {
-        id_of(self.0.as_ptr())
+        id_of(self.handle.as_ptr())
     }
 
     /// Answers the client, in this pass of the event loop or the next.
     pub fn answer(self, answer: Answer) {
         let answer = Box::into_raw(Box::new(answer));
         // SAFETY: the handle was not given back yet; the server hands the answer to `on_reply`, then to `free_answer`.
-        unsafe { api!(RedisModule_UnblockClient(self.0.as_ptr(), answer.cast())) };
+        unsafe { api!(RedisModule_UnblockClient(self.handle.as_ptr(), answer.cast())) };
     }
 
     /// Gives the client back unanswered: the server has dealt with it.
     pub fn give_back(self) {
         // SAFETY: the handle was not given back yet.
-        unsafe { api!(RedisModule_AbortBlock(self.0.as_ptr())) };
+        unsafe { api!(RedisModule_AbortBlock(self.handle.as_ptr())) };
     }
 }
 

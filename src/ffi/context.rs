@@ -249,6 +249,18 @@ impl<'a> Context<'a> {
         (failed == raw::REDISMODULE_OK as c_int).then_some(number)
     }
 
+    /// A text of the server's INFO.
+    pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
+        // SAFETY: the context is live; the data is freed right after the text in it was copied.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo(self.raw, section.as_ptr()));
+            let text = api!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+            api!(RedisModule_FreeServerInfo(self.raw, info));
+            text
+        }
+    }
+
     /// Sends `command one other option text` to the replicas, without the last two where the text is empty, and not to the AOF.
     pub fn replicate_to_replicas(
         self,

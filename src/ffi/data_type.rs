@@ -5,13 +5,12 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use palisade_core::Lock;
 
 use super::context::{self, Context, warn};
-use super::key::{KeyName, string_bytes};
+use super::key::{self, KeyName, string_bytes};
 use super::{api, boundary, raw};
 
 /// The name that TYPE tells, nine characters as the server wants it.
@@ -35,8 +34,8 @@ pub trait DataType {
     /// once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
-    /// The key `name` that holds the lock leaves `db`, or its name there.
-    fn unlink(db: u32, name: &[u8], lock: &mut Lock);
+    /// The key `name` that holds the lock leaves `db`, or its name there; whether the module deletes it itself.
+    fn unlink(db: u32, name: &[u8], lock: &mut Lock, by_us: bool);
 
     /// A lock has left: what that means for others. The context is good for timers alone.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
@@ -69,18 +68,12 @@ pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
     drop(unsafe { Box::from_raw(lock.as_ptr()) });
 }
 
-struct Handle(*mut raw::RedisModuleType);
-
-// SAFETY: the pointer is only compared and handed back to the server; the type lives as long as the module.
-unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
-
-static HANDLE: OnceLock<Handle> = OnceLock::new();
+/// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.
+static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(null_mut());
 
 /// The server's handle of the data type; null before it is registered.
 pub(super) fn handle() -> *mut raw::RedisModuleType {
-    HANDLE.get().map_or(null_mut(), |handle| handle.0)
+    HANDLE.load(Ordering::Relaxed)
 }
 
 /// Registers the data type.
@@ -113,7 +106,7 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
     if handle.is_null() {
         return Err("the server did not take the data type redislock: does another module have it?".to_owned());
     }
-    HANDLE.get_or_init(|| Handle(handle));
+    HANDLE.store(handle, Ordering::Relaxed);
     Ok(())
 }
 
@@ -213,7 +206,7 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
             (api!(RedisModule_GetDbIdFromOptCtx(ctx)), if name.is_null() { &[] } else { string_bytes(name) })
         };
         let db = u32::try_from(db).unwrap_or(0);
-        D::unlink(db, name, lock);
+        D::unlink(db, name, lock, key::is_deleting());
         context::detached(|ctx| D::unlinked(ctx, db, name));
     });
 }

@@ -5,10 +5,11 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::RangeInclusive;
 
 use super::context::{self, Context};
 use super::key::KeyName;
-use super::{api, boundary, raw};
+use super::{api, boundary, raw, slots};
 
 /// What the module does about it.
 pub trait Events {
@@ -35,6 +36,12 @@ pub trait Events {
 
     /// The server is a master from now on, or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
+
+    /// A client said CLUSTER SETSLOT or FLUSHSLOT a moment ago, and was or was not obeyed.
+    fn slots_change(ctx: Context<'_>);
+
+    /// These slots are on their way here in one step with their keys, or are so no more.
+    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool);
 
     /// CONFIG SET named these parameters.
     fn configured(ctx: Context<'_>, names: &[&CStr]);
@@ -94,6 +101,9 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
         if status != raw::REDISMODULE_OK as c_int {
             return Err(format!("the server did not take a subscription to its event {id}"));
         }
+    }
+    if ctx.is_cluster() {
+        slots::subscribe::<E>(ctx)?;
     }
     let kinds = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: the module is being loaded.

@@ -1,5 +1,6 @@
 //! Keys: their names, and the locks they hold.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
@@ -59,6 +60,16 @@ pub(super) unsafe fn string_bytes<'a>(string: *const raw::RedisModuleString) -> 
         let bytes = api!(RedisModule_StringPtrLen(string, &mut len));
         if bytes.is_null() { &[] } else { std::slice::from_raw_parts(bytes.cast(), len) }
     }
+}
+
+thread_local! {
+    /// A key is being deleted by the module itself.
+    static DELETING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the module itself deletes the key that is being unlinked.
+pub(super) fn is_deleting() -> bool {
+    DELETING.get()
 }
 
 /// The key holds something that is not a lock.
@@ -157,8 +168,10 @@ impl<'a> LockKey<'a> {
     /// Deletes the key with its lock.
     pub fn delete(&mut self) {
         self.lock = None;
+        DELETING.set(true);
         // SAFETY: the key is open for writing.
         unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+        DELETING.set(false);
     }
 
     /// Tells those who WATCH or track the key that it changed.

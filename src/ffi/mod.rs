@@ -20,6 +20,8 @@ mod info;
 mod key;
 mod load;
 mod reply;
+mod slots;
+mod user;
 
 pub use blocked::{Blocked, BlockedClients};
 pub use boundary::is_poisoned;

@@ -16,9 +16,14 @@ pub fn cluster() -> (Member, Member) {
     (one, other)
 }
 
-/// Members that know each other, each with its slots (first and last; none: empty), that serve.
+/// Members that know each other, each with its slots (first and last, and so on; none: empty), that serve.
 pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
-    let members = slots.map(|_| member());
+    joined_with(slots, |setup| setup)
+}
+
+/// The same, set up in this way.
+pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> Setup) -> [Member; COUNT] {
+    let members = slots.map(|_| member(how));
     let first = &members[0];
     for (member, slots) in members.iter().zip(slots) {
         if !slots.is_empty() {
@@ -44,9 +49,9 @@ pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
     members
 }
 
-fn member() -> Member {
+fn member(how: fn(Setup) -> Setup) -> Member {
     let bus_port = free_port();
-    let setup = Setup::new().replication().option("cluster-enabled", "yes");
+    let setup = how(Setup::new()).replication().option("cluster-enabled", "yes");
     let setup = setup.option("cluster-port", &bus_port.to_string()).option("cluster-node-timeout", "60000");
     let server = setup.option("cluster-require-full-coverage", "no").guarded().start();
     let id = server.client().say("CLUSTER MYID").as_text();

@@ -16,7 +16,7 @@ mod waiters;
 mod wall_clock;
 
 pub use client::{Client, Reply, error, int, null, text};
-pub use cluster::{Member, cluster, joined};
+pub use cluster::{Member, cluster, joined, joined_with};
 pub use frozen::Frozen;
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use not_here::{has_tls, not_here};

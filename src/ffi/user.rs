@@ -1,0 +1,46 @@
+//! Users of the server, and what its access rules let them do.
+
+use std::ffi::CStr;
+use std::ptr::null_mut;
+
+use super::context::Context;
+use super::key::KeyName;
+use super::{api, raw};
+
+/// The user of a client, by name: the rules for that name may change, and the user may be deleted.
+#[derive(Debug)]
+pub struct User(*mut raw::RedisModuleString);
+
+impl User {
+    /// The user of the client whose command this is.
+    pub fn of_client(ctx: Context<'_>) -> Self {
+        // SAFETY: the context is that of a client's command, and every client has a user; the name, a copy, is ours to free,
+        // since nothing is freed with this context by itself.
+        Self(unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) })
+    }
+
+    /// Whether the rules, as they are now, let this user run `command` on `key`; all after the key is of no interest to them.
+    /// Who was deleted may do nothing. (One that is switched off goes on, with the server too: it only cannot log in.)
+    pub fn may_run(&self, command: &CStr, key: KeyName<'_>) -> bool {
+        KeyName::with(command.to_bytes(), |command| {
+            let mut argv = [command.raw(), key.raw()];
+            // SAFETY: the strings live for the calls; the server's record of the user is used right here and given back.
+            unsafe {
+                let user = api!(RedisModule_GetModuleUserFromUserName(self.0));
+                if user.is_null() {
+                    return false;
+                }
+                let status = api!(RedisModule_ACLCheckCommandPermissions(user, argv.as_mut_ptr(), argv.len() as i32));
+                api!(RedisModule_FreeModuleUser(user));
+                status == raw::REDISMODULE_OK as i32
+            }
+        })
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // SAFETY: the name is ours, and freed only here; it was made without keeping it for the context.
+        unsafe { api!(RedisModule_FreeString(null_mut(), self.0)) };
+    }
+}

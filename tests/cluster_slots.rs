@@ -1,0 +1,225 @@
+//! A slot of a cluster that comes to a node without its locks, or loses them, is guarded; one that brings them is not.
+
+use crate::harness::{
+    Client, Member, Reply, Setup, cluster, error, guarded_ms, int, joined, not_here, null, queues, text, wait_until,
+    waits,
+};
+
+/// The slot of `k`.
+const SLOT: i64 = 7629;
+
+/// A key of another slot.
+const ELSEWHERE: &str = "foo";
+
+fn guarded_slots(member: &Member) -> u64 {
+    member.server.info("guarded_slots")
+}
+
+/// The slot is `to`'s, as `at` knows.
+fn assign(at: &Member, to: &Member) {
+    assert_eq!(at.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
+}
+
+/// Three masters, of which the last has nothing and the second, with the slot of `k`, died while `k` was held; and its token.
+fn one_died() -> ([Member; 3], i64) {
+    let mut members = joined(["0 5460 10923 16383", "5461 10922", ""]);
+    let token = members[1].client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    members[1].server.kill();
+    (members, token)
+}
+
+/// How `to` says that it is given the slot.
+fn given(members: &[Member; 3], by: &str) {
+    let [first, _, to] = members;
+    match by {
+        "SETSLOT" => [to, first].iter().for_each(|at| assign(at, to)),
+        _ => {
+            for at in [to, first] {
+                at.client().say(&format!("CLUSTER DELSLOTS {SLOT}"));
+            }
+            assert_eq!(to.client().say(&format!("CLUSTER ADDSLOTS {SLOT}")), text("OK"));
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_came_without_its_locks_is_guarded_alone() {
+    for by in ["SETSLOT", "ADDSLOTS"] {
+        let (members, token) = one_died();
+        let to = &members[2];
+        let mut client = to.client();
+        given(&members, by);
+        // In the very next command; counted from its beginning, a moment before the look, and rounded up.
+        let left = guarded_ms(client.say("LOCK.ACQUIRE k you 60000"));
+        assert!((30_000..=62_601).contains(&left), "{by}: {left}");
+        for line in ["LOCK.WAIT k you 1000", "LOCK.ACQUIRE k you 60000 WAIT 1000", "LOCK.ACQUIRE {k}2 you 60000"] {
+            assert!(error(client.say(line)).contains("without its locks"), "{by}: {line}");
+        }
+        // The node as a whole serves, and so do those of the others.
+        assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
+        assert_eq!((client.say("LOCK.GUARD"), guarded_slots(to)), (int(0), 1));
+        assert!(members[0].client().insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000")).as_int() > 0);
+        assert_eq!(guarded_slots(&members[0]), 0);
+        // Who waits long enough is served when it ends, here by an operator's word.
+        let mut waiter = waits(&to.server, "LOCK.ACQUIRE k you 60000 WAIT 600000").0;
+        assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
+        assert!(waiter.hear().as_list()[0].as_int() > token, "{by}");
+        assert_eq!(guarded_slots(to), 0);
+        assert!(to.server.log().contains("came to this node without their locks"), "{}", to.server.log());
+    }
+}
+
+/// The guard of a slot outlasts a restart that proves everything else: then of the whole node.
+#[test]
+fn the_guard_of_a_slot_outlasts_a_restart() {
+    let (mut members, _) = one_died();
+    given(&members, "SETSLOT");
+    let to = &mut members[2];
+    wait_until("it is noticed", || guarded_slots(to) == 1);
+    to.server.shutdown("SAVE");
+    to.server.start_again();
+    let node = to.client().say("LOCK.NODE");
+    assert!(node.field("guard_ms").as_int() > 20_000, "{node:?}");
+    wait_until("the cluster is up", || to.client().say("CLUSTER INFO").as_text().contains("cluster_state:ok"));
+    assert!(guarded_ms(to.client().say("LOCK.ACQUIRE k you 60000")) > 20_000);
+}
+
+/// What a node had when it ended is its own when it starts again: proved, there is nothing to guard.
+#[test]
+fn a_restart_that_proves_its_locks_serves_its_slots() {
+    let (mut one, _other) = cluster_with_aof();
+    let token = one.client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    one.server.kill();
+    one.server.start_again();
+    let mut client = one.client();
+    wait_until("the cluster is up", || !client.say("LOCK.INFO k").is_error("CLUSTERDOWN"));
+    assert_eq!((client.insist("LOCK.EXTEND k me 60000"), guarded_slots(&one)), (int(token), 0));
+    assert!(client.insist("LOCK.ACQUIRE free me 60000").as_int() > 0);
+}
+
+fn cluster_with_aof() -> (Member, Member) {
+    let members = crate::harness::joined_with(["0 16383", ""], Setup::aof);
+    members.into()
+}
+
+/// Free slots are moved in a millisecond each: they are not taken for slots that came without their locks. Tokens go on
+/// where the owner before was.
+#[test]
+fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
+    // Of two new nodes the later one has the higher tokens.
+    let [to, from] = joined(["", "0 16383"]);
+    let (mut there, mut here) = (to.client(), from.client());
+    let slot_of = |client: &mut Client, key: &str| client.say(&format!("CLUSTER KEYSLOT {key}")).as_int();
+    for n in 0..20 {
+        let key = format!("lock{n}");
+        let slot = slot_of(&mut here, &key);
+        let token = here.insist(&format!("LOCK.ACQUIRE {key} me 60000")).as_int();
+        assert_eq!(here.say(&format!("LOCK.RELEASE {key} me")), int(0));
+        assert_eq!(there.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
+        assert_eq!(here.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
+        // A lock that is free at the source is granted at the target from now on: every other one here.
+        let asked = n % 2 == 0;
+        if asked {
+            assert!(here.say(&format!("LOCK.ACQUIRE {key} me 60000")).is_error("ASK"));
+            let mut reply = Reply::Null;
+            wait_until("it is granted", || {
+                there.say("ASKING");
+                reply = there.say(&format!("LOCK.ACQUIRE {key} me 60000"));
+                !reply.is_error("NOTYET")
+            });
+            assert!(reply.as_int() > token, "{key}");
+        }
+        for client in [&mut there, &mut here] {
+            assert_eq!(client.say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
+        }
+        if !asked {
+            assert!(there.insist(&format!("LOCK.ACQUIRE {key} me 60000")).as_int() > token, "{key}");
+        }
+    }
+    assert_eq!(guarded_slots(&to), 0);
+}
+
+/// The import is given up, and then the slot assigned all the same.
+#[test]
+fn a_slot_whose_import_was_given_up_is_guarded() {
+    let (from, to) = cluster();
+    let mut there = to.client();
+    from.client().insist("LOCK.ACQUIRE k me 60000");
+    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", from.id)), text("OK"));
+    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} STABLE")), text("OK"));
+    assign(&to, &to);
+    assert!(guarded_ms(there.say("LOCK.ACQUIRE k you 60000")) > 30_000);
+}
+
+/// A command that is not carried out, and one that is none, change nothing.
+#[test]
+fn what_is_said_of_slots_by_the_way_changes_nothing() {
+    let (one, _other) = cluster();
+    let mut client = one.client();
+    for line in ["CLUSTER SETSLOT", "CLUSTER SETSLOT 1 NODE nobody", "CLUSTER", "cluster setslot 99999 STABLE"] {
+        assert!(client.say(line).is_error("ERR"), "{line}");
+    }
+    let lines: Vec<String> = (0..1_000).map(|_| "CLUSTER SETSLOT x y z".to_owned()).collect();
+    assert!(client.pipeline(&lines).iter().all(|reply| reply.is_error("ERR")));
+    assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > 0);
+    assert_eq!(guarded_slots(&one), 0);
+}
+
+/// Whether the server can empty a slot.
+fn can_flush_slots(client: &mut Client) -> bool {
+    let can =
+        !matches!(client.say("CLUSTER FLUSHSLOT 1"), Reply::Error(text) if text.to_lowercase().contains("unknown"));
+    if !can {
+        not_here("this server does not empty single slots");
+    }
+    can
+}
+
+#[test]
+fn a_slot_that_was_emptied_is_guarded_until_its_last_lock_would_have_ended() {
+    let (one, _other) = cluster();
+    let mut client = one.client();
+    if !can_flush_slots(&mut client) {
+        return;
+    }
+    for how in ["SYNC", "ASYNC"] {
+        let handed_over = one.server.info("hand_overs");
+        let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
+        client.insist("LOCK.ACQUIRE {k}short me 1000");
+        client.insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000"));
+        let mut waiter = queues(&one.server, "you").0;
+        // Asked in the same breath.
+        let lines = [format!("CLUSTER FLUSHSLOT {SLOT} {how}"), "LOCK.ACQUIRE k thief 60000".to_owned()];
+        let replies = client.pipeline(&lines);
+        assert_eq!(replies[0], text("OK"), "{how}");
+        let left = guarded_ms(replies[1].clone());
+        assert!((30_000..=60_000).contains(&left), "{how}: {left}");
+        assert!(guarded_ms(client.say("LOCK.ACQUIRE {k}short me 1000")) > 30_000, "the slot as a whole");
+        assert_eq!((one.server.info("hand_overs"), guarded_slots(&one)), (handed_over, 1));
+        // Other slots are not concerned.
+        assert_eq!(client.say(&format!("LOCK.RELEASE {ELSEWHERE} me")), int(0));
+        assert!(client.insist(&format!("LOCK.ACQUIRE {ELSEWHERE} you 60000")).as_int() > token);
+        assert_eq!(client.say(&format!("LOCK.RELEASE {ELSEWHERE} you")), int(0));
+        assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
+        drop(waiter.hear());
+        client.say("LOCK.BREAK k");
+        wait_until("nobody waits", || one.server.info("waiters") == 0);
+        client.say("CONFIG RESETSTAT");
+    }
+}
+
+/// One key deleted by hand is an operator's word, as outside a cluster: it is free at once.
+#[test]
+fn a_key_that_is_deleted_guards_nothing() {
+    let (one, _other) = cluster();
+    let mut client = one.client();
+    can_flush_slots(&mut client);
+    client.insist("LOCK.ACQUIRE k me 60000");
+    let mut waiter = queues(&one.server, "you").0;
+    let lines = ["DEL k", "LOCK.ACQUIRE k thief 60000"].map(str::to_owned);
+    assert_eq!(client.pipeline(&lines), [int(1), null()], "who waits is before who asks");
+    assert!(waiter.hear().as_list()[0].as_int() > 0);
+    client.say("UNLINK k");
+    assert!(client.insist("LOCK.ACQUIRE k next 60000").as_int() > 0);
+    assert_eq!(guarded_slots(&one), 0);
+}

@@ -1,0 +1,42 @@
+//! A module that the server dropped after it had loaded it, and loads again, starts from nothing.
+
+use crate::harness::{Setup, error, int, module, not_here, null, text};
+
+/// A parameter that the module does not know is noticed by some servers when the module has done all its work.
+#[test]
+fn a_load_that_the_server_undid_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("node.state");
+    let arguments = ["state-file", path.to_str().unwrap()];
+    let mut server = Setup::new().module_later().start();
+    let mut client = server.client();
+    let load = |config: &str| format!("MODULE LOADEX {} {config} ARGS {}", module().display(), arguments.join(" "));
+    match client.try_say(&load("CONFIG lock.nothing 1")) {
+        Some(reply) => assert!(error(reply).starts_with("ERR")),
+        None => {
+            server.wait_ended();
+            return not_here("this server ends when a module is given a parameter that it does not know");
+        }
+    }
+    if client.say("MODULE LIST").as_list().iter().any(|loaded| loaded.field("name") == text("lock")) {
+        return not_here("this server keeps the module");
+    }
+    for again in 0..2 {
+        assert!(error(client.say(&load("CONFIG lock.nothing 1"))).starts_with("ERR"), "{again}");
+    }
+    assert_eq!(client.say(&load("CONFIG lock.max-ttl 5000")), text("OK"));
+    client.lift();
+    let token = client.insist("LOCK.ACQUIRE k me 5000").as_int();
+    assert_eq!(client.say("LOCK.ACQUIRE k you 5000"), null());
+    assert_eq!(client.say("LOCK.EXTEND k me 5000"), int(token));
+    assert_eq!(client.say("LOCK.NODE").field("incarnation"), int(1), "none of the others was a life");
+    assert_eq!(server.info("held"), 1);
+    // What the server reads is of the type that it knows now.
+    assert_eq!(client.say("DEBUG RELOAD"), text("OK"));
+    assert_eq!(client.say("LOCK.INFO k").field("token"), int(token));
+    // Both locks on the state's files are there: that on the lock file too, which keeps a second server away alone.
+    std::fs::remove_file(&path).unwrap();
+    let log = Setup::new().module_arguments(&arguments).refused();
+    assert!(log.contains("another server uses the state file"), "{log}");
+    assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
+}
