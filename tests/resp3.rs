@@ -51,7 +51,7 @@ fn every_reply_has_its_own_kind() {
     assert_eq!(me.say("LOCK.FENCE k me 1"), token);
     assert!(number(&me.say(&format!("LOCK.CHECK k {}", token[1..].trim_end()))));
     let info = me.say("LOCK.INFO k WAITERS 3");
-    assert!(info.starts_with("%9\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
+    assert!(info.starts_with("%11\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
     assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), ":0\r\n");
     for line in ["LOCK.RELEASE k me", "LOCK.EXTEND k me 5", "LOCK.REENTER k me", "LOCK.FENCE k me 5", "LOCK.CHECK k 5"]
     {
