@@ -3,21 +3,29 @@
 //!
 //! What the contract excepts is not done: see docs/chaos.md.
 
+mod copies;
 mod crowd;
+mod flushes;
+mod hostile;
 mod network;
 mod operators;
 mod servers;
+mod slots;
+mod state_files;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::world::World;
+use super::kinds::Kind;
+use super::world::{NODES, World};
 
+pub use flushes::flush_other;
 pub use servers::start as restart;
 
 /// The choices of one hand.
@@ -65,8 +73,36 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
     hands.spawn(operators::commands(Arc::clone(world), dice()));
     hands.spawn(operators::clocks(Arc::clone(world), dice()));
+    // Each hand has its own choices, whichever of the others take part.
+    let mut of = |kind| {
+        let dice = dice();
+        world.does(kind).then_some((Arc::clone(world), dice))
+    };
+    if let Some((world, dice)) = of(Kind::CopiedFolders) {
+        hands.spawn(copies::put_back(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::OtherStateFile) {
+        hands.spawn(state_files::exchanged(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::HostileFence) {
+        hands.spawn(hostile::fences(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::ClockBeyond2112) {
+        hands.spawn(hostile::clocks_beyond_2112(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::FlushOneDatabase) {
+        hands.spawn(flushes::of_another_database(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::LiftAndCrash) {
+        hands.spawn(flushes::lifted_and_killed(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::SlotsGivenAway) {
+        hands.spawn(slots::given_away(world, dice));
+    }
     hands.join_all().await;
     world.heal_links();
+    // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
+    join_all((0..NODES).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
 }
 
 /// Waits for about so long, or until the storm is over.
