@@ -89,6 +89,11 @@ impl WallClock {
         file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the clock's file can be written");
     }
 
+    /// Whether it shows the truth.
+    pub fn is_right(&self) -> bool {
+        fs::read(&self.0).is_ok_and(|offset| offset == 0_i64.to_ne_bytes())
+    }
+
     /// Makes `command` start with this clock.
     pub fn preload(&self, command: &mut Command, shim: &Path) {
         command.env("LD_PRELOAD", shim).env("WALL_CLOCK_OFFSET_FILE", &self.0);

@@ -215,9 +215,11 @@ impl Campaign {
                 return recoveries;
             }
             drills.next(&self.world).await;
+            self.progress(tell);
             sleep(CALM).await;
         }
         drills.rest(&self.world).await;
+        self.progress(tell);
         recoveries
     }
 

@@ -4,7 +4,7 @@
 //! The crate is used as it is: without options but the lease, which is bounded here, and how long to wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use palisade_client::Client;
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{Witness, keep, options};
+use super::{Witness, keep, options, tell};
 use crate::campaign::faults::On;
 use crate::campaign::journal::now_us;
 use crate::campaign::link::Link;
@@ -38,32 +38,26 @@ pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let witness = Arc::new(Witness::of(world));
     let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
     let fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} at once"));
-    let held = Arc::new(AtomicUsize::new(0));
     let mut holders = JoinSet::new();
     for key in 0..locks {
-        let (world, witness, client, held) =
-            (Arc::clone(world), Arc::clone(&witness), client.clone(), Arc::clone(&held));
+        let (world, witness, client) = (Arc::clone(world), Arc::clone(&witness), client.clone());
         holders.spawn(async move {
             let begun = now_us();
             match client.lock_with(format!("chaos:burst:{key}"), &options(&world).wait(WAIT)).await {
-                Ok(guard) => {
-                    held.fetch_add(1, Ordering::Relaxed);
-                    keep(&world, &witness, guard, KEPT, "moments of a stopped majority").await;
-                }
+                Ok(guard) => keep(&world, &witness, guard, KEPT).await,
                 Err(why) => {
                     let took = Duration::from_micros(now_us() - begun);
                     let early = took + BEFORE < WAIT;
-                    if early || witness.answered(begun, now_us()) {
-                        let when = if early { "before its deadline" } else { "and nobody else wanted it" };
-                        world.log.found(format!("burst: lock {key} failed after {took:?}, {when}: {why}"));
-                    }
+                    let when = if early { "before its deadline" } else { "and nobody else wanted it" };
+                    let wrong = early || witness.answered(begun, now_us());
+                    wrong.then(|| format!("waiting for {WAIT:?} failed after {took:?}, {when}: {why}"))
                 }
             }
         });
     }
     let done = Arc::new(AtomicBool::new(false));
     let stops = tokio::spawn(stop_majorities(Arc::clone(world), Arc::clone(&done)));
-    holders.join_all().await;
+    tell(world, "burst of locks", locks, holders).await;
     done.store(true, Ordering::Relaxed);
     let _ = stops.await;
     world.log.end(fault);

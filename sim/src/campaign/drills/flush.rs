@@ -6,7 +6,7 @@ use std::time::Duration;
 use palisade_client::Client;
 use tokio::task::JoinSet;
 
-use super::{Witness, keep, options};
+use super::{Witness, keep, options, tell};
 use crate::campaign::link::Link;
 use crate::campaign::machine::PATIENCE;
 use crate::campaign::nemesis;
@@ -32,8 +32,8 @@ pub async fn other_database(world: &Arc<World>) {
     let mut holders = JoinSet::new();
     for guard in guards {
         let (world, witness) = (Arc::clone(world), Arc::clone(&witness));
-        holders.spawn(async move { keep(&world, &witness, guard, time, "FLUSHDB of another database").await });
+        holders.spawn(async move { keep(&world, &witness, guard, time).await });
     }
     nemesis::flush_other(world, 0..NODES).await;
-    holders.join_all().await;
+    tell(world, "FLUSHDB of another database", KEYS as usize, holders).await;
 }

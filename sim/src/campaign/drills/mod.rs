@@ -15,6 +15,7 @@ use palisade_client::{Guard, Options};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::journal::now_us;
@@ -68,20 +69,29 @@ fn options(world: &World) -> Options {
     Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).auto_extend(true).note("chaos")
 }
 
-/// Keeps a lock for so long; that it is lost meanwhile is wrong if its nodes answered.
-async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration, what: &str) {
-    let (token, owner) = (guard.token(), guard.owner().to_vec());
+/// Keeps a lock for so long. That it is lost meanwhile is wrong if its nodes answered: then this is what.
+async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) -> Option<String> {
     tokio::select! {
         biased;
         () = guard.lost() => {
             let now = now_us();
-            if witness.answered(now - world.settings.max_ttl_ms * 1_000, now) {
+            witness.answered(now - world.settings.max_ttl_ms * 1_000, now).then(|| {
                 let key = String::from_utf8_lossy(guard.key()).into_owned();
-                world.log.found(format!("held lock lost: {what}: {key}, token {token}, owner {owner:02x?}, and its nodes answered"));
-            }
+                format!("{key}, held with token {}, is lost, and its nodes answered", guard.token())
+            })
         }
         () = sleep(time) => {
             guard.release().await;
+            None
         }
+    }
+}
+
+/// What went wrong with some of `all` locks has one cause: it is one finding.
+async fn tell(world: &World, drill: &str, all: usize, holders: JoinSet<Option<String>>) {
+    let mut wrong: Vec<String> = holders.join_all().await.into_iter().flatten().collect();
+    wrong.sort_unstable();
+    if let Some(one) = wrong.first() {
+        world.log.found(format!("{drill}: {} of {all} locks, for example: {one}", wrong.len()));
     }
 }

@@ -13,8 +13,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::{Dice, pause, servers};
-use crate::campaign::exam::{Exam, GUARD, starts_above_all};
+use super::{Dice, alone, pause, servers};
+use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::watch;
@@ -78,25 +78,44 @@ pub async fn put_back(world: Arc<World>, mut dice: Dice) {
             continue;
         }
         let fault = world.log.begin(copy.name(), On::Node(node), machine.durability.name());
-        older(&world, node, &mut machine, &mut dice, copy).await;
+        older(&world, &format!("node {}", node + 1), &mut machine, &mut dice, copy).await;
         world.log.end(fault);
     }
 }
 
-async fn older(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice, copy: Copy) {
+/// One server after the other, to which nothing else happens.
+pub async fn put_back_alone(world: Arc<World>, mut dice: Dice) {
+    let kinds = [Copy::AofInPlace, Copy::Cold, Copy::Hot, Copy::Aof];
+    for turn in dice.below(kinds.len()).. {
+        if !world.storms() {
+            return;
+        }
+        let copy = kinds[turn % kinds.len()];
+        let durability = match copy.has_state_file() && dice.once_in(2) {
+            true => dice.one_of(&Durability::ALL),
+            false => Durability::AofAlways,
+        };
+        let Some((_folder, mut machine)) = alone::server(&world, &mut dice, durability).await else { return };
+        let fault = world.log.begin(copy.name(), On::Others, durability.name());
+        older(&world, machine.name().to_owned().as_str(), &mut machine, &mut dice, copy).await;
+        world.log.end(fault);
+        machine.kill().await;
+        pause(&world, dice.ms(50, 2_000)).await;
+    }
+}
+
+async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice, copy: Copy) {
     let Ok(kept) = tempfile::Builder::new().prefix("palisade-chaos-copy-").tempdir() else { return };
     if copy == Copy::Cold {
         servers::end_clean(machine, dice).await;
     }
     let copied = keep(machine.dir(), &kept);
     if copy == Copy::Cold {
-        servers::start(world, node, machine).await;
+        servers::start_as(world, who, machine).await;
     }
-    pause(world, dice.ms(500, 4_000)).await;
+    pause(world, dice.ms(300, 4_000)).await;
     // A copy of before says nothing of this.
-    let exam = Exam::take("", &machine.socket(), &format!("exam:{node}"), world.settings.max_ttl_ms).await;
-    // The server's own clock is right when it starts, since the copy's tokens may be behind.
-    let tokens = !copy.has_state_file() || starts_above_all(world);
+    let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
     if dice.once_in(4) && copy.has_state_file() {
         servers::end_clean(machine, dice).await;
     } else {
@@ -108,10 +127,13 @@ async fn older(world: &World, node: usize, machine: &mut Machine, dice: &mut Dic
     if copy.has_state_file() {
         machine.clock.set(0);
     }
-    servers::start(world, node, machine).await;
+    // With an older state file it knows of no token that is further ahead.
+    let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
+    servers::start_as(world, who, machine).await;
+    let known = known && machine.clock.is_right();
     let (Some(exam), Ok(())) = (exam, back) else { return };
-    let after = format!("node {}, {}, {}", node + 1, copy.name(), machine.durability.name());
-    let tokens = tokens && !world.is_wild();
+    let after = format!("{who}, {}, {}", copy.name(), machine.durability.name());
+    let tokens = known || !copy.has_state_file();
     exam.examine(world, &machine.socket(), GUARD, tokens, &after).await;
 }
 

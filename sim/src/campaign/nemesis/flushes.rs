@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, pause};
+use super::{Dice, alone, pause};
 use crate::campaign::exam::{Exam, say_as};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine, PATIENCE, ask_as};
@@ -41,13 +41,8 @@ pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
 
 /// A server of its own, which nothing else happens to: its AOF has everything, always.
 pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
-    let Ok(folder) = tempfile::Builder::new().prefix("palisade-chaos-lifted-").tempdir() else { return };
-    let name = format!("lifted-{}", dice.below(1_000_000));
-    let machine = Machine::new(&world.common, name, folder.path().to_owned(), Durability::AofAlways);
-    let Ok(mut machine) = machine else { return };
-    if let Err(why) = machine.start(&world.common, None).await {
-        return world.log.found(format!("a server of its own: {why}"));
-    }
+    let alone = alone::server(&world, &mut dice, Durability::AofAlways).await;
+    let Some((_folder, mut machine)) = alone else { return };
     while world.storms() {
         let fault = world.log.begin("LIFT after a flush, killed (-9)", On::Others, "");
         lift_and_kill(&world, &mut machine, &mut dice).await;

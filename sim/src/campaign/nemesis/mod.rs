@@ -3,6 +3,7 @@
 //!
 //! What the contract excepts is not done: see docs/chaos.md.
 
+mod alone;
 mod copies;
 mod crowd;
 mod flushes;
@@ -36,6 +37,11 @@ impl Dice {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(hand);
         Self(dice)
+    }
+
+    /// For a hand beside this one.
+    fn other(&mut self) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(self.0.random()))
     }
 
     /// A time in milliseconds; short ones are as likely as long ones, by order of magnitude.
@@ -78,11 +84,13 @@ pub async fn storm(world: &Arc<World>, era: u64) {
         let dice = dice();
         world.does(kind).then_some((Arc::clone(world), dice))
     };
-    if let Some((world, dice)) = of(Kind::CopiedFolders) {
-        hands.spawn(copies::put_back(world, dice));
+    if let Some((world, mut dice)) = of(Kind::CopiedFolders) {
+        hands.spawn(copies::put_back(Arc::clone(&world), dice.other()));
+        hands.spawn(copies::put_back_alone(world, dice));
     }
-    if let Some((world, dice)) = of(Kind::OtherStateFile) {
-        hands.spawn(state_files::exchanged(world, dice));
+    if let Some((world, mut dice)) = of(Kind::OtherStateFile) {
+        hands.spawn(state_files::exchanged(Arc::clone(&world), dice.other()));
+        hands.spawn(state_files::exchanged_alone(world, dice));
     }
     if let Some((world, dice)) = of(Kind::HostileFence) {
         hands.spawn(hostile::fences(world, dice));

@@ -123,11 +123,16 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
 
 /// Starts a server; that it does not come up is a finding.
 pub async fn start(world: &World, node: usize, machine: &mut Machine) {
+    start_as(world, &format!("node {}", node + 1), machine).await;
+}
+
+/// The same of one with this name.
+pub async fn start_as(world: &World, who: &str, machine: &mut Machine) {
     for _ in 0..STARTS {
         match machine.start(&world.common, None).await {
             Ok(()) => return,
             Err(why) => {
-                world.log.found(format!("node {}: {why}", node + 1));
+                world.log.found(format!("{who}: {why}"));
                 machine.kill().await;
             }
         }

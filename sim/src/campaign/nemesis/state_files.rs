@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{Dice, pause, servers};
-use crate::campaign::exam::{Exam, GUARD, Second, starts_above_all};
+use super::{Dice, alone, pause, servers};
+use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::faults::On;
-use crate::campaign::machine::{Machine, free_port};
+use crate::campaign::machine::{Durability, Machine, free_port};
 use crate::campaign::watch;
 use crate::campaign::world::{NODES, World};
 
@@ -54,17 +54,34 @@ pub async fn exchanged(world: Arc<World>, mut dice: Dice) {
         }
         let between = kinds[turn % kinds.len()];
         let fault = world.log.begin(between.name(), On::Node(node), machine.durability.name());
-        exchange(&world, node, &mut machine, &mut dice, between).await;
+        exchange(&world, &format!("node {}", node + 1), &mut machine, &mut dice, between).await;
         world.log.end(fault);
     }
 }
 
-async fn exchange(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice, between: Between) {
-    let (key, ttl_ms) = (format!("exam:{node}"), world.settings.max_ttl_ms);
-    let said = |what: &str, machine: &Machine| {
-        format!("node {}, {what} {}, {}", node + 1, between.name(), machine.durability.name())
-    };
-    let first = Exam::take("", &machine.socket(), &key, ttl_ms).await;
+/// One server after the other, to which nothing else happens.
+pub async fn exchanged_alone(world: Arc<World>, mut dice: Dice) {
+    let kinds = [Between::NoFile, Between::OtherPort, Between::OtherName];
+    for turn in dice.below(kinds.len()).. {
+        if !world.storms() {
+            return;
+        }
+        let between = kinds[turn % kinds.len()];
+        let durability = dice.one_of(&Durability::ALL);
+        let Some((_folder, mut machine)) = alone::server(&world, &mut dice, durability).await else { return };
+        let fault = world.log.begin(between.name(), On::Others, durability.name());
+        exchange(&world, machine.name().to_owned().as_str(), &mut machine, &mut dice, between).await;
+        world.log.end(fault);
+        machine.kill().await;
+        pause(&world, dice.ms(50, 2_000)).await;
+    }
+}
+
+async fn exchange(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice, between: Between) {
+    let (key, ttl_ms) = ("exam", world.settings.max_ttl_ms);
+    let said =
+        |what: &str, machine: &Machine| format!("{who}, {what} {}, {}", between.name(), machine.durability.name());
+    let first = Exam::take("", &machine.socket(), key, ttl_ms).await;
     servers::end_clean(machine, dice).await;
     let port = machine.port();
     match between {
@@ -75,27 +92,28 @@ async fn exchange(world: &World, node: usize, machine: &mut Machine, dice: &mut 
     }
     sleep(dice.ms(1, 200)).await;
     machine.clock.set(0);
-    servers::start(world, node, machine).await;
+    let known = first.as_ref().is_some_and(|first| starts_above(world, first.token));
+    servers::start_as(world, who, machine).await;
     if let Some(first) = first {
-        let tokens = !world.is_wild();
+        let tokens = known && machine.clock.is_right();
         first.examine(world, &machine.socket(), GUARD, tokens, &said("in", machine)).await;
     }
     pause(world, dice.ms(100, 1_500)).await;
     // It grants as soon as it serves: then it is killed.
     let mut second = None;
     while world.storms() && second.is_none() {
-        second = Exam::take("", &machine.socket(), &key, ttl_ms).await;
+        second = Exam::take("", &machine.socket(), key, ttl_ms).await;
         sleep(dice.ms(5, 20)).await;
     }
-    let tokens = starts_above_all(world);
     machine.kill().await;
     machine.state_file = None;
     machine.listen_on(port);
     sleep(dice.ms(1, 200)).await;
     machine.clock.set(0);
-    servers::start(world, node, machine).await;
+    let known = second.as_ref().is_some_and(|second| starts_above(world, second.token));
+    servers::start_as(world, who, machine).await;
     if let Some(second) = second {
-        let tokens = tokens && !world.is_wild();
-        let _: Second = second.examine(world, &machine.socket(), GUARD, tokens, &said("after", machine)).await;
+        let tokens = known && machine.clock.is_right();
+        second.examine(world, &machine.socket(), GUARD, tokens, &said("after", machine)).await;
     }
 }
