@@ -68,6 +68,35 @@ const OBTAINED: Duration = Duration::from_secs(20);
 /// Takes every lock with any one node or any two away: the others are a majority that is healthy. Answers with how many
 /// majorities.
 pub async fn majorities(world: &World, history: &mut History) -> usize {
+    let keys = CONTENDED_KEYS + CLIENTS as u32;
+    each_majority(world, async |client, options, number| {
+        for key in 0..keys {
+            let who = Holder { client: 0, acquisition: (number + 1) * keys + key };
+            take(client, options, OBTAINED, key, who, history).await.map_err(|why| format!("key {key}: {why}"))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The same with one key that nobody wants, while the clients go on.
+pub async fn majorities_in_calm(world: &World) -> usize {
+    each_majority(world, async |client, options, _| match client.lock_with("chaos:majority", options).await {
+        Ok(guard) => {
+            guard.release().await;
+            Ok(())
+        }
+        Err(why) => Err(format!("a key that nobody wants: {why}")),
+    })
+    .await
+}
+
+/// Has `take` take locks on each majority of nodes, with a number for each; that one cannot is a finding. Answers with
+/// how many could.
+async fn each_majority(
+    world: &World,
+    mut take: impl AsyncFnMut(&Client, &Options, u32) -> Result<(), String>,
+) -> usize {
     for (node, slot) in world.slots.iter().enumerate() {
         let begun = Instant::now();
         while watch::guard_left_ms(&slot.socket()).await > 0 {
@@ -80,29 +109,24 @@ pub async fn majorities(world: &World, history: &mut History) -> usize {
     }
     // Addresses of this machine where nobody listens.
     let Ok(closed) = free_port() else { return 0 };
-    let pairs = (0..NODES).flat_map(|one| (one..NODES).map(move |other| (one, other)));
-    for (number, (one, other)) in pairs.clone().enumerate() {
+    let ttl = Duration::from_millis(world.settings.max_ttl_ms);
+    // As long as a node may take on a busy machine.
+    let options = Options::new().ttl(ttl).wait(OBTAINED).node_timeout(ttl / 5);
+    let away: Vec<(usize, usize)> = (0..NODES).flat_map(|one| (one..NODES).map(move |other| (one, other))).collect();
+    for (number, &(one, other)) in away.iter().enumerate() {
         let address = |(node, link): (usize, &Link)| match node == one || node == other {
             true => format!("redis://127.0.0.{}:{closed}", node + 2),
             false => link.address(),
         };
         let client = Client::new(world.links[0].iter().enumerate().map(address)).expect("the addresses are good");
-        let ttl = Duration::from_millis(world.settings.max_ttl_ms);
-        // As long as a node may take on a busy machine.
-        let options = Options::new().ttl(ttl).wait(OBTAINED).node_timeout(ttl / 5);
-        let keys = CONTENDED_KEYS + CLIENTS as u32;
-        for key in 0..keys {
-            let who = Holder { client: 0, acquisition: (number as u32 + 1) * keys + key };
-            if let Err(why) = take(&client, &options, OBTAINED, key, who, history).await {
-                let up: Vec<usize> =
-                    (0..NODES).filter(|&node| node != one && node != other).map(|node| node + 1).collect();
-                let what = format!("key {key} cannot be had when everything is healed and only nodes {up:?} are up");
-                world.log.found(format!("progress: {what}: {why}"));
-                return number;
-            }
+        if let Err(why) = take(&client, &options, number as u32).await {
+            let up: Vec<usize> = (1..=NODES).filter(|&node| node != one + 1 && node != other + 1).collect();
+            let what = format!("progress: everything is healed, only nodes {up:?} are up, and a lock cannot be had");
+            world.log.found(format!("{what}: {why}"));
+            return number;
         }
     }
-    pairs.count()
+    away.len()
 }
 
 /// Takes every lock once more, with a larger token than anybody had.

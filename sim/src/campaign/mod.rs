@@ -215,6 +215,10 @@ impl Campaign {
                 return recoveries;
             }
             drills.next(&self.world).await;
+            if now_us() < end {
+                // At the end they are asked for every key.
+                aftermath::majorities_in_calm(&self.world).await;
+            }
             self.progress(tell);
             sleep(CALM).await;
         }

@@ -1,4 +1,4 @@
-//! One process takes hundreds of locks at once, each on a key that nobody else wants, and keeps them for some leases;
+//! One process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else wants, and keeps them for some leases;
 //! now and then a majority of the nodes is stopped for a moment, much shorter than a lease.
 //!
 //! The crate is used as it is: without options but the lease, which is bounded here, and how long to wait.
@@ -27,21 +27,28 @@ const BEFORE: Duration = Duration::from_secs(1);
 /// For how long each is kept: three leases or more.
 const KEPT: Duration = Duration::from_millis(6_500);
 
-/// For how long a majority is stopped, in milliseconds, in turn.
-const STOPPED_MS: [u64; 4] = [150, 250, 200, 220];
+/// For how long a majority is stopped, in turn.
+const STOPPED: [Duration; 4] =
+    [Duration::from_millis(150), Duration::from_millis(250), Duration::from_millis(200), Duration::from_millis(220)];
+
+/// From the beginning of the first stop to the first request.
+const SHORTLY: Duration = Duration::from_millis(20);
 
 /// Between two stops all nodes answer for so long.
 const ANSWERS: Duration = Duration::from_millis(900);
 
-/// Takes `locks` locks at once.
+/// Takes so many locks.
 pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let witness = Arc::new(Witness::of(world));
     let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
-    let fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} at once"));
+    let fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
     let mut holders = JoinSet::new();
     for key in 0..locks {
+        // The first half meets a stopped majority, with a client that is new; the other half nodes that answer.
+        let begin = if key < locks / 2 { SHORTLY } else { STOPPED[0] + ANSWERS / 2 };
         let (world, witness, client) = (Arc::clone(world), Arc::clone(&witness), client.clone());
         holders.spawn(async move {
+            sleep(begin).await;
             let begun = now_us();
             match client.lock_with(format!("chaos:burst:{key}"), &options(&world).wait(WAIT)).await {
                 Ok(guard) => keep(&world, &witness, guard, KEPT).await,
@@ -65,15 +72,15 @@ pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
 
 async fn stop_majorities(world: Arc<World>, done: Arc<AtomicBool>) {
     for turn in 0.. {
-        let ms = STOPPED_MS[turn % STOPPED_MS.len()];
+        let time = STOPPED[turn % STOPPED.len()];
         let stopped: Vec<_> = (0..=NODES / 2).map(|n| (turn + n) % NODES).collect();
-        let fault = world.log.begin("majority stopped for a moment", On::AllNodes, format!("{ms} ms"));
+        let fault = world.log.begin("majority stopped for a moment", On::AllNodes, format!("{} ms", time.as_millis()));
         let mut machines = vec![];
         for node in stopped {
             machines.push(world.slots[node].machine.lock().await);
         }
         machines.iter().for_each(|machine| machine.signal(Signal::STOP));
-        sleep(Duration::from_millis(ms)).await;
+        sleep(time).await;
         machines.iter().for_each(|machine| machine.signal(Signal::CONT));
         drop(machines);
         world.log.end(fault);
