@@ -211,7 +211,8 @@ impl Campaign {
                 }
             }
             recoveries.push(self.recover(tell).await);
-            if interrupted {
+            let failed = recoveries.last().is_some_and(|recovery| recovery.took_us > PATIENCE.as_micros() as u64);
+            if interrupted || failed {
                 return recoveries;
             }
             drills.next(&self.world).await;

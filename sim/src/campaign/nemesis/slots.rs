@@ -29,6 +29,9 @@ const KEYS: usize = 4;
 /// A node without a memory starts so far above its clock and twice the skew, and a little less.
 const AHEAD_MS: u64 = 500;
 
+/// How often it is tried to make a cluster.
+const TRIES: usize = 3;
+
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -60,7 +63,14 @@ impl Member {
 async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-cluster-").tempdir().map_err(|why| why.to_string())?;
     let begun = Instant::now();
-    let mut members = form(world, dice, &folder).await?;
+    // Where a port was taken meanwhile, others are taken.
+    let mut formed = form(world, dice, &folder).await;
+    for _ in 1..TRIES {
+        if formed.is_err() {
+            formed = form(world, dice, &folder).await;
+        }
+    }
+    let mut members = formed?;
     // Its tokens begin ahead of its clock, which is ahead: until another that starts anew would start above them.
     sleep(Duration::from_millis(world.settings.skew_ms + AHEAD_MS).saturating_sub(begun.elapsed())).await;
     let mut exams = vec![];
@@ -74,7 +84,8 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         let mut exam = loop {
             match Exam::take("", &socket, &key, world.settings.max_ttl_ms).await {
                 Some(exam) => break exam,
-                None => sleep(LOOK).await,
+                None if begun.elapsed() < PATIENCE => sleep(LOOK).await,
+                None => return Err(format!("a new master grants nothing for {PATIENCE:?}")),
             }
         };
         // Of one that was given back the token counts.
@@ -124,7 +135,8 @@ async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<Vec<Me
     let number = dice.below(1_000_000);
     for (n, (first, last)) in RANGES.into_iter().enumerate() {
         let name = format!("cluster-{number}-{}", n + 1);
-        let machine = Machine::new(&world.common, name, folder.path().join(n.to_string()), Durability::AofAlways);
+        let machine =
+            Machine::new(&world.common, name, folder.path().join(format!("{number}-{n}")), Durability::AofAlways);
         let mut machine = machine.map_err(|why| why.to_string())?;
         let bus = free_port().map_err(|why| why.to_string())?.to_string();
         let options = ["cluster-enabled yes", "cluster-node-timeout 60000", "cluster-require-full-coverage no"];
