@@ -7,6 +7,9 @@ use std::process::Command;
 /// For how long faults are done, in seconds.
 const SECONDS: &str = "15";
 
+/// Of the faults that a campaign can be run without, those that are done here.
+const FAULTS: &[&str] = &[];
+
 /// The module that is tested. Cargo does not build a library of this kind for tests, so it is told to.
 fn module() -> PathBuf {
     if let Some(module) = std::env::var_os("PALISADE_MODULE") {
@@ -31,6 +34,8 @@ fn nothing_is_wrong_after_a_short_campaign() {
         .arg(module())
         .arg("--out")
         .arg(&folder)
+        .arg("--faults")
+        .args(FAULTS)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
@@ -43,5 +48,8 @@ fn nothing_is_wrong_after_a_short_campaign() {
     assert!(report.contains("**No violation.**"), "{report}");
     let acquired = report.lines().find_map(|line| line.strip_prefix("| acquisitions | ")).unwrap();
     assert!(!acquired.starts_with("0,"), "nobody held a lock, so nothing was shown: {report}");
+    for kind in FAULTS {
+        assert!(!report.contains(&format!("| {kind} | not done")), "{report}");
+    }
     assert!(folder.join("timeline.svg").exists());
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use palisade_sim::campaign::kinds::Kind;
 use palisade_sim::campaign::world::Settings;
 use palisade_sim::campaign::{self, contender, report};
 
@@ -49,6 +50,9 @@ struct Run {
     /// Lose disks and state files whatever tokens there are: excepted by the contract, see docs/chaos.md.
     #[arg(long)]
     lose_disks_at_any_time: bool,
+    /// Of the faults that can be left out, do these alone; all unless given, none of them if nothing follows.
+    #[arg(long, value_delimiter = ',', num_args = 0..)]
+    faults: Option<Vec<Kind>>,
 }
 
 fn main() -> ExitCode {
@@ -76,6 +80,7 @@ impl Run {
             skew_ms: self.max_clock_skew,
             out: std::path::absolute(&self.out).unwrap_or(self.out),
             lose_disks_at_any_time: self.lose_disks_at_any_time,
+            faults: self.faults.unwrap_or_else(|| Kind::value_variants().to_vec()).into_iter().collect(),
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         let outcome = match runtime.block_on(campaign::run(settings, |line| println!("{line}"))) {

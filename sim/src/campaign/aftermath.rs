@@ -11,8 +11,9 @@ use super::contender::key_name;
 use super::journal::now_us;
 use super::judge::{History, Seen};
 use super::link::Link;
-use super::machine::PATIENCE;
-use super::world::{CLIENTS, CONTENDED_KEYS, World};
+use super::machine::{PATIENCE, free_port};
+use super::watch;
+use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
 use crate::history::{Event, Holder, What};
 
 /// A server that holds no lock needs no more: a few MiB for itself, buffers of connections and of replication.
@@ -61,32 +62,110 @@ pub async fn finish(world: &World) {
     }
 }
 
+/// How long a lock may take that nobody holds, where the nodes that are up serve.
+const OBTAINED: Duration = Duration::from_secs(20);
+
+/// Takes every lock with any one node or any two away: the others are a majority that is healthy. Answers with how many
+/// majorities.
+pub async fn majorities(world: &World, history: &mut History) -> usize {
+    let keys = CONTENDED_KEYS + CLIENTS as u32;
+    each_majority(world, async |client, options, number| {
+        for key in 0..keys {
+            let who = Holder { client: 0, acquisition: (number + 1) * keys + key };
+            take(client, options, OBTAINED, key, who, history).await.map_err(|why| format!("key {key}: {why}"))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The same with one key that nobody wants, while the clients go on.
+pub async fn majorities_in_calm(world: &World) -> usize {
+    each_majority(world, async |client, options, _| match client.lock_with("chaos:majority", options).await {
+        Ok(guard) => {
+            guard.release().await;
+            Ok(())
+        }
+        Err(why) => Err(format!("a key that nobody wants: {why}")),
+    })
+    .await
+}
+
+/// Has `take` take locks on each majority of nodes, with a number for each; that one cannot is a finding. Answers with
+/// how many could.
+async fn each_majority(
+    world: &World,
+    mut take: impl AsyncFnMut(&Client, &Options, u32) -> Result<(), String>,
+) -> usize {
+    for (node, slot) in world.slots.iter().enumerate() {
+        let begun = Instant::now();
+        while watch::guard_left_ms(&slot.socket()).await > 0 {
+            if begun.elapsed() > PATIENCE {
+                world.log.found(format!("node {} stays guarded", node + 1));
+                return 0;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+    // Addresses of this machine where nobody listens.
+    let Ok(closed) = free_port() else { return 0 };
+    let ttl = Duration::from_millis(world.settings.max_ttl_ms);
+    // As long as a node may take on a busy machine.
+    let options = Options::new().ttl(ttl).wait(OBTAINED).node_timeout(ttl / 5);
+    let away: Vec<(usize, usize)> = (0..NODES).flat_map(|one| (one..NODES).map(move |other| (one, other))).collect();
+    for (number, &(one, other)) in away.iter().enumerate() {
+        let address = |(node, link): (usize, &Link)| match node == one || node == other {
+            true => format!("redis://127.0.0.{}:{closed}", node + 2),
+            false => link.address(),
+        };
+        let client = Client::new(world.links[0].iter().enumerate().map(address)).expect("the addresses are good");
+        if let Err(why) = take(&client, &options, number as u32).await {
+            let up: Vec<usize> = (1..=NODES).filter(|&node| node != one + 1 && node != other + 1).collect();
+            let what = format!("progress: everything is healed, only nodes {up:?} are up, and a lock cannot be had");
+            world.log.found(format!("{what}: {why}"));
+            return number;
+        }
+    }
+    away.len()
+}
+
 /// Takes every lock once more, with a larger token than anybody had.
 pub async fn probe(world: &World, history: &mut History) {
     let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
     let options = Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).wait(PATIENCE);
     for key in 0..CONTENDED_KEYS + CLIENTS as u32 {
         let who = Holder { client: 0, acquisition: key };
-        let mut see = |at, what| history.seen.push(Seen { event: Event { at, key, who, what }, arrival: None });
-        let since = now_us();
-        let begun = Instant::now();
-        // The first connections may not be there yet.
-        let taken = loop {
-            match client.lock_with(key_name(key), &options).await {
-                Err(_) if begun.elapsed() < PATIENCE => sleep(LOOK_AGAIN).await,
-                taken => break taken,
-            }
-        };
-        match taken {
-            Ok(guard) => {
-                let (at, token) = (now_us(), guard.token());
-                see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token });
-                see(now_us(), What::Ended);
-                guard.release().await;
-            }
-            Err(why) => world.log.found(format!("key {key} cannot be had when everything is healed: {why}")),
+        if let Err(why) = take(&client, &options, PATIENCE, key, who, history).await {
+            world.log.found(format!("key {key} cannot be had when everything is healed: {why}"));
         }
     }
+}
+
+/// Takes a lock for a moment, as the referee sees it.
+async fn take(
+    client: &Client,
+    options: &Options,
+    patience: Duration,
+    key: u32,
+    who: Holder,
+    history: &mut History,
+) -> Result<(), palisade_client::Error> {
+    let mut see = |at, what| history.seen.push(Seen { event: Event { at, key, who, what }, arrival: None });
+    let since = now_us();
+    let begun = Instant::now();
+    // The first connections may not be there yet.
+    let guard = loop {
+        match client.lock_with(key_name(key), options).await {
+            Err(_) if begun.elapsed() < patience => sleep(LOOK_AGAIN).await,
+            taken => break taken?,
+        }
+    };
+    let (at, token) = (now_us(), guard.token());
+    see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token });
+    // Of one moment ends come first.
+    see(now_us().max(at + 1), What::Ended);
+    guard.release().await;
+    Ok(())
 }
 
 /// Looks at every server, and at what it wrote into its log.

@@ -24,6 +24,8 @@ pub enum On {
     },
     /// All nodes at once.
     AllNodes,
+    /// Servers beside the nodes.
+    Others,
 }
 
 impl fmt::Display for On {
@@ -33,6 +35,7 @@ impl fmt::Display for On {
             Self::Client(client) => write!(f, "client {}", client + 1),
             Self::Link { client, node } => write!(f, "client {} to node {}", client + 1, node + 1),
             Self::AllNodes => write!(f, "all nodes"),
+            Self::Others => write!(f, "servers beside the nodes"),
         }
     }
 }

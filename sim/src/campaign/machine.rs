@@ -89,6 +89,11 @@ impl WallClock {
         file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the clock's file can be written");
     }
 
+    /// Whether it shows the truth.
+    pub fn is_right(&self) -> bool {
+        fs::read(&self.0).is_ok_and(|offset| offset == 0_i64.to_ne_bytes())
+    }
+
     /// Makes `command` start with this clock.
     pub fn preload(&self, command: &mut Command, shim: &Path) {
         command.env("LD_PRELOAD", shim).env("WALL_CLOCK_OFFSET_FILE", &self.0);
@@ -105,6 +110,10 @@ pub struct Machine {
     pub clock: WallClock,
     /// What its next life keeps.
     pub durability: Durability,
+    /// `lock.state-file` of its next life; none: as it is unless set.
+    pub state_file: Option<&'static str>,
+    /// More options of its next life.
+    pub options: Vec<String>,
     child: Option<Child>,
 }
 
@@ -116,8 +125,18 @@ impl Machine {
     pub fn new(common: &Common, name: String, dir: PathBuf, durability: Durability) -> io::Result<Self> {
         fs::create_dir_all(&dir)?;
         let clock = WallClock::create(common.logs.join(format!("{name}.clock")))?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        Ok(Self { name, dir, port, clock, durability, child: None })
+        let port = free_port()?;
+        Ok(Self { name, dir, port, clock, durability, state_file: None, options: vec![], child: None })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The port of its next life.
+    pub fn listen_on(&mut self, port: u16) {
+        self.port = port;
     }
 
     /// Where it is reached.
@@ -151,11 +170,15 @@ impl Machine {
         // Small, so that files are rewritten while locks are taken.
         command.args(["--auto-aof-rewrite-min-size", "512kb"]);
         command.args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
+        command.args(&self.options);
         if let Some(master) = replica_of {
             command.args(["--replicaof", &format!("127.0.0.1 {master}")]);
         }
         command.arg("--loadmodule").arg(&common.module);
         command.args(["max-ttl", &common.max_ttl_ms.to_string(), "max-clock-skew", &common.skew_ms.to_string()]);
+        if let Some(name) = self.state_file {
+            command.args(["state-file", name]);
+        }
         self.clock.preload(&mut command, &common.shim);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         self.child = Some(command.spawn().map_err(|why| format!("{} cannot start: {why}", common.server.display()))?);
@@ -211,8 +234,16 @@ impl Machine {
 /// # Errors
 /// It does not answer in time, or refuses.
 pub async fn ask<T: FromRedisValue>(socket: &Path, words: &[&str], limit: Duration) -> Result<T, String> {
+    ask_as("", socket, words, limit).await
+}
+
+/// The same as another user or in another database, as parameters of a URL.
+///
+/// # Errors
+/// It does not answer in time, or refuses.
+pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str], limit: Duration) -> Result<T, String> {
     let asked = async {
-        let client = redis::Client::open(format!("unix://{}?protocol=resp3", socket.display()))?;
+        let client = redis::Client::open(format!("unix://{}?protocol=resp3{who}", socket.display()))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         let mut command = cmd(words[0]);
         command.arg(&words[1..]);
@@ -220,6 +251,14 @@ pub async fn ask<T: FromRedisValue>(socket: &Path, words: &[&str], limit: Durati
     };
     let answer: Result<T, redis::RedisError> = timeout(limit, asked).await.map_err(|_| "no answer".to_owned())?;
     answer.map_err(|why| why.to_string())
+}
+
+/// A port that nobody listens on.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Sends `child` a signal; nothing if it does not run.

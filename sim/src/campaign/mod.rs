@@ -3,15 +3,19 @@
 //! Five servers with the module ([`machine`]) are reached by several client processes ([`contender`]) over links that can
 //! fail ([`link`]). Clients take locks and access a register under them ([`register`]); each writes down what it relies on
 //! ([`journal`]). The [`nemesis`] kills, stops, cuts, fills and sets clocks, at random from a seed. What everybody did is put
-//! together and judged by the referee, while it happens and at the end ([`judge`]); what must hold when all is healed is
+//! together and judged by the referee, while it happens and at the end ([`judge`]); what a node by itself must not forget is
+//! asked in an [`exam`]; what needs a calm moment to be judged is done in [`drills`], and what must hold when all is healed is
 //! looked at in [`aftermath`]. docs/chaos.md tells users what this shows.
 
 pub mod aftermath;
 pub mod contender;
 pub mod disk;
+mod drills;
+mod exam;
 pub mod faults;
 pub mod journal;
 pub mod judge;
+pub mod kinds;
 pub mod link;
 pub mod machine;
 pub mod nemesis;
@@ -29,6 +33,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use aftermath::EndState;
+use drills::Drills;
 use faults::Fault;
 use journal::now_us;
 use judge::{History, Wrong};
@@ -79,6 +84,8 @@ pub struct Outcome {
     pub guards: Vec<Guarded>,
     /// Each time that everything was healed.
     pub recoveries: Vec<Recovery>,
+    /// Majorities of nodes, each of which was asked alone for every key at the end.
+    pub majorities: usize,
     /// The servers at the end.
     pub ends: Vec<EndState>,
     /// Starts that proved that they remember every grant, and that did not.
@@ -116,6 +123,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     aftermath::finish(&world).await;
     history.read(&world);
     aftermath::probe(&world, &mut history).await;
+    let majorities = aftermath::majorities(&world, &mut history).await;
     let ends = aftermath::inspect(&world).await;
     for slot in &world.slots {
         slot.machine.lock().await.kill().await;
@@ -135,6 +143,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
         noticed,
         guards: guards.all(),
         recoveries,
+        majorities,
         ends,
         starts: aftermath::starts(&world),
         lives: world.lives(),
@@ -171,6 +180,7 @@ impl Campaign {
         let (half, end) = (self.from + seconds * 500_000, self.from + seconds * 1_000_000);
         // New nodes are guarded; the first storm begins when they serve.
         let mut recoveries = vec![self.recover(tell).await];
+        let mut drills = Drills::of(&self.world);
         for era in 0.. {
             let left = end.saturating_sub(now_us());
             if left == 0 {
@@ -201,11 +211,20 @@ impl Campaign {
                 }
             }
             recoveries.push(self.recover(tell).await);
-            if interrupted {
-                break;
+            let failed = recoveries.last().is_some_and(|recovery| recovery.took_us > PATIENCE.as_micros() as u64);
+            if interrupted || failed {
+                return recoveries;
             }
+            drills.next(&self.world).await;
+            if now_us() < end {
+                // At the end they are asked for every key.
+                aftermath::majorities_in_calm(&self.world).await;
+            }
+            self.progress(tell);
             sleep(CALM).await;
         }
+        drills.rest(&self.world).await;
+        self.progress(tell);
         recoveries
     }
 

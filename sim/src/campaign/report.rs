@@ -5,9 +5,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 
+use clap::ValueEnum as _;
+
 use super::faults::{Fault, On};
 use super::journal::{Line, now_us};
 use super::judge::{History, Seen, Wrong};
+use super::kinds::Kind;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, TASKS};
 use super::{Outcome, timeline};
 use crate::history::{Holder, TimeUs, What};
@@ -174,6 +177,9 @@ fn markdown(outcome: &Outcome) -> String {
     if !outcome.full_disks {
         row("disk full", "not done: mounting is not permitted here".to_owned());
     }
+    for kind in Kind::value_variants().iter().filter(|kind| !settings.faults.contains(kind)) {
+        row(&kind.to_string(), "not done: it was not asked for".to_owned());
+    }
     row("acquisitions", format!("{}, of these {} handed over", numbers.acquired, numbers.handed_over));
     row("leases extended or tokens raised", numbers.extended.to_string());
     row("updates of the register", numbers.updates.to_string());
@@ -221,6 +227,8 @@ fn markdown(outcome: &Outcome) -> String {
             ),
         );
     }
+    let alone = format!("{} of nodes, each asked for every key with the others away", outcome.majorities);
+    row("majorities at the end", alone);
     for end in &outcome.ends {
         let (held, deadlines, waiters) = end.left;
         let left = format!("{held} locks, {deadlines} deadlines, {waiters} waiters left");

@@ -1,5 +1,6 @@
 //! Everything that takes part in a campaign: nodes on their disks, client processes, the links between them, the register.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::disk::Disk;
 use super::faults::Log;
+use super::kinds::Kind;
 use super::link::{Link, Mode, Target};
 use super::machine::{Common, Durability, Machine, WallClock, signal_to};
 use super::register::Register;
@@ -51,6 +53,8 @@ pub struct Settings {
     pub out: PathBuf,
     /// Disks are lost whatever tokens there are; see docs/chaos.md.
     pub lose_disks_at_any_time: bool,
+    /// Which of the faults are done that a campaign can be run without.
+    pub faults: BTreeSet<Kind>,
 }
 
 /// A node: a machine behind its links, which may be replaced by another.
@@ -266,6 +270,16 @@ impl World {
             link.set(Mode::Pass);
             link.delay(std::time::Duration::ZERO);
         }
+    }
+
+    /// Whether clocks may be stepped further than nodes tolerate.
+    pub fn is_wild(&self) -> bool {
+        self.wild_clocks.load(Ordering::Relaxed)
+    }
+
+    /// Whether this fault takes part.
+    pub fn does(&self, kind: Kind) -> bool {
+        self.settings.faults.contains(&kind)
     }
 
     /// Whether the nemesis goes on.

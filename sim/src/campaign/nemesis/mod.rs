@@ -3,21 +3,30 @@
 //!
 //! What the contract excepts is not done: see docs/chaos.md.
 
+mod alone;
+mod copies;
 mod crowd;
+mod flushes;
+mod hostile;
 mod network;
 mod operators;
 mod servers;
+mod slots;
+mod state_files;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::world::World;
+use super::kinds::Kind;
+use super::world::{NODES, World};
 
+pub use flushes::flush_other;
 pub use servers::start as restart;
 
 /// The choices of one hand.
@@ -28,6 +37,11 @@ impl Dice {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(hand);
         Self(dice)
+    }
+
+    /// For a hand beside this one.
+    fn other(&mut self) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(self.0.random()))
     }
 
     /// A time in milliseconds; short ones are as likely as long ones, by order of magnitude.
@@ -65,8 +79,38 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
     hands.spawn(operators::commands(Arc::clone(world), dice()));
     hands.spawn(operators::clocks(Arc::clone(world), dice()));
+    // Each hand has its own choices, whichever of the others take part.
+    let mut of = |kind| {
+        let dice = dice();
+        world.does(kind).then_some((Arc::clone(world), dice))
+    };
+    if let Some((world, mut dice)) = of(Kind::CopiedFolders) {
+        hands.spawn(copies::put_back(Arc::clone(&world), dice.other()));
+        hands.spawn(copies::put_back_alone(world, dice));
+    }
+    if let Some((world, mut dice)) = of(Kind::OtherStateFile) {
+        hands.spawn(state_files::exchanged(Arc::clone(&world), dice.other()));
+        hands.spawn(state_files::exchanged_alone(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::HostileFence) {
+        hands.spawn(hostile::fences(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::ClockBeyond2112) {
+        hands.spawn(hostile::clocks_beyond_2112(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::FlushOneDatabase) {
+        hands.spawn(flushes::of_another_database(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::LiftAndCrash) {
+        hands.spawn(flushes::lifted_and_killed(world, dice));
+    }
+    if let Some((world, dice)) = of(Kind::SlotsGivenAway) {
+        hands.spawn(slots::given_away(world, dice));
+    }
     hands.join_all().await;
     world.heal_links();
+    // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
+    join_all((0..NODES).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
 }
 
 /// Waits for about so long, or until the storm is over.

@@ -123,11 +123,16 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
 
 /// Starts a server; that it does not come up is a finding.
 pub async fn start(world: &World, node: usize, machine: &mut Machine) {
+    start_as(world, &format!("node {}", node + 1), machine).await;
+}
+
+/// The same of one with this name.
+pub async fn start_as(world: &World, who: &str, machine: &mut Machine) {
     for _ in 0..STARTS {
         match machine.start(&world.common, None).await {
             Ok(()) => return,
             Err(why) => {
-                world.log.found(format!("node {}: {why}", node + 1));
+                world.log.found(format!("{who}: {why}"));
                 machine.kill().await;
             }
         }
@@ -136,7 +141,7 @@ pub async fn start(world: &World, node: usize, machine: &mut Machine) {
 
 async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice, left: Left) {
     let forgets_tokens = matches!(left, Left::Data | Left::Nothing);
-    let left = if forgets_tokens && world.wild_clocks.load(Ordering::Relaxed) { Left::State } else { left };
+    let left = if forgets_tokens && world.is_wild() { Left::State } else { left };
     let kind = match left {
         Left::All => "killed (-9)",
         Left::State => "killed (-9), data lost",
@@ -193,21 +198,25 @@ fn lose(machine: &Machine, left: Left) {
 }
 
 async fn shut_down(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
-    let how = dice.one_of(&["SIGTERM", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE"]);
-    let fault = world.log.begin("shut down", On::Node(node), format!("{how}, {}", machine.durability.name()));
-    match how.strip_prefix("SHUTDOWN ") {
-        Some(save) => drop(machine.ask::<redis::Value>(&["SHUTDOWN", save]).await),
-        None => machine.signal(Signal::TERM),
-    }
-    if !machine.wait_ended(SHUTDOWN).await {
-        machine.kill().await;
-    }
+    let fault = world.log.begin("shut down", On::Node(node), machine.durability.name());
+    end_clean(machine, dice).await;
     sleep(dice.ms(1, 1_000)).await;
     if dice.once_in(6) {
         machine.durability = dice.one_of(&Durability::ALL);
     }
     start(world, node, machine).await;
     world.log.end(fault);
+}
+
+/// Has a server end by itself, in one of the ways there are.
+pub async fn end_clean(machine: &mut Machine, dice: &mut Dice) {
+    match dice.one_of(&["", "SAVE", "NOSAVE"]) {
+        "" => machine.signal(Signal::TERM),
+        save => drop(machine.ask::<redis::Value>(&["SHUTDOWN", save]).await),
+    }
+    if !machine.wait_ended(SHUTDOWN).await {
+        machine.kill().await;
+    }
 }
 
 async fn stopped(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {

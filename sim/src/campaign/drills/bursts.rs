@@ -1,0 +1,92 @@
+//! One process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else wants, and keeps them for some leases;
+//! now and then a majority of the nodes is stopped for a moment, much shorter than a lease.
+//!
+//! The crate is used as it is: without options but the lease, which is bounded here, and how long to wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use palisade_client::Client;
+use rustix::process::Signal;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::{Witness, keep, options, tell};
+use crate::campaign::faults::On;
+use crate::campaign::journal::now_us;
+use crate::campaign::link::Link;
+use crate::campaign::world::{NODES, World};
+
+/// For how long each lock is waited for.
+const WAIT: Duration = Duration::from_secs(15);
+
+/// A request that comes to its end this much before its deadline has failed before it.
+const BEFORE: Duration = Duration::from_secs(1);
+
+/// For how long each is kept: three leases or more.
+const KEPT: Duration = Duration::from_millis(6_500);
+
+/// For how long a majority is stopped, in turn.
+const STOPPED: [Duration; 4] =
+    [Duration::from_millis(150), Duration::from_millis(250), Duration::from_millis(200), Duration::from_millis(220)];
+
+/// From the beginning of the first stop to the first request.
+const SHORTLY: Duration = Duration::from_millis(20);
+
+/// Between two stops all nodes answer for so long.
+const ANSWERS: Duration = Duration::from_millis(900);
+
+/// Takes so many locks.
+pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
+    let witness = Arc::new(Witness::of(world));
+    let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
+    let fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
+    let mut holders = JoinSet::new();
+    for key in 0..locks {
+        // The first half meets a stopped majority, with a client that is new; the other half nodes that answer.
+        let begin = if key < locks / 2 { SHORTLY } else { STOPPED[0] + ANSWERS / 2 };
+        let (world, witness, client) = (Arc::clone(world), Arc::clone(&witness), client.clone());
+        holders.spawn(async move {
+            sleep(begin).await;
+            let begun = now_us();
+            match client.lock_with(format!("chaos:burst:{key}"), &options(&world).wait(WAIT)).await {
+                Ok(guard) => keep(&world, &witness, guard, KEPT).await,
+                Err(why) => {
+                    let took = Duration::from_micros(now_us() - begun);
+                    let early = took + BEFORE < WAIT;
+                    let when = if early { "before its deadline" } else { "and nobody else wanted it" };
+                    let wrong = early || witness.answered(begun, now_us());
+                    wrong.then(|| format!("waiting for {WAIT:?} failed after {took:?}, {when}: {why}"))
+                }
+            }
+        });
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let stops = tokio::spawn(stop_majorities(Arc::clone(world), Arc::clone(&done)));
+    tell(world, "burst of locks", locks, holders).await;
+    done.store(true, Ordering::Relaxed);
+    let _ = stops.await;
+    world.log.end(fault);
+}
+
+async fn stop_majorities(world: Arc<World>, done: Arc<AtomicBool>) {
+    for turn in 0.. {
+        let time = STOPPED[turn % STOPPED.len()];
+        let stopped: Vec<_> = (0..=NODES / 2).map(|n| (turn + n) % NODES).collect();
+        let fault = world.log.begin("majority stopped for a moment", On::AllNodes, format!("{} ms", time.as_millis()));
+        let mut machines = vec![];
+        for node in stopped {
+            machines.push(world.slots[node].machine.lock().await);
+        }
+        machines.iter().for_each(|machine| machine.signal(Signal::STOP));
+        sleep(time).await;
+        machines.iter().for_each(|machine| machine.signal(Signal::CONT));
+        drop(machines);
+        world.log.end(fault);
+        sleep(ANSWERS).await;
+        if done.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A database is emptied on all nodes that has none of the locks that anybody holds: these must not be lost by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_client::Client;
+use tokio::task::JoinSet;
+
+use super::{Witness, keep, options, tell};
+use crate::campaign::link::Link;
+use crate::campaign::machine::PATIENCE;
+use crate::campaign::nemesis;
+use crate::campaign::world::{NODES, World};
+
+/// Locks that are held over it.
+const KEYS: u32 = 8;
+
+/// Database 1 is emptied while `KEYS` locks are held in database 0, and they are held for longer than their leases after it.
+pub async fn other_database(world: &Arc<World>) {
+    let witness = Arc::new(Witness::of(world));
+    let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
+    // As long as an answer can take on a busy machine.
+    let options = options(world).wait(PATIENCE).node_timeout(Duration::from_millis(world.settings.max_ttl_ms / 5));
+    let mut guards = vec![];
+    for key in 0..KEYS {
+        // That it can be had is judged elsewhere.
+        if let Ok(guard) = client.lock_with(format!("chaos:flush:{key}"), &options).await {
+            guards.push(guard);
+        }
+    }
+    let time = Duration::from_millis(world.settings.max_ttl_ms * 3 / 2);
+    let mut holders = JoinSet::new();
+    for guard in guards {
+        let (world, witness) = (Arc::clone(world), Arc::clone(&witness));
+        holders.spawn(async move { keep(&world, &witness, guard, time).await });
+    }
+    nemesis::flush_other(world, 0..NODES).await;
+    tell(world, "FLUSHDB of another database", KEYS as usize, holders).await;
+}

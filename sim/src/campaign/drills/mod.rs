@@ -1,0 +1,97 @@
+//! What is done when everything is healed, one thing at a time, and judged more sharply than in a storm: there nobody can
+//! say which of the faults cost a holder its lock.
+//!
+//! The machine is busy all the same, and nobody promises anything to a holder whose nodes do not answer. So a [`witness`]
+//! asks the nodes without a pause, by connections of its own, and only what it saw answered is held against anybody.
+
+mod bursts;
+mod flush;
+mod witness;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_client::{Guard, Options};
+use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::journal::now_us;
+use super::kinds::Kind;
+use super::world::World;
+use witness::Witness;
+
+/// The stream of choices; those of storms count up from 1.
+const STREAM: u64 = 1 << 40;
+
+/// Drills in their turn.
+#[derive(Debug)]
+pub struct Drills {
+    kinds: Vec<Kind>,
+    dice: ChaCha8Rng,
+    /// How many were done.
+    turn: usize,
+}
+
+impl Drills {
+    /// Those that take part.
+    pub fn of(world: &World) -> Self {
+        let mut dice = ChaCha8Rng::seed_from_u64(world.settings.seed);
+        dice.set_stream(STREAM);
+        let kinds = [Kind::FlushOneDatabase, Kind::BurstsAndStalls];
+        let mut kinds: Vec<Kind> = kinds.into_iter().filter(|&kind| world.does(kind)).collect();
+        kinds.shuffle(&mut dice);
+        Self { kinds, dice, turn: 0 }
+    }
+
+    /// The next one.
+    pub async fn next(&mut self, world: &Arc<World>) {
+        let Some(&kind) = self.kinds.get(self.turn % self.kinds.len().max(1)) else { return };
+        self.turn += 1;
+        match kind {
+            Kind::BurstsAndStalls => bursts::take_hundreds(world, self.dice.random_range(150..300)).await,
+            _ => flush::other_database(world).await,
+        }
+    }
+
+    /// All that were not done yet.
+    pub async fn rest(&mut self, world: &Arc<World>) {
+        while self.turn < self.kinds.len() {
+            self.next(world).await;
+        }
+    }
+}
+
+/// Leases are extended each third of it.
+fn options(world: &World) -> Options {
+    Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).auto_extend(true).note("chaos")
+}
+
+/// Keeps a lock for so long. That it is lost meanwhile is wrong if its nodes answered: then this is what.
+async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) -> Option<String> {
+    tokio::select! {
+        biased;
+        () = guard.lost() => {
+            let now = now_us();
+            witness.answered(now - world.settings.max_ttl_ms * 1_000, now).then(|| {
+                let key = String::from_utf8_lossy(guard.key()).into_owned();
+                format!("{key}, held with token {}, is lost, and its nodes answered", guard.token())
+            })
+        }
+        () = sleep(time) => {
+            guard.release().await;
+            None
+        }
+    }
+}
+
+/// What went wrong with some of `all` locks has one cause: it is one finding.
+async fn tell(world: &World, drill: &str, all: usize, holders: JoinSet<Option<String>>) {
+    let mut wrong: Vec<String> = holders.join_all().await.into_iter().flatten().collect();
+    wrong.sort_unstable();
+    if let Some(one) = wrong.first() {
+        world.log.found(format!("{drill}: {} of {all} locks, for example: {one}", wrong.len()));
+    }
+}

@@ -1,0 +1,189 @@
+//! A server finds an older copy of its folder, or of its AOF: a backup that was put back, a virtual machine that went back
+//! to a snapshot.
+//!
+//! What it granted since the copy was made it cannot know, and nothing in the copy says so. What it granted last before it
+//! was killed is a lock of [`Exam`]: of it no copy knows.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::{Dice, alone, pause, servers};
+use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
+use crate::campaign::faults::On;
+use crate::campaign::machine::{Durability, Machine};
+use crate::campaign::watch;
+use crate::campaign::world::{NODES, World};
+
+/// The folder of the AOF in a server's folder.
+const AOF: &str = "appendonlydir";
+
+/// How often a copy is begun again that the server changed meanwhile.
+const TRIES: usize = 5;
+
+/// What is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// All files, copied while the server served.
+    Hot,
+    /// All files, copied after a clean end; a later life is forgotten.
+    Cold,
+    /// The AOF alone, as new files.
+    Aof,
+    /// The AOF alone, over the files that are there.
+    AofInPlace,
+}
+
+impl Copy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot copy of the folder put back",
+            Self::Cold => "cold copy of the folder put back",
+            Self::Aof => "older AOF put back",
+            Self::AofInPlace => "older AOF copied over",
+        }
+    }
+
+    /// The state file is the older one too.
+    fn has_state_file(self) -> bool {
+        matches!(self, Self::Hot | Self::Cold)
+    }
+}
+
+/// One server at a time.
+pub async fn put_back(world: Arc<World>, mut dice: Dice) {
+    // In turn, so that each comes about also in short storms.
+    let kinds = [Copy::Hot, Copy::Aof, Copy::Cold, Copy::AofInPlace];
+    for turn in dice.below(kinds.len()).. {
+        pause(&world, dice.ms(300, 2_000)).await;
+        if !world.storms() {
+            return;
+        }
+        let node = dice.below(NODES);
+        let copy = kinds[turn % kinds.len()];
+        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
+        if let Some(status) = machine.ended() {
+            watch::ended_by_itself(&world, &machine, status);
+            servers::start(&world, node, &mut machine).await;
+        }
+        if copy.has_state_file() && !starts_above_all(&world) {
+            continue;
+        }
+        if !copy.has_state_file() && machine.durability != Durability::AofAlways {
+            continue;
+        }
+        let fault = world.log.begin(copy.name(), On::Node(node), machine.durability.name());
+        older(&world, &format!("node {}", node + 1), &mut machine, &mut dice, copy).await;
+        world.log.end(fault);
+    }
+}
+
+/// One server after the other, to which nothing else happens.
+pub async fn put_back_alone(world: Arc<World>, mut dice: Dice) {
+    let kinds = [Copy::AofInPlace, Copy::Cold, Copy::Hot, Copy::Aof];
+    for turn in dice.below(kinds.len()).. {
+        if !world.storms() {
+            return;
+        }
+        let copy = kinds[turn % kinds.len()];
+        let durability = match copy.has_state_file() && dice.once_in(2) {
+            true => dice.one_of(&Durability::ALL),
+            false => Durability::AofAlways,
+        };
+        let Some((_folder, mut machine)) = alone::server(&world, &mut dice, durability).await else { return };
+        let fault = world.log.begin(copy.name(), On::Others, durability.name());
+        older(&world, machine.name().to_owned().as_str(), &mut machine, &mut dice, copy).await;
+        world.log.end(fault);
+        machine.kill().await;
+        pause(&world, dice.ms(50, 2_000)).await;
+    }
+}
+
+async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice, copy: Copy) {
+    let Ok(kept) = tempfile::Builder::new().prefix("palisade-chaos-copy-").tempdir() else { return };
+    if copy == Copy::Cold {
+        servers::end_clean(machine, dice).await;
+    }
+    let copied = keep(machine.dir(), &kept);
+    if copy == Copy::Cold {
+        servers::start_as(world, who, machine).await;
+    }
+    pause(world, dice.ms(300, 4_000)).await;
+    // A copy of before says nothing of this.
+    let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
+    if dice.once_in(4) && copy.has_state_file() {
+        servers::end_clean(machine, dice).await;
+    } else {
+        machine.signal(Signal::KILL);
+        machine.kill().await;
+    }
+    let back = copied.and_then(|()| put(machine.dir(), &kept, copy));
+    sleep(dice.ms(1, 200)).await;
+    if copy.has_state_file() {
+        machine.clock.set(0);
+    }
+    // With an older state file it knows of no token that is further ahead.
+    let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
+    servers::start_as(world, who, machine).await;
+    let known = known && machine.clock.is_right();
+    let (Some(exam), Ok(())) = (exam, back) else { return };
+    let after = format!("{who}, {}, {}", copy.name(), machine.durability.name());
+    let tokens = known || !copy.has_state_file();
+    exam.examine(world, &machine.socket(), GUARD, tokens, &after).await;
+}
+
+/// Copies every file of the server's folder, while the server may go on.
+fn keep(from: &Path, kept: &TempDir) -> io::Result<()> {
+    let manifest = from.join(AOF).join("appendonly.aof.manifest");
+    for _ in 0..TRIES {
+        let _ = fs::remove_dir_all(kept.path().join(AOF));
+        let before = fs::read(&manifest).ok();
+        // A file that is replaced meanwhile is missing; one that the manifest names would be missed.
+        if copy_files(from, kept.path()).is_ok() && fs::read(&manifest).ok() == before {
+            return Ok(());
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+fn put(dir: &Path, kept: &TempDir, copy: Copy) -> io::Result<()> {
+    match copy {
+        Copy::Hot | Copy::Cold => {
+            for path in files(dir)? {
+                let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            }
+            copy_files(kept.path(), dir)
+        }
+        Copy::Aof => {
+            fs::remove_dir_all(dir.join(AOF))?;
+            copy_files(&kept.path().join(AOF), &dir.join(AOF))
+        }
+        // Written over where they are there: they stay the files that they are.
+        Copy::AofInPlace => copy_files(&kept.path().join(AOF), &dir.join(AOF)),
+    }
+}
+
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Files and folders; no sockets.
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for path in files(from)? {
+        let to = to.join(path.file_name().unwrap_or_default());
+        // What a server writes and renames may be gone by now.
+        let Ok(about) = fs::metadata(&path) else { continue };
+        if about.is_dir() {
+            copy_files(&path, &to)?;
+        } else if about.is_file() {
+            fs::copy(&path, &to)?;
+        }
+    }
+    Ok(())
+}

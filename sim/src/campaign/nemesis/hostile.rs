@@ -1,0 +1,117 @@
+//! What drives tokens to their end: a client that may use a few keys only and raises their tokens as far as it can, and a
+//! wall clock in a year for which tokens have no room. Other keys must stay obtainable: [`crate::campaign::aftermath`]
+//! looks at every majority of nodes for itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use super::{Dice, pause, servers};
+use crate::campaign::exam::{Exam, say_as};
+use crate::campaign::faults::On;
+use crate::campaign::machine::Machine;
+use crate::campaign::watch::{self, wall_us};
+use crate::campaign::world::{NODES, World};
+
+/// The hostile user, as parameters of a URL.
+const EVIL: &str = "&user=evil&pass=any";
+
+/// Keys that it may use, at most.
+const KEYS: usize = 4;
+
+const DAY_US: u64 = 86_400_000_000;
+
+/// How often a raise is repeated that was answered NOTYET.
+const REPEATS: usize = 50;
+
+/// 1 January 2113, in seconds since 1970: 2^52 microseconds end in September 2112.
+const YEAR_2113_S: u64 = 4_512_672_000;
+
+/// Raises tokens on one node at a time, and then that mostly starts again.
+pub async fn fences(world: Arc<World>, mut dice: Dice) {
+    while world.storms() {
+        pause(&world, dice.ms(300, 4_000)).await;
+        let node = dice.below(NODES);
+        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
+        if let Some(status) = machine.ended() {
+            watch::ended_by_itself(&world, &machine, status);
+            servers::start(&world, node, &mut machine).await;
+        }
+        let fault = world.log.begin("LOCK.FENCE far ahead", On::Node(node), machine.durability.name());
+        raise(&world, &machine, &mut dice).await;
+        if !dice.once_in(3) {
+            sleep(dice.ms(1, 500)).await;
+            restart(&world, node, &mut machine, &mut dice).await;
+        }
+        world.log.end(fault);
+    }
+}
+
+async fn raise(world: &World, machine: &Machine, dice: &mut Dice) {
+    let socket = machine.socket();
+    // Connections of one who was known before stay: a server forgets users when it ends.
+    let rules = ["ACL", "SETUSER", "evil", "on", "nopass", "resetkeys", "~evil:*", "-@all", "+lock.acquire"];
+    say_as("", &socket, &[&rules[..], &["+lock.fence", "+lock.release"]].concat()).await;
+    for key in 0..=dice.below(KEYS) {
+        let key = format!("evil:{key}");
+        let Some(mut exam) = Exam::take(EVIL, &socket, &key, world.settings.max_ttl_ms).await else { continue };
+        let now = wall_us();
+        let ahead = [1 << 52, now + 365 * DAY_US - 60_000_000, now + 30 * DAY_US, now + DAY_US, now + DAY_US / 24];
+        // From where it likes on, down to what is taken.
+        for &token in &ahead[dice.below(ahead.len())..] {
+            let repeats = dice.one_of(&[1, REPEATS]);
+            let mut raised = exam.raise(&socket, token).await;
+            for _ in 1..repeats {
+                if raised.is_ok() {
+                    break;
+                }
+                sleep(Duration::from_millis(5)).await;
+                raised = exam.raise(&socket, token).await;
+            }
+            if raised.is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+async fn restart(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
+    if dice.once_in(2) {
+        servers::end_clean(machine, dice).await;
+    } else {
+        machine.signal(Signal::KILL);
+        machine.kill().await;
+    }
+    sleep(dice.ms(1, 300)).await;
+    servers::start(world, node, machine).await;
+}
+
+/// One node at a time, once clocks are wild.
+pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
+    while world.storms() {
+        pause(&world, dice.ms(500, 5_000)).await;
+        let node = dice.below(NODES);
+        if !world.is_wild() || !world.storms() {
+            continue;
+        }
+        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
+        let fault = world.log.begin("wall clock beyond 2112", On::Node(node), "");
+        let ahead_s = YEAR_2113_S - wall_us() / 1_000_000 + dice.below(10 * 365 * 86_400) as u64;
+        machine.clock.set(ahead_s.cast_signed());
+        pause(&world, dice.ms(100, 2_000)).await;
+        let at_start = dice.once_in(2);
+        if at_start {
+            restart(&world, node, &mut machine, &mut dice).await;
+            pause(&world, dice.ms(100, 2_000)).await;
+        }
+        machine.clock.set(0);
+        // A pause of clients is timed by the wall clock.
+        say_as("", &machine.socket(), &["CLIENT", "UNPAUSE"]).await;
+        if !at_start || dice.once_in(2) {
+            restart(&world, node, &mut machine, &mut dice).await;
+        }
+        world.log.end(fault);
+    }
+}
