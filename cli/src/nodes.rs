@@ -32,7 +32,7 @@ pub struct Link(MultiplexedConnection);
 #[derive(Clone, Debug)]
 pub struct Nodes {
     pub list: Vec<Node>,
-    addresses: Vec<String>,
+    client: Client,
 }
 
 impl Nodes {
@@ -48,18 +48,21 @@ impl Nodes {
             ));
         }
         // What is wrong with an address is said in one place, and without the passwords in it.
-        Client::new(&addresses)?;
+        let client = Client::new(&addresses)?;
         let open = |(n, address): (usize, &String)| Node::open(n + 1, address);
         let list = addresses.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { list, addresses })
+        Ok(Self { list, client })
     }
 
-    /// A client that takes locks on them.
-    ///
-    /// # Errors
-    /// As [`Nodes::at`].
-    pub fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(&self.addresses)?)
+    /// The client that takes locks on them.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns when what is given back in the background has been, as far as the nodes answer.
+    pub async fn given_back(&self) {
+        // What a node does not hear of ends there with its lease.
+        let _ = self.client.close().await;
     }
 
     /// How many there are.

@@ -6,7 +6,9 @@
 #[path = "../../../tests/harness/mod.rs"]
 mod harness;
 
+mod bursts;
 mod cancelling;
+mod closing;
 mod contention;
 mod counterexamples;
 mod fixture;
@@ -15,5 +17,6 @@ mod misconfigured;
 mod proxy;
 mod reviewed;
 mod taking;
+mod told;
 mod unwell;
 mod waiting_turns;
