@@ -22,13 +22,10 @@ mod trouble;
 use std::io::{Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
 
 use crate::arguments::{Arguments, Command};
 use crate::exec::terminal::Terminal;
@@ -37,12 +34,6 @@ use crate::exit::{End, Failure, USAGE};
 use crate::nodes::Nodes;
 use crate::show::tell;
 use crate::taking::Patience;
-
-/// For so long this program waits for what it gives back: releases, to nodes that may be down.
-const GIVING_BACK: Duration = Duration::from_secs(2);
-
-/// Between two looks at that.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
     if watchdog::is_meant() {
@@ -55,16 +46,12 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    // One thread: it keeps the lock, and does nothing that takes long.
+    // One thread, which does nothing that takes long; locks are kept on the client's own.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => return failed(&Failure::of("no thread can be started", why)),
     };
-    let end = runtime.block_on(async {
-        let end = run(arguments).await;
-        given_back().await;
-        end
-    });
+    let end = runtime.block_on(run(arguments));
     // A thread may still wait for a line or a name: nobody needs it any more.
     runtime.shutdown_background();
     match end {
@@ -84,9 +71,12 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
     let json = shared.json;
     let nodes = || Nodes::at(&shared.nodes);
     match command {
-        Command::Exec(exec) => exec::run(&nodes()?, &exec).await,
-        Command::Lock(lock) => hold::run(&nodes()?, &lock.take, Patience::of(lock.wait, false), json).await,
-        Command::Try(take) => hold::run(&nodes()?, &take, Patience::No, json).await,
+        Command::Exec(exec) => locking(nodes()?, async |nodes| exec::run(nodes, &exec).await).await,
+        Command::Lock(lock) => {
+            let patience = Patience::of(lock.wait, false);
+            locking(nodes()?, async |nodes| hold::run(nodes, &lock.take, patience, json).await).await
+        }
+        Command::Try(take) => locking(nodes()?, async |nodes| hold::run(nodes, &take, Patience::No, json).await).await,
         Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, yes } => look::break_lock(&nodes()?, key.as_bytes(), yes, json).await,
@@ -112,12 +102,11 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
     }
 }
 
-/// Returns when all that is under way in the background has ended: what was taken in vain is given back there.
-async fn given_back() {
-    let until = Instant::now() + GIVING_BACK;
-    while Handle::current().metrics().num_alive_tasks() > 0 && Instant::now() < until {
-        sleep(LOOK_AGAIN).await;
-    }
+/// Runs what takes locks, and returns when they have been given back.
+async fn locking(nodes: Nodes, run: impl AsyncFnOnce(&Nodes) -> Result<End, Failure>) -> Result<End, Failure> {
+    let end = run(&nodes).await;
+    nodes.given_back().await;
+    end
 }
 
 /// Says what is wrong with the arguments in one line; without any, what can be asked for. Help and version are no errors.

@@ -45,6 +45,7 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub struct Nodes {
     pub list: Vec<Node>,
+    client: Client,
     addresses: Vec<String>,
 }
 
@@ -61,18 +62,21 @@ impl Nodes {
             ));
         }
         // What is wrong with an address is said in one place, and without the passwords in it.
-        Client::new(&addresses)?;
+        let client = Client::new(&addresses)?;
         let open = |(n, address): (usize, &String)| Node::open(n + 1, address);
         let list = addresses.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { list, addresses })
+        Ok(Self { list, client, addresses })
     }
 
-    /// A client that takes locks on them.
-    ///
-    /// # Errors
-    /// As [`Nodes::at`].
-    pub fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(&self.addresses)?)
+    /// The client that takes locks on them.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns when what is given back in the background has been, as far as the nodes answer.
+    pub async fn given_back(&self) {
+        // What a node does not hear of ends there with its lease.
+        let _ = self.client.close().await;
     }
 
     /// Their addresses, as PALISADE_NODES has them: with passwords, so they are for no output.

@@ -75,7 +75,7 @@ pub async fn take(
     program: &OsStr,
     signals: &mut Signals,
 ) -> Result<Taken, Failure> {
-    let client = nodes.client()?;
+    let client = nodes.client();
     let key = take.key.as_bytes();
     let mut options = Options::new().ttl(take.ttl).max_hold(take.max_hold).auto_extend(true);
     options = options.note(take.note.clone().unwrap_or_else(|| note(program)));
@@ -86,9 +86,9 @@ pub async fn take(
         options = options.wait(limit);
     }
     let granted = async {
-        connect(&client).await?;
+        connect(client).await?;
         match patience {
-            Patience::No => now(nodes, &client, key, &options).await,
+            Patience::No => now(nodes, client, key, &options).await,
             _ => client.lock_with(key, &options).await,
         }
     };

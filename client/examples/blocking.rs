@@ -22,8 +22,7 @@ fn main() -> ExitCode {
 }
 
 fn run(nodes: &[String]) -> Result<(), Error> {
-    // The first use also connects, for which the default of 50 ms may be short.
-    let defaults = Options::new().node_timeout(Duration::from_millis(500));
+    let defaults = Options::new().ttl(Duration::from_secs(5));
     // One client a process: its clones share connections. `blocking::Client::new` is the same with the defaults.
     let locks = Client::builder().nodes(nodes).defaults(defaults.clone()).build_blocking()?;
 

@@ -42,8 +42,6 @@ async fn run(nodes: &[String]) -> Result<ExitCode, Error> {
         // Not `try_lock`: of hosts that ask at the very same moment each may get some nodes and none a majority. Who
         // waits a little is sure that somebody has it.
         .wait(Duration::from_secs(2))
-        // The first use also connects.
-        .node_timeout(Duration::from_secs(1))
         .note(format!("process {}", std::process::id()));
     let locks = Client::new(nodes)?;
     let guard = locks.lock_with(key, &options).await?;

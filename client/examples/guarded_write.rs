@@ -42,11 +42,7 @@ fn run(nodes: &[String]) -> Result<(), Box<dyn Error>> {
     let (first, second) = (Client::new(nodes)?, Client::new(nodes)?);
 
     // The first takes the lock. A process that is paused extends nothing, so this one does not either.
-    let options = Options::new()
-        .ttl(Duration::from_secs(2))
-        .auto_extend(false)
-        // The first use also connects.
-        .node_timeout(Duration::from_millis(500));
+    let options = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
     let early = first.lock_with(KEY, &options)?;
     let early_token = early.token();
     println!("first:  token {early_token}, the lock is valid for {} ms", early.valid_for().as_millis());

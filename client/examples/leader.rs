@@ -57,7 +57,8 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Waits in the queue until this process leads. Too few nodes: tries again until there are enough.
+/// Waits in the queue until this process leads; `lock` goes on while nodes are down. What does not pass by itself, such as a
+/// wrong password, somebody has to see to.
 async fn campaign(locks: &Client) -> Result<Guard, Error> {
     loop {
         match locks.lock(KEY).await {

@@ -1,14 +1,20 @@
 //! One attempt to take a lock on a majority of the nodes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use palisade_core::quorum::{Acquire, Ask, Held, Out, Progress, majority};
+use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, majority};
+use tokio::time::{Instant, sleep_until};
+use tracing::debug;
 
-use crate::nodes::{Calls, GiveBack, Nodes};
+use crate::give_back::GiveBack;
+use crate::node::WINDOW;
+use crate::nodes::{Calls, Nodes};
 use crate::options::Checked;
-use crate::wire::{self, Lease};
+use crate::pace::Given;
+use crate::wire::{self, Lease, Trouble};
 use crate::{Error, ErrorKind, clock};
 
 /// A lock that was taken, and what is still under way: late answers.
@@ -18,19 +24,53 @@ pub struct Taken {
     pub lease: Arc<Lease>,
 }
 
-/// Takes it with one round to all nodes, and a second one where their tokens differ. Dropped meanwhile, or refused, it is
-/// given back everywhere.
-pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> Result<Taken, Error> {
+/// What is known of the nodes when an attempt ends.
+struct Seen {
+    /// For people, why each is no grant.
+    whys: Vec<Option<String>>,
+    /// By node: asked again it would not be, either.
+    lasting: Vec<bool>,
+}
+
+/// Takes it with one round to all nodes, and a second one where their tokens differ; by then, if there is a limit. Dropped
+/// meanwhile, or refused, it is given back everywhere.
+pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Option<Instant>) -> Result<Taken, Error> {
     let lease = Arc::new(lease);
-    let mut give_back = GiveBack::new(nodes, &lease, checked.node_timeout);
+    let over = async || match by {
+        Some(by) => sleep_until(by).await,
+        None => std::future::pending().await,
+    };
+    // Before the clock is read: the lease does not run while this waits.
+    let _turn = tokio::select! {
+        biased;
+        turn = nodes.attempts.acquire() => turn,
+        () = over() => return Err(not_begun()),
+    };
+    let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);
-    let call = |call| nodes.call(&lease, 0, call, checked.node_timeout);
+    let ask = first[0].ask;
+    let call = |call| nodes.call(&lease, 0, call, checked.given);
     let mut calls: Calls = first.into_iter().map(call).collect();
-    let mut whys = vec![None; nodes.len()];
-    while let Some(reply) = calls.next().await {
+    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
+    let mut answered = vec![false; nodes.len()];
+    let mut over = pin!(over());
+    loop {
+        let reply = tokio::select! {
+            biased;
+            Some(reply) = calls.next() => reply,
+            () = &mut over => {
+                for node in (0..nodes.len()).filter(|node| !answered[*node]) {
+                    seen.whys[node] = Some("it has not answered yet".to_owned());
+                    machine.on_answer(node, None, ask, Answer::Failed, clock::boot_now());
+                }
+                break;
+            }
+            else => break,
+        };
         let node = reply.call.node;
-        whys[node] = reply.why;
+        answered[node] = true;
+        (seen.whys[node], seen.lasting[node]) = (reply.why, reply.is_lasting);
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
                 calls.extend(more.into_iter().map(call));
@@ -45,7 +85,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> Resu
     }
     drop(give_back);
     let outs: Vec<_> = machine.outs().collect();
-    Err(refused(nodes, &lease, &outs, whys, checked.node_timeout).await)
+    Err(refused(nodes, &lease, &outs, seen, checked.given).await)
 }
 
 /// Takes it on the one node there is, waiting there for up to `patience`: one round trip and the wait.
@@ -56,11 +96,12 @@ pub async fn acquire_waiting(
     patience: Duration,
 ) -> Result<Option<Taken>, Error> {
     let lease = Arc::new(lease);
-    let mut give_back = GiveBack::new(nodes, &lease, checked.node_timeout);
+    let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
     let proposal = nodes.clock.propose();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64);
-    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE).await;
+    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, &lease).await;
+    let is_lasting = reply.as_ref().is_err_and(Trouble::is_lasting);
     let (reply, waited_ms) = match reply {
         Ok(value) => match wire::granted_after_wait(&value) {
             Some((token, waited_ms)) => (Ok(token), waited_ms),
@@ -68,11 +109,11 @@ pub async fn acquire_waiting(
         },
         Err(trouble) => (Err(trouble), 0),
     };
-    let (answer, why) = nodes.heard(reply);
+    let ask = Ask::Acquire { ttl_ms: checked.ttl_ms, proposal, retry: false };
+    let (answer, why) = nodes.heard(ask, reply);
     // The lease began when the wait ended.
     let granted = start.plus_us(waited_ms * 1_000);
     let (mut machine, _) = Acquire::begin(1, checked.ttl_ms, proposal, granted);
-    let ask = Ask::Acquire { ttl_ms: checked.ttl_ms, proposal, retry: false };
     match machine.on_answer(0, id, ask, answer, clock::boot_now()) {
         Progress::Held(held) => {
             give_back.disarm();
@@ -82,7 +123,8 @@ pub async fn acquire_waiting(
         Progress::Goes(_) => Ok(None),
         Progress::Impossible => {
             let outs: Vec<_> = machine.outs().collect();
-            Err(refused(nodes, &lease, &outs, vec![why], checked.node_timeout).await)
+            let seen = Seen { whys: vec![why], lasting: vec![is_lasting] };
+            Err(refused(nodes, &lease, &outs, seen, checked.given).await)
         }
     }
 }
@@ -95,14 +137,21 @@ fn too_late() -> Error {
     )
 }
 
+/// This process had so many others to ask for that the time was over before it was its turn.
+fn not_begun() -> Error {
+    let text = format!("this client has more than {WINDOW} locks to ask for at once, and was not done with them");
+    Error::new(ErrorKind::NoQuorum, text)
+}
+
 /// Why no majority granted it.
-async fn refused(
-    nodes: &Arc<Nodes>,
-    lease: &Lease,
-    outs: &[Option<Out>],
-    mut whys: Vec<Option<String>>,
-    timeout: Duration,
-) -> Error {
+async fn refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
+    let error = why_refused(nodes, lease, outs, seen, given).await;
+    debug!(key = %lease.shown_key(), %error, "not granted");
+    error
+}
+
+async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
+    let Seen { mut whys, lasting } = seen;
     for (out, why) in outs.iter().zip(&mut whys) {
         match out {
             Some(Out::Duplicate) => {
@@ -124,13 +173,16 @@ async fn refused(
             let text = format!("{failed} of {count} nodes refuse such a request");
             return Error::new(ErrorKind::BadArgument, text).with_nodes(nodes.errors(&whys));
         }
+        let is_lasting = lasting.iter().filter(|is_lasting| **is_lasting).count() > count - needed;
         let text = format!("{failed} of {count} nodes cannot be asked, and {needed} are needed");
-        return Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys));
+        return Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(is_lasting);
     }
     if of(|out| *out == Out::Contended) > 0 {
-        let holder = nodes.holder(lease, outs, timeout).await;
+        let holder = nodes.holder(lease, outs, given).await;
+        // Those that only say that it is held have nothing to add to that.
+        whys.iter_mut().zip(outs).filter(|(_, out)| **out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
         let text = "somebody else holds the lock: wait for it with `lock`, or try later";
-        return Error::new(ErrorKind::Contended, text).with_holder(holder);
+        return Error::new(ErrorKind::Contended, text).with_holder(holder).with_nodes(nodes.errors(&whys));
     }
     if !guarded.is_empty() {
         guarded.sort_unstable();

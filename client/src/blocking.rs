@@ -1,4 +1,4 @@
-//! The same for code without async: a [`Client`] with a runtime of its own.
+//! The same for code without async.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), palisade_client::Error> {
@@ -10,21 +10,22 @@
 //! # }
 //! ```
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 
-use crate::{Builder, Error, ErrorKind, Options, Released};
+use crate::client::RAN_ON;
+use crate::{Builder, Error, Options, Released};
 
 /// Locks on a node, or on a quorum of several independent ones. See [`crate::Client`], whose names these are.
 ///
 /// Not to be used inside an async runtime: there it would block it.
 #[derive(Clone, Debug)]
-pub struct Client {
-    inner: crate::Client,
-    runtime: Arc<Background>,
-}
+pub struct Client(crate::Client);
 
 /// A lock that is held. See [`crate::Guard`].
 #[derive(Debug)]
@@ -32,26 +33,34 @@ pub struct Client {
 pub struct Guard {
     /// `None` only while it is dropped.
     inner: Option<crate::Guard>,
-    runtime: Arc<Background>,
 }
 
 impl Builder {
     /// The client, for code without async.
     ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::builder().node("redis://10.0.0.1").build_blocking()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Builder::build`].
     pub fn build_blocking(self) -> Result<Client, Error> {
-        let inner = self.build()?;
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("palisade").enable_all().build();
-        let runtime =
-            runtime.map_err(|why| Error::new(ErrorKind::Configuration, format!("no thread can be started: {why}")))?;
-        Ok(Client { inner, runtime: Arc::new(Background(Some(runtime))) })
+        self.build().map(Client)
     }
 }
 
 impl Client {
     /// A client of these nodes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::blocking::Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -61,46 +70,103 @@ impl Client {
 
     /// See [`crate::Client::connect`].
     ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// locks.connect()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn connect(&self) -> Result<(), Error> {
-        self.runtime.block_on(self.inner.connect())
+        block_on(self.0.connect())
     }
 
     /// See [`crate::Client::try_lock`].
     ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// match locks.try_lock("report") {
+    ///     Ok(guard) => println!("it is ours, with token {}", guard.token()),
+    ///     Err(error) => println!("not now: {error}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
-        self.guard(self.runtime.block_on(self.inner.try_lock(key)))
+        block_on(self.0.try_lock(key)).map(Guard::from)
     }
 
     /// See [`crate::Client::try_lock_with`].
     ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Error, Options, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let short = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
+    /// let guard = locks.try_lock_with("report", &short)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn try_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        self.guard(self.runtime.block_on(self.inner.try_lock_with(key, options)))
+        block_on(self.0.try_lock_with(key, options)).map(Guard::from)
     }
 
     /// See [`crate::Client::lock`].
     ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// guard.release();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
-        self.guard(self.runtime.block_on(self.inner.lock(key)))
+        block_on(self.0.lock(key)).map(Guard::from)
     }
 
     /// See [`crate::Client::lock_with`].
     ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Error, Options, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let patient = Options::new().wait(Duration::from_secs(60));
+    /// let guard = locks.lock_with("orders:42", &patient)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        self.guard(self.runtime.block_on(self.inner.lock_with(key, options)))
+        block_on(self.0.lock_with(key, options)).map(Guard::from)
     }
 
     /// Runs `body` under the lock, and gives it back. Code without async cannot be cancelled: `body` has to look at
     /// [`Guard::is_valid`] itself.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Error, Options, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let token = locks.with_lock("orders:42", &Options::new(), |guard| guard.token())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::lock_with`], and `Lost` if it was when `body` ended.
@@ -113,14 +179,32 @@ impl Client {
         let guard = self.lock_with(key, options)?;
         let value = body(&guard);
         if guard.is_lost() {
-            return Err(Error::new(ErrorKind::Lost, "the lock was lost while what it protects was running"));
+            return Err(guard.inner().lost_meanwhile(RAN_ON));
         }
         guard.release();
         Ok(value)
     }
 
-    fn guard(&self, inner: Result<crate::Guard, Error>) -> Result<Guard, Error> {
-        Ok(Guard { inner: Some(inner?), runtime: Arc::clone(&self.runtime) })
+    /// Waits until what was given back has been, and closes the connections. See [`crate::Client::close`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// locks.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(&self) -> Result<(), Error> {
+        block_on(self.0.close())
+    }
+}
+
+impl From<crate::Guard> for Guard {
+    fn from(inner: crate::Guard) -> Self {
+        Self { inner: Some(inner) }
     }
 }
 
@@ -130,93 +214,193 @@ impl Guard {
     }
 
     /// See [`crate::Guard::token`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// println!("token {}", guard.token());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn token(&self) -> u64 {
         self.inner().token()
     }
 
     /// See [`crate::Guard::key`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// assert_eq!(guard.key(), b"orders:42");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn key(&self) -> &[u8] {
         self.inner().key()
     }
 
     /// See [`crate::Guard::owner`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// assert_eq!(guard.owner().len(), 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn owner(&self) -> &[u8] {
         self.inner().owner()
     }
 
     /// See [`crate::Guard::is_valid`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// if guard.is_valid() {
+    ///     println!("charged with token {}", guard.token());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_valid(&self) -> bool {
         self.inner().is_valid()
     }
 
     /// See [`crate::Guard::valid_for`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// println!("valid for {:?}", guard.valid_for());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn valid_for(&self) -> Duration {
         self.inner().valid_for()
     }
 
     /// See [`crate::Guard::is_lost`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// while !guard.is_lost() {
+    ///     println!("one more step");
+    ///     # break;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_lost(&self) -> bool {
         self.inner().is_lost()
     }
 
     /// Blocks until the lock is lost. See [`crate::Guard::lost`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(|| {
+    ///         guard.lost();
+    ///         println!("the lock is lost");
+    ///     });
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lost(&self) {
-        self.runtime.block_on(self.inner().lost());
+        block_on(self.inner().lost());
     }
 
     /// See [`crate::Guard::extend`].
     ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// guard.extend()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn extend(&self) -> Result<(), Error> {
-        self.runtime.block_on(self.inner().extend())
+        block_on(self.inner().extend())
     }
 
     /// See [`crate::Guard::reenter`].
     ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// let inner = guard.reenter()?;
+    /// inner.release(); // still held
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn reenter(&self) -> Result<Guard, Error> {
-        let inner = self.runtime.block_on(self.inner().reenter())?;
-        Ok(Guard { inner: Some(inner), runtime: Arc::clone(&self.runtime) })
+        block_on(self.inner().reenter()).map(Guard::from)
     }
 
     /// See [`crate::Guard::release`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42")?;
+    /// println!("{:?}", guard.release());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn release(mut self) -> Released {
         let inner = self.inner.take().expect("there until it is dropped");
-        self.runtime.block_on(inner.release())
+        block_on(inner.release())
     }
 }
 
 impl Drop for Guard {
-    /// Gives the lock back, and waits for that as long as a node is given to answer: the process may be about to end.
+    /// Gives the lock back, and waits until a majority has it, or has had its time to answer: the process may be about to end.
     fn drop(&mut self) {
         let Some(inner) = self.inner.take() else { return };
-        if Handle::try_current().is_ok() {
-            // Inside somebody's runtime nothing may be waited for.
-            let _runtime = self.runtime.0.as_ref().map(Runtime::enter);
-            drop(inner);
-        } else {
-            self.runtime.block_on(inner.release());
+        // Inside somebody's runtime nothing may be waited for: it is given back in the background.
+        if Handle::try_current().is_err() {
+            block_on(inner.release());
         }
     }
 }
 
-/// The runtime that locks are kept on.
-#[derive(Debug)]
-struct Background(Option<Runtime>);
+/// Wakes a thread that waits.
+struct Waiting(Thread);
 
-impl Background {
-    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.0.as_ref().expect("there until it is dropped").block_on(future)
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
-impl Drop for Background {
-    fn drop(&mut self) {
-        // It may be dropped inside somebody's runtime, where nothing may be waited for.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+/// Waits for `future`, whose work is done on the client's thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
         }
     }
 }

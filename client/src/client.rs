@@ -1,29 +1,20 @@
 //! The client: who asks for locks.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use palisade_core::limits::WAIT_MAX_MS;
-use rand::RngExt;
-use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{Instrument, debug_span};
+use tokio::time::Instant;
+use tracing::instrument::WithSubscriber;
+use tracing::{Instrument, Span, debug_span};
 
 use crate::attempt::{self, Taken};
 use crate::keeper::{self, Auto};
-use crate::node::Node;
+use crate::locking::{self, Turns};
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::wire::Lease;
-use crate::{Error, ErrorKind, Guard, Options, waiting};
-
-/// Longest wait that is asked of the nodes at a time: the most they take.
-const WAIT_AT_A_TIME: Duration = Duration::from_millis(WAIT_MAX_MS as u64);
-
-/// First and longest pause after a collision (several clients were told that the lock is free, and none got a majority), and
-/// where the nodes let nobody wait.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
+use crate::thread::Thread;
+use crate::wire::{Lease, ShownKey};
+use crate::{Error, ErrorKind, Guard, Options};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -35,8 +26,9 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     nodes: Arc<Nodes>,
     defaults: Options,
-    /// Who waits in this process, by key: one of them waits on the nodes, the others for their turn here.
-    local: Mutex<HashMap<Vec<u8>, Weak<tokio::sync::Mutex<()>>>>,
+    turns: Arc<Turns>,
+    /// None before the first use, nor when the client was closed.
+    thread: Mutex<Option<Arc<Thread>>>,
 }
 
 /// Makes a [`Client`].
@@ -49,24 +41,56 @@ pub struct Builder {
 impl Builder {
     /// Adds a node, by its URL: `redis://user:password@host:6379`, `rediss://…` with the feature `tls`, `unix:///path`; or by
     /// `host:port`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let one = palisade_client::Client::builder().node("redis://user:password@10.0.0.1:6379").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn node(mut self, address: impl Into<String>) -> Self {
         self.addresses.push(address.into());
         self
     }
 
     /// Adds nodes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let three = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let locks = palisade_client::Client::builder().nodes(three).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nodes<A: Into<String>>(mut self, addresses: impl IntoIterator<Item = A>) -> Self {
         self.addresses.extend(addresses.into_iter().map(Into::into));
         self
     }
 
     /// What locks are taken with, unless said otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let defaults = Options::new().ttl(Duration::from_secs(30)).note("the nightly job");
+    /// let locks = Client::builder().node("redis://10.0.0.1").defaults(defaults).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn defaults(mut self, options: Options) -> Self {
         self.defaults = options;
         self
     }
 
-    /// The client. Connections are made at its first use, in the background.
+    /// The client. At its first use it starts a thread, which connects to the nodes in the background.
+    ///
+    /// ```
+    /// use palisade_client::{Client, ErrorKind};
+    ///
+    /// let error = Client::builder().node("nonsense").build().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Configuration);
+    /// ```
     ///
     /// # Errors
     /// `Configuration`: no address, or one that is none, or the same twice. `BadArgument`: defaults out of their bounds.
@@ -78,17 +102,17 @@ impl Builder {
                 "give the address of one node at least, better of three or five",
             ));
         }
-        let numbered = self.addresses.iter().enumerate();
-        let list = numbered.map(|(n, address)| Node::new(n + 1, address)).collect::<Result<Vec<_>, _>>()?;
-        for (n, node) in list.iter().enumerate() {
-            if list[..n].iter().any(|other| other.name() == node.name()) {
+        let nodes = Nodes::new(&self.addresses)?;
+        for (n, node) in nodes.list.iter().enumerate() {
+            if nodes.list[..n].iter().any(|other| other.name() == node.name()) {
                 return Err(Error::new(
                     ErrorKind::Configuration,
                     format!("{} is given twice: give each node once", node.name()),
                 ));
             }
         }
-        Ok(Client(Arc::new(Inner { nodes: Nodes::new(list), defaults: self.defaults, local: Mutex::default() })))
+        let defaults = self.defaults;
+        Ok(Client(Arc::new(Inner { nodes, defaults, turns: Arc::default(), thread: Mutex::default() })))
     }
 }
 
@@ -101,11 +125,25 @@ impl fmt::Debug for Builder {
 
 impl Client {
     /// Begins a client: its nodes, its defaults.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::builder().node("redis://10.0.0.1").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }
 
     /// A client of these nodes, with the defaults of [`Options`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -113,17 +151,41 @@ impl Client {
         Self::builder().nodes(addresses).build()
     }
 
-    /// Connects to a majority of the nodes, for up to a second. Not needed, but a lock that is asked for first of all has to
-    /// connect within the time that a node is given to answer, and a wrong address shows here already.
+    /// Connects to a majority of the nodes, for up to a second. Not needed, but a wrong address shows here already.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// if let Err(error) = locks.connect().await {
+    ///     eprintln!("{error}"); // each node that cannot be reached, and why
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes can be reached, or be nodes; each with its reason.
     pub async fn connect(&self) -> Result<(), Error> {
-        self.0.nodes.start();
-        self.0.nodes.connected().await
+        let nodes = Arc::clone(&self.0.nodes);
+        self.thread()?.run(async move { nodes.connected().await }).await?
     }
 
-    /// Takes the lock if it is free, now. It is not extended in the background unless asked for.
+    /// Takes the lock if it is free, now, and extends it in the background while the guard lives, unless [`Options::auto_extend`]
+    /// says no.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// use palisade_client::ErrorKind;
+    ///
+    /// match locks.try_lock("report").await {
+    ///     Ok(guard) => println!("it is ours, with token {}", guard.token()),
+    ///     Err(error) if error.kind() == ErrorKind::Contended => println!("not now: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `Contended` with who holds it; also where several clients asked at the same moment and none got a majority. `Guarded`,
@@ -134,40 +196,90 @@ impl Client {
 
     /// The same, with these options.
     ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Error, Options};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let short = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
+    /// let guard = locks.try_lock_with("report", &short).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::try_lock`], and `BadArgument`.
     pub async fn try_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
         let checked = options.checked()?;
-        self.0.nodes.start();
-        let key = key.as_ref();
-        let span = debug_span!("try_lock", key = %String::from_utf8_lossy(key), nodes = self.0.nodes.len());
-        let taken = attempt::acquire(&self.0.nodes, Lease::new(key, &options.note), checked).instrument(span).await?;
-        Ok(self.keep(taken, checked, options, false))
+        let lease = Lease::new(key.as_ref(), &options.note, self.0.nodes.len());
+        let span = debug_span!("try_lock", key = %ShownKey(key.as_ref()), nodes = self.0.nodes.len());
+        let nodes = Arc::clone(&self.0.nodes);
+        self.take(options, checked, span, async move { attempt::acquire(&nodes, lease, checked, None).await }).await
     }
 
-    /// Takes the lock, waiting for it in turn, and extends it in the background while the guard lives.
+    /// Takes the lock, waiting for it in turn, and extends it in the background while the guard lives, unless
+    /// [`Options::auto_extend`] says no.
+    ///
+    /// It goes on through nodes that hang, load their data or are down, until the limit of [`Options::wait`]; without a limit,
+    /// until the lock can be had. What does not pass by itself is told at once: a wrong password, a server without the module.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// println!("it is ours, with token {}", guard.token());
+    /// guard.release().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// `TimedOut` after the limit of [`Options::wait`], `NoQuorum` at once, `Expired`.
+    /// `TimedOut` after the limit of [`Options::wait`], with what stood in the way as it was seen last: the holder, or the nodes and
+    /// what is the matter with each. `NoQuorum` if too few nodes can ever be asked as they are. `Expired` if they grant too late
+    /// again and again.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.lock_with(key, &self.0.defaults).await
     }
 
     /// The same, with these options.
     ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Error, Options};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let patient = Options::new().wait(Duration::from_secs(60)).note("invoice run on web-3");
+    /// let guard = locks.lock_with("orders:42", &patient).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::lock`], and `BadArgument`.
     pub async fn lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
         let checked = options.checked()?;
-        self.0.nodes.start();
-        let key = key.as_ref();
-        let span = debug_span!("lock", key = %String::from_utf8_lossy(key), nodes = self.0.nodes.len());
-        let taken = self.wait_for(key, options, checked).instrument(span).await?;
-        Ok(self.keep(taken, checked, options, true))
+        let span = debug_span!("lock", key = %ShownKey(key.as_ref()), nodes = self.0.nodes.len());
+        let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
+        let (key, note, wait) = (key.as_ref().to_vec(), options.note.clone(), options.wait);
+        let taking = async move { locking::lock(&nodes, &turns, &key, &note, wait, checked).await };
+        self.take(options, checked, span, taking).await
     }
 
-    /// Runs `body` under the lock, and gives it back. If the lock is lost meanwhile, `body` is cancelled at its next await
-    /// and the answer is an error; check [`Guard::is_valid`] in it before what must not happen without the lock.
+    /// Runs `body` under the lock, and gives it back. If the lock is lost meanwhile, `body` is cancelled at its next await, or
+    /// runs on to its end if there is none, and the answer is an error, which says which of them it was; check [`Guard::is_valid`] in it before what must not happen without the lock.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Error, Options};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let total = locks
+    ///     .with_lock("orders:42", &Options::new(), async |guard| {
+    ///         println!("charged with token {}", guard.token());
+    ///         3
+    ///     })
+    ///     .await?;
+    /// assert_eq!(total, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::lock_with`], and `Lost`.
@@ -184,95 +296,102 @@ impl Client {
             value = body(&guard) => Some(value),
         };
         match value {
-            // It may have run on without an await while the lock was lost.
             Some(value) if !guard.is_lost() => {
                 guard.release().await;
                 Ok(value)
             }
-            _ => Err(Error::new(ErrorKind::Lost, "the lock was lost, and what ran under it was cancelled")),
+            Some(_) => Err(guard.lost_meanwhile(RAN_ON)),
+            None => Err(guard.lost_meanwhile("the lock was lost, and what ran under it was cancelled")),
         }
     }
 
-    fn keep(&self, taken: Taken, checked: Checked, options: &Options, extends: bool) -> Guard {
-        let auto = options.auto_extend.unwrap_or(extends).then(|| Auto { until: Instant::now() + checked.max_hold });
-        let (shared, orders, lease) = keeper::keep(&self.0.nodes, taken, checked, auto);
-        Guard::new(&self.0.nodes, lease, shared, orders, checked)
-    }
-
-    async fn wait_for(&self, key: &[u8], options: &Options, checked: Checked) -> Result<Taken, Error> {
-        let deadline = options.wait.map(|wait| Instant::now() + wait);
-        let turn = self.local_turn(key);
-        let _turn = match deadline {
-            None => turn.lock().await,
-            Some(deadline) => timeout_at(deadline, turn.lock()).await.map_err(|_| timed_out(None))?,
-        };
+    /// Waits until what was given back has been: by guards that were released or dropped, and by those who gave up taking a
+    /// lock; then the connections are closed. For the end of a program: what it leaves undone, nobody does.
+    ///
+    /// From here on nobody gets a lock from this client or its clones. A lock that a guard still holds is its own affair: it stays
+    /// valid, is extended as before, and can be released.
+    ///
+    /// Nodes that do not answer are waited for until their connection is given up; all of it takes 2 s at most.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// drop(locks.lock("orders:42").await?);
+    /// // The program is about to end: not before the lock is free for others.
+    /// locks.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotGivenBack`: locks that others have to wait for, since guards still hold them, or since too few nodes answered: there they
+    /// end with their leases.
+    pub async fn close(&self) -> Result<(), Error> {
         let nodes = &self.0.nodes;
-        let ticket = nodes.clock.propose();
-        let mut lease = Lease::new(key, &options.note);
-        let mut pause = BACK_OFF.0;
-        let mut collided = false;
-        let patience = || {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
+        nodes.close();
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Never used, or closed before.
+        let Some(thread) = thread else { return Ok(()) };
+        thread
+            .run({
+                let nodes = Arc::clone(nodes);
+                async move { nodes.settled().await }
+            })
+            .await?;
+        let (held, (unpaid, errors)) = (nodes.held.count(), nodes.unpaid());
+        let mut what = vec![];
+        if held > 0 {
+            what.push(format!("guards still hold {held} locks: release or drop them first"));
+        }
+        if unpaid > 0 {
+            what.push(format!("{unpaid} locks could not be given back: they end with their leases"));
+        }
+        if what.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotGivenBack, what.join("; ")).with_nodes(errors))
+    }
+
+    /// The thread; started at the first use.
+    fn thread(&self) -> Result<Arc<Thread>, Error> {
+        if self.0.nodes.is_closed() {
+            return Err(Error::closed());
+        }
+        let mut thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*thread {
+            return Ok(Arc::clone(thread));
+        }
+        let started = Arc::new(Thread::start(&self.0.nodes)?);
+        *thread = Some(Arc::clone(&started));
+        Ok(started)
+    }
+
+    /// Takes a lock as `taking` does, and keeps it.
+    async fn take(
+        &self,
+        options: &Options,
+        checked: Checked,
+        span: Span,
+        taking: impl Future<Output = Result<Taken, Error>> + Send + 'static,
+    ) -> Result<Guard, Error> {
+        let thread = self.thread()?;
+        let auto = options.auto_extend.then_some(checked.max_hold);
+        let nodes = Arc::clone(&self.0.nodes);
+        let taken = async move {
+            let _under_way = nodes.under_way.begin();
+            let taken = tokio::select! {
+                biased;
+                () = nodes.closed() => return Err(Error::closed()),
+                taken = taking => taken?,
+            };
+            let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold });
+            Ok(keeper::keep(&nodes, taken, checked, auto))
         };
-        loop {
-            let left = patience();
-            let attempt = if nodes.len() == 1 && !left.is_zero() {
-                attempt::acquire_waiting(nodes, lease, checked, left).await
-            } else {
-                attempt::acquire(nodes, lease, checked).await.map(Some)
-            };
-            let refused = match attempt {
-                Ok(Some(taken)) => return Ok(taken),
-                Ok(None) => Error::new(ErrorKind::Contended, "somebody else holds the lock"),
-                Err(error) => error,
-            };
-            if !matches!(refused.kind(), ErrorKind::Contended | ErrorKind::Guarded) {
-                return Err(refused);
-            }
-            if patience().is_zero() {
-                return Err(timed_out(Some(refused)));
-            }
-            // Told that it was free, and somebody else was faster: not all at the same moment again. Nor where the nodes
-            // let nobody wait, or grant nothing for a while.
-            if collided || refused.kind() == ErrorKind::Guarded {
-                let longest = refused.retry_after().unwrap_or(pause).min(left).min(BACK_OFF.1);
-                let jittered = longest.mul_f64(rand::rng().random_range(0.2..1.0));
-                sleep(jittered).await;
-                pause = (pause * 2).min(BACK_OFF.1);
-            }
-            // A new name for each attempt: a late message about the last one cannot touch it.
-            lease = Lease::new(key, &options.note);
-            if nodes.len() > 1 {
-                let patient = patience().max(Duration::from_millis(1));
-                let turn = waiting::turn(nodes, lease, ticket, patient, checked.node_timeout).await?;
-                // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
-                collided = turn.is_some() || !patience().is_zero();
-                lease = turn.unwrap_or_else(|| Lease::new(key, &options.note));
-            }
-        }
-    }
-
-    /// The place in this process where those who want `key` wait for each other, in order.
-    fn local_turn(&self, key: &[u8]) -> Arc<tokio::sync::Mutex<()>> {
-        let mut local = self.0.local.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = local.get(key).and_then(Weak::upgrade) {
-            return turn;
-        }
-        local.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::default();
-        local.insert(key.to_vec(), Arc::downgrade(&turn));
-        turn
+        let (shared, orders, lease) = thread.run(taken.instrument(span).with_current_subscriber()).await??;
+        Ok(Guard::new(thread, &self.0.nodes, lease, shared, orders, checked))
     }
 }
 
-fn timed_out(last: Option<Error>) -> Error {
-    let error = Error::new(
-        ErrorKind::TimedOut,
-        "the lock was not free in the time allowed: wait longer, or find out who keeps it",
-    );
-    match last {
-        Some(last) => error.with_holder(last.holder().cloned()).with_nodes(last.nodes().to_vec()),
-        None => error,
-    }
-}
+/// What ran under a lock cannot be called back.
+pub(crate) const RAN_ON: &str =
+    "the lock was lost while what ran under it ran on to its end: some of that may have been done without the lock";

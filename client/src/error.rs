@@ -16,6 +16,8 @@ struct Inner {
     nodes: Vec<NodeError>,
     holder: Option<Holder>,
     retry_after: Option<Duration>,
+    /// It does not pass by itself.
+    is_lasting: bool,
 }
 
 /// The kinds of [`Error`].
@@ -38,6 +40,10 @@ pub enum ErrorKind {
     BadArgument,
     /// The addresses are wrong, or what is there is not a set of lock nodes.
     Configuration,
+    /// The client was closed.
+    Closed,
+    /// The client was closed, and some of its locks are not free: guards still hold them, or too few nodes answered.
+    NotGivenBack,
 }
 
 /// What is the matter with one node.
@@ -67,12 +73,39 @@ pub struct Holder {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, text: text.into(), nodes: vec![], holder: None, retry_after: None }))
+        Self(Box::new(Inner {
+            kind,
+            text: text.into(),
+            nodes: vec![],
+            holder: None,
+            retry_after: None,
+            is_lasting: false,
+        }))
     }
 
     /// Of a lock that was held.
     pub(crate) fn lost() -> Self {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
+    }
+
+    /// Of a client that was closed.
+    pub(crate) fn closed() -> Self {
+        Self::new(ErrorKind::Closed, "this client was closed: make another one")
+    }
+
+    /// It does not pass by itself: somebody has to do something about it.
+    pub(crate) fn lasting(mut self, is_lasting: bool) -> Self {
+        self.0.is_lasting = is_lasting;
+        self
+    }
+
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.0.is_lasting
+    }
+
+    /// What it says, without nodes and holder.
+    pub(crate) fn text(&self) -> &str {
+        &self.0.text
     }
 
     pub(crate) fn with_nodes(mut self, nodes: Vec<NodeError>) -> Self {
@@ -91,6 +124,19 @@ impl Error {
     }
 
     /// What kind of error it is.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// use palisade_client::ErrorKind;
+    ///
+    /// let error = locks.try_lock("report").await.unwrap_err();
+    /// if error.kind() == ErrorKind::NoQuorum {
+    ///     println!("{error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -101,16 +147,49 @@ impl Error {
     }
 
     /// The nodes that refused or failed, each with its reason.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let error = locks.try_lock("report").await.unwrap_err();
+    /// for node in error.nodes() {
+    ///     println!("{}: {}", node.node, node.why);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nodes(&self) -> &[NodeError] {
         &self.0.nodes
     }
 
     /// Who holds the lock, where a node could be asked.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let error = locks.try_lock("report").await.unwrap_err();
+    /// if let Some(holder) = error.holder() {
+    ///     println!("held for {:?} by {}", holder.held_for, holder.note);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn holder(&self) -> Option<&Holder> {
         self.0.holder.as_ref()
     }
 
     /// After how long it is worth to try again.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let error = locks.try_lock("report").await.unwrap_err();
+    /// if let Some(after) = error.retry_after() {
+    ///     tokio::time::sleep(after).await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }

@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::keeper::{End, Order, Shared};
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::wire::Lease;
+use crate::thread::Thread;
+use crate::wire::{Lease, NOT_HELD, Trouble};
 use crate::{Error, ErrorKind, NodeError, clock};
 
 /// A lock that is held, as long as it [is valid](Guard::is_valid).
@@ -19,11 +20,14 @@ use crate::{Error, ErrorKind, NodeError, clock};
 /// Check that before each step that must not happen without the lock, and give the [token](Guard::token) to the resource,
 /// which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
 ///
-/// Dropping a guard gives the lock back in the background, best effort: release it where the runtime is about to end, or it is
-/// free only when its lease ends. [`Guard::release`] also tells what came of it.
+/// Dropping a guard gives the lock back in the background. At the end of a program nothing is done in the background any more:
+/// [release](Guard::release) guards there, or [close](crate::Client::close) the client after them, or the lock is free only when
+/// its lease ends. [`Guard::release`] also tells what came of it.
 #[derive(Debug)]
 #[must_use = "the lock is given back when its guard is dropped"]
 pub struct Guard {
+    /// Lives as long as there is a guard.
+    thread: Arc<Thread>,
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     shared: Arc<Shared>,
@@ -36,79 +40,152 @@ pub struct Guard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock is free for others, on every node.
+    /// The lock is free for others: a majority of the nodes has released it. The others are told in the background.
     Released,
     /// One hold was given back; this many guards are left.
     StillHeld(u32),
     /// No majority had it any more: it had ended before, or the nodes lost it. What was done last may have been done
     /// without it.
     AlreadyExpired,
-    /// These nodes did not answer: there it ends with its lease. A majority of the others is enough for the next holder.
+    /// Too few nodes answered to say so. These did not: they are told when they do, or it ends there with its lease.
     PartlyUnreachable(Vec<NodeError>),
 }
 
 impl Guard {
     pub(crate) fn new(
+        thread: Arc<Thread>,
         nodes: &Arc<Nodes>,
         lease: Arc<Lease>,
         shared: Arc<Shared>,
         orders: mpsc::UnboundedSender<Order>,
         checked: Checked,
     ) -> Self {
-        Self { nodes: Arc::clone(nodes), lease, shared, orders, checked, released: false }
+        Self { thread, nodes: Arc::clone(nodes), lease, shared, orders, checked, released: false }
     }
 
     /// The fencing token: larger than that of every earlier holder. It can rise while the lock is held (a node that lost it
     /// granted it again), and never falls: ask for it at each use.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// println!("UPDATE orders SET … WHERE id = 42 AND token <= {}", guard.token());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn token(&self) -> u64 {
         self.shared.token()
     }
 
     /// The key that is locked.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// assert_eq!(guard.key(), b"orders:42");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn key(&self) -> &[u8] {
         &self.lease.key
     }
 
     /// The name under which the nodes know this acquisition: 20 random bytes, also of its other guards. Who knows it can
     /// release the lock: give it only to what runs under it.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// assert_eq!(guard.owner().len(), 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn owner(&self) -> &[u8] {
         &self.lease.owner
     }
 
     /// Whether the lock may be relied on, now.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// if guard.is_valid() {
+    ///     println!("charged with token {}", guard.token());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_valid(&self) -> bool {
         !self.valid_for().is_zero()
     }
 
     /// For how long the lock may be relied on, from now: counted on this machine's boot clock from before the nodes were
     /// asked, less 1 % of the ttl and 2 ms.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// if guard.valid_for() > std::time::Duration::from_secs(1) {
+    ///     println!("time enough for one more step");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn valid_for(&self) -> Duration {
         clock::until(self.shared.valid_until())
     }
 
     /// Extends the lease to the ttl it was taken with, from now.
     ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// guard.extend().await?;
+    /// println!("valid for {:?}", guard.valid_for());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was. `Lost`: it is not held any more.
     pub async fn extend(&self) -> Result<(), Error> {
         let (done, outcome) = oneshot::channel();
         let order = Order::Extend { ttl_ms: self.checked.ttl_ms, done };
-        self.orders.send(order).map_err(|_| Error::lost())?;
-        outcome.await.unwrap_or_else(|_| Err(Error::lost()))
+        self.orders.send(order).map_err(|_| self.shared.lost())?;
+        outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
     }
 
     /// One guard more of the same lock, for code that takes the lock it may have already. The lock is free when all of its
     /// guards have given it back.
     ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// let inner = guard.reenter().await?;
+    /// assert_eq!(inner.token(), guard.token());
+    /// inner.release().await; // still held
+    /// guard.release().await; // free
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NoQuorum`: too few nodes took notice. `Lost`: it is not held any more.
     pub async fn reenter(&self) -> Result<Guard, Error> {
         if !self.is_valid() {
-            return Err(Error::lost());
+            return Err(self.shared.lost());
         }
         let level = self.shared.holds.fetch_add(1, Ordering::AcqRel) + 1;
         // If this is given up, its hold goes again.
         let guard = Guard {
+            thread: Arc::clone(&self.thread),
             nodes: Arc::clone(&self.nodes),
             lease: Arc::clone(&self.lease),
             shared: Arc::clone(&self.shared),
@@ -116,55 +193,114 @@ impl Guard {
             checked: self.checked,
             released: false,
         };
-        let replies = self.nodes.ask_all(&self.lease.reenter(level), self.checked.node_timeout).await;
-        let yes = replies.iter().filter(|reply| matches!(reply, Ok(Value::Int(_)))).count();
-        if yes >= majority(self.nodes.len()) {
+        let replies = self.tell_all(self.lease.reenter(level), |reply| matches!(reply, Ok(Value::Int(_)))).await?;
+        let is_yes = |reply: &&Option<Result<Value, Trouble>>| matches!(reply, Some(Ok(Value::Int(_))));
+        if replies.iter().filter(is_yes).count() >= majority(self.nodes.len()) {
             return Ok(guard);
         }
-        let why = |reply: Result<Value, crate::wire::Trouble>| match reply {
-            Ok(Value::Int(_)) => None,
-            Ok(_) => Some("it does not have the lock".to_owned()),
-            Err(trouble) => Some(trouble.to_string()),
+        let why = |reply: Option<Result<Value, Trouble>>| match reply {
+            Some(Ok(Value::Int(_))) | None => None,
+            Some(Ok(_)) => Some(NOT_HELD.to_owned()),
+            Some(Err(trouble)) => Some(trouble.to_string()),
         };
         let whys: Vec<_> = replies.into_iter().map(why).collect();
         Err(Error::new(ErrorKind::NoQuorum, "too few nodes took notice of the re-entry")
             .with_nodes(self.nodes.errors(&whys)))
     }
 
+    /// Sends `command` to every node, and returns what they answered as soon as a majority answered so, or all of them did.
+    async fn tell_all(
+        &self,
+        command: redis::Cmd,
+        counts: fn(&Result<Value, Trouble>) -> bool,
+    ) -> Result<Vec<Option<Result<Value, Trouble>>>, Error> {
+        let (nodes, given) = (Arc::clone(&self.nodes), self.checked.given);
+        let told = self.thread.run(async move {
+            let mut replies: Vec<_> = nodes.list.iter().map(|_| None).collect();
+            let mut answers = nodes.tell_all(command, given);
+            let mut yes = 0;
+            while yes < majority(nodes.len())
+                && let Some((node, reply)) = answers.recv().await
+            {
+                yes += usize::from(counts(&reply));
+                replies[node] = Some(reply);
+            }
+            replies
+        });
+        told.await
+    }
+
     /// Whether it was lost, or released by another guard.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// while !guard.is_lost() {
+    ///     println!("one more step");
+    ///     # break;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_lost(&self) -> bool {
         self.shared.ended.borrow().is_some() || !self.is_valid()
     }
 
     /// Returns when the lock is lost: at the latest when its validity ends, whatever the network does, and before if it was
     /// taken away. Also when it was released through another guard.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// # let work = std::future::ready(());
+    /// tokio::select! {
+    ///     () = guard.lost() => println!("stopped: the lock is lost"),
+    ///     () = work => println!("done"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn lost(&self) {
         let mut ended = self.shared.ended.subscribe();
-        // Its end is looked at here too, in case nobody is left to tell.
-        let over = async {
-            while self.is_valid() {
-                tokio::time::sleep(self.valid_for()).await;
-            }
-        };
-        tokio::select! {
-            _ = ended.wait_for(Option::is_some) => {}
-            () = over => {}
-        }
+        // The sender is here, so it cannot fail.
+        let _ = ended.wait_for(Option::is_some).await;
     }
 
-    /// Gives the lock back, or one of its holds, and tells what came of it.
+    /// Gives the lock back, or one of its holds, and tells what came of it: as soon as a majority has answered. The other nodes
+    /// are told in the background, also those that answer only later.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.lock("orders:42").await?;
+    /// use palisade_client::Released;
+    ///
+    /// if guard.release().await == Released::AlreadyExpired {
+    ///     println!("what was done last may have been done without the lock");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn release(mut self) -> Released {
         self.released = true;
         let left = self.shared.holds.fetch_sub(1, Ordering::AcqRel) - 1;
         if left > 0 {
-            let _ = self.nodes.ask_all(&self.lease.release(left + 1), self.checked.node_timeout).await;
+            let _ = self.tell_all(self.lease.release(left + 1), Result::is_ok).await;
             return Released::StillHeld(left);
         }
         let (done, outcome) = oneshot::channel();
-        if self.orders.send(Order::Release { done }).is_err() {
+        let order = Order::Release { done: Some(done), counted: self.nodes.under_way.begin() };
+        if self.orders.send(order).is_err() {
             return self.ended();
         }
         outcome.await.unwrap_or_else(|_| self.ended())
+    }
+
+    /// That it was lost meanwhile.
+    pub(crate) fn lost_meanwhile(&self, text: &str) -> Error {
+        Error::new(ErrorKind::Lost, text).with_nodes(self.shared.lost().nodes().to_vec())
     }
 
     fn ended(&self) -> Released {
@@ -177,9 +313,10 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The keeper ends when its last guard is gone, and gives the lock back.
-        if !self.released {
-            self.shared.holds.fetch_sub(1, Ordering::AcqRel);
+        if !self.released && self.shared.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // It was the last one. If its keeper has ended, there is nothing to give back.
+            let order = Order::Release { done: None, counted: self.nodes.under_way.begin() };
+            let _ = self.orders.send(order);
         }
     }
 }

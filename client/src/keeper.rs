@@ -1,7 +1,7 @@
-//! The task that stands behind a held lock: it extends it, heals it, and says when it is lost.
+//! The task that stands behind a held lock: it extends it, heals it, and says when it is lost. It lives on the client's thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -11,10 +11,12 @@ use rand::RngExt;
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::instrument::WithSubscriber;
 use tracing::{debug, warn};
 
 use crate::attempt::Taken;
-use crate::nodes::{Calls, GiveBack, Nodes, Reply};
+use crate::give_back::{Counted, GiveBack};
+use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
 use crate::wire::Lease;
 use crate::{Error, ErrorKind, NodeError, Released, clock};
@@ -22,8 +24,13 @@ use crate::{Error, ErrorKind, NodeError, Released, clock};
 /// Rounds a lease: it is extended so often that all but the last can fail.
 const ROUNDS_A_LEASE: u32 = 3;
 
-/// A round that failed is tried again after this part of the ttl.
+/// A round that failed is tried again after this part of the ttl, or of what is left of validity if that is less: nodes that
+/// hang for a moment are asked again while there is time.
 const AGAIN: u32 = 10;
+const AGAIN_OF_LEFT: u32 = 4;
+
+/// But not sooner than this.
+const AGAIN_LEAST: Duration = Duration::from_millis(5);
 
 /// What guards and their keeper share.
 #[derive(Debug)]
@@ -34,6 +41,8 @@ pub struct Shared {
     pub holds: AtomicU32,
     /// It is lost, or was released.
     pub ended: watch::Sender<Option<End>>,
+    /// What the nodes said when it was lost.
+    why: OnceLock<Vec<NodeError>>,
 }
 
 /// Why nobody holds it any more.
@@ -52,6 +61,11 @@ impl Shared {
         BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
     }
 
+    /// That it is lost, and what is known of why.
+    pub fn lost(&self) -> Error {
+        Error::lost().with_nodes(self.why.get().cloned().unwrap_or_default())
+    }
+
     fn show(&self, held: &Held) {
         self.token.store(held.token().get(), Ordering::Release);
         self.valid_until_us.store(held.valid_until().as_us(), Ordering::Release);
@@ -68,8 +82,8 @@ impl Shared {
 pub enum Order {
     /// Extend now, to leases of this length.
     Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
-    /// Give it back everywhere.
-    Release { done: oneshot::Sender<Released> },
+    /// Give it back everywhere. That is counted until it is begun, and tells what came of it if somebody wants to know.
+    Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
 
 /// When the lease is extended in the background.
@@ -91,10 +105,11 @@ pub fn keep(
         valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
         holds: AtomicU32::new(1),
         ended: watch::Sender::new(None),
+        why: OnceLock::new(),
     });
     let lease = Arc::clone(&taken.lease);
     let (orders, inbox) = mpsc::unbounded_channel();
-    let give_back = GiveBack::new(nodes, &lease, checked.node_timeout);
+    let give_back = GiveBack::new(nodes, &lease, checked);
     let keeper = Keeper {
         nodes: Arc::clone(nodes),
         lease: Arc::clone(&lease),
@@ -107,8 +122,9 @@ pub fn keep(
         waiting: vec![],
         whys: vec![None; nodes.len()],
         give_back,
+        _counted: nodes.held.begin(),
     };
-    tokio::spawn(keeper.run(inbox));
+    tokio::spawn(keeper.run(inbox).with_current_subscriber());
     (shared, orders, lease)
 }
 
@@ -133,6 +149,7 @@ struct Keeper {
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
     whys: Vec<Option<String>>,
     give_back: GiveBack,
+    _counted: Counted,
 }
 
 impl Keeper {
@@ -148,12 +165,8 @@ impl Keeper {
                         self.waiting.push(done);
                         self.begin_round(ttl_ms);
                     }
-                    Some(Order::Release { done }) => {
-                        let released = self.release().await;
-                        let _ = done.send(released);
-                        return;
-                    }
-                    // Every guard is gone: it is given back in the background.
+                    Some(Order::Release { done, counted }) => return self.release(done, counted).await,
+                    // Every guard is gone, and its order did not come.
                     None => return self.shared.end(End::Released),
                 },
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
@@ -170,6 +183,12 @@ impl Keeper {
         Duration::from_millis(self.held.ttl_ms().into())
     }
 
+    /// How long to wait after a round that failed.
+    fn again(&self) -> Duration {
+        let left = clock::until(self.held.valid_until());
+        (self.ttl() / AGAIN).min(left / AGAIN_OF_LEFT).max(AGAIN_LEAST)
+    }
+
     /// The next round begins after about `pause`, if it is extended in the background at all.
     fn plan(&mut self, pause: Duration) {
         // Never later, and not all holders at the same moment.
@@ -180,7 +199,7 @@ impl Keeper {
     fn begin_round(&mut self, ttl_ms: u32) {
         if self.held.round() > 0 && self.held.outcome().is_none() {
             // One is under way, and ends within the time that a node is given: begun anew it might never end.
-            return self.plan(self.ttl() / AGAIN);
+            return self.plan(self.again());
         }
         let calls = self.held.extend(ttl_ms, clock::boot_now());
         self.make(calls);
@@ -192,13 +211,13 @@ impl Keeper {
 
     fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
         let round = self.held.round();
-        let timeout = self.checked.node_timeout;
-        self.calls.extend(calls.into_iter().map(|call| self.nodes.call(&self.lease, round, call, timeout)));
+        let given = self.checked.given;
+        self.calls.extend(calls.into_iter().map(|call| self.nodes.call(&self.lease, round, call, given)));
     }
 
     fn on_reply(&mut self, reply: Reply) {
         let before = self.held.outcome();
-        let Reply { round, call, id, answer, why } = reply;
+        let Reply { round, call, id, answer, why, .. } = reply;
         if why.is_some() {
             self.whys[call.node] = why;
         }
@@ -212,15 +231,18 @@ impl Keeper {
     fn report(&mut self, before: Option<bool>) {
         match self.held.outcome() {
             Some(true) if before != Some(true) => {
+                debug!(key = %self.lease.shown_key(), token = self.held.token().get(), "extended");
                 self.waiting.drain(..).for_each(|done| drop(done.send(Ok(()))));
             }
+            // What is lost is told as such.
+            _ if self.held.is_lost() => {}
             Some(false) if before != Some(false) && self.held.round() > 0 => {
                 let errors = self.nodes.errors(&self.whys);
-                warn!(token = self.held.token().get(), ?errors, "not extended, tried again while it is valid");
+                warn!(key = %self.lease.shown_key(), token = self.held.token().get(), ?errors, "not extended, tried again while it is valid");
                 let error =
                     Error::new(ErrorKind::NoQuorum, "too few nodes extended it: it stays valid as long as it was");
                 self.waiting.drain(..).for_each(|done| drop(done.send(Err(error.clone().with_nodes(errors.clone())))));
-                self.plan(self.ttl() / AGAIN);
+                self.plan(self.again());
             }
             _ => {}
         }
@@ -228,50 +250,46 @@ impl Keeper {
 
     /// Says that it is lost to all who rely on it.
     fn lose(mut self) {
-        warn!(token = self.held.token().get(), "the lock is lost");
+        let errors = self.nodes.errors(&self.whys);
+        warn!(key = %self.lease.shown_key(), token = self.held.token().get(), ?errors, "the lock is lost");
+        let _ = self.shared.why.set(errors);
         self.shared.end(End::Lost);
-        let errors: Vec<NodeError> = self.nodes.errors(&self.whys);
         for done in self.waiting.drain(..) {
-            let _ = done.send(Err(Error::lost().with_nodes(errors.clone())));
+            let _ = done.send(Err(self.shared.lost()));
         }
     }
 
-    /// Gives it back to every node, and says what came of it.
-    async fn release(mut self) -> Released {
+    /// Gives it back to every node, and says what came of it as soon as a majority has answered.
+    async fn release(mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
         // What is under way would only take it again.
         self.calls.clear();
         self.give_back.disarm();
         let expired = clock::boot_now() >= self.held.valid_until();
         self.shared.end(End::Released);
-        let replies = self.nodes.ask_all(&self.lease.release(1), self.checked.node_timeout).await;
+        let mut answers = self.nodes.give_back(&self.lease, self.checked);
+        drop(counted);
+        let Some(done) = done else { return };
+        self.whys.fill(None);
         let mut release = Release::begin(self.nodes.len());
-        for (node, reply) in replies.into_iter().enumerate() {
-            release.on_answer(
-                node,
-                match reply {
-                    Ok(Value::Int(_)) => Some(true),
-                    Ok(_) => Some(false),
-                    Err(trouble) => {
-                        self.whys[node] = Some(trouble.to_string());
-                        None
-                    }
-                },
-            );
+        while release.outcome() == Outcome::Unknown
+            && let Some((node, reply)) = answers.recv().await
+        {
+            let held = match reply {
+                Ok(Value::Int(_)) => Some(true),
+                Ok(_) => Some(false),
+                Err(trouble) => {
+                    self.whys[node] = Some(trouble.to_string());
+                    None
+                }
+            };
+            release.on_answer(node, held);
         }
-        debug!(token = self.held.token().get(), outcome = ?release.outcome(), "released");
-        let silent: Vec<usize> = release.silent().collect();
-        match release.outcome() {
-            Outcome::Released if silent.is_empty() && !expired => Released::Released,
-            Outcome::NotHeld => Released::AlreadyExpired,
-            Outcome::Released if expired => Released::AlreadyExpired,
-            Outcome::Released | Outcome::Unknown => {
-                self.whys
-                    .iter_mut()
-                    .enumerate()
-                    .filter(|(node, _)| !silent.contains(node))
-                    .for_each(|(_, why)| *why = None);
-                Released::PartlyUnreachable(self.nodes.errors(&self.whys))
-            }
-        }
+        let outcome = release.outcome();
+        debug!(key = %self.lease.shown_key(), token = self.held.token().get(), ?outcome, "released");
+        let _ = done.send(match outcome {
+            Outcome::Released if !expired => Released::Released,
+            Outcome::Released | Outcome::NotHeld => Released::AlreadyExpired,
+            Outcome::Unknown => Released::PartlyUnreachable(self.nodes.errors(&self.whys)),
+        });
     }
 }

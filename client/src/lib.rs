@@ -14,7 +14,7 @@
 //! let locks = Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
 //! locks.connect().await?;
 //!
-//! // Waits in turn, and extends the lease in the background while the guard lives.
+//! // Waits in turn. The lease is extended in the background while the guard lives.
 //! let guard = locks.lock("orders:42").await?;
 //!
 //! // The resource remembers the largest token it has seen, and refuses smaller ones.
@@ -23,6 +23,9 @@
 //! }
 //!
 //! guard.release().await;
+//!
+//! // At the end of the program: waits until everything has been given back.
+//! locks.close().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -35,8 +38,23 @@
 //! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
 //! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
 //! | to know what a lock is worth | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
+//! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
 //! | to know why there is none | [`Error::kind`] |
+//!
+//! # Under load
+//!
+//! A client has a thread of its own, from its first use until it and its last guard are gone: connections, timers and the
+//! extending of locks live there. So it works in any runtime, and nothing that the application does with its own one keeps a
+//! lock from being extended. It sends to each node so many requests at a time; the others wait for their turn, and neither their
+//! leases nor the time that a node is given run meanwhile. A node that hangs or is down is in nobody's way: it is not asked until it
+//! answers again, and the locks that it missed the release of are given back then.
+//!
+//! What cannot be helped:
+//!
+//! - A process that is stopped as a whole, or a machine that has no time for this thread for longer than a lease, loses its locks.
+//! - A task that computes without an await does not see that its lock is lost before it looks: check [`Guard::is_valid`].
+//! - A runtime whose threads are all busy hears late of a lock it asked for. The lock is held and extended meanwhile.
 //!
 //! # What no lock with a lease can promise
 //!
@@ -53,11 +71,15 @@ pub mod blocking;
 mod client;
 mod clock;
 mod error;
+mod give_back;
 mod guard;
 mod keeper;
+mod locking;
 mod node;
 mod nodes;
 mod options;
+mod pace;
+mod thread;
 mod waiting;
 mod wire;
 

@@ -3,25 +3,33 @@
 //! One connection carries all requests; it is made, watched and made again by a task of its own, so that no caller waits for
 //! a node that is down. Requests that wait in the node's queues have connections of their own, or everything behind them
 //! would wait too.
+//!
+//! So many requests are on their way at a time; the others wait for their turn here, and the time that the node is given begins
+//! when a request is sent. A node that did not answer in its time is *silent* until it answers again: it is not asked meanwhile,
+//! and costs nobody that time once more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, join_all};
 use palisade_core::quorum::NodeId;
 use rand::RngExt;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
+    Value,
 };
 use socket2::TcpKeepalive;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 use crate::address::url_of;
-use crate::wire::{self, Trouble};
+use crate::give_back::{Debt, is_final};
+use crate::pace::{Given, Pace};
+use crate::wire::{self, Lease, Trouble};
 use crate::{Error, ErrorKind, clock};
 
 /// How long a connection may take to be made, and the node to say who it is.
@@ -32,6 +40,24 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::fro
 
 /// A connection on which requests have gone unanswered for so long is given up: it may be half open.
 const SILENCE: Duration = Duration::from_millis(500);
+
+/// Requests on their way to a node at a time: enough for some thousand a second over a slow network, few enough that the node
+/// has answered the last of them a moment after the first.
+pub const WINDOW: usize = 128;
+
+/// A timer that fires later than this after its time tells of this process, not of the node: the machine was busy, or the process
+/// was stopped. The node's answer may be there, unread.
+const OVERSLEPT: Duration = Duration::from_millis(10);
+
+/// So often the node is given its time once more for that.
+const OVERSLEPT_TIMES: u32 = 5;
+
+/// Locks that are still to be given back to a node at most: beyond, their leases end by themselves.
+const OWED_MAX: usize = 16_384;
+
+/// So many of them are given back at a time, and so long after an attempt that failed.
+const PAID_AT_A_TIME: usize = WINDOW / 4;
+const PAID_AGAIN: Duration = Duration::from_millis(100);
 
 /// The contract that this client speaks, as LOCK.NODE numbers it.
 const PROTOCOL: u64 = 1;
@@ -46,15 +72,40 @@ const IDLE_WAITERS: usize = 16;
 /// A node of the list.
 #[derive(Debug)]
 pub struct Node {
+    /// Its place in the list, from 0.
+    place: usize,
     name: String,
     client: redis::Client,
     state: watch::Sender<State>,
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
-    /// When the oldest request was sent that has gone unanswered, in microseconds since boot; 0: none has.
-    silent_since: AtomicU64,
+    window: Arc<Semaphore>,
+    answers: Mutex<Answers>,
+    /// When the request was sent that it did not answer in its time; `None`: it answers.
+    silent_since: watch::Sender<Option<Instant>>,
     waiters: Mutex<Vec<Link>>,
+    owed: Mutex<VecDeque<Arc<Debt>>>,
+    /// How many these are.
+    owes: watch::Sender<usize>,
+    /// Of all nodes: one of them began to answer.
+    answers_again: Arc<Notify>,
 }
+
+/// What its answers tell of it.
+#[derive(Debug, Default)]
+struct Answers {
+    pace: Pace,
+    last: Option<Instant>,
+}
+
+/// A request that is let through: it can be sent.
+struct Admitted {
+    link: Link,
+    permit: OwnedSemaphorePermit,
+}
+
+/// A request under way.
+type Request = BoxFuture<'static, Result<Value, RedisError>>;
 
 /// A connection, and which server is at its other end.
 #[derive(Clone, Debug)]
@@ -76,7 +127,7 @@ enum State {
 
 impl Node {
     /// A node at `address`, the one with this number in the list, as [`url_of`] takes them. Nothing is connected yet.
-    pub fn new(number: usize, address: &str) -> Result<Self, Error> {
+    pub fn new(number: usize, address: &str, answers_again: &Arc<Notify>) -> Result<Self, Error> {
         // Not the address itself: there may be a password in it.
         let wrong =
             |why: String| Error::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"));
@@ -95,19 +146,25 @@ impl Node {
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive));
         let client = redis::Client::open(info).map_err(|why| wrong(why.to_string()))?;
         let state = watch::Sender::new(State::Connecting);
-        let (broken, silent_since) = (Arc::new(watch::Sender::new(0)), AtomicU64::new(0));
-        Ok(Self { name, client, state, broken, silent_since, waiters: Mutex::new(vec![]) })
+        Ok(Self {
+            place: number - 1,
+            name,
+            client,
+            state,
+            broken: Arc::new(watch::Sender::new(0)),
+            window: Arc::new(Semaphore::new(WINDOW)),
+            answers: Mutex::default(),
+            silent_since: watch::Sender::new(None),
+            waiters: Mutex::default(),
+            owed: Mutex::default(),
+            owes: watch::Sender::new(0),
+            answers_again: Arc::clone(answers_again),
+        })
     }
 
     /// Its address, without passwords.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Nothing that was known of it counts any more: it is connected to anew.
-    pub fn forget(&self) {
-        self.state.send_replace(State::Connecting);
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Keeps a connection up, for ever.
@@ -119,8 +176,9 @@ impl Node {
                 Ok(link) => {
                     info!(node = self.name, id = format!("{:032x}", link.id.0), "connected");
                     let made = Instant::now();
-                    self.silent_since.store(0, Ordering::Relaxed);
+                    self.silent_since.send_replace(None);
                     self.state.send_replace(State::Up(link));
+                    self.answers_again.notify_waiters();
                     let _ = broken.wait_for(|&broken| broken >= number).await;
                     warn!(node = self.name, "the connection is given up");
                     self.state.send_replace(State::Down(Trouble::Broken("the connection broke".to_owned())));
@@ -131,7 +189,11 @@ impl Node {
                 }
                 Err(trouble) => {
                     debug!(node = self.name, %trouble, "no connection");
+                    let is_lasting = trouble.is_lasting();
                     self.state.send_replace(State::Down(trouble));
+                    if is_lasting {
+                        self.answers_again.notify_waiters();
+                    }
                 }
             }
             // Not all clients at the same moment, nor one again and again.
@@ -146,25 +208,173 @@ impl Node {
         self.link(by).await.map(|link| link.id)
     }
 
-    /// Sends `command` and returns what is answered by `deadline`, with the server that answered.
-    pub async fn ask(&self, command: &Cmd, deadline: Instant) -> (Option<NodeId>, Result<Value, Trouble>) {
-        let mut link = match self.link(deadline).await {
-            Ok(link) => link,
+    /// Sends `command`, in its turn, and returns what the node answers in the time it is given; with the server that answered.
+    /// If it is `about` a lease, that is noted as sent there when it is.
+    pub async fn ask(
+        self: &Arc<Self>,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, Trouble>) {
+        let began = Instant::now();
+        let Admitted { link, permit } = match self.admit(given, began).await {
+            Ok(admitted) => admitted,
             Err(trouble) => return (None, Err(trouble)),
         };
-        let sent = clock::boot_now().as_us();
-        let reply = timeout_at(deadline, link.connection.send_packed_command(command)).await;
-        (Some(link.id), self.heard(&link, sent, reply.ok()))
+        about.inspect(|lease| lease.goes_to(self.place));
+        let id = link.id;
+        (Some(id), self.send(link, permit, command.clone(), given, began).await)
+    }
+
+    /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
+    /// that has been silent for longer than it would be given.
+    async fn admit(&self, given: Given, began: Instant) -> Result<Admitted, Trouble> {
+        let connect_by = match given {
+            Given::Exactly(time) => began + time,
+            Given::Within { .. } => began + CONNECT_TIMEOUT,
+        };
+        self.link(connect_by).await?;
+        loop {
+            if let Some(since) = *self.silent_since.borrow()
+                && since + given.least() <= Instant::now()
+            {
+                let silent = since.elapsed().as_millis();
+                return Err(Trouble::Unreachable(format!("it has not answered for {silent} ms")));
+            }
+            let permit = tokio::select! {
+                biased;
+                permit = Arc::clone(&self.window).acquire_owned() => permit,
+                () = self.changed_for_worse(given) => continue,
+            };
+            // It may be another connection than the one there was before the wait.
+            let link = self.link(connect_by).await?;
+            let Ok(permit) = permit else { return Err(Trouble::Unreachable("the client is closed".to_owned())) };
+            return Ok(Admitted { link, permit });
+        }
+    }
+
+    /// Returns when it does not make sense to wait for a turn any more.
+    async fn changed_for_worse(&self, given: Given) {
+        let (mut states, mut silent) = (self.state.subscribe(), self.silent_since.subscribe());
+        loop {
+            if matches!(*states.borrow_and_update(), State::Down(_)) {
+                return;
+            }
+            let enough = silent.borrow_and_update().map(|since| since + given.least());
+            tokio::select! {
+                () = sleep_until(enough.unwrap_or_else(Instant::now)), if enough.is_some() => return,
+                _ = states.changed() => {}
+                _ = silent.changed() => {}
+            }
+        }
+    }
+
+    async fn send(
+        self: &Arc<Self>,
+        link: Link,
+        permit: OwnedSemaphorePermit,
+        command: Cmd,
+        given: Given,
+        began: Instant,
+    ) -> Result<Value, Trouble> {
+        let (number, mut connection) = (link.number, link.connection);
+        let sent = Instant::now();
+        // If that is later than the node's time allows, it is heard all the same.
+        let mut request: Request = Box::pin(async move { connection.send_packed_command(&command).await });
+        let mut counted_from = match given {
+            Given::Exactly(_) => began,
+            Given::Within { .. } => sent,
+        };
+        let mut overslept = 0;
+        loop {
+            let due = self.due(counted_from, given);
+            tokio::select! {
+                biased;
+                reply = &mut request => return self.heard(number, sent, reply),
+                () = sleep_until(due) => {}
+            }
+            let now = Instant::now();
+            if now > due + OVERSLEPT && overslept < OVERSLEPT_TIMES {
+                (counted_from, overslept) = (now, overslept + 1);
+            } else if self.due(counted_from, given) <= now {
+                break;
+            }
+        }
+        self.is_silent(sent);
+        tokio::spawn(Arc::clone(self).listen_on(request, permit, number, sent));
+        Err(Trouble::Silent)
+    }
+
+    /// When a request that was sent then is overdue. As long as the node answers others, which were sent before, it is at work.
+    fn due(&self, sent: Instant, given: Given) -> Instant {
+        let answers = self.answers();
+        let allowance = answers.pace.allowance(given);
+        match given {
+            Given::Exactly(_) => sent + allowance,
+            Given::Within { .. } => {
+                (answers.last.map_or(sent, |last| last.max(sent)) + allowance).min(sent + given.most())
+            }
+        }
+    }
+
+    /// It did not answer what was sent then in its time.
+    fn is_silent(&self, sent: Instant) {
+        let mut answers = self.answers();
+        if answers.last.is_some_and(|last| last > sent) {
+            // It answers, and is only slow.
+            return;
+        }
+        answers.pace.was_silent();
+        drop(answers);
+        self.silent_since.send_if_modified(|since| since.is_none() && since.replace(sent).is_none());
+    }
+
+    /// Hears an answer that comes late: then the node is not silent any more. A connection on which none comes is given up.
+    async fn listen_on(
+        self: Arc<Self>,
+        mut request: Request,
+        _permit: OwnedSemaphorePermit,
+        number: u64,
+        sent: Instant,
+    ) {
+        let mut overslept = 0;
+        loop {
+            let last = self.answers().last.map_or(sent, |last| last.max(sent));
+            let due = (last + SILENCE).max(Instant::now() + OVERSLEPT);
+            tokio::select! {
+                biased;
+                reply = &mut request => {
+                    let _ = self.heard(number, sent, reply);
+                    return;
+                }
+                () = sleep_until(due) => {}
+            }
+            if Instant::now() > due + OVERSLEPT && overslept < OVERSLEPT_TIMES {
+                overslept += 1;
+            } else if self.answers().last.is_none_or(|heard| heard <= last) {
+                return give_up(&self.broken, number);
+            }
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
     /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue.
-    pub async fn ask_waiting(&self, command: &Cmd, patience: Duration) -> (Option<NodeId>, Result<Value, Trouble>) {
+    pub async fn ask_waiting(
+        &self,
+        command: &Cmd,
+        patience: Duration,
+        about: &Lease,
+    ) -> (Option<NodeId>, Result<Value, Trouble>) {
         // Who waits can wait for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         if let Err(trouble) = self.link(connect_by).await {
             return (None, Err(trouble));
         }
+        about.goes_to(self.place);
         let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience).await;
@@ -206,29 +416,97 @@ impl Node {
         (Some(id), reply)
     }
 
-    fn heard(
-        &self,
-        link: &Link,
-        sent_us: u64,
-        reply: Option<Result<Value, redis::RedisError>>,
-    ) -> Result<Value, Trouble> {
-        match reply.map(Trouble::or_value) {
-            Some(Err(trouble)) if !matches!(trouble, Trouble::Refused(..)) => {
-                give_up(&self.broken, link.number);
-                Err(trouble)
+    fn heard(&self, number: u64, sent: Instant, reply: Result<Value, RedisError>) -> Result<Value, Trouble> {
+        let answer = Trouble::or_value(reply);
+        if answer.as_ref().is_err_and(|trouble| !trouble.is_answer()) {
+            give_up(&self.broken, number);
+            return answer;
+        }
+        let now = Instant::now();
+        let mut answers = self.answers();
+        answers.pace.heard_after(now - sent, now);
+        answers.last = Some(now);
+        drop(answers);
+        if self.silent_since.send_if_modified(|since| since.take().is_some()) {
+            self.answers_again.notify_waiters();
+        }
+        answer
+    }
+
+    /// Whether it makes sense to ask it; also where it can be told at once why it never will.
+    pub fn is_worth_asking(&self) -> bool {
+        let can = match &*self.state.borrow() {
+            State::Connecting | State::Up(_) => true,
+            State::Down(trouble) => trouble.is_lasting(),
+        };
+        can && self.silent_since.borrow().is_none()
+    }
+
+    /// `debt` is to be given back here as soon as the node answers.
+    pub fn owe(&self, debt: &Arc<Debt>) {
+        let mut owed = self.owed();
+        if owed.len() < OWED_MAX {
+            owed.push_back(Arc::clone(debt));
+        }
+        self.owes.send_replace(owed.len());
+    }
+
+    /// What is still to be given back here.
+    pub fn owed(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when nothing is to be given back here any more, or the node is down: then that may take long.
+    pub async fn is_paid(&self) {
+        let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
+        tokio::select! {
+            _ = owes.wait_for(|count| *count == 0) => {}
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => {}
+        }
+    }
+
+    /// Gives back what is owed whenever the node answers, for ever.
+    pub async fn pay(self: Arc<Self>) {
+        let mut owes = self.owes.subscribe();
+        loop {
+            let _ = owes.wait_for(|count| *count > 0).await;
+            let mut states = self.state.subscribe();
+            let mut silent = self.silent_since.subscribe();
+            let ends = self.owed().front().map_or(clock::boot_now(), |debt| debt.until);
+            tokio::select! {
+                // By then the first of them has ended by itself.
+                () = sleep(clock::until(ends)) => {}
+                () = async {
+                    let _ = states.wait_for(|state| matches!(state, State::Up(_))).await;
+                    let _ = silent.wait_for(Option::is_none).await;
+                } => {}
             }
-            Some(answer) => {
-                self.silent_since.store(0, Ordering::Relaxed);
-                answer
-            }
-            None => {
-                let since = self.silent_since.load(Ordering::Relaxed);
-                if since == 0 {
-                    self.silent_since.store(sent_us, Ordering::Relaxed);
-                } else if clock::boot_now().as_us().saturating_sub(since) > SILENCE.as_micros() as u64 {
-                    give_up(&self.broken, link.number);
+            let now = clock::boot_now();
+            let batch: Vec<_> = self.owed().iter().take(PAID_AT_A_TIME).cloned().collect();
+            let release = async |debt: &Arc<Debt>| {
+                if now >= debt.until {
+                    return true;
                 }
-                Err(Trouble::Silent)
+                let reply = self
+                    .ask(&debt.lease.release(1), Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, None)
+                    .await
+                    .1;
+                if reply.is_ok() {
+                    debt.is_freed();
+                }
+                is_final(&reply)
+            };
+            let paid = join_all(batch.iter().map(release)).await;
+            let all_paid = paid.iter().all(|paid| *paid);
+            {
+                let mut owed = self.owed();
+                owed.drain(..batch.len());
+                batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));
+                self.owes.send_replace(owed.len());
+            }
+            if !all_paid {
+                let jittered = PAID_AGAIN.mul_f64(rand::rng().random_range(0.5..1.0));
+                sleep(jittered).await;
             }
         }
     }
@@ -256,6 +534,7 @@ impl Node {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(None)
+            .set_pipeline_buffer_size(WINDOW)
             .set_push_sender(move |push: PushInfo| {
                 // The server hung up: noticed at once, not by the next request.
                 if push.kind == PushKind::Disconnection {
@@ -264,29 +543,38 @@ impl Node {
                 Ok::<(), SendError>(())
             });
         let unreachable = |why: String| Trouble::Unreachable(why);
+        let unfit = |why: String| Trouble::Unfit(why);
         let connected = async {
-            let mut connection = self
-                .client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-                .map_err(|error| unreachable(format!("it cannot be reached: {error}")))?;
+            let mut connection =
+                self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| {
+                    let why = format!("it cannot be reached: {error}");
+                    if Trouble::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
+                        unfit(why)
+                    } else {
+                        unreachable(why)
+                    }
+                })?;
+            let asked = Instant::now();
             let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
             let node = Trouble::or_value(node).map_err(|trouble| match trouble {
                 Trouble::Refused(code, text) if code == "ERR" && text.contains("unknown command") => {
-                    unreachable("the server has no lock module: start it with --loadmodule libpalisade.so".to_owned())
+                    unfit("the server has no lock module: start it with --loadmodule libpalisade.so".to_owned())
                 }
-                trouble => trouble,
+                trouble if trouble.is_lasting() => unfit(trouble.to_string()),
+                trouble => unreachable(trouble.to_string()),
             })?;
-            let id = wire::node_id(&node).ok_or_else(|| unreachable("its LOCK.NODE has no id".to_owned()))?;
+            let took = asked.elapsed();
+            let id = wire::node_id(&node).ok_or_else(|| unfit("its LOCK.NODE has no id".to_owned()))?;
             let protocol = wire::number(&node, "protocol").unwrap_or(0);
             if protocol != PROTOCOL {
-                return Err(unreachable(format!(
+                return Err(unfit(format!(
                     "its lock module speaks protocol {protocol}, this client {PROTOCOL}: upgrade the older of them"
                 )));
             }
             if wire::text(&node, "role").as_deref() != Some("master") {
                 return Err(unreachable("it is a replica: give the address of a master".to_owned()));
             }
+            self.answers().pace.heard_after(took, Instant::now());
             Ok(Link { connection, number, id })
         };
         let limit = CONNECT_TIMEOUT;
@@ -312,7 +600,7 @@ mod tests {
         for address in
             ["http://user:secret@host", "redis://user:secret", "unix:///x?db=a&pass=secret", "rediss//:secret@host"]
         {
-            if let Err(error) = Node::new(3, address) {
+            if let Err(error) = Node::new(3, address, &Arc::default()) {
                 assert_eq!(error.kind(), ErrorKind::Configuration);
                 assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
             }

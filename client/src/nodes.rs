@@ -1,30 +1,41 @@
 //! All nodes of a client, and questions to them.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use palisade_core::quorum::{Answer, Ask, Call, NodeId, Out, majority};
 use redis::{Cmd, Value};
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::clock::HybridClock;
-use crate::node::{CONNECT_TIMEOUT, Node};
+use crate::give_back::{Answered, Tally};
+use crate::node::{CONNECT_TIMEOUT, Node, WINDOW};
+use crate::pace::Given;
 use crate::wire::{self, Lease, Trouble};
 use crate::{Error, ErrorKind, Holder, NodeError};
+
+/// How long a client that is closed waits for what is being given back.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// What all locks of a client share.
 #[derive(Debug)]
 pub struct Nodes {
     pub list: Vec<Arc<Node>>,
     pub clock: HybridClock,
-    /// What keeps each connection up; none before the first use.
-    connectors: Mutex<Vec<AbortHandle>>,
+    /// Attempts at a time. The others have not begun: their leases do not run yet, and extensions do not queue behind them.
+    pub attempts: Semaphore,
+    /// Attempts and releases that are under way.
+    pub under_way: Tally,
+    /// Locks that are held.
+    pub held: Tally,
+    closed: watch::Sender<bool>,
+    /// One of them began to answer.
+    answers_again: Arc<Notify>,
 }
 
 /// What came of a call.
@@ -38,16 +49,40 @@ pub struct Reply {
     pub answer: Answer,
     /// For people, if it is no token.
     pub why: Option<String>,
+    /// And asked again it would not be.
+    pub is_lasting: bool,
 }
 
 /// Calls under way; dropped, they are not waited for any more, though what was sent arrives.
 pub type Calls = FuturesUnordered<BoxFuture<'static, Reply>>;
 
 impl Nodes {
-    /// These nodes; nothing is connected yet.
-    pub fn new(list: Vec<Node>) -> Arc<Self> {
-        let list = list.into_iter().map(Arc::new).collect();
-        Arc::new(Self { list, clock: HybridClock::default(), connectors: Mutex::default() })
+    /// Those at `addresses`; nothing is connected yet.
+    pub fn new(addresses: &[String]) -> Result<Arc<Self>, Error> {
+        let answers_again = Arc::default();
+        let numbered = addresses.iter().enumerate();
+        let node = |(n, address): (usize, &String)| Node::new(n + 1, address, &answers_again).map(Arc::new);
+        let list = numbered.map(node).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(Self {
+            list,
+            answers_again,
+            clock: HybridClock::default(),
+            attempts: Semaphore::new(WINDOW),
+            under_way: Tally::default(),
+            held: Tally::default(),
+            closed: watch::Sender::new(false),
+        }))
+    }
+
+    /// Returns when it makes sense to ask a majority.
+    pub async fn majority_answers(&self) {
+        loop {
+            let news = self.answers_again.notified();
+            if self.list.iter().filter(|node| node.is_worth_asking()).count() >= majority(self.len()) {
+                return;
+            }
+            news.await;
+        }
     }
 
     /// How many there are.
@@ -55,18 +90,58 @@ impl Nodes {
         self.list.len()
     }
 
-    /// Begins to connect, at the first use: only then there is a runtime to do it. And again, if that has ended since.
-    pub fn start(&self) {
-        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
-        if !connectors.is_empty() && !connectors.iter().any(AbortHandle::is_finished) {
-            return;
+    /// Begins to connect to each, and to give back there what is owed.
+    pub fn stay_connected(&self) {
+        for node in &self.list {
+            tokio::spawn({
+                let node = Arc::clone(node);
+                async move { node.stay_connected().await }
+            });
+            tokio::spawn(Arc::clone(node).pay());
         }
-        let connect = |node: &Arc<Node>| {
-            let node = Arc::clone(node);
-            node.forget();
-            tokio::spawn(async move { node.stay_connected().await }).abort_handle()
+    }
+
+    /// From here on nobody gets a lock.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Returns when nobody gets a lock any more.
+    pub async fn closed(&self) {
+        // The sender is here, so it cannot fail.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// Whether nobody gets a lock any more.
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Returns when what is being given back has been wherever that can be done now; or when that takes too long.
+    pub async fn settled(&self) {
+        let all = async {
+            self.under_way.none().await;
+            for node in &self.list {
+                node.is_paid().await;
+            }
         };
-        *connectors = self.list.iter().map(connect).collect();
+        let _ = timeout(SETTLING, all).await;
+    }
+
+    /// What is not given back: how many locks others have to wait for, and what the nodes have to do with it.
+    pub fn unpaid(&self) -> (usize, Vec<NodeError>) {
+        let mut leases = HashSet::new();
+        let mut nodes = vec![];
+        for node in &self.list {
+            let owed = node.owed();
+            let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
+            leases.extend(unpaid.iter().map(|debt| debt.lease.owner));
+            if !unpaid.is_empty() {
+                let why = format!("it did not answer {} releases", unpaid.len());
+                nodes.push(NodeError { node: node.name().to_owned(), why });
+            }
+        }
+        (leases.len(), nodes)
     }
 
     /// Returns when a majority is connected.
@@ -87,26 +162,28 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)))
     }
 
-    /// A question of a machine to one node, which has `timeout` to answer.
+    /// A question of a machine to one node.
     pub fn call(
         self: &Arc<Self>,
         lease: &Arc<Lease>,
         round: u64,
         call: Call,
-        timeout: Duration,
+        given: Given,
     ) -> BoxFuture<'static, Reply> {
         let (nodes, lease) = (Arc::clone(self), Arc::clone(lease));
         async move {
             if call.after_ms > 0 {
                 sleep(Duration::from_millis(call.after_ms.into())).await;
             }
-            let deadline = Instant::now() + timeout;
+            let deadline = Instant::now() + given.most();
             let mut ask = call.ask;
             let mut not_ready = None;
+            let mut is_lasting;
             let (id, answer, why) = loop {
-                let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), deadline).await;
+                let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), given, Some(&lease)).await;
                 let is_silent = matches!(reply, Err(Trouble::Silent));
-                let (answer, why) = nodes.heard(reply);
+                is_lasting = reply.as_ref().is_err_and(Trouble::is_lasting);
+                let (answer, why) = nodes.heard(ask, reply);
                 let Answer::NotYet { ms } = answer else {
                     // Asked again right before its time was up, it has not had time to say the same again.
                     break (id, answer, not_ready.filter(|_| is_silent).or(why));
@@ -122,33 +199,50 @@ impl Nodes {
                     *retry = true;
                 }
             };
-            Reply { round, call, id, answer, why }
+            Reply { round, call, id, answer, why, is_lasting }
         }
         .boxed()
     }
 
     /// What a node's reply means; proposals go on from the token in it.
-    pub fn heard(&self, reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
-        let (answer, why) = wire::answer(reply);
+    pub fn heard(&self, ask: Ask, reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
+        let (answer, why) = wire::answer(ask, reply);
         if let Answer::Token(token) = answer {
             self.clock.saw(token);
         }
         (answer, why)
     }
 
-    /// Sends `command` to every node, each with `timeout` to answer.
-    pub async fn ask_all(&self, command: &Cmd, timeout: Duration) -> Vec<Result<Value, Trouble>> {
-        let deadline = Instant::now() + timeout;
-        let replies = join_all(self.list.iter().map(|node| node.ask(command, deadline))).await;
-        replies.into_iter().map(|(_, reply)| reply).collect()
+    /// Sends `command` to every node, and tells what each answers. Goes on when nobody listens.
+    pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
+        let (told, answers) = mpsc::unbounded_channel();
+        let under_way = self.under_way.begin();
+        let nodes = Arc::clone(self);
+        tokio::spawn(async move {
+            let _under_way = under_way;
+            let ask = async |place: usize| (place, nodes.list[place].ask(&command, given, None).await.1);
+            let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+            while let Some(answered) = asked.next().await {
+                let _ = told.send(answered);
+            }
+        });
+        answers
     }
 
     /// Who holds the lock, as the first node tells that can; nodes where it is contended are asked.
-    pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], timeout: Duration) -> Option<Holder> {
-        let deadline = Instant::now() + timeout;
-        let command = lease.info();
+    pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
         let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
-        let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, deadline)).collect();
+        self.told_holder(&lease.key, contended.map(|(node, _)| node), given).await
+    }
+
+    /// The same of any node.
+    pub async fn holder_of(&self, key: &[u8], given: Given) -> Option<Holder> {
+        self.told_holder(key, self.list.iter(), given).await
+    }
+
+    async fn told_holder(&self, key: &[u8], nodes: impl Iterator<Item = &Arc<Node>>, given: Given) -> Option<Holder> {
+        let command = wire::info(key);
+        let mut asked: FuturesUnordered<_> = nodes.map(|node| node.ask(&command, given, None)).collect();
         while let Some((_, reply)) = asked.next().await {
             if let Ok(info) = reply
                 && let Some(token) = wire::number(&info, "token")
@@ -169,46 +263,5 @@ impl Nodes {
     pub fn errors(&self, whys: &[Option<String>]) -> Vec<NodeError> {
         let named = self.list.iter().zip(whys);
         named.filter_map(|(node, why)| Some(NodeError { node: node.name().to_owned(), why: why.clone()? })).collect()
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for connector in self.connectors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            connector.abort();
-        }
-    }
-}
-
-/// Gives an acquisition back to every node when it is dropped, unless it was kept: best effort, in the background.
-#[derive(Debug)]
-pub struct GiveBack {
-    nodes: Arc<Nodes>,
-    lease: Arc<Lease>,
-    timeout: Duration,
-    armed: bool,
-}
-
-impl GiveBack {
-    pub fn new(nodes: &Arc<Nodes>, lease: &Arc<Lease>, timeout: Duration) -> Self {
-        Self { nodes: Arc::clone(nodes), lease: Arc::clone(lease), timeout, armed: true }
-    }
-
-    /// It is kept.
-    pub fn disarm(&mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for GiveBack {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
-        // Outside of a runtime nothing can be sent: the leases end by themselves.
-        if let Ok(runtime) = Handle::try_current() {
-            let (nodes, lease, timeout) = (Arc::clone(&self.nodes), Arc::clone(&self.lease), self.timeout);
-            runtime.spawn(async move { nodes.ask_all(&lease.release(1), timeout).await });
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use palisade_core::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, WAIT_MAX_MS};
 
+use crate::pace::Given;
 use crate::{Error, ErrorKind};
 
 /// Default length of a lease: long enough for two extensions to fail, short enough that a dead holder is not missed for long.
@@ -15,8 +16,12 @@ const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
 /// Longer times are cut to this, ten years: clocks cannot count to much more.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Longest time a node is given for one operation, unless set: nodes answer within a millisecond or two.
-const NODE_TIMEOUT_MAX: Duration = Duration::from_millis(50);
+/// Unless the caller says how long a node is given, that is at least this part of the ttl, and no more than the latter: nodes
+/// answer within a millisecond or two.
+const NODE_TIME_LEAST: (u32, Duration) = (10, Duration::from_millis(50));
+
+/// And at most this part of the ttl, or the latter: a later answer is worth little.
+const NODE_TIME_MOST: (u32, Duration) = (3, Duration::from_secs(1));
 
 /// How a lock is taken and kept.
 ///
@@ -31,7 +36,7 @@ pub struct Options {
     pub(crate) ttl: Duration,
     pub(crate) wait: Option<Duration>,
     pub(crate) note: Vec<u8>,
-    pub(crate) auto_extend: Option<bool>,
+    pub(crate) auto_extend: bool,
     pub(crate) max_hold: Duration,
     pub(crate) node_timeout: Option<Duration>,
 }
@@ -42,7 +47,7 @@ impl Default for Options {
             ttl: TTL_DEFAULT,
             wait: None,
             note: vec![],
-            auto_extend: None,
+            auto_extend: true,
             max_hold: MAX_HOLD_DEFAULT,
             node_timeout: None,
         }
@@ -51,44 +56,85 @@ impl Default for Options {
 
 impl Options {
     /// The defaults: a lease of 10 s, extended for up to an hour, waited for without a limit.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new();
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Length of the lease: for so long others wait when a holder dies. From 1 ms to the nodes' `lock.max-ttl` (60 s unless
     /// set otherwise).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().ttl(Duration::from_secs(30));
+    /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
     /// How long `lock` waits at most, up to a day. Without it, as long as it takes. `try_lock` never waits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().wait(Duration::from_secs(60));
+    /// ```
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
     }
 
     /// A text for people, up to 1 KiB: who holds the lock, and what for. Shown to those who find it held.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().note("invoice run on web-3");
+    /// ```
     pub fn note(mut self, note: impl AsRef<[u8]>) -> Self {
         self.note = note.as_ref().to_vec();
         self
     }
 
-    /// Whether the lease is extended in the background while the guard lives: every third of the ttl. By default after `lock`
-    /// and `with_lock`, and not after `try_lock`.
+    /// Whether the lease is extended in the background while the guard lives: every third of the ttl. It is, unless this says
+    /// no: then the lock is lost when its first lease ends.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().auto_extend(false);
+    /// ```
     pub fn auto_extend(mut self, on: bool) -> Self {
-        self.auto_extend = Some(on);
+        self.auto_extend = on;
         self
     }
 
     /// For how long the lease is extended in the background at most; one hour unless set. A holder that hangs is let go then.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().max_hold(Duration::from_secs(24 * 3_600));
+    /// ```
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = limit;
         self
     }
 
-    /// How long a node is given for one operation, connecting included; a tenth of the ttl but at most 50 ms unless set. A
-    /// node that is slower does not count.
+    /// How long a node is given to answer, connecting included. Unless set it is what the node has shown to need: twice its
+    /// slowest answer of the last seconds, but at least a tenth of the ttl or 50 ms, whichever is less, and at most a third of
+    /// the ttl or 1 s; the first connection has 1 s. The time begins when the request is sent, not when this process has others
+    /// to send first. A node that is slower does not count, and is not asked again before it has answered.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().node_timeout(Duration::from_millis(500));
+    /// ```
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = Some(timeout);
         self
@@ -109,12 +155,15 @@ impl Options {
         if self.note.len() > NOTE_BYTES_MAX {
             return Err(bad(format!("note must be at most {NOTE_BYTES_MAX} bytes long, not {}", self.note.len())));
         }
-        let node_timeout = self.node_timeout.unwrap_or((self.ttl / 10).min(NODE_TIMEOUT_MAX));
-        if node_timeout.is_zero() {
+        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(bad("node_timeout must not be zero".to_owned()));
         }
-        let (node_timeout, max_hold) = (node_timeout.min(FOR_EVER), self.max_hold.min(FOR_EVER));
-        Ok(Checked { ttl_ms, node_timeout, max_hold })
+        let of_ttl = |(part, longest): (u32, Duration)| (self.ttl / part).min(longest);
+        let given = match self.node_timeout {
+            Some(timeout) => Given::Exactly(timeout.min(FOR_EVER)),
+            None => Given::Within { least: of_ttl(NODE_TIME_LEAST), most: of_ttl(NODE_TIME_MOST) },
+        };
+        Ok(Checked { ttl_ms, given, max_hold: self.max_hold.min(FOR_EVER) })
     }
 }
 
@@ -122,7 +171,7 @@ impl Options {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     pub ttl_ms: u32,
-    pub node_timeout: Duration,
+    pub given: Given,
     pub max_hold: Duration,
 }
 
@@ -145,7 +194,11 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::BadArgument);
             assert!(error.to_string().starts_with(expected), "{error}");
         }
-        assert_eq!(Options::new().checked().unwrap().node_timeout, ms(50));
-        assert_eq!(Options::new().ttl(ms(100)).checked().unwrap().node_timeout, ms(10));
+        assert_eq!(Options::new().checked().unwrap().given, Given::Within { least: ms(50), most: ms(1_000) });
+        assert_eq!(
+            Options::new().ttl(ms(300)).checked().unwrap().given,
+            Given::Within { least: ms(30), most: ms(100) }
+        );
+        assert_eq!(Options::new().node_timeout(ms(7)).checked().unwrap().given, Given::Exactly(ms(7)));
     }
 }

@@ -10,8 +10,11 @@ use palisade_core::quorum::{Turn, TurnProgress, majority};
 use rand::RngExt;
 use redis::Value;
 use tokio::time::{Instant, sleep};
+use tracing::debug;
 
-use crate::nodes::{GiveBack, Nodes};
+use crate::give_back::GiveBack;
+use crate::nodes::Nodes;
+use crate::options::Checked;
 use crate::wire::Lease;
 use crate::{Error, ErrorKind};
 
@@ -35,10 +38,10 @@ pub async fn turn(
     lease: Lease,
     ticket: Token,
     patience: Duration,
-    node_timeout: Duration,
+    checked: Checked,
 ) -> Result<Option<Lease>, Error> {
     let lease = Arc::new(lease);
-    let mut give_back = GiveBack::new(nodes, &lease, node_timeout);
+    let mut give_back = GiveBack::new(nodes, &lease, checked);
     let deadline = Instant::now() + patience;
     let ask = |node: usize, after: Duration| {
         let (nodes, lease) = (&nodes, &lease);
@@ -47,13 +50,14 @@ pub async fn turn(
             let renewed = RENEWED.mul_f64(rand::rng().random_range(0.8..1.0));
             let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
             let command = lease.wait(at_a_time.as_millis() as u64, ticket);
-            (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE).await)
+            (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE, lease).await)
         }
     };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
     let mut machine = Turn::begin(nodes.len());
     let mut whys = vec![None; nodes.len()];
     let mut turn = false;
+    debug!(key = %lease.shown_key(), "waits in the queues of the nodes");
     while let Some((node, (id, reply))) = asked.next().await {
         let told = if matches!(reply, Ok(Value::Int(1))) { id } else { None };
         let goes_on = Instant::now() < deadline;
@@ -65,9 +69,7 @@ pub async fn turn(
             }
             Ok(_) => {}
             // What does not pass by itself.
-            Err(trouble) if matches!(trouble.code(), Some("ERR" | "NOPERM" | "WRONGTYPE")) => {
-                whys[node] = Some(trouble.to_string());
-            }
+            Err(trouble) if trouble.is_lasting() => whys[node] = Some(trouble.to_string()),
             Err(_) if goes_on => asked.push(ask(node, AGAIN)),
             Err(_) => {}
         }
@@ -80,6 +82,7 @@ pub async fn turn(
             TurnProgress::Impossible => break,
         }
     }
+    debug!(key = %lease.shown_key(), turn, "waited");
     // Those that did not answer close their connections here, and leave their queues with them.
     drop(asked);
     if turn {
@@ -89,7 +92,7 @@ pub async fn turn(
     }
     if whys.iter().flatten().count() > nodes.len() - majority(nodes.len()) {
         let text = "too few nodes let this client wait for the lock";
-        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)));
+        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(true));
     }
     Ok(None)
 }

@@ -1,8 +1,14 @@
 //! The commands as they are sent, and what their replies mean.
 
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use palisade_core::Token;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 use redis::{Cmd, RedisError, Value, cmd};
+
+/// What a node says that was asked about a lock which it does not have, whoever has it now.
+pub const NOT_HELD: &str = "it does not have the lock any more";
 
 /// One acquisition of one key: whoever has its owner's name has the lock.
 #[derive(Debug)]
@@ -13,12 +19,30 @@ pub struct Lease {
     pub owner: [u8; 20],
     /// For people.
     pub note: Vec<u8>,
+    /// By node: something was sent there that may have been granted, or queued.
+    may_have: Box<[AtomicBool]>,
 }
 
 impl Lease {
-    /// A new acquisition.
-    pub fn new(key: &[u8], note: &[u8]) -> Self {
-        Self { key: key.to_vec(), owner: rand::random(), note: note.to_vec() }
+    /// A new acquisition on so many nodes.
+    pub fn new(key: &[u8], note: &[u8], nodes: usize) -> Self {
+        let may_have = (0..nodes).map(|_| AtomicBool::new(false)).collect();
+        Self { key: key.to_vec(), owner: rand::random(), note: note.to_vec(), may_have }
+    }
+
+    /// Something is sent to this node now.
+    pub fn goes_to(&self, node: usize) {
+        self.may_have[node].store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this node may have it, or a request of it in its queue.
+    pub fn may_be_at(&self, node: usize) -> bool {
+        self.may_have[node].load(Ordering::Relaxed)
+    }
+
+    /// Its key, for people.
+    pub fn shown_key(&self) -> ShownKey<'_> {
+        ShownKey(&self.key)
     }
 
     /// What a machine asks, as a command.
@@ -57,11 +81,6 @@ impl Lease {
         self.about("LOCK.REENTER").arg("LEVEL").arg(level).take()
     }
 
-    /// Who has it?
-    pub fn info(&self) -> Cmd {
-        cmd("LOCK.INFO").arg(&self.key).take()
-    }
-
     fn acquire(&self, ttl_ms: u32, proposal: Token) -> Cmd {
         let mut command = self.about("LOCK.ACQUIRE");
         command.arg(ttl_ms).arg("FENCE").arg(proposal.get());
@@ -76,14 +95,38 @@ impl Lease {
     }
 }
 
-/// What a node's reply to an [`Ask`] means to the machine; and for people, why it is no token.
-pub fn answer(reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
+/// Who has `key`?
+pub fn info(key: &[u8]) -> Cmd {
+    cmd("LOCK.INFO").arg(key).take()
+}
+
+/// A key as people read it: text where it is, and nothing in it that moves a cursor.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownKey<'a>(pub &'a [u8]);
+
+impl std::fmt::Display for ShownKey<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in String::from_utf8_lossy(self.0).chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
+        }
+        Ok(())
+    }
+}
+
+/// What a node's reply to `ask` means to the machine; and for people, why it is no token.
+pub fn answer(ask: Ask, reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
     match reply {
         Ok(Value::Int(value)) => match u64::try_from(value).ok().and_then(Token::new) {
             Some(token) => (Answer::Token(token), None),
             None => (Answer::Failed, Some(format!("it answered {value}, which is no token"))),
         },
-        Ok(Value::Nil) => (Answer::No, Some("somebody else holds it".to_owned())),
+        Ok(Value::Nil) => {
+            let why = match ask {
+                Ask::Acquire { .. } => "somebody else holds it",
+                Ask::Extend { .. } | Ask::Fence { .. } => NOT_HELD,
+            };
+            (Answer::No, Some(why.to_owned()))
+        }
         Ok(other) => (Answer::Failed, Some(format!("it answered {other:?}"))),
         Err(trouble) => {
             let ms = trouble.ms();
@@ -144,8 +187,10 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
 pub enum Trouble {
     /// It did not answer in time.
     Silent,
-    /// It cannot be reached, or is no lock node.
+    /// It was not asked: it cannot be reached.
     Unreachable(String),
+    /// It was not asked: what is there is no lock node.
+    Unfit(String),
     /// The connection broke while it was asked.
     Broken(String),
     /// It answered with an error: its code, and its text.
@@ -182,6 +227,21 @@ impl Trouble {
         }
     }
 
+    /// It does not pass by itself: somebody has to do something about it.
+    pub fn is_lasting(&self) -> bool {
+        const LASTING: [&str; 6] = ["ERR", "NOPERM", "WRONGTYPE", "NOAUTH", "WRONGPASS", "LOCKPANIC"];
+        match self {
+            Self::Unfit(_) => true,
+            Self::Refused(code, _) => LASTING.contains(&code.as_str()),
+            Self::Silent | Self::Unreachable(_) | Self::Broken(_) => false,
+        }
+    }
+
+    /// The node answered, with whatever it is.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(..))
+    }
+
     /// The milliseconds that GUARDED and NOTYET name.
     pub fn ms(&self) -> u64 {
         match self {
@@ -195,8 +255,34 @@ impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Silent => f.write_str("it did not answer in time"),
-            Self::Unreachable(why) | Self::Broken(why) => f.write_str(why),
+            Self::Unreachable(why) | Self::Unfit(why) | Self::Broken(why) => f.write_str(why),
             Self::Refused(code, text) => write!(f, "{code} {text}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_shown_on_one_line() {
+        let shown = |key: &[u8]| ShownKey(key).to_string();
+        assert_eq!(shown(b"orders:42"), "orders:42");
+        assert_eq!(shown("caf\u{e9} \"x\"".as_bytes()), "caf\u{e9} \"x\"");
+        assert_eq!(shown(b"a\r\nb\x1b[2J\x00"), "a\\r\\nb\\u{1b}[2J\\u{0}");
+        assert_eq!(shown(b"\xff"), "\u{fffd}");
+    }
+
+    /// After a BREAK nobody has it; the holder was told that somebody else had.
+    #[test]
+    fn null_means_what_was_asked() {
+        let token = Token::new(7).unwrap();
+        let asks = [Ask::Extend { ttl_ms: 1, token }, Ask::Fence { token }];
+        for ask in asks {
+            assert_eq!(answer(ask, Ok(Value::Nil)), (Answer::No, Some(NOT_HELD.to_owned())));
+        }
+        let ask = Ask::Acquire { ttl_ms: 1, proposal: token, retry: true };
+        assert_eq!(answer(ask, Ok(Value::Nil)).1.unwrap(), "somebody else holds it");
     }
 }

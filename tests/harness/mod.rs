@@ -318,10 +318,15 @@ impl Server {
 
     /// The same; the status with which it ended if it gave up.
     pub fn try_start_again(&mut self) -> Result<(), ExitStatus> {
+        self.begin_again();
+        self.wait_ready()
+    }
+
+    /// Begins to start it again: it may load its data for a while.
+    pub fn begin_again(&mut self) {
         // The socket of the life before would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
-        self.wait_ready()
     }
 
     /// Sets up its next life in another way.

@@ -82,8 +82,8 @@ pub async fn measure(sets_of_nodes: &[Vec<Server>], rounds: usize) -> (Table, Ve
         "SET: `SET key owner NX PX ttl` to every node at once, until a majority has answered, over connections of the same kind: what \
          any Redlock client must do. Rounds of both take turns.",
     );
-    table.note("Not got: too few nodes answered within the client's 50 ms, as happens where other programs want the processors.");
-    table.note("Release: until all nodes have answered that are not known to be away; DEL: the same of raw DELs.");
+    table.note("Not got: too few nodes answered in the time that the client gives them, as happens where other programs want the processors.");
+    table.note("Release: until a majority has answered; DEL: until all nodes that are not known to be away have answered raw DELs.");
     table.note(format!(
         "One slow: its link takes {} ms longer in each direction. Two frozen: SIGSTOP; raw commands do not even go there. One dead: \
          killed.",

@@ -35,7 +35,7 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
         .numbers("locks / SETs", "times", 2)
         .numbers("not got", "", 0);
     table.note("Each task has a key of its own and goes on at once. The client's runtime has one thread; nodes share the rest. Not got: too few nodes \
-         answered within the client's 50 ms.");
+         answered in the time that the client gives them.");
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();

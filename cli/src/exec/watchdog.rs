@@ -28,7 +28,10 @@ use super::{THIS_PROGRAM, group};
 use crate::exit::Failure;
 use crate::lock_view::hex;
 use crate::nodes::Nodes;
-use crate::{GIVING_BACK, clock};
+use crate::clock;
+
+/// For how long the lock is given back, to nodes that may be down.
+const GIVING_BACK: Duration = Duration::from_secs(2);
 
 /// What it is called, in the list of processes too. This program called so is the watchdog.
 const NAME: &str = "palisade-watchdog";

@@ -70,7 +70,7 @@ async fn a_holder_paused_between_its_check_and_its_write() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     let mut register = Register::default();
-    let paused = locks.try_lock_with("k", &Options::new().ttl(ms(500))).await.unwrap();
+    let paused = locks.try_lock_with("k", &Options::new().ttl(ms(500)).auto_extend(false)).await.unwrap();
     let (token, looked) = (paused.token(), paused.is_valid());
     assert!(looked && register.write(token));
     let next = locks.lock("k").await.unwrap();

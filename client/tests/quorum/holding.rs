@@ -22,11 +22,23 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
     assert_eq!(guard.release().await, Released::AlreadyExpired);
 }
 
+/// A lock that was free at once ended after its first lease, one that was waited for did not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_extended_however_it_was_taken() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let options = Options::new().ttl(ms(600));
+    let tried = locks.try_lock_with("tried", &options).await.unwrap();
+    let waited = locks.lock_with("waited", &options).await.unwrap();
+    tokio::time::sleep(ms(2_000)).await;
+    assert!(tried.is_valid() && waited.is_valid());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_extended_it_is_lost_when_validity_ends() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(400))).await.unwrap();
+    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(400)).auto_extend(false)).await.unwrap();
     let valid_for = guard.valid_for();
     let start = Instant::now();
     guard.lost().await;
@@ -113,7 +125,8 @@ async fn what_runs_under_a_lost_lock_is_cancelled() {
 async fn extended_by_hand() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(2_000))).await.unwrap();
+    let options = Options::new().ttl(ms(2_000)).auto_extend(false);
+    let guard = locks.try_lock_with("k", &options).await.unwrap();
     let before = guard.valid_for();
     tokio::time::sleep(ms(50)).await;
     assert!(guard.valid_for() < before);

@@ -7,7 +7,9 @@
 mod harness;
 
 mod access;
+mod bursts;
 mod cancelling;
+mod closing;
 mod contention;
 mod counterexamples;
 mod fixture;
@@ -16,5 +18,6 @@ mod misconfigured;
 mod proxy;
 mod reviewed;
 mod taking;
+mod told;
 mod unwell;
 mod waiting_turns;

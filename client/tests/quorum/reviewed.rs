@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use palisade_client::{Client, ErrorKind, Options, blocking};
+use palisade_client::{Client, ErrorKind, Options, Released, blocking};
 
 use crate::fixture::{Nodes, address, connected, ms, until};
 use crate::harness::{Setup, int, text};
@@ -75,7 +75,7 @@ async fn nodes_that_let_nobody_wait_are_not_stormed() {
     assert!(error.to_string().contains("NOPERM"), "{error}");
 }
 
-/// The runtime that kept the lock is gone: whoever relies on the lock hears of it, and the client works on in another one.
+/// The runtime in which the lock was taken is gone: the lock lives on, and the client works on in another one, or in none.
 #[test]
 fn a_runtime_that_ended() {
     let nodes = Nodes::start(3);
@@ -88,11 +88,15 @@ fn a_runtime_that_ended() {
     drop(first);
     let second = tokio::runtime::Runtime::new().unwrap();
     second.block_on(async {
-        guard.lost().await;
-        assert!(guard.is_lost());
+        tokio::time::sleep(ms(4_000)).await;
+        assert!(guard.is_valid() && !guard.is_lost());
         connected(&locks).await;
-        locks.lock("k").await.unwrap().release().await;
+        assert_eq!(guard.release().await, Released::Released);
+        drop(locks.lock("k").await.unwrap());
     });
+    drop(second);
+    let blocking = blocking::Client::new(nodes.addresses()).unwrap();
+    blocking.lock("k").unwrap().release();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,8 +104,11 @@ async fn a_body_that_ran_on_without_its_lock_is_no_success() {
     let nodes = Nodes::start(1);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);
-    let result = locks.with_lock("k", &options, async |_| std::thread::sleep(ms(600))).await;
-    assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+    let ran_on = locks.with_lock("k", &options, async |_| std::thread::sleep(ms(600))).await.unwrap_err();
+    assert_eq!(ran_on.kind(), ErrorKind::Lost);
+    assert!(ran_on.to_string().contains("ran on to its end") && !ran_on.to_string().contains("cancelled"), "{ran_on}");
+    let cancelled = locks.with_lock("k", &options, async |_| std::future::pending::<()>().await).await.unwrap_err();
+    assert!(cancelled.to_string().contains("was cancelled"), "{cancelled}");
 }
 
 /// With no majority to begin with, an extension says so at once.

@@ -125,6 +125,8 @@ fn the_blocking_face_has_the_same_names() {
     gone.lost();
     assert!(gone.is_lost());
     assert_eq!(gone.release(), Released::AlreadyExpired);
+    locks.close().unwrap();
+    assert_eq!(locks.lock("k").unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@ use std::time::Instant;
 use palisade_client::{Client, ErrorKind, Options, Released};
 
 use crate::fixture::{Nodes, connected, ms, until};
-use crate::harness::Frozen;
-use crate::proxy::Proxy;
+use crate::harness::{Frozen, Setup};
+use crate::proxy::{Proxy, proxied};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_dead_of_five() {
@@ -16,8 +16,48 @@ async fn two_dead_of_five() {
     nodes.0[1].kill();
     for _ in 0..20 {
         let guard = locks.try_lock("k").await.unwrap();
-        assert!(matches!(guard.release().await, Released::PartlyUnreachable(dead) if dead.len() == 2));
+        assert_eq!(guard.release().await, Released::Released);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_no_majority_hears_names_the_others() {
+    let mut nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    until("every node has it", async || nodes.holding("k") == 5).await;
+    nodes.0[..3].iter_mut().for_each(crate::harness::Server::kill);
+    let Released::PartlyUnreachable(dead) = guard.release().await else { panic!("three are dead") };
+    assert_eq!(dead.len(), 3, "{dead:?}");
+}
+
+/// A release waited for every node, as long as a node is given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_does_not_wait_for_one_node() {
+    let nodes = Nodes::start(3);
+    let (proxies, locks) = proxied(&nodes).await;
+    let patient = Options::new().node_timeout(ms(600_000)).auto_extend(false);
+    let guard = locks.try_lock_with("k", &patient).await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    proxies[0].swallow();
+    assert_eq!(inner.release().await, Released::StillHeld(1));
+    assert_eq!(guard.release().await, Released::Released);
+    assert!(nodes.0[1..].iter().filter(|server| server.info("held") == 0).count() >= 1);
+}
+
+/// A node that could not be reached when the lock was given back kept it to the end of its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_missed_a_release_is_told_when_it_is_back() {
+    let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-ttl", "3600000"]));
+    let (proxies, locks) = proxied(&nodes).await;
+    let options = Options::new().ttl(ms(3_600_000)).auto_extend(false);
+    let guard = locks.try_lock_with("k", &options).await.unwrap();
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    proxies[0].cut();
+    assert_eq!(guard.release().await, Released::Released);
+    assert_eq!(nodes.0[0].info("held"), 1);
+    proxies[0].pass();
+    until("it is told", async || nodes.0[0].info("held") == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,8 +65,13 @@ async fn three_dead_of_five_are_named_at_once() {
     let mut nodes = Nodes::start(5);
     let locks = nodes.client().await;
     nodes.0[..3].iter_mut().for_each(crate::harness::Server::kill);
-    for error in [locks.try_lock("k").await.unwrap_err(), locks.lock("k").await.unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    let limited = Options::new().wait(ms(200));
+    let cases = [
+        (locks.try_lock("k").await.unwrap_err(), ErrorKind::NoQuorum),
+        (locks.lock_with("k", &limited).await.unwrap_err(), ErrorKind::TimedOut),
+    ];
+    for (error, kind) in cases {
+        assert_eq!(error.kind(), kind);
         assert_eq!(error.nodes().len(), 3, "{error}");
         assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
     }

@@ -72,6 +72,7 @@ async fn a_limit_of_waiting_is_kept_and_tells_the_holder() {
         let start = Instant::now();
         let error = locks.lock_with("k", &Options::new().wait(ms(300))).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(error.holder().expect("somebody holds it").note, "nightly");
         assert!(start.elapsed() >= ms(290), "{:?}", start.elapsed());
         until("nobody waits", async || nodes.0.iter().all(|server| server.info("waiters") == 0)).await;
     }
@@ -82,7 +83,7 @@ async fn a_dead_holder_is_followed() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
         let locks = nodes.client().await;
-        let guard = locks.try_lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+        let guard = locks.try_lock_with("k", &Options::new().ttl(ms(1_000)).auto_extend(false)).await.unwrap();
         let token = guard.token();
         std::mem::forget(guard);
         assert!(locks.lock("k").await.unwrap().token() > token);

@@ -6,7 +6,7 @@ use super::{NodeId, majority};
 /// order. At a majority's word that it is free, and kept for this owner for a moment, it is time to acquire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// By node: told by this server; `Some(None)`: it cannot tell.
+    /// By node: this server told; `Some(None)`: it cannot tell.
     told: Vec<Option<Option<NodeId>>>,
 }
 
@@ -27,16 +27,22 @@ impl Turn {
         Self { told: vec![None; nodes] }
     }
 
-    /// `node`, the server `id`, said that it is free; or cannot tell (`None`): the time is up, or it failed.
+    /// `node`, the server `told`, said that it is free; or cannot tell (`None`): the time is up, or it failed.
+    ///
+    /// Servers count, not names: two names for one server are one vote. What a node said counts until it says something
+    /// else: repeated it is the same vote, and that the node cannot tell any more takes nothing back, since it keeps the lock
+    /// for this owner for a moment in any case.
     pub fn on_answer(&mut self, node: usize, told: Option<NodeId>) -> TurnProgress {
-        let twice = told.is_some() && self.told.contains(&Some(told));
-        self.told[node] = Some(if twice { None } else { told });
+        let said = &mut self.told[node];
+        *said = Some(told.or(said.flatten()));
         let needed = majority(self.told.len());
-        let told = self.told.iter().filter(|told| told.flatten().is_some()).count();
-        let possible = self.told.iter().filter(|told| **told != Some(None)).count();
-        if told >= needed {
+        let servers = self.told.iter().enumerate().filter_map(|(node, told)| Some((node, told.flatten()?)));
+        let is_first = |&(node, id): &(usize, NodeId)| !self.told[..node].contains(&Some(Some(id)));
+        let votes = servers.filter(is_first).count();
+        let open = self.told.iter().filter(|told| told.is_none()).count();
+        if votes >= needed {
             TurnProgress::Free
-        } else if possible < needed {
+        } else if votes + open < needed {
             TurnProgress::Impossible
         } else {
             TurnProgress::Goes
@@ -60,5 +66,23 @@ mod tests {
             (Goes, Goes, Impossible)
         );
         assert_eq!(Turn::begin(1).on_answer(0, id(1)), Free);
+    }
+
+    /// A node that said twice that it is free lost its vote, and the wait was given up or went on in vain.
+    #[test]
+    fn a_second_answer_of_one_node_erases_nothing() {
+        let id = |n| Some(NodeId(n));
+        let answers = |answers: &[(usize, Option<NodeId>)]| {
+            let mut turn = Turn::begin(3);
+            answers.iter().map(|&(node, told)| turn.on_answer(node, told)).collect::<Vec<_>>()
+        };
+        assert_eq!(answers(&[(0, id(1)), (0, id(1)), (1, id(2))]), [Goes, Goes, Free]);
+        assert_eq!(answers(&[(0, id(1)), (0, id(1)), (1, None), (2, id(2))]), [Goes, Goes, Goes, Free]);
+        assert_eq!(answers(&[(0, id(1)), (0, None), (1, id(2))]), [Goes, Goes, Free], "it keeps it for a moment");
+        assert_eq!(answers(&[(0, None), (0, id(1)), (1, id(2))]), [Goes, Goes, Free], "it was asked again");
+        // Another server under the same name, and one server under two names: as many votes as there are servers.
+        assert_eq!(answers(&[(0, id(1)), (0, id(2)), (1, id(2)), (2, id(2))]), [Goes, Goes, Goes, Impossible]);
+        assert_eq!(answers(&[(0, id(1)), (1, id(1)), (0, None), (1, id(1)), (2, id(1))])[4], Impossible);
+        assert_eq!(answers(&[(0, id(1)), (1, id(1)), (1, id(2))]), [Goes, Goes, Free]);
     }
 }

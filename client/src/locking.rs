@@ -1,0 +1,188 @@
+//! Taking a lock for as long as it takes: through queues, through nodes that are slow, loading or down, until the caller's own limit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use palisade_core::limits::WAIT_MAX_MS;
+use rand::RngExt;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::{debug, warn};
+
+use crate::attempt::{self, Taken};
+use crate::nodes::Nodes;
+use crate::options::Checked;
+use crate::wire::{Lease, ShownKey};
+use crate::{Error, ErrorKind, waiting};
+
+/// Longest wait that is asked of the nodes at a time: the most they take.
+const WAIT_AT_A_TIME: Duration = Duration::from_millis(WAIT_MAX_MS as u64);
+
+/// First and longest pause after an attempt in vain: several clients were told that the lock is free, and none got a majority;
+/// the nodes let nobody wait; or too few of them can be asked.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
+
+/// An attempt is given so much at least, if the time is over: a free lock is taken.
+const LAST_TRY: Duration = Duration::from_millis(100);
+
+/// Nodes that grant too late for the lease, so many times in a row: it is the lease that is too short.
+const TOO_LATE_TIMES: u32 = 10;
+
+/// So often it is said of a lock that is waited for that too few nodes can be asked.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
+
+/// Who waits in this process, by key: one of them asks the nodes, the others wait for their turn here.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
+
+/// Where those who want one key wait for each other, in order.
+#[derive(Debug, Default)]
+struct Turn {
+    queue: tokio::sync::Mutex<()>,
+    /// Why the one whose turn it is does not have the lock yet.
+    seen: Mutex<Option<Error>>,
+}
+
+impl Turns {
+    fn of(&self, key: &[u8]) -> Arc<Turn> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        // Not at each one: of many keys each would look at all of them.
+        if turns.len() == turns.capacity() {
+            turns.retain(|_, turn| turn.strong_count() > 0);
+        }
+        let turn = Arc::default();
+        turns.insert(key.to_vec(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
+impl Turn {
+    fn saw(&self, error: Option<Error>) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    fn seen(&self) -> Option<Error> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Takes `key`, for up to `wait`.
+pub async fn lock(
+    nodes: &Arc<Nodes>,
+    turns: &Turns,
+    key: &[u8],
+    note: &[u8],
+    wait: Option<Duration>,
+    checked: Checked,
+) -> Result<Taken, Error> {
+    let deadline = wait.map(|wait| Instant::now() + wait);
+    let turn = turns.of(key);
+    let _turn = match deadline {
+        None => turn.queue.lock().await,
+        Some(deadline) => match timeout_at(deadline, turn.queue.lock()).await {
+            Ok(turn) => turn,
+            Err(_) => {
+                let seen = turn.seen().unwrap_or_else(behind_others);
+                return Err(timed_out(nodes, key, seen, checked).await);
+            }
+        },
+    };
+    turn.saw(None);
+    let ticket = nodes.clock.propose();
+    let mut lease = Lease::new(key, note, nodes.len());
+    let mut pause = BACK_OFF.0;
+    let mut said = Instant::now();
+    // The last attempt came after a wait in the queues.
+    let (mut waited, mut collided, mut too_late) = (false, false, 0);
+    let patience = || {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
+    };
+    loop {
+        let left = patience();
+        let by = deadline.map(|deadline| deadline.max(Instant::now() + LAST_TRY));
+        let attempt = if waited && nodes.len() == 1 && !left.is_zero() {
+            attempt::acquire_waiting(nodes, lease, checked, left).await
+        } else {
+            attempt::acquire(nodes, lease, checked, by).await.map(Some)
+        };
+        let refused = match attempt {
+            Ok(Some(taken)) => return Ok(taken),
+            Ok(None) => Error::new(ErrorKind::Contended, "somebody else holds the lock"),
+            Err(error) => error,
+        };
+        too_late = if refused.kind() == ErrorKind::Expired { too_late + 1 } else { 0 };
+        let passes = match refused.kind() {
+            ErrorKind::Contended | ErrorKind::Guarded => true,
+            ErrorKind::NoQuorum => !refused.is_lasting(),
+            ErrorKind::Expired => too_late < TOO_LATE_TIMES,
+            _ => false,
+        };
+        if !passes {
+            return Err(refused);
+        }
+        if patience().is_zero() {
+            return Err(timed_out(nodes, key, refused, checked).await);
+        }
+        let is_guarded = refused.kind() == ErrorKind::Guarded;
+        let in_queue = is_guarded || refused.kind() == ErrorKind::Contended;
+        turn.saw(Some(refused.clone()));
+        // Not all at the same moment again, nor again and again: where it was told that the lock is free and somebody else was
+        // faster, where the nodes let nobody wait or grant nothing for a while, and where too few can be asked.
+        if !in_queue || collided || (is_guarded && (waited || nodes.len() > 1)) {
+            let longest = refused.retry_after().unwrap_or(pause).min(patience()).min(BACK_OFF.1);
+            let jittered = longest.mul_f64(rand::rng().random_range(0.2..1.0));
+            if refused.kind() == ErrorKind::NoQuorum && said.elapsed() > SAID_AGAIN {
+                said = Instant::now();
+                warn!(key = %ShownKey(key), error = %refused, "waits for nodes");
+            } else {
+                debug!(key = %ShownKey(key), pause = ?jittered, error = %refused, "asks again");
+            }
+            sleep(jittered).await;
+            pause = (pause * 2).min(BACK_OFF.1);
+        }
+        if refused.kind() == ErrorKind::NoQuorum {
+            // Not again and again meanwhile: as soon as they answer, those who wait go on, as many at a time as can.
+            let _ = timeout(patience().min(SAID_AGAIN), nodes.majority_answers()).await;
+        }
+        // A new name for each attempt: a late message about the last one cannot touch it.
+        lease = Lease::new(key, note, nodes.len());
+        waited = in_queue;
+        collided = false;
+        if in_queue && nodes.len() > 1 {
+            let patient = patience().max(Duration::from_millis(1));
+            let turn = waiting::turn(nodes, lease, ticket, patient, checked).await?;
+            // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
+            collided = turn.is_some() || !patience().is_zero();
+            lease = turn.unwrap_or_else(|| Lease::new(key, note, nodes.len()));
+        }
+    }
+}
+
+/// Those before it in this process are not done with their first attempt.
+fn behind_others() -> Error {
+    Error::new(ErrorKind::NoQuorum, "others of this process were asking for it before")
+}
+
+/// The time is over: what stood in the way, as it was seen last.
+async fn timed_out(nodes: &Arc<Nodes>, key: &[u8], last: Error, checked: Checked) -> Error {
+    let is_held = last.kind() == ErrorKind::Contended;
+    let holder = match last.holder() {
+        Some(holder) => Some(holder.clone()),
+        None if is_held => nodes.holder_of(key, checked.given).await,
+        None => None,
+    };
+    let text = if is_held {
+        "the lock was not free in the time allowed: wait longer, or find out who keeps it".to_owned()
+    } else {
+        format!("the lock could not be had in the time allowed; in the end {}", last.text())
+    };
+    let error = Error::new(ErrorKind::TimedOut, text).with_holder(holder).with_nodes(last.nodes().to_vec());
+    match last.retry_after() {
+        Some(after) => error.with_retry_after(after),
+        None => error,
+    }
+}

@@ -1,0 +1,135 @@
+//! How long a node is given to answer: what it has shown to need lately.
+//!
+//! TCP's estimate (RFC 6298), a moving average and its variation, is made for one sample a round trip. Here hundreds of answers
+//! come in one, which would make it forget within milliseconds that the node hung a moment ago. So it is the slowest answer of
+//! the last seconds that counts; as in TCP, silence doubles it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// An answer is remembered for so long at least, and twice as long at most.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// A node is given so many times what its slowest answer took.
+const TIMES: u32 = 2;
+
+/// After each time that it was silent for so long, a node is given twice as much, so many times.
+const DOUBLINGS: u32 = 4;
+
+/// How long a node is given, from when a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// Just that, connecting included.
+    Exactly(Duration),
+    /// What it has shown to need, within these bounds.
+    Within {
+        /// So much in any case.
+        least: Duration,
+        /// And no more.
+        most: Duration,
+    },
+}
+
+impl Given {
+    /// Before anything is known of a node.
+    pub fn least(self) -> Duration {
+        match self {
+            Self::Exactly(time) | Self::Within { least: time, .. } => time,
+        }
+    }
+
+    /// However slow a node is, or how busy with others of this process.
+    pub fn most(self) -> Duration {
+        match self {
+            Self::Exactly(time) | Self::Within { most: time, .. } => time,
+        }
+    }
+}
+
+/// How fast a node answers.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// When the first of the answers came that are remembered now.
+    since: Option<Instant>,
+    /// The slowest of them, and the slowest of those before.
+    slowest: (Duration, Duration),
+    doublings: u32,
+}
+
+impl Pace {
+    /// It answered now, after `took`.
+    pub fn heard_after(&mut self, took: Duration, now: Instant) {
+        self.doublings = 0;
+        match self.since {
+            Some(since) if now < since + REMEMBERED => {}
+            _ => (self.since, self.slowest) = (Some(now), (Duration::ZERO, self.slowest.0)),
+        }
+        self.slowest.0 = self.slowest.0.max(took);
+    }
+
+    /// It did not answer in the time it was given.
+    pub fn was_silent(&mut self) {
+        self.doublings = (self.doublings + 1).min(DOUBLINGS);
+    }
+
+    /// How long it is given.
+    pub fn allowance(&self, given: Given) -> Duration {
+        let slowest = self.slowest.0.max(self.slowest.1);
+        let needs = (slowest * TIMES).max(given.least()) * (1 << self.doublings);
+        needs.min(given.most())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    const GIVEN: Given = Given::Within { least: ms(50), most: ms(1_000) };
+
+    #[test]
+    fn a_node_is_given_what_it_needs() {
+        let start = Instant::now();
+        let mut pace = Pace::default();
+        assert_eq!(pace.allowance(GIVEN), ms(50), "nothing is known of it");
+        pace.heard_after(ms(1), start);
+        assert_eq!(pace.allowance(GIVEN), ms(50), "never less than the least");
+        pace.heard_after(ms(200), start);
+        (0..10_000).for_each(|_| pace.heard_after(ms(1), start + ms(100)));
+        assert_eq!(pace.allowance(GIVEN), ms(400), "a burst of answers does not make it forget");
+        pace.heard_after(ms(1), start + ms(5_100));
+        assert_eq!(pace.allowance(GIVEN), ms(400));
+        pace.heard_after(ms(1), start + ms(10_200));
+        assert_eq!(pace.allowance(GIVEN), ms(50), "but time does");
+        pace.heard_after(ms(5_000), start + ms(10_300));
+        assert_eq!(pace.allowance(GIVEN), ms(1_000), "never more than the most");
+    }
+
+    #[test]
+    fn silence_doubles_it_and_an_answer_ends_that() {
+        let mut pace = Pace::default();
+        pace.heard_after(ms(1), Instant::now());
+        let mut seen = vec![];
+        for _ in 0..6 {
+            seen.push(pace.allowance(GIVEN));
+            pace.was_silent();
+        }
+        assert_eq!(seen, [50, 100, 200, 400, 800, 800].map(ms));
+        pace.heard_after(ms(1), Instant::now());
+        assert_eq!(pace.allowance(GIVEN), ms(50));
+    }
+
+    #[test]
+    fn what_the_caller_says_is_what_it_is_given() {
+        let mut pace = Pace::default();
+        pace.heard_after(ms(700), Instant::now());
+        pace.was_silent();
+        for time in [ms(1), ms(20_000)] {
+            assert_eq!(pace.allowance(Given::Exactly(time)), time);
+        }
+    }
+}

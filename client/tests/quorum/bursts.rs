@@ -1,0 +1,171 @@
+//! Bursts, stalls and majorities that are down for a while: whoever waits gets the lock, and whoever holds it keeps it.
+
+use std::time::Duration;
+
+use palisade_client::{Client, ErrorKind, Options};
+
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::Frozen;
+
+/// Long enough on any machine: a test that works does not wait for it.
+const LONG: Duration = Duration::from_secs(300);
+
+/// A majority of five.
+const MAJORITY: usize = 3;
+
+fn patient() -> Options {
+    Options::new().wait(LONG)
+}
+
+/// The time that a node is given counted the time that requests waited in this process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_thousand_at_once_all_get_theirs() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    // The leases are not what is tested: here they outlast the slowest machine.
+    let options = patient().ttl(ms(60_000));
+    let one = |n: usize| {
+        let (locks, options) = (locks.clone(), options.clone());
+        tokio::spawn(async move { locks.lock_with(format!("burst-{n}"), &options).await })
+    };
+    let tasks: Vec<_> = (0..3_000).map(one).collect();
+    let mut guards = vec![];
+    for task in tasks {
+        guards.push(task.await.unwrap().unwrap());
+    }
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+    let given_back: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+    for release in given_back {
+        assert_eq!(release.await.unwrap(), palisade_client::Released::Released);
+    }
+    until("nothing is left", async || nodes.0.iter().all(|server| server.info("held") == 0)).await;
+}
+
+/// Nodes that hang for longer than they are given, and go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    for round in 0..3 {
+        let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
+        let one = |n: usize| {
+            let locks = locks.clone();
+            tokio::spawn(async move { locks.lock_with(format!("stalled-{round}-{n}"), &patient()).await })
+        };
+        let tasks: Vec<_> = (0..20).map(one).collect();
+        tokio::time::sleep(ms(200)).await;
+        drop(frozen);
+        for task in tasks {
+            assert!(task.await.unwrap().unwrap().is_valid());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    let options = patient().ttl(ms(3_000));
+    let mut guards = vec![];
+    for n in 0..20 {
+        guards.push(locks.lock_with(format!("held-{n}"), &options).await.unwrap());
+    }
+    // Over two leases: each guard's rounds meet nodes that hang.
+    for _ in 0..15 {
+        let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
+        tokio::time::sleep(ms(200)).await;
+        drop(frozen);
+        tokio::time::sleep(ms(200)).await;
+        assert!(guards.iter().all(|guard| guard.is_valid() && !guard.is_lost()));
+    }
+}
+
+/// `lock` gave up at once where a majority was down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_is_down_is_waited_for() {
+    let mut nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
+    until("it cannot be had", async || locks.try_lock("other").await.is_err()).await;
+    let waiting = tokio::spawn(async move { locks.lock_with("k", &patient()).await });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
+    for server in &mut nodes.0[..MAJORITY] {
+        server.start_again();
+        server.lift();
+    }
+    assert!(waiting.await.unwrap().unwrap().is_valid());
+}
+
+/// Servers that read their data answer LOADING.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_is_loading_is_waited_for() {
+    let mut nodes = Nodes::start(3);
+    for server in &mut nodes.0[..2] {
+        server.client().say("DEBUG POPULATE 20000 filler 100");
+        server.client().say("SAVE");
+        // Half a minute, so that it still reads when it is asked; and it looks at its clients often meanwhile.
+        server.kill();
+        server.change(|setup| {
+            setup.option("key-load-delay", "1500").option("loading-process-events-interval-bytes", "1024")
+        });
+        server.begin_again();
+    }
+    let is_loading = |server: &crate::harness::Server| {
+        std::os::unix::net::UnixStream::connect(server.socket()).is_ok()
+            && server.client().say("LOCK.NODE").is_error("LOADING")
+    };
+    until("they are loading", async || nodes.0[..2].iter().all(is_loading)).await;
+    let locks = Client::new(nodes.addresses()).unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock_with("k", &patient()).await }
+    });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
+    // Also behind another one of this process.
+    for key in ["other", "k"] {
+        let error = locks.lock_with(key, &Options::new().wait(ms(100))).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("LOADING"), "{error}");
+    }
+    assert!(nodes.0[..2].iter().all(is_loading), "they were loading all the time");
+    for server in &nodes.0[..2] {
+        server.client().say("CONFIG SET key-load-delay 0");
+        until("it has loaded", async || !is_loading(server)).await;
+        server.lift();
+    }
+    assert!(waiting.await.unwrap().unwrap().is_valid());
+}
+
+/// What stood in the way is told, node by node; and who holds the lock, if that is it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
+    let mut nodes = Nodes::start(5);
+    let (locks, other) = (nodes.client().await, nodes.client().await);
+    let _guard = other.lock_with("k", &Options::new().note("nightly").ttl(ms(60_000))).await.unwrap();
+    let error = locks.lock_with("k", &Options::new().wait(ms(300))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(error.holder().expect("somebody holds it").note, "nightly");
+    assert!(error.nodes().is_empty() && error.to_string().contains("was not free"), "{error}");
+    nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
+    let error = locks.lock_with("free", &Options::new().wait(ms(300))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(error.holder().is_none() && error.nodes().len() == MAJORITY, "{error}");
+    assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
+}
+
+/// One thread, and a task on it that does not let others run for longer than a lease.
+#[test]
+fn a_busy_runtime_loses_no_lock() {
+    let nodes = Nodes::start(3);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = nodes.client().await;
+        let guard = locks.lock_with("k", &patient().ttl(ms(1_500))).await.unwrap();
+        for _ in 0..3 {
+            std::thread::sleep(ms(2_000));
+            assert!(guard.is_valid() && !guard.is_lost(), "it was extended meanwhile");
+        }
+        guard.release().await;
+    });
+}
