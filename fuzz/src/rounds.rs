@@ -22,16 +22,19 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let nodes = bytes.int_in_range(1..=7)?;
     let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
     let mut last: Vec<Option<Says>> = (0..nodes).map(|_| None).collect();
+    // Which server each said last that it is: that it cannot tell any more takes nothing back.
+    let mut told: Vec<Option<u8>> = vec![None; nodes];
     for says in bytes.arbitrary_iter::<Says>()? {
         let says = says?;
         let node = usize::from(says.node) % nodes;
         // A few servers only, so that one often stands behind two names.
         let progress = turn.on_answer(node, says.server.map(|server| NodeId((server % 8).into())));
         release.on_answer(node, says.held);
+        told[node] = says.server.map(|server| server % 8).or(told[node]);
         last[node] = Some(says);
 
         let answered = || last.iter().flatten();
-        let servers: BTreeSet<u8> = answered().filter_map(|says| Some(says.server? % 8)).collect();
+        let servers: BTreeSet<u8> = told.iter().flatten().copied().collect();
         let silent = answered().filter(|says| says.server.is_none()).count();
         match progress {
             TurnProgress::Free => assert!(servers.len() >= majority(nodes), "free at {servers:?} of {nodes}"),
