@@ -211,7 +211,7 @@ impl Keeper {
 
     fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
         let round = self.held.round();
-        let given = self.checked.given;
+        let given = self.checked.extending;
         self.calls.extend(calls.into_iter().map(|call| self.nodes.call(&self.lease, round, call, given)));
     }
 

@@ -233,8 +233,8 @@ impl Node {
             Given::Exactly(time) => began + time,
             Given::Within { .. } => began + CONNECT_TIMEOUT,
         };
-        self.link(connect_by).await?;
         loop {
+            self.link(connect_by).await?;
             if let Some(since) = *self.silent_since.borrow()
                 && since + given.least() <= Instant::now()
             {

@@ -163,7 +163,12 @@ impl Options {
             Some(timeout) => Given::Exactly(timeout.min(FOR_EVER)),
             None => Given::Within { least: of_ttl(NODE_TIME_LEAST), most: of_ttl(NODE_TIME_MOST) },
         };
-        Ok(Checked { ttl_ms, given, max_hold: self.max_hold.min(FOR_EVER) })
+        // Nobody waits for an extension, and an answer that is not heard may be that the lock is lost there.
+        let extending = match given {
+            Given::Exactly(_) => given,
+            Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },
+        };
+        Ok(Checked { ttl_ms, given, extending, max_hold: self.max_hold.min(FOR_EVER) })
     }
 }
 
@@ -171,7 +176,10 @@ impl Options {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     pub ttl_ms: u32,
+    /// How long a node is given to answer.
     pub given: Given,
+    /// The same of an extension.
+    pub extending: Given,
     pub max_hold: Duration,
 }
 

@@ -62,7 +62,7 @@ async fn events_name_the_key() {
     let (locks, other) = (nodes.client().await, nodes.client().await);
     let (key, shown) = (b"told:\x1b[2J\n\xff", "told:\\u{1b}[2J\\n\u{fffd}");
     let guard = locks.lock_with(key, &Options::new().ttl(ms(6_000))).await.unwrap();
-    other.lock_with(key, &Options::new().wait(ms(100))).await.unwrap_err();
+    other.lock_with(key, &Options::new().wait(ms(1_000))).await.unwrap_err();
     let heard = |message: &str| {
         let is = |heard: &Heard| {
             let field = |name| heard.fields.0.get(name).map(String::as_str);
