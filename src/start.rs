@@ -133,7 +133,8 @@ pub fn decide(ctx: Context<'_>) {
     let proved = life::with(|life| {
         life.decided = true;
         life.aof = aof;
-        let owed_ms = life.owed.ms(now.boot);
+        // What its master may have granted counts when it is promoted.
+        let owed_ms = life.owed.own_ms(now.boot);
         state::with(|node| judged.judge(config::restart_guard(), owed_ms, node, now.boot))
     });
     life::with(|life| {

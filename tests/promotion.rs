@@ -149,6 +149,18 @@ fn what_a_master_told_counts_however_long_ago_it_was() {
     drop(frozen);
 }
 
+/// The guard of its start was as long as any lease of a master that it had not heard yet, and outlasted its promotion.
+#[test]
+fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let port = master.port();
+    let replica = Setup::new().replication().guarded().option("replicaof", &format!("127.0.0.1 {port}")).start();
+    let mut copy = replica.client();
+    wait_until("the replica has heard", || replica.info("outstanding_ttl_ms") == 60_000);
+    copy.say("REPLICAOF NO ONE");
+    assert!((50_000..70_000).contains(&guarded_ms(copy.say("LOCK.ACQUIRE k you 10"))));
+}
+
 /// It has its master's data, and was promoted before it was told how long its master's leases are.
 #[test]
 fn a_replica_that_was_told_nothing_assumes_the_worst() {

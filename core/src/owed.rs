@@ -71,7 +71,8 @@ impl Owed {
         }
     }
 
-    fn own_ms(&self, now: BootTime) -> u32 {
+    /// The longest of them that the node itself granted or saw, in milliseconds.
+    pub fn own_ms(&self, now: BootTime) -> u32 {
         if now <= self.until { self.ms } else { self.present_ms }
     }
 }
