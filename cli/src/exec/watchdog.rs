@@ -25,10 +25,10 @@ use redis::cmd;
 
 use super::lease::WATCHDOG_MARGIN;
 use super::{THIS_PROGRAM, group};
+use crate::clock;
 use crate::exit::Failure;
 use crate::lock_view::hex;
 use crate::nodes::Nodes;
-use crate::clock;
 
 /// For how long the lock is given back, to nodes that may be down.
 const GIVING_BACK: Duration = Duration::from_secs(2);
