@@ -40,6 +40,9 @@ pub struct NodeView {
     pub grants: u64,
     pub contended: u64,
     pub token_high: u64,
+    /// No token up to it is issued.
+    #[serde(skip)]
+    pub token_floor: u64,
     pub round_trip_us: u64,
     /// Its wall clock, in microseconds, in the middle of the round trip.
     pub clock_us: u64,
@@ -107,6 +110,7 @@ impl NodeView {
             grants: info.number("lock_grants"),
             contended: info.number("lock_contended"),
             token_high: info.number("lock_token_high"),
+            token_floor: info.number("lock_token_floor"),
             round_trip_us: round_trip.as_micros() as u64,
             info,
             ..std::mem::take(&mut self)

@@ -88,7 +88,7 @@ impl Builder {
     /// ```
     /// use palisade_client::{Client, ErrorKind};
     ///
-    /// let error = Client::builder().node("nonsense").build().unwrap_err();
+    /// let error = Client::builder().node("http://10.0.0.1").build().unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Configuration);
     /// ```
     ///

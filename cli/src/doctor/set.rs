@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Level::{Change, Fail, Note, Ok};
 use super::{Finding, Patient};
+use crate::node_view::NodeView;
 use crate::show::time;
 
 /// A proposed token that is further ahead of a node's clock than this is ignored there, unless `lock.max-clock-skew` says else.
 const SKEW_DEFAULT_MS: u64 = 2_000;
+
+/// A node follows a token that is so far ahead of its clock, in microseconds: a year (docs/commands/fence.md).
+const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 
 /// What is to be said about all nodes.
 const ALL: &str = "all nodes";
@@ -22,6 +26,7 @@ pub fn check(patients: &[Patient]) -> Vec<Finding> {
         findings.push(max_ttl(&up));
         findings.push(versions(&up));
         findings.push(clocks(&up));
+        findings.extend(floors(&up));
     }
     findings
 }
@@ -118,6 +123,23 @@ fn versions(up: &[&Patient]) -> Finding {
     }
 }
 
+/// Nodes that cannot be raised to where another one's tokens start: its clock was far ahead, and tokens never fall.
+fn floors(up: &[&Patient]) -> Option<Finding> {
+    let highest = up.iter().map(|patient| patient.view.token_floor).max()?;
+    let follows = |view: &NodeView| highest <= view.clock_us.max(view.token_floor).saturating_add(FOLLOWED_US);
+    let behind: Vec<&str> = up.iter().map(|p| &p.view).filter(|view| !follows(view)).map(|view| &*view.node).collect();
+    (!behind.is_empty()).then(|| {
+        Finding::new(
+            Fail,
+            &behind.join(" and "),
+            format!(
+                "another node's tokens start at {highest}, too far ahead to be followed: together they grant no lock"
+            ),
+            format!("set the wall clocks right, then LOCK.FLOOR RAISE {highest} there"),
+        )
+    })
+}
+
 /// Their wall clocks are compared at one moment, give or take the round trips.
 fn clocks(up: &[&Patient]) -> Finding {
     let clocks = || up.iter().map(|patient| patient.view.clock_us);
@@ -150,7 +172,6 @@ fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
 mod tests {
     use super::super::{Level, Patient};
     use super::*;
-    use crate::node_view::NodeView;
     use crate::trouble::Trouble;
 
     fn healthy(count: usize) -> Vec<Patient> {
@@ -169,7 +190,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_found_and_nothing_else() {
-        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 10] = [
+        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 11] = [
             ("there are 3: 1 may be down", 3, |_| {}, Ok),
             ("there is one", 1, |_| {}, Note),
             ("an even number", 4, |_| {}, Change),
@@ -177,6 +198,7 @@ mod tests {
             ("max-ttl differs", 3, |p| p[1].view.max_ttl_ms = 1, Fail),
             ("versions differ", 3, |p| p[1].view.version = "2".to_owned(), Change),
             ("apart", 3, |p| p[1].view.clock_us += 2_100_000, Change),
+            ("too far ahead to be followed", 3, |p| p[1].view.token_floor = FOLLOWED_US + 2_000_000, Fail),
             ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
             ("2 of 3 serve", 3, |p| p[0].view.error = Some(Trouble::late()), Ok),
             ("they fail together", 3, |p| p.iter_mut().for_each(|p| p.view.node = "a:1".to_owned()), Note),

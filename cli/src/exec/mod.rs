@@ -185,6 +185,10 @@ impl<'a> Running<'a> {
 
     /// Has the lease been extended in time?
     fn look(&mut self) {
+        if lease::until_kill(self.left()).is_zero() {
+            // However long it is valid by now: the watchdog did not know, and may have ended the command.
+            return self.lose(self.why_gone());
+        }
         let valid_for = self.guard.valid_for();
         if lease::until_term(valid_for, self.exec.grace).is_zero() {
             let why = if self.began.elapsed() + self.exec.take.ttl >= self.exec.take.max_hold {
@@ -199,7 +203,7 @@ impl<'a> Running<'a> {
     }
 
     fn why_gone(&self) -> String {
-        if !self.left().is_zero() {
+        if !lease::until_kill(self.left()).is_zero() {
             "somebody took it away, or its nodes forgot it".to_owned()
         } else {
             "its lease ended while this program could not run".to_owned()

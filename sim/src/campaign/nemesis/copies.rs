@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -22,6 +23,10 @@ use crate::campaign::world::{NODES, World};
 
 /// The folder of the AOF in a server's folder.
 const AOF: &str = "appendonlydir";
+
+/// How often it is looked at what a state file says, and the pause between two looks: a state is written every 2.5 s.
+const LOOKS: usize = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How often a copy is begun again that the server changed meanwhile.
 const TRIES: usize = 5;
@@ -116,6 +121,9 @@ async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice,
     pause(world, dice.ms(300, 4_000)).await;
     // A copy of before says nothing of this.
     let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
+    if copy == Copy::AofInPlace && !state_file_knows_more(machine.dir(), kept.path()).await {
+        return;
+    }
     if dice.once_in(4) && copy.has_state_file() {
         servers::end_clean(machine, dice).await;
     } else {
@@ -135,6 +143,26 @@ async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice,
     let after = format!("{who}, {}, {}", copy.name(), machine.durability.name());
     let tokens = known || !copy.has_state_file();
     exam.examine(world, &machine.socket(), GUARD, tokens, &after).await;
+}
+
+/// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. A copy of a moment ago, written over the
+/// file that it was made of, is as long as the state file knows: the known limit of what can be told.
+async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
+    let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
+    let is_increment = |path: &PathBuf| path.to_string_lossy().contains(".incr.");
+    let copied = files(&kept.join(AOF)).unwrap_or_default().iter().filter(|path| is_increment(path)).map(length).max();
+    for _ in 0..LOOKS {
+        let states =
+            files(dir).unwrap_or_default().into_iter().filter(|path| path.extension() == Some("state".as_ref()));
+        let texts = states.filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>();
+        let lines = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("aof "));
+        let bytes = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).max();
+        if bytes > copied {
+            return true;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    false
 }
 
 /// Copies every file of the server's folder, while the server may go on.
