@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 12] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 13] = [
     ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [WAIT ms] [FENCE token] [RETRY] [NOTE text]"),
     ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
@@ -15,6 +15,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 12] = [
     ("LOCK.BREAK", 2, "delete", true, "key"),
     ("LOCK.NODE", 1, "", false, ""),
     ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
+    ("LOCK.FLOOR", -1, "", false, "[RAISE token]"),
     ("LOCK.HELP", 1, "", false, ""),
 ];
 
@@ -131,11 +132,18 @@ fn acl_categories_tell_users_from_operators() {
         names
     };
     assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 2, "all, and the internal ones");
-    assert_eq!(in_category(&mut client, "dangerous"), ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.GUARD"]);
+    assert_eq!(
+        in_category(&mut client, "dangerous"),
+        ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.FLOOR", "LOCK.GUARD"]
+    );
     assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE"]);
     assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT"]);
     let writing = in_category(&mut client, "write");
     for (name, _, _, writes, _) in COMMANDS {
-        assert_eq!(writing.contains(&name.to_owned()), writes || ["LOCK.GUARD", "LOCK.WAIT"].contains(&name), "{name}");
+        assert_eq!(
+            writing.contains(&name.to_owned()),
+            writes || ["LOCK.FLOOR", "LOCK.GUARD", "LOCK.WAIT"].contains(&name),
+            "{name}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Client, Frozen, Reply, Sentinel, Server, Setup, error, follow, guarded_ms, int, null, text, wait_until,
+    Client, Frozen, Reply, Sentinel, Server, Setup, error, follow, guarded_ms, has_heard, int, null, text, wait_until,
 };
 
 /// A lease that a promoted replica must outwait, in milliseconds: longer than Sentinel takes to promote it.
@@ -84,6 +84,7 @@ fn masters_that_take_turns_issue_growing_tokens() {
         let mut waiter = from.client();
         waiter.ask("LOCK.ACQUIRE k next 10000 WAIT 60000");
         wait_until("it waits", || from.info("waiters") == 1);
+        has_heard(to);
         sentinel.fail_over();
         // The one that is replaced goes on as a master until it is told to follow: then its waiters are sent away.
         let reply = waiter.hear();

@@ -1,6 +1,6 @@
 //! What a start can prove, whether the node remembers every grant of its last life, and what follows from it.
 
-use crate::limits::{CEILING_LEAD, ISSUED_LEAD};
+use crate::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD};
 use crate::record::BootId;
 use crate::{AofFile, BootTime, Cause, CleanEnd, FileId, LocksDigest, Node, NodeState, Now, ahead_us, guard_ms};
 
@@ -101,14 +101,14 @@ impl Start<'_> {
 
 /// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
 /// the most if clocks agree. It may have been raised to a token of another node, which is ahead of a clock that is ahead of
-/// this one. Where the file is a copy, or another life used the data since, nobody knows how far that got: then both count, and some
-/// seconds of grants and starts since.
+/// this one. Where the file is a copy, or another life used the data since, nobody knows how far that got: then both count, and
+/// what the ceiling is raised by when a life goes on from there.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
     match last {
         None => highest,
         Some(last) if last.is_tied_to(found) => last.ceiling.max(wall_us),
-        Some(last) => last.ceiling.max(highest) + CEILING_LEAD,
+        Some(last) => last.ceiling.saturating_add(ISSUED_LEAD + START_LEAD).max(highest),
     }
 }
 
@@ -237,11 +237,8 @@ mod tests {
         let copy = Found { file: Some(FileId { number: 8, ..FILE }), ..untouched() };
         let used = Found { used_by: Some(LifeId { node: 8, incarnation: 1 }), ..untouched() };
         for found in [copy, used] {
-            assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000 + CEILING_LEAD);
-            assert_eq!(
-                token_floor(Some(&last), &found, 60_000_000, 2_000),
-                60_000_000 - 1_000 + unknown + CEILING_LEAD
-            );
+            assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000 + ISSUED_LEAD + START_LEAD);
+            assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000 - 1_000 + unknown);
         }
     }
 }

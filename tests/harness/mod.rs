@@ -21,7 +21,7 @@ pub use frozen::Frozen;
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use not_here::{has_tls, not_here};
 pub use readme::readme_rules;
-pub use replicas::{follow, in_step, pair};
+pub use replicas::{follow, has_heard, in_step, pair};
 pub use sentinel::Sentinel;
 pub use tls::{make_certificate, with_tls};
 pub use waiters::{queues, waits};

@@ -10,7 +10,15 @@ pub fn pair() -> (Server, Server) {
     (master, replica)
 }
 
-/// `replica` becomes one of `master`, and is in step.
+/// The longest lease there can be: what a replica assumes that was told nothing.
+const DAY_MS: u64 = 86_400_000;
+
+/// Waits until the replica was told how long its master's leases may be.
+pub fn has_heard(replica: &Server) {
+    wait_until("the replica was told of its master's leases", || replica.info("outstanding_ttl_ms") < DAY_MS);
+}
+
+/// `replica` becomes one of `master`, is in step, and was told what it needs to know when it is promoted.
 pub fn follow(replica: &Server, master: &Server) {
     assert_eq!(replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port())), text("OK"));
     // The stream runs only from the replica's first acknowledgement on, up to a second later.
@@ -19,6 +27,7 @@ pub fn follow(replica: &Server, master: &Server) {
     client.say("SET stream runs");
     client.say("DEL stream");
     in_step(&mut client);
+    has_heard(replica);
 }
 
 /// Waits until the replica has seen all that the master has done.

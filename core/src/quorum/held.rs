@@ -32,6 +32,8 @@ struct Member {
     raising: bool,
     /// It refused an extension meanwhile, which named the lower token: it is asked again when it has answered.
     asks_again: bool,
+    /// Asked to raise its token, it said that it does not have the lock any more, and has not granted it again.
+    is_gone: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,7 +53,7 @@ impl Held {
         ttl_ms: u32,
         valid_until: BootTime,
     ) -> Self {
-        let member = |(id, acked, raising)| Member { id, acked, raising, asks_again: false };
+        let member = |(id, acked, raising)| Member { id, acked, raising, asks_again: false, is_gone: false };
         let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
         let round = Round { open: none.clone(), yes: none, ..Round::default() };
@@ -94,10 +96,11 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// So many nodes said in one round that they do not have it any more that no majority of that round is left: somebody
-    /// took it away (BREAK, DEL, FLUSHALL). It is not taken back.
+    /// So many nodes said, in one round of extension or when they were to raise their tokens, that they do not have it any more
+    /// that no majority is left: somebody took it away (BREAK, DEL, FLUSHALL). It is not taken back.
     pub fn is_lost(&self) -> bool {
-        self.round.no > self.members.len() - majority(self.members.len())
+        let gone = self.members.iter().filter(|member| member.is_gone).count();
+        self.round.no + gone > self.members.len() - majority(self.members.len())
     }
 
     /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
@@ -148,7 +151,11 @@ impl Held {
                 let member = &mut self.members[node];
                 (member.acked, member.raising) = (None, false);
                 // The extension that it refused is refused for good.
-                if std::mem::take(&mut member.asks_again) { self.on_extended(node, id, answer, now) } else { vec![] }
+                if std::mem::take(&mut member.asks_again) {
+                    return self.on_extended(node, id, answer, now);
+                }
+                member.is_gone |= answer == Answer::No;
+                vec![]
             }
             (Ask::Acquire { .. }, _) => vec![],
         }
@@ -194,7 +201,7 @@ impl Held {
             // Another server under this name: it had acknowledged nothing when the round began.
             self.round.open[node] = false;
         }
-        self.members[node] = Member { id, acked: Some(token), raising: false, asks_again: false };
+        self.members[node] = Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
@@ -309,6 +316,23 @@ mod tests {
         held.on_answer(2, 2, id(2), ask, Answer::Token(token(100)), until);
         assert_ne!(held.outcome(), Some(true), "it came when the old validity had ended");
         assert_eq!(held.valid_until(), until);
+    }
+
+    /// The lock was broken on all nodes while their tokens were being raised. They said so then, and the next round took it back,
+    /// node by node, as if they had restarted.
+    #[test]
+    fn broken_while_tokens_are_raised_it_is_lost() {
+        let mut held = held();
+        let fence = Ask::Fence { token: token(200) };
+        extend(&mut held, 100);
+        healed(&mut held, 3, 200, 110);
+        for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+            held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
+            assert_eq!(held.is_lost(), is_lost, "{node}");
+        }
+        // One that grants it again has only restarted.
+        healed(&mut held, 2, 200, 130);
+        assert!(!held.is_lost());
     }
 
     /// A node that came back empty and was healed adds no validity to the round under way, nor does a late grant.
