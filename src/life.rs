@@ -58,6 +58,8 @@ pub struct Life {
     pub decided: bool,
     /// When replicas were told last.
     pub told: BootTime,
+    /// The last change in ceilings of stripes that they were told of.
+    pub told_stripe_change: u64,
     /// The last write failed, and that was logged.
     pub failing: bool,
 }
@@ -284,12 +286,14 @@ fn log_failures() {
 
 /// A master tells its replicas what they need to know when one of them is promoted.
 fn tell_replicas(ctx: Context<'_>, now: Now) {
-    let due = with(|life| now.boot.ms_since(life.told) >= TELL_REPLICAS_MS);
+    // A key whose token was raised far ahead is news at once: no later ceiling would cover it.
+    let changes = state::with(|node| node.tokens.stripe_changes());
+    let due = with(|life| now.boot.ms_since(life.told) >= TELL_REPLICAS_MS || changes > life.told_stripe_change);
     if !due || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
         return;
     }
     let (ceiling, owed_ms) = with(|life| {
-        life.told = now.boot;
+        (life.told, life.told_stripe_change) = (now.boot, changes);
         (life.ceiling, life.owed.ms(now.boot))
     });
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {

@@ -93,6 +93,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         needed: 0,
         decided: false,
         told: BootTime::default(),
+        told_stripe_change: 0,
         failing: false,
         last: Some(LastLife { state: last, found }),
     });
