@@ -294,7 +294,8 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
     }
     let (ceiling, owed_ms) = with(|life| {
         (life.told, life.told_stripe_change) = (now.boot, changes);
-        (life.ceiling, life.owed.ms(now.boot))
+        let far = state::with(|node| node.tokens.ceiling_to_tell(now.wall_us, node.skew_ms));
+        (life.ceiling.max(far), life.owed.ms(now.boot))
     });
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
         let (stripes, _) = state::with(|node| node.tokens.stripe_ceilings());

@@ -123,6 +123,12 @@ impl Tokens {
         self.stripes.wanted()
     }
 
+    /// Up to where a successor that knows nothing of single keys should take tokens for issued, beside the ceiling: where clocks are
+    /// apart, any key may have got as far as one of them. What is further ahead than clocks can be apart is one key's alone.
+    pub fn ceiling_to_tell(&self, wall_us: u64, skew_ms: u32) -> u64 {
+        self.stripes.largest_up_to(ahead_us(wall_us, skew_ms) + CLOCKS_APART_US)
+    }
+
     /// The number of the last change of those.
     pub fn stripe_changes(&self) -> u64 {
         self.stripes.changes()

@@ -94,7 +94,8 @@ impl Server {
 
     /// The ceiling and the longest lease that a master tells its replicas.
     pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
-        (self.ceiling, self.owed.ms(now.boot))
+        let far = self.node.tokens.ceiling_to_tell(now.wall_us, self.setup.skew_ms);
+        (self.ceiling.max(far), self.owed.ms(now.boot))
     }
 
     pub(super) fn digest(&self, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
