@@ -18,6 +18,7 @@ impl Nodes {
 
     /// So many, set up in this way.
     pub fn start_with(count: usize, setup: impl Fn() -> Setup) -> Self {
+        crate::told::listen();
         Self((0..count).map(|_| setup().start()).collect())
     }
 

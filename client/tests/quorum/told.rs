@@ -49,19 +49,16 @@ impl Subscriber for Ear {
     fn exit(&self, _: &Id) {}
 }
 
-fn listen() {
+/// Listens from before any client of this process says something: whoever is told of for the first time while the listener is being
+/// set is taken for good for one that nobody listens to.
+pub fn listen() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        tracing::subscriber::set_global_default(Ear).unwrap();
-        // What another test reached first, at this very moment, took it that nobody listens.
-        tracing::callsite::rebuild_interest_cache();
-    });
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
 }
 
 /// Who runs many locks could not tell which one an event is about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_name_the_key() {
-    listen();
     let nodes = Nodes::start(3);
     let (locks, other) = (nodes.client().await, nodes.client().await);
     let (key, shown) = (b"told:\x1b[2J\n\xff", "told:\\u{1b}[2J\\n\u{fffd}");
