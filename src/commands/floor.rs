@@ -1,4 +1,4 @@
-//! `LOCK.FLOOR [token]`
+//! `LOCK.FLOOR [RAISE token]`
 
 use palisade_core::Refusal;
 use palisade_core::request::floor;
