@@ -144,10 +144,11 @@ fn known_bytes(server: &Server) -> u64 {
     aof_line(server).get(2).copied().unwrap_or(0)
 }
 
+/// The server removes files of a former AOF while they are looked at.
 fn increments(folder: &Path) -> Vec<fs::Metadata> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let increments = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".incr."));
-    increments.map(|entry| entry.metadata().unwrap()).collect()
+    increments.filter_map(|entry| entry.metadata().ok()).collect()
 }
 
 fn length(folder: &Path) -> u64 {
