@@ -39,7 +39,7 @@ pub fn look(ctx: Context<'_>) {
     let Some((owned, imported)) = nodes.as_deref().and_then(slots_of_myself) else { return };
     let now = clock::now();
     // What the owner before may have granted nobody knows: as much as this node may.
-    let owed_ms = life::with(|life| life.owed.ms(now.boot));
+    let owed_ms = state::with(|node| node.ledger.owed().ms(now.boot));
     let gained = state::with(|node| {
         let until = now.boot.plus_ms(guard_ms(owed_ms, node.skew_ms));
         let gained = node.slots.seen(&owned, imported, now.boot, until);
@@ -55,9 +55,9 @@ pub fn look(ctx: Context<'_>) {
             gained.guarded,
             guard_ms(owed_ms, config::max_clock_skew_ms())
         ));
-        life::with(|life| life.save_at_once(now));
+        life::save_at_once(now);
     } else if gained.unknown > 0 {
-        life::with(|life| life.save(now));
+        life::save(now);
     }
 }
 
@@ -97,7 +97,7 @@ fn settle_dropped(ctx: Context<'_>) {
         warn(&format!(
             "CLUSTER FLUSHSLOT dropped held locks: nothing is granted in {guarded} slots until the last of them would have ended"
         ));
-        life::with(|life| life.save_at_once(clock::now()));
+        life::save_at_once(clock::now());
     }
 }
 

@@ -4,8 +4,11 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
 
+use palisade_core::engine::Key;
+
+use crate::driver::{blocked_clients, timer};
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{alarm, audience, clock, cluster, effects, life, losses, start, state, waiting};
+use crate::{audience, clock, cluster, life, losses, start, state};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -16,7 +19,7 @@ impl Events for NodeEvents {
         audience::look(ctx);
         life::tick(ctx);
         cluster::look(ctx);
-        alarm::look_after(ctx);
+        timer::look_after(ctx);
     }
 
     fn forked() {
@@ -28,7 +31,7 @@ impl Events for NodeEvents {
         audience::came();
         LOADING.set(Some(from));
         if from == Source::Master {
-            life::follows_anew();
+            state::with(|node| node.follows());
         }
         start::loading(from);
     }
@@ -51,7 +54,7 @@ impl Events for NodeEvents {
             // The slots of the master before come right after; the node is guarded as a whole.
             state::with(|node| node.slots.cover());
         } else {
-            waiting::dismiss_all();
+            blocked_clients::dismiss_all();
         }
         life::role_changed(is_master);
     }
@@ -78,7 +81,7 @@ impl Events for NodeEvents {
     }
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
-        let detached = state::with(|node| node.deadlines.detach(db));
+        let detached = state::with(|node| node.flush(db));
         // Replayed from the AOF it is final; else the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
@@ -87,26 +90,22 @@ impl Events for NodeEvents {
             // A replica's master knows what is lost.
             _ => losses::free(vec![detached]),
         }
-        // Those of other databases too: the guard may be armed now.
-        waiting::look_at_all(ctx);
+        timer::arm(ctx);
     }
 
     fn swap(ctx: Context<'_>, one: u32, other: u32) {
-        let ends = state::with(|node| (node.deadlines.last(one), node.deadlines.last(other)));
-        // Where a database without locks takes the place of one with locks, those are gone from their names.
-        if let ((Some(last), None) | (None, Some(last)), true) = (ends, ctx.is_master()) {
+        let lost = state::with(|node| node.swap(one, other));
+        if let Some((db, last)) = lost.filter(|_| ctx.is_master()) {
             let replayed = LOADING.get() == Some(Source::Aof);
-            let swapped = |db| if db == one { other } else { one };
             let names: Vec<(u32, Box<[u8]>)> = state::with(|node| {
-                let moved = node.deadlines.names().filter(|(db, _)| replayed && [one, other].contains(db));
-                moved.map(|(db, name)| (swapped(db), name.into())).collect()
+                let moved = node.deadlines.names().filter(|(of, _)| replayed && *of == db);
+                moved.map(|(db, name)| (db, name.into())).collect()
             });
             if !replayed || !losses::were_lifted(ctx, names.iter().map(|(db, name)| (*db, &**name))) {
                 losses::dropped(last, None);
             }
         }
-        state::with(|node| node.deadlines.swap(one, other));
-        waiting::look_at_all(ctx);
+        timer::arm(ctx);
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {
@@ -122,8 +121,8 @@ impl Events for NodeEvents {
         if by == Arrival::Restored {
             lock.mark_suspect();
         }
-        effects::learnt(&key);
-        effects::watched(ctx, &mut key);
+        state::with(|node| node.arrived(Key { db: ctx.db(), name: name.bytes() }, lock, clock::boot_now()));
+        timer::arm(ctx);
     }
 }
 

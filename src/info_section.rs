@@ -2,8 +2,11 @@
 
 use std::ffi::CStr;
 
+use palisade_core::LifeId;
+
+use crate::driver::blocked_clients;
 use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
-use crate::{audience, clock, config, life, state, waiting};
+use crate::{audience, clock, config, life, state};
 
 /// The module's section.
 pub struct Section;
@@ -12,10 +15,10 @@ impl InfoSection for Section {
     fn fields() -> Vec<(&'static CStr, Field)> {
         let now = clock::boot_now();
         let number = |value: u64| Field::Number(value);
-        let (id, incarnation, failing, outstanding_ms) =
-            life::with(|life| (life.id, life.incarnation, life.failing, life.owed.ms(now)));
+        let failing = life::with(|life| life.failing);
         state::with(|node| {
             let counters = &node.counters;
+            let LifeId { node: id, incarnation } = node.ledger.life();
             let armed = node.guard.armed(now);
             vec![
                 (c"held", number(locks_in_memory() as u64)),
@@ -32,7 +35,7 @@ impl InfoSection for Section {
                 (c"hand_overs", number(counters.hand_overs)),
                 (c"turns", number(counters.turns)),
                 (c"wait_timeouts", number(node.waiting.timeouts())),
-                (c"answers_most", number(waiting::most_answered() as u64)),
+                (c"answers_most", number(blocked_clients::most_answered() as u64)),
                 (c"wait_p50_us", number(node.waiting.waits.quantile_us(0.5))),
                 (c"wait_p99_us", number(node.waiting.waits.quantile_us(0.99))),
                 (c"wait_max_us", number(node.waiting.waits.quantile_us(1.0))),
@@ -42,7 +45,7 @@ impl InfoSection for Section {
                 (c"deadlines", number(node.deadlines.len() as u64)),
                 (c"propagates", number((!audience::is_empty()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
-                (c"outstanding_ttl_ms", number(outstanding_ms.into())),
+                (c"outstanding_ttl_ms", number(node.ledger.owed().ms(now).into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
                 (c"guard_ms", number(node.guard.left_ms(now))),
                 (c"guard_reason", Field::Word(armed.map_or("", |armed| armed.cause.word()).to_owned())),

@@ -78,27 +78,25 @@ impl Keeper {
         Ok((Self { shared }, last))
     }
 
-    /// Has `state` written; the number tells when it is: see [`Keeper::saved`].
-    pub fn save(&self, state: Stated) -> u64 {
+    /// Has `state` written, in place of what is not written yet; its number tells when it is: see [`Keeper::saved`].
+    pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
-            wanted.number += 1;
+            wanted.number = number;
             wanted.state = Some(state);
             self.shared.wake.notify_one();
         }
-        wanted.number
     }
 
     /// Writes `state` and waits for the disk; if that fails the thread goes on trying.
-    pub fn save_now(&self, state: Stated) -> u64 {
-        let number = self.save(state.clone());
+    pub fn save_now(&self, number: u64, state: Stated) {
+        self.save(number, state.clone());
         self.shared.write(number, &state);
-        number
     }
 
     /// Writes `state` and waits for the disk; nothing is written after it.
-    pub fn close(&self, state: Stated) {
-        let number = self.save(state.clone());
+    pub fn close(&self, number: u64, state: Stated) {
+        self.save(number, state.clone());
         relock(&self.shared.wanted).closed = true;
         self.shared.write(number, &state);
         self.shared.wake.notify_one();
@@ -202,14 +200,14 @@ mod tests {
         let path = dir.path().join("state");
         let (keeper, last) = Keeper::open(path.clone()).unwrap();
         assert_eq!((last, keeper.saved(), keeper.ceiling()), (None, 0, 0));
-        let number = keeper.save_now(state(5));
-        assert_eq!((keeper.saved(), keeper.ceiling()), (number, 5));
-        let number = keeper.save(state(6));
-        while keeper.saved() < number {
+        keeper.save_now(1, state(5));
+        assert_eq!((keeper.saved(), keeper.ceiling()), (1, 5));
+        keeper.save(2, state(6));
+        while keeper.saved() < 2 {
             std::thread::yield_now();
         }
-        keeper.close(state(7));
-        keeper.save(state(8));
+        keeper.close(3, state(7));
+        keeper.save(4, state(8));
         drop(keeper);
         let (keeper, last) = Keeper::open(path.clone()).unwrap();
         let last = last.unwrap();
@@ -227,19 +225,18 @@ mod tests {
         let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
         fs::create_dir(&folder).unwrap();
         let (keeper, _) = Keeper::open(folder.join("state")).unwrap();
-        keeper.save_now(state(3));
+        keeper.save_now(1, state(3));
         fs::rename(&folder, &away).unwrap();
-        let before = keeper.saved();
-        let number = keeper.save(state(9));
+        keeper.save(2, state(9));
         while keeper.failure().is_none() {
             std::thread::yield_now();
         }
-        assert_eq!((keeper.saved(), keeper.ceiling()), (before, 3));
+        assert_eq!((keeper.saved(), keeper.ceiling()), (1, 3));
         fs::rename(&away, &folder).unwrap();
-        while keeper.saved() < number {
+        while keeper.saved() < 2 {
             std::thread::yield_now();
         }
         assert_eq!((keeper.ceiling(), keeper.failure()), (9, None));
-        keeper.close(state(9));
+        keeper.close(3, state(9));
     }
 }

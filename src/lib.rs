@@ -1,10 +1,9 @@
 //! Palisade's server module: native locks for Redis and Valkey.
 //!
-//! The rules of locks are in `palisade-core`; this crate translates between them and the server. A command of
-//! `commands` reads top to bottom: arguments, request, rule, effects, reply. `effects` is how what a rule decided
-//! reaches keys, replicas and AOF, `audience` whether anybody listens; `hand_over` passes a lock that got free
-//! to the first who waits, `waiting` keeps those who do; `expiry` ends locks whose lease ended, `alarm` has all that done
-//! when it is due; `cluster` knows where a key is served; `lock_type` is the data type;
+//! The rules of locks are in `palisade-core`, and so is the engine that decides what happens when a command arrives or
+//! something comes due; this crate translates between them and the server. A command of `commands` reads its arguments and makes
+//! them a request; `driver` performs what the engine decides: it alone writes to the server. `audience` knows whether anybody
+//! listens to changes, `cluster` where a key is served; `lock_type` is the data type;
 //! `events` what the server tells about its keys; `state` the node's memory; `start`, `life`, `keeper` and `state_file` what the
 //! node keeps over its lives, on the disk; `data_stamp`, `aof_folder` and `file_id` tie that to the data; `losses` locks that are
 //! dropped while they are held; `config` what an operator sets;
@@ -12,7 +11,6 @@
 
 #![deny(unsafe_code)]
 
-mod alarm;
 mod aof_folder;
 mod arguments;
 mod audience;
@@ -21,13 +19,11 @@ mod cluster;
 mod commands;
 mod config;
 mod data_stamp;
-mod effects;
+mod driver;
 mod events;
-mod expiry;
 #[allow(unsafe_code)]
 mod ffi;
 mod file_id;
-mod hand_over;
 mod info_section;
 mod integer;
 mod keeper;
@@ -37,7 +33,6 @@ mod losses;
 mod start;
 mod state;
 mod state_file;
-mod waiting;
 
 use std::ffi::CStr;
 

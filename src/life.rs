@@ -8,12 +8,8 @@
 
 use std::cell::RefCell;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use palisade_core::{
-    BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote,
-    stripes_to_text,
-};
+use palisade_core::{BootTime, GuardPolicy, Now, Refusal, StripeCeiling, Token, stripes_to_text};
 
 use crate::aof_folder::AofFolder;
 use crate::data_stamp::DataStamp;
@@ -28,34 +24,16 @@ pub const CEILING: &CStr = c"LOCK.CEILING";
 /// How often a master tells its replicas its ceiling and what it owes, in milliseconds.
 const TELL_REPLICAS_MS: u64 = 2_000;
 
-/// What this life knows of itself.
+/// What this life has beside the node's memory: its files, and what it told.
 pub struct Life {
     /// Writes the state file; `None`: the node has none.
     pub keeper: Option<Keeper>,
     /// Says beside the data that this life uses it.
     pub stamp: DataStamp,
-    /// That is done.
-    pub is_stamped: bool,
-    /// What the last life left, until it is decided what it proves.
+    /// What the last life left, until it is judged what it proves.
     pub last: Option<LastLife>,
-    /// See [`NodeState`].
-    pub id: u128,
-    /// See [`NodeState`].
-    pub incarnation: u64,
-    /// The longest lease that may still run.
-    pub owed: Owed,
     /// Everything granted in this life is in this AOF.
     pub aof: Option<AofFolder>,
-    /// The highest ceiling handed to the keeper, or heard of.
-    pub ceiling: u64,
-    /// When an operator lifted a guard last.
-    pub lifted: BootTime,
-    /// What the keeper was handed last.
-    pub handed: Handed,
-    /// The state with this number must be on the disk before anything is promised.
-    pub needed: u64,
-    /// It was decided what the last life proves.
-    pub decided: bool,
     /// When replicas were told last.
     pub told: BootTime,
     /// The last change in ceilings of stripes that they were told of.
@@ -64,25 +42,9 @@ pub struct Life {
     pub failing: bool,
 }
 
-/// What of a state is looked at again once it was handed to the keeper.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Handed {
-    /// The state's number.
-    number: u64,
-    /// Its ceiling.
-    ceiling: u64,
-    /// The last change in its ceilings of stripes.
-    stripe_change: u64,
-    /// Its longest lease.
-    owed_ms: u32,
-}
-
 thread_local! {
     static LIFE: RefCell<Option<Life>> = const { RefCell::new(None) };
 }
-
-/// Nothing stands in the way of promises: the fast answer to the question of every command. Of the main thread, as all here.
-static READY: AtomicBool = AtomicBool::new(false);
 
 /// What an earlier load of the module left goes, and with it its locks on the state file: the server did not keep it.
 pub fn forget() {
@@ -92,7 +54,6 @@ pub fn forget() {
 /// This life begins.
 pub fn begin(life: Life) {
     LIFE.set(Some(life));
-    READY.store(false, Relaxed);
 }
 
 /// Calls `body` with this life. No call to the server that can call back may be made in it.
@@ -100,164 +61,87 @@ pub fn with<T>(body: impl FnOnce(&mut Life) -> T) -> T {
     LIFE.with_borrow_mut(|life| body(life.as_mut().expect("the module is loaded before it is called")))
 }
 
-/// Whether the node is ready to promise: its start is decided, and what a later life must know is on the disk.
+/// Refuses while something that a later life must know is not on the disk, or the start is not judged.
 pub fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
-    if READY.load(Relaxed) {
-        return Ok(());
-    }
-    if !with(|life| life.decided) {
+    let ready = || state::with(|node| node.ready(clock::boot_now()));
+    ready().or_else(|_| {
+        look_at_disk(ctx);
+        ready()
+    })
+}
+
+/// The node learns what is on the disk by now; the start is judged, if that is open.
+pub fn look_at_disk(ctx: Context<'_>) {
+    if !state::with(|node| node.ledger.is_judged()) {
         start::decide(ctx);
     }
-    if with(|life| life.is_saved()) {
-        refresh_ceiling();
-        READY.store(true, Relaxed);
-        return Ok(());
-    }
-    // While the node is guarded, that is what a client has to wait for.
-    let now = clock::boot_now();
-    state::with(|node| node.guard.serve(now)).and(Err(Refusal::NotYet))
+    look_at_file();
 }
 
-/// Runs a rule that may need a token. If the ceiling is in its way, what is on the disk by now may be enough; else the
-/// ceiling is raised in the background.
-pub fn with_tokens<T>(
-    now: Now,
-    mut rule: impl FnMut(&mut palisade_core::Node) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
-    let result = state::with(&mut rule);
-    if !matches!(result, Err(Refusal::NotYet)) {
-        return result;
-    }
-    refresh_ceiling();
-    let result = state::with(&mut rule);
-    if matches!(result, Err(Refusal::NotYet)) {
-        raise_ceiling(now);
-    }
-    result
-}
-
-impl Life {
-    fn is_saved(&self) -> bool {
-        self.is_stamped && self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed && !keeper.is_taken())
-    }
-
-    /// Says beside the data that this life uses it. Promises wait for that.
-    pub fn put_stamp(&mut self) {
-        match self.stamp.put(LifeId { node: self.id, incarnation: self.incarnation }) {
-            Ok(()) => self.is_stamped = true,
-            Err(why) => warn(&format!(
-                "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
-                 it can be replaced"
-            )),
-        }
-    }
-
-    /// What the state file should say at `now`.
-    pub fn snapshot(&mut self, now: Now) -> Stated {
-        state::with(|node| {
-            node.tokens.sweep_stripes(now.boot);
-            self.ceiling = self.ceiling.max(node.tokens.wanted_ceiling(now.wall_us, node.skew_ms));
-            let (stripes, stripe_change) = node.tokens.stripe_ceilings();
-            let owed_ms = self.owed.ms(now.boot);
-            self.handed = Handed { ceiling: self.ceiling, stripe_change, owed_ms, ..self.handed };
-            let state = NodeState {
-                file: None,
-                id: self.id,
-                incarnation: self.incarnation,
-                ceiling: self.ceiling,
-                stripes,
-                owed_ms,
-                heard_of: match self.owed.master() {
-                    Master::Myself => HeardOf::Nothing,
-                    Master::Silent => HeardOf::SilentMaster,
-                    Master::Told(_) => HeardOf::Master,
-                },
-                boot: clock::boot_id(),
-                guard: node.saved_guard(now.boot),
-                lifted: self.lifted,
-                unproved_before: node.unproved_before(owed_ms, now.boot),
-                aof: None,
-                end: None,
-            };
-            Stated { state, aof: self.aof.clone() }
-        })
-    }
-
-    /// Has the state written; promises go on meanwhile.
-    pub fn save(&mut self, now: Now) -> u64 {
-        // Before the start is decided the file still has what the last life proves.
-        if !self.decided || self.keeper.is_none() {
-            return 0;
-        }
-        let state = self.snapshot(now);
-        self.handed.number = self.keeper.as_ref().map_or(0, |keeper| keeper.save(state));
-        self.handed.number
-    }
-
-    /// Writes the state before anything else happens: something that a later life would believe is true no more, and
-    /// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
-    /// fails, promises wait until it does not.
-    pub fn save_at_once(&mut self, now: Now) {
-        if !self.decided || self.keeper.is_none() {
-            return;
-        }
-        let state = self.snapshot(now);
-        if let Some(keeper) = &self.keeper {
-            self.handed.number = keeper.save_now(state);
-            self.needed = self.handed.number.max(self.needed);
-        }
-        READY.store(false, Relaxed);
-    }
-}
-
-/// The ceilings on the disk are what tokens are issued up to.
-pub fn refresh_ceiling() {
+fn look_at_file() {
     with(|life| {
-        let Some(keeper) = &life.keeper else { return };
-        state::with(|node| {
-            node.tokens.set_ceiling(keeper.ceiling());
-            if keeper.saved() >= life.handed.number {
-                node.tokens.stripes_saved(life.handed.stripe_change);
-            }
-        });
+        if let Some(keeper) = &life.keeper {
+            state::with(|node| {
+                node.written(keeper.saved(), keeper.ceiling());
+                node.ledger.taken(keeper.is_taken());
+            });
+        }
     });
 }
 
-/// Has the ceilings raised, unless that is under way.
-fn raise_ceiling(now: Now) {
+/// Says beside the data that this life uses it. Promises wait for that.
+pub fn put_stamp() {
+    let life_id = state::with(|node| node.ledger.life());
+    match with(|life| life.stamp.put(life_id)) {
+        Ok(()) => state::with(|node| node.ledger.stamped()),
+        Err(why) => warn(&format!(
+            "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
+             it can be replaced"
+        )),
+    }
+}
+
+/// Has the state written; promises go on meanwhile.
+pub fn save(now: Now) {
     with(|life| {
-        let (wanted, stripe_change) =
-            state::with(|node| (node.tokens.wanted_ceiling(now.wall_us, node.skew_ms), node.tokens.stripe_changes()));
-        if wanted > life.ceiling || stripe_change > life.handed.stripe_change {
-            life.save(now);
+        if let Some((number, state)) = state::with(|node| node.state_to_write(false, now))
+            && let Some(keeper) = &life.keeper
+        {
+            keeper.save(number, Stated { state, aof: life.aof.clone() });
         }
     });
+}
+
+/// Writes the state before anything else happens: something that a later life would believe is true no more, and
+/// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
+/// fails, promises wait until it does not.
+pub fn save_at_once(now: Now) {
+    with(|life| {
+        if let Some((number, state)) = state::with(|node| node.state_to_write(true, now))
+            && let Some(keeper) = &life.keeper
+        {
+            keeper.save_now(number, Stated { state, aof: life.aof.clone() });
+        }
+    });
+    look_at_file();
 }
 
 /// Ten times a second.
 pub fn tick(ctx: Context<'_>) {
     // What was refused for want of a write, or waits for the end of a start, goes on even if no command comes.
-    let _ = ready(ctx);
+    look_at_disk(ctx);
     let now = clock::now();
-    state::with(|node| node.evicted.sweep(now.boot));
     losses::settle();
-    refresh_ceiling();
-    with(|life| {
-        if life.keeper.as_ref().is_some_and(Keeper::is_taken) {
-            READY.store(false, Relaxed);
-        }
-        if life.decided && !life.is_stamped {
-            life.put_stamp();
-        }
-        let Handed { ceiling, stripe_change, owed_ms, .. } = life.handed;
-        let (used_up, changed) = state::with(|node| {
-            (node.tokens.uses_up(ceiling, now.wall_us, node.skew_ms), node.tokens.stripe_changes() > stripe_change)
-        });
-        // And when more was heard of than the disk knows.
-        if used_up || changed || life.ceiling > ceiling || life.owed.ms(now.boot) > owed_ms {
-            life.save(now);
-        }
+    let (is_stamped, is_write_due) = state::with(|node| {
+        node.evicted.sweep(now.boot);
+        (node.ledger.is_stamped() || !node.ledger.is_judged(), node.is_write_due(now))
     });
+    if !is_stamped {
+        put_stamp();
+    }
+    if is_write_due {
+        save(now);
+    }
     log_failures();
     tell_replicas(ctx, now);
 }
@@ -292,71 +176,37 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
     if !due || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
         return;
     }
-    let (ceiling, owed_ms) = with(|life| {
-        (life.told, life.told_stripe_change) = (now.boot, changes);
-        let far = state::with(|node| node.tokens.ceiling_to_tell(now.wall_us, node.skew_ms));
-        (life.ceiling.max(far), life.owed.ms(now.boot))
-    });
+    with(|life| (life.told, life.told_stripe_change) = (now.boot, changes));
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        let (stripes, _) = state::with(|node| node.tokens.stripe_ceilings());
+        let ((ceiling, owed_ms), (stripes, _)) =
+            state::with(|node| (node.tells_replicas(now), node.tokens.stripe_ceilings()));
         ctx.replicate_to_replicas(CEILING, ceiling, owed_ms.into(), c"STRIPES", &stripes_to_text(&stripes));
     }
 }
 
 /// A master's ceiling and what it owes, heard by a replica.
 pub fn heard(ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
-    state::with(|node| node.tokens.learn_stripes(stripes));
-    with(|life| {
-        life.ceiling = life.ceiling.max(ceiling);
-        life.owed.follow(Master::Told(owed_ms));
-    });
-}
-
-/// The data of a master is loaded: what another told before is nothing to go by.
-pub fn follows_anew() {
-    with(|life| life.owed.follow(Master::Silent));
+    state::with(|node| node.heard(ceiling, owed_ms, stripes));
 }
 
 /// The server forked. If that is to rewrite the AOF, a new file goes on from here, and the state file should say so.
 pub fn forked() {
-    let now = clock::now();
-    with(|life| {
-        if life.aof.is_some() {
-            life.save(now);
-        }
-    });
-}
-
-/// When an operator lifted a guard last.
-pub fn lifted() -> BootTime {
-    with(|life| life.lifted)
-}
-
-/// A lock was loaded or replicated: its lease may be longer than this node grants.
-pub fn seen(lock: &Lock) {
-    if lock.ttl_ms() > config::max_ttl_ms() {
-        let now = clock::boot_now();
-        with(|life| life.owed.raise(lock.ttl_ms(), config::max_clock_skew_ms(), now));
+    if with(|life| life.aof.is_some()) {
+        save(clock::now());
     }
 }
 
 /// The role changed. A master that was a replica may not know what its own master granted last.
 pub fn role_changed(is_master: bool) {
     let now = clock::now();
-    with(|life| {
-        life.aof = None;
-        if is_master {
-            life.owed.lead(config::max_clock_skew_ms(), now.boot);
-        } else {
-            life.owed.follow(Master::Silent);
-        }
-    });
+    with(|life| life.aof = None);
     if is_master {
-        let (ceiling, owed_ms) = with(|life| (life.ceiling, life.owed.ms(now.boot)));
-        state::with(|node| promote(config::restart_guard(), ceiling, owed_ms, node, now));
+        state::with(|node| node.leads(config::restart_guard(), now));
         log_guard(now);
+    } else {
+        state::with(|node| node.follows());
     }
-    with(|life| life.save_at_once(now));
+    save_at_once(now);
 }
 
 /// A replica has come: it should know at once what it needs if it is promoted.
@@ -381,12 +231,9 @@ pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
 
 /// From now on the AOF may not have everything, perhaps not even what this very transaction granted.
 pub fn not_all_in_aof() {
-    let now = clock::now();
-    with(|life| {
-        if life.aof.take().is_some() {
-            life.save_at_once(now);
-        }
-    });
+    if with(|life| life.aof.take()).is_some() {
+        save_at_once(clock::now());
+    }
 }
 
 /// Looks whether the server may evict locks, and warns of what undermines the guard.
@@ -397,7 +244,7 @@ pub fn inspect_configuration(ctx: Context<'_>) {
         warn("maxmemory-policy lets the server evict keys, held locks too: set it to noeviction on a lock server");
     }
     let has_file = with(|life| life.keeper.is_some());
-    if config::restart_guard() == palisade_core::GuardPolicy::Never
+    if config::restart_guard() == GuardPolicy::Never
         && !has_file
         && ctx.parameter_is(c"appendonly", "no")
         && ctx.parameter_is(c"save", "")
@@ -413,31 +260,16 @@ pub fn inspect_configuration(ctx: Context<'_>) {
 /// refuses with NOTYET: it is as the operator said, and the node promises nothing until that is on the disk.
 pub fn guard_by_operator(ms: Option<u32>) -> Result<u64, Refusal> {
     let now = clock::now();
-    let left = state::with(|node| {
-        match ms {
-            Some(ms) => node.guard.arm(Cause::Operator, now.boot, now.boot.plus_ms(ms)),
-            None => {
-                node.guard.lift();
-                node.slots.lift();
-            }
-        }
-        node.guard.left_ms(now.boot)
-    });
+    state::with(|node| node.guard_by_operator(ms, now.boot));
     if ms.is_some() {
         log_guard(now);
     } else {
         notice("an operator lifted the guard: the node serves");
     }
     losses::settle();
-    with(|life| {
-        if ms.is_none() {
-            life.lifted = now.boot;
-            life.owed.lift(config::max_clock_skew_ms(), now.boot);
-        }
-        // Else a crash right after could bring a lifted guard back over what was granted since, or forget an armed one.
-        life.save_at_once(now);
-        if life.is_saved() { Ok(left) } else { Err(Refusal::NotYet) }
-    })
+    // Else a crash right after could bring a lifted guard back over what was granted since, or forget an armed one.
+    save_at_once(now);
+    state::with(|node| if node.ledger.is_ready() { Ok(node.guard.left_ms(now.boot)) } else { Err(Refusal::NotYet) })
 }
 
 /// An operator raises the floor of tokens to `token`, if that is higher. Answers where it is, once the disk knows.
@@ -452,12 +284,9 @@ pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
     });
     if floor > before {
         notice(&format!("an operator raised the floor of tokens from {before} to {floor}"));
-        with(|life| {
-            life.save_at_once(now);
-            life.told = BootTime::default();
-        });
-        refresh_ceiling();
-        if !with(|life| life.is_saved()) {
+        save_at_once(now);
+        with(|life| life.told = BootTime::default());
+        if !state::with(|node| node.ledger.is_ready()) {
             return Err(Refusal::NotYet);
         }
     }

@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 
+use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival};
 use palisade_core::{BootTime, Lock, Slot};
 
+use crate::driver::{blocked_clients, effects};
 use crate::ffi::{Context, DataType, KeyName, warn};
-use crate::{clock, cluster, config, effects, events, losses, state, waiting};
+use crate::{clock, cluster, config, events, losses, state};
 
 /// Least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
@@ -41,11 +43,11 @@ impl DataType for LockType {
             cluster::dropped(name, lock.deadline());
         }
         losses::unlinked(db, name, lock);
-        state::with(|node| node.deadlines.forget(db, lock));
+        state::with(|node| node.unlinked(Key { db, name }, lock));
     }
 
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
-        waiting::left(ctx, db, name);
+        blocked_clients::left(ctx, db, name);
     }
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use palisade_core::limits::EVICTED_MAX;
+use palisade_core::engine::Key;
 use palisade_core::{BootTime, Cause, Detached, Guard, Lock};
 
 use crate::ffi::{Context, KeyName, LockKey};
@@ -39,15 +39,15 @@ pub fn dropped(last: BootTime, detached: Option<Detached>) {
             (Some((guard, _)), None) => guard.arm(Cause::Flush, now.boot, last),
             (None, None) => {}
         });
-        node.guard.arm(Cause::Flush, now.boot, last);
+        node.dropped(last, now.boot);
     });
-    life::with(|life| life.save_at_once(now));
+    life::save_at_once(now);
 }
 
 /// Whether an operator lifted a guard after each of these locks was granted: then what drops them, replayed from the AOF, is
 /// nothing to guard any more. (What dropped a lock later left an armed guard in the state file.)
 pub fn were_lifted<'a>(ctx: Context<'_>, mut locks: impl Iterator<Item = (u32, &'a [u8])>) -> bool {
-    let lifted = life::lifted();
+    let lifted = state::with(|node| node.ledger.lifted());
     lifted != BootTime::default()
         && locks.all(|(db, name)| {
             ctx.select(db);
@@ -69,7 +69,7 @@ pub fn reloaded(ctx: Context<'_>) {
     if dropped.iter().flat_map(Detached::locks).all(|(db, name, end)| is_back(db, name, end)) {
         let now = clock::now();
         state::with(|node| node.guard = guard);
-        life::with(|life| life.save(now));
+        life::save(now);
     }
     free(dropped);
 }
@@ -107,15 +107,7 @@ pub fn evicted(db: u32, name: &[u8]) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
     let Some((_, _, lock)) = unlinked else { return };
-    if lock.is_expired(now.boot) {
-        return;
+    if state::with(|node| node.evict(Key { db, name }, &lock, now)) {
+        life::not_all_in_aof();
     }
-    state::with(|node| {
-        if node.evicted.len() < EVICTED_MAX {
-            node.evicted.note(db, name, &lock);
-        } else {
-            node.guard.arm(Cause::Flush, now.boot, lock.deadline());
-        }
-    });
-    life::not_all_in_aof();
 }

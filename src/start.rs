@@ -4,14 +4,14 @@
 use std::cell::Cell;
 
 use palisade_core::{
-    BootTime, CleanEnd, Found, HeardOf, LocksDigest, Master, Node, NodeState, Owed, Start, token_floor,
+    Beginning, BootTime, CleanEnd, Found, LifeId, LocksDigest, Node, NodeState, Start, Tokens, token_floor,
 };
 
 use crate::aof_folder::AofFolder;
 use crate::data_stamp::DataStamp;
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
-use crate::keeper::Keeper;
-use crate::life::{self, Handed, Life};
+use crate::keeper::{Keeper, Stated};
+use crate::life::{self, Life};
 use crate::{clock, cluster, config, state};
 
 thread_local! {
@@ -50,52 +50,32 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     let stamp = DataStamp::here();
     let aof = AofFolder::of(ctx).map_or_else(Vec::new, |folder| folder.files());
     let found = Found { file, used_by: stamp.read(), aof };
-    let mut node = Node::new(token_floor(last.as_ref(), &found, now.wall_us, skew_ms));
+    let beginning = Beginning {
+        last: last.as_ref(),
+        found: &found,
+        has_file: keeper.is_some(),
+        new_id: rand::random(),
+        boot: clock::boot_id(),
+        max_ttl_ms: config::max_ttl_ms(),
+        skew_ms,
+        is_master: ctx.is_master(),
+    };
+    let tokens = Tokens::new(token_floor(last.as_ref(), &found, now.wall_us, skew_ms));
+    let mut node = Node::begin(&beginning, tokens, now.boot);
     state::configured(&mut node);
-    if let Some(keeper) = &keeper {
-        // Nothing is issued before the new ceiling is on the disk: no stripe is below the last one.
-        node.tokens.set_ceiling(keeper.ceiling());
-    }
-    if let Some(last) = &last {
-        node.tokens.restore_stripes(&last.stripes);
-    }
-    if let Some(armed) = last.as_ref().and_then(|last| last.guard_now(clock::boot_id(), now.boot)) {
-        node.guard.restore(armed);
-    }
     state::begin(node);
     WITH_SERVER.set(ctx.info_number(c"clients", c"connected_clients") == Some(0));
-    // A copy must not pass for the node that it was copied from.
-    let same_node = last.as_ref().filter(|last| !last.is_copy(file));
-    if last.is_some() && same_node.is_none() {
+    if last.as_ref().is_some_and(|last| last.is_copy(file)) {
         notice("the state file is a copy: this is another node than the one that wrote it, and proves nothing by it");
-    }
-    let mut owed = Owed::new(last.as_ref().map_or(0, |last| last.owed_ms), config::max_ttl_ms(), skew_ms, now.boot);
-    if !ctx.is_master() {
-        owed.follow(match last.as_ref() {
-            Some(NodeState { heard_of: HeardOf::Master, owed_ms, .. }) => Master::Told(*owed_ms),
-            _ => Master::Silent,
-        });
     }
     life::begin(Life {
         keeper,
         stamp,
-        is_stamped: false,
-        id: same_node.map_or_else(rand::random, |last| last.id),
-        incarnation: same_node.map_or(0, |last| last.incarnation) + 1,
-        owed,
+        last: Some(LastLife { state: last, found }),
         aof: None,
-        ceiling: last.as_ref().map_or(0, |last| last.ceiling),
-        lifted: last
-            .as_ref()
-            .filter(|last| last.boot == clock::boot_id())
-            .map_or(BootTime::default(), |last| last.lifted),
-        handed: Handed::default(),
-        needed: 0,
-        decided: false,
         told: BootTime::default(),
         told_stripe_change: 0,
         failing: false,
-        last: Some(LastLife { state: last, found }),
     });
     life::inspect_configuration(ctx);
     cluster::begin(ctx);
@@ -104,7 +84,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
 
 /// The server starts to read its data.
 pub fn loading(from: Source) {
-    if !life::with(|life| life.decided) {
+    if !state::with(|node| node.ledger.is_judged()) {
         LOADED_FROM.set(Some(from));
     }
 }
@@ -117,7 +97,7 @@ pub fn missed_a_lock() {
 /// Judges, once the data is loaded, what the last life left, and puts on the disk what a later one must know of this.
 /// Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
-    if ctx.is_loading() || life::with(|life| life.decided) {
+    if ctx.is_loading() || state::with(|node| node.ledger.is_judged()) {
         return;
     }
     let Some(LastLife { state: last, found }) = life::with(|life| life.last.take()) else { return };
@@ -131,19 +111,11 @@ pub fn decide(ctx: Context<'_>) {
     let goes_to_aof =
         WITH_SERVER.get() && ctx.is_master() && matches!(from, None | Some(Source::Aof)) && everything_goes_to_aof(ctx);
     let aof = goes_to_aof.then(|| AofFolder::of(ctx)).flatten();
-    let proved = life::with(|life| {
-        life.decided = true;
-        life.aof = aof;
-        // What its master may have granted counts when it is promoted.
-        let owed_ms = life.owed.own_ms(now.boot);
-        state::with(|node| judged.judge(config::restart_guard(), owed_ms, node, now.boot))
-    });
-    life::with(|life| {
-        life.put_stamp();
-        life.save_at_once(now);
-    });
-    life::refresh_ceiling();
-    let (id, incarnation) = life::with(|life| (life.id, life.incarnation));
+    life::with(|life| life.aof = aof);
+    let proved = state::with(|node| node.judge(&judged, config::restart_guard(), now.boot));
+    life::put_stamp();
+    life::save_at_once(now);
+    let LifeId { node: id, incarnation } = state::with(|node| node.ledger.life());
     let remembers = if proved { "remembers every grant" } else { "cannot prove that it remembers every grant" };
     notice(&format!("node {id:032x}, life {incarnation}, {remembers} of its last life"));
     life::log_guard(now);
@@ -159,17 +131,13 @@ pub fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
 /// The server ends: leaves the proof of what there was. A replica leaves none: its master may grant more meanwhile. Nor
 /// does a node that still remembers evicted locks, since no file does.
 pub fn end(ctx: Context<'_>) {
-    if !life::with(|life| life.decided && life.keeper.is_some()) {
-        return;
-    }
     let remembered = ctx.is_master() && state::with(|node| node.evicted.is_empty());
     let now = clock::now();
+    let Some((number, state)) = state::with(|node| node.state_to_write(false, now)) else { return };
     let end = remembered.then(|| CleanEnd { at: now.boot, locks: digest(ctx, |deadline| now.boot <= deadline) });
     life::with(|life| {
-        let mut stated = life.snapshot(now);
-        stated.state.end = end;
         if let Some(keeper) = &life.keeper {
-            keeper.close(stated);
+            keeper.close(number, Stated { state: NodeState { end, ..state }, aof: life.aof.clone() });
         }
     });
 }

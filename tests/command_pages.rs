@@ -121,7 +121,7 @@ fn refusals() -> Vec<Refusal> {
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
-        Panicked | Poisoned | OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level => {}
+        Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
@@ -144,6 +144,7 @@ fn refusals() -> Vec<Refusal> {
         GuardLength,
         WrongType,
         MasterOnly,
+        Forbidden,
         Panicked,
         Poisoned,
         OwnerLength,

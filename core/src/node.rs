@@ -1,7 +1,9 @@
 //! What one node remembers beside the locks themselves.
 
 use crate::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
-use crate::{BootTime, Cause, Counters, Deadlines, Evicted, Guard, Lock, SavedGuard, Slots, Tokens, Waiting, guard_ms};
+use crate::{
+    BootTime, Cause, Counters, Deadlines, Evicted, Guard, Ledger, Lock, SavedGuard, Slots, Tokens, Waiting, guard_ms,
+};
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub struct Node {
     pub slots: Slots,
     /// Requests that wait for a lock.
     pub waiting: Waiting,
+    /// What is on the disk, and must be.
+    pub ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
     pub skew_ms: u32,
 }
@@ -43,13 +47,9 @@ impl Node {
             evicted: Evicted::default(),
             slots: Slots::default(),
             waiting: Waiting::default(),
+            ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }
-    }
-
-    /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
-    pub fn next_due(&self) -> Option<BootTime> {
-        self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).min()
     }
 
     /// What a later life must know of the guard. Of single slots it does not tell which: all are guarded after a start.

@@ -57,6 +57,11 @@ impl Owed {
         *self = Self { seen_ms: self.seen_ms, master: self.master, ..Self::new(ms, self.present_ms, skew_ms, now) };
     }
 
+    /// `lock.max-ttl`.
+    pub fn present_ms(&self) -> u32 {
+        self.present_ms
+    }
+
     /// What is known of the node's master.
     pub fn master(&self) -> Master {
         self.master

@@ -68,6 +68,8 @@ pub enum Refusal {
     WrongType,
     /// `READONLY`: only a master can answer.
     MasterOnly,
+    /// `NOPERM`: the user may not have this lock any more.
+    Forbidden,
     /// `LOCKPANIC`: this command failed inside the module.
     Panicked,
     /// `LOCKPANIC`: an earlier command failed inside the module, which grants nothing since.
@@ -195,6 +197,9 @@ impl fmt::Display for Refusal {
             Self::MasterOnly => f.write_str(
                 "READONLY this is a replica, which may lag behind a newer grant: ask the master",
             ),
+            Self::Forbidden => {
+                f.write_str("NOPERM this user may not run this command on this key any more: see ACL GETUSER")
+            }
             Self::Panicked => f.write_str(
                 "LOCKPANIC the command failed inside the lock module, which grants nothing from now on: see the \
                  server's log, then restart the server",
@@ -259,6 +264,7 @@ mod tests {
             (Refusal::GuardLength, "ERR ARM needs an integer from 1 to 172800000"),
             (Refusal::WrongType, "WRONGTYPE"),
             (Refusal::MasterOnly, "READONLY"),
+            (Refusal::Forbidden, "NOPERM"),
             (Refusal::Panicked, "LOCKPANIC"),
             (Refusal::Poisoned, "LOCKPANIC"),
             (Refusal::OwnerLength, "ERR owner"),

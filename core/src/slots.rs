@@ -136,9 +136,23 @@ impl Slots {
         gained
     }
 
-    /// Whether the node knows what it may grant in the slot of `name`; if not, a look is due.
+    /// Whether the node is part of a cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the node knows what it may grant in the slot of `name`.
     pub fn is_known(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
+    }
+
+    /// Whether a look at the cluster is due before anything is promised about the lock `name`: the node does not know its slot, or
+    /// not what deleted locks there of late.
+    pub fn needs_look(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|known| {
+            let slot = slot_of(name);
+            !known.served.contains(slot) || known.dropped.contains_key(&slot)
+        })
     }
 
     /// A live lock of `name` that would have ended at `end` was deleted, by whatever.

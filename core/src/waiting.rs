@@ -171,6 +171,13 @@ impl Waiting {
         true
     }
 
+    /// The request `id` is refused: whatever it waits for, it cannot have.
+    pub(crate) fn refuse(&mut self, id: WaiterId, refusal: Refusal) {
+        if self.leave(id).is_some() {
+            self.push(id, Answer::Refused(refusal));
+        }
+    }
+
     /// What is to be sent, to whom; each once, `count` at most at a time.
     pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
         let mut taken = Vec::new();

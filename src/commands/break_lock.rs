@@ -1,11 +1,12 @@
 //! `LOCK.BREAK key`
 
-use palisade_core::{Refusal, break_lock};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
 
 use super::{CONSTANT, SINCE, open};
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::hand_over::{self, Cause};
-use crate::{clock, effects, state, waiting};
+use crate::{clock, driver};
 
 /// Takes the lock from whoever holds it.
 pub struct Break;
@@ -26,15 +27,6 @@ impl Command for Break {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let now = clock::now();
-        let mut key = open(call)?;
-        match state::with(|node| break_lock(key.lock_mut(), node, now)) {
-            Some(token) => {
-                hand_over::end(call.ctx, &mut key, effects::BROKEN, Cause::Command, now);
-                waiting::deliver(call.ctx);
-                Ok(Reply::Integer(token.get()))
-            }
-            None => Ok(Reply::Null),
-        }
+        driver::answer(call.ctx, &mut open(call)?, Request::Break, Form::Token, clock::now())
     }
 }

@@ -1,11 +1,13 @@
 //! `LOCK.CHECK key token`
 
-use palisade_core::{Refusal, check};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
 
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::Arguments;
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, life, state};
+use crate::{clock, driver};
 
 /// Is this token the current grant?
 pub struct Check;
@@ -26,10 +28,7 @@ impl Command for Check {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        life::ready(call.ctx)?;
-        let token = Arguments::after_key(call).token()?;
-        let now = clock::now();
-        let key = look(call)?;
-        Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))
+        let request = Request::Check(Arguments::after_key(call).token()?);
+        driver::answer(call.ctx, &mut look(call)?, request, Form::Token, clock::now())
     }
 }

@@ -4,12 +4,14 @@
 //! everything: owner, token, holds, note, full ttl, grant, deadline, the time of writing and the boot they belong to.
 
 use palisade_core::Refusal;
+use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival};
 
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::Arguments;
+use crate::driver::{effects, timer};
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, start};
+use crate::{clock, start, state};
 
 /// The lock is this now.
 pub struct Effect;
@@ -47,11 +49,16 @@ impl Command for Effect {
 
 fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let record = Arguments::after_key(call).bytes();
-    let lock = record::decode(record, arrival, clock::boot_now(), clock::boot_id()).map_err(Refusal::BadRecord)?;
+    let now = clock::boot_now();
+    let lock = record::decode(record, arrival, now, clock::boot_id()).map_err(Refusal::BadRecord)?;
     let mut key = open(call)?;
     key.put(lock);
-    effects::learnt(&key);
-    effects::stored(call.ctx, &mut key);
+    effects::stored(&mut key);
+    let name = key.name();
+    if let Some(lock) = key.lock_mut() {
+        state::with(|node| node.arrived(Key { db: call.ctx.db(), name: name.bytes() }, lock, now));
+        timer::arm(call.ctx);
+    }
     // Passed on as it came, to this replica's own replicas and AOF.
     call.ctx.replicate_record(effects::EFFECT, key.name(), record);
     Ok(Reply::Ok)

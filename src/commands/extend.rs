@@ -1,12 +1,14 @@
 //! `LOCK.EXTEND key owner ttl [TOKEN t]`
 
-use palisade_core::request::Extend as Request;
-use palisade_core::{Extended, Refusal, extend};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
+use palisade_core::request::Extend as Ask;
 
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, parse_token};
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, life, state};
+use crate::{clock, driver};
 
 /// A later deadline.
 pub struct Extend;
@@ -31,23 +33,12 @@ impl Command for Extend {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        life::ready(call.ctx)?;
-        let ask = request(&mut Arguments::after_key(call))?;
-        let now = clock::now();
-        let mut key = open(call)?;
-        match state::with(|node| extend(key.lock_mut(), &ask, node, now))? {
-            Extended::Prolonged(token) => {
-                effects::changed(call.ctx, &mut key, now);
-                call.ctx.notify(effects::EXTENDED, key.name());
-                Ok(Reply::Integer(token.get()))
-            }
-            Extended::Unchanged(token) => Ok(Reply::Integer(token.get())),
-            Extended::NotHeld => Ok(Reply::Null),
-        }
+        let request = Request::Extend(request(&mut Arguments::after_key(call))?);
+        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
     }
 }
 
-fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
+fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Ask<'a>, Refusal> {
     let (owner, ttl) = (arguments.owner()?, arguments.ttl()?);
     let mut token = None;
     while let Some(option) = arguments.option() {
@@ -57,5 +48,5 @@ fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
             return Err(Refusal::UnknownOption { known: "TOKEN t" });
         }
     }
-    Ok(Request { owner, ttl, token })
+    Ok(Ask { owner, ttl, token })
 }

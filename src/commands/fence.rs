@@ -1,11 +1,13 @@
 //! `LOCK.FENCE key owner token`
 
-use palisade_core::{Fenced, Refusal, fence};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
 
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::Arguments;
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, life};
+use crate::{clock, driver};
 
 /// The second round of a quorum acquire.
 pub struct Fence;
@@ -29,19 +31,8 @@ impl Command for Fence {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        life::ready(call.ctx)?;
         let mut arguments = Arguments::after_key(call);
-        let (owner, token) = (arguments.owner()?, arguments.token()?);
-        let now = clock::now();
-        let mut key = open(call)?;
-        let name = key.name().bytes();
-        match life::with_tokens(now, |node| fence(name, key.lock_mut(), owner, token, node, now))? {
-            Fenced::Raised(token) => {
-                effects::changed(call.ctx, &mut key, now);
-                Ok(Reply::Integer(token.get()))
-            }
-            Fenced::Unchanged(token) => Ok(Reply::Integer(token.get())),
-            Fenced::NotHeld => Ok(Reply::Null),
-        }
+        let request = Request::Fence(arguments.owner()?, arguments.token()?);
+        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
     }
 }

@@ -4,9 +4,10 @@ use palisade_core::Refusal;
 use palisade_core::limits::GUARD_LIMIT_MS;
 
 use super::SINCE;
+use crate::driver::timer;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
-use crate::{clock, cluster, life, state, waiting};
+use crate::{clock, cluster, life, state};
 
 /// The operator's word on the guard.
 pub struct Guard;
@@ -53,7 +54,7 @@ impl Command for Guard {
         let _ = life::ready(call.ctx);
         cluster::look(call.ctx);
         let left_ms = life::guard_by_operator(ms);
-        waiting::look_at_all(call.ctx);
+        timer::arm(call.ctx);
         left_ms.map(Reply::Integer)
     }
 }

@@ -1,6 +1,6 @@
 //! `LOCK.NODE`
 
-use palisade_core::Refusal;
+use palisade_core::{LifeId, Refusal};
 
 use super::SINCE;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
@@ -30,7 +30,7 @@ impl Command for Node {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.
         let _ = life::ready(call.ctx);
         let now = clock::boot_now();
-        let (id, incarnation) = life::with(|life| (life.id, life.incarnation));
+        let LifeId { node: id, incarnation } = state::with(|node| node.ledger.life());
         let (guard_ms, cause) = state::with(|node| {
             let cause = node.guard.armed(now).map_or("", |armed| armed.cause.word());
             (node.guard.left_ms(now), cause)

@@ -1,12 +1,14 @@
 //! `LOCK.REENTER key owner [LEVEL n] [TTL ms]`
 
-use palisade_core::request::Reenter as Request;
-use palisade_core::{Reentered, Refusal, reenter};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
+use palisade_core::request::Reenter as Ask;
 
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, parse_level, parse_ttl};
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, effects, life, state};
+use crate::{clock, driver};
 
 /// One hold more.
 pub struct Reenter;
@@ -32,22 +34,12 @@ impl Command for Reenter {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        life::ready(call.ctx)?;
-        let ask = request(&mut Arguments::after_key(call))?;
-        let now = clock::now();
-        let mut key = open(call)?;
-        match state::with(|node| reenter(key.lock_mut(), &ask, node, now))? {
-            Reentered::Changed(holds) => {
-                effects::changed(call.ctx, &mut key, now);
-                Ok(Reply::Integer(holds.into()))
-            }
-            Reentered::Unchanged(holds) => Ok(Reply::Integer(holds.into())),
-            Reentered::NotHeld => Ok(Reply::Null),
-        }
+        let request = Request::Reenter(request(&mut Arguments::after_key(call))?);
+        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
     }
 }
 
-fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
+fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Ask<'a>, Refusal> {
     let owner = arguments.owner()?;
     let (mut level, mut ttl) = (None, None);
     while let Some(option) = arguments.option() {
@@ -59,5 +51,5 @@ fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
             return Err(Refusal::UnknownOption { known: "LEVEL n and TTL ms" });
         }
     }
-    Ok(Request { owner, level, ttl })
+    Ok(Ask { owner, level, ttl })
 }

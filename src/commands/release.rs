@@ -1,13 +1,14 @@
 //! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 
-use palisade_core::request::Release as Request;
-use palisade_core::{Refusal, Released, release};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
+use palisade_core::request::Release as Ask;
 
 use super::{CONSTANT, SINCE, open};
 use crate::arguments::{Arguments, parse_level, parse_token};
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::hand_over::{self, Cause};
-use crate::{clock, effects, state, waiting};
+use crate::{clock, driver};
 
 /// Gives holds back.
 pub struct Release;
@@ -32,33 +33,12 @@ impl Command for Release {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let ask = request(&mut Arguments::after_key(call))?;
-        let now = clock::now();
-        let mut key = open(call)?;
-        let (db, name) = (call.ctx.db(), key.name().bytes());
-        let released = state::with(|node| release(db, name, key.lock_mut(), &ask, node, now));
-        let reply = match released {
-            Released::Freed => {
-                hand_over::end(call.ctx, &mut key, effects::RELEASED, Cause::Command, now);
-                Reply::Integer(0)
-            }
-            Released::Lowered(left) => {
-                effects::changed(call.ctx, &mut key, now);
-                Reply::Integer(left.into())
-            }
-            Released::Unchanged(left) => Reply::Integer(left.into()),
-            Released::NotHeld => {
-                // It may have been its turn.
-                hand_over::serve(call.ctx, &mut key, Cause::Command, now);
-                Reply::Null
-            }
-        };
-        waiting::deliver(call.ctx);
-        Ok(reply)
+        let request = Request::Release(request(&mut Arguments::after_key(call))?);
+        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
     }
 }
 
-fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
+fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Ask<'a>, Refusal> {
     let owner = arguments.owner()?;
     let (mut level, mut token) = (None, None);
     while let Some(option) = arguments.option() {
@@ -70,5 +50,5 @@ fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
             return Err(Refusal::UnknownOption { known: "LEVEL n and TOKEN t" });
         }
     }
-    Ok(Request { owner, level, token })
+    Ok(Ask { owner, level, token })
 }

@@ -1,13 +1,14 @@
 //! `LOCK.WAIT key owner ms [TICKET n]`
 
-use palisade_core::request::{Note, Patience, Wait as Request};
-use palisade_core::{Refusal, Waited, Want, wait};
+use palisade_core::Refusal;
+use palisade_core::engine::Request;
+use palisade_core::request::{Patience, Wait as Ask};
 
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::{Arguments, parse_ticket};
+use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::waiting::{self, Form, Joins};
-use crate::{alarm, clock, cluster, life, state};
+use crate::{clock, driver};
 
 /// Tells when the lock is free.
 pub struct Wait;
@@ -35,35 +36,15 @@ impl Command for Wait {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let mut ask = request(&mut Arguments::after_key(call))?;
+        // In a transaction or a script the answer is at once.
         if !call.ctx.may_block() {
             ask.patience = Patience::NONE;
         }
-        let now = clock::now();
-        let key = look(call)?;
-        cluster::know(call.ctx, key.name());
-        let (db, name) = (call.ctx.db(), key.name().bytes());
-        let waited =
-            life::ready(call.ctx).and_then(|()| state::with(|node| wait(db, name, key.lock(), &ask, node, now)));
-        let Request { owner, patience, ticket } = ask;
-        let waited = waited.or_else(|refusal| {
-            let room = || state::with(|node| node.waiting.room_for(db, name, owner));
-            refusal.or_queue(patience, room, Waited::Queues)
-        })?;
-        waiting::deliver(call.ctx);
-        alarm::arm(call.ctx);
-        Ok(match waited {
-            Waited::Turn => Reply::Integer(1),
-            Waited::InVain => waiting::in_vain(Want::Turn),
-            Waited::Queues => {
-                let joins =
-                    Joins { owner, note: Note::default(), want: Want::Turn, patience, ticket, form: Form::Token };
-                waiting::join(call.ctx, &key, joins, now)
-            }
-        })
+        driver::answer(call.ctx, &mut look(call)?, Request::Wait(ask), Form::Token, clock::now())
     }
 }
 
-fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
+fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Ask<'a>, Refusal> {
     let (owner, patience) = (arguments.owner()?, arguments.patience()?);
     let mut ticket = None;
     while let Some(option) = arguments.option() {
@@ -73,5 +54,5 @@ fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
             return Err(Refusal::UnknownOption { known: "TICKET n" });
         }
     }
-    Ok(Request { owner, patience, ticket })
+    Ok(Ask { owner, patience, ticket })
 }

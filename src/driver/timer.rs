@@ -6,10 +6,12 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-use palisade_core::BootTime;
+use palisade_core::engine::{Request, Work};
+use palisade_core::{BootTime, Now, Refusal};
 
-use crate::ffi::{Context, TimerId};
-use crate::{clock, expiry, state, waiting};
+use super::{blocked_clients, perform_due};
+use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId};
+use crate::{clock, state};
 
 /// How long a slice of work may keep the server from its clients, in microseconds: as long as they kept it from this work
 /// since the last slice, within these bounds. The least is less than a request takes over the loopback. A slice ends at the
@@ -43,7 +45,7 @@ thread_local! {
 
 /// When something is to be done next. Who was to be answered in an earlier pass waits for the next, no longer.
 fn next_due() -> Option<BootTime> {
-    if waiting::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
+    if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }
 
 /// Sees to it that a timer runs for what is due first.
@@ -114,18 +116,17 @@ fn go_on(ctx: Context<'_>) {
 fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
-    waiting::new_pass();
+    blocked_clients::new_pass();
     // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
-        idle = !(waiting::time_out_one(now)
-            || may_write && (waiting::may_answer() && waiting::look_at_one(ctx, now) || expiry::expire_one(ctx, now)));
+        idle = !(state::with(|node| node.time_out(now)) || may_write && do_one(ctx, now));
         now = clock::boot_now();
     }
     BUSY.set(Some(now));
-    waiting::deliver(ctx);
-    if !idle || !waiting::may_answer() || waiting::has_more() {
+    blocked_clients::deliver(ctx);
+    if !idle || !blocked_clients::may_answer() || blocked_clients::has_more() {
         ctx.in_next_pass(go_on);
         return;
     }
@@ -133,4 +134,19 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     if may_write {
         arm(ctx);
     }
+}
+
+/// Does what has been due longest; `false` if nothing is.
+fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
+    let Some(work) = state::with(|node| node.take_due(now, blocked_clients::may_answer())) else { return false };
+    let (db, name, request) = match &work {
+        Work::Look(db, name) => (*db, &**name, Request::Look),
+        Work::Expire(due) => (due.db, &*due.name, Request::Expire(due)),
+    };
+    ctx.select(db);
+    KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
+        Ok(mut key) => perform_due(ctx, &mut key, request, Now { boot: now, ..clock::now() }),
+        Err(NotALock) => state::with(|node| node.waiting.put_off(db, name, Refusal::WrongType, now)),
+    });
+    true
 }

@@ -3,14 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use palisade_core::limits::{ANSWERS_A_PASS_MAX, DISK_WAIT_MS};
-use palisade_core::request::{Note, Owner, Patience, Ticket};
-use palisade_core::{Answer, BootTime, Now, Refusal, Token, Waiter, WaiterId, Want};
+use palisade_core::engine::{Key, Reply as AtOnce, Request};
+use palisade_core::limits::ANSWERS_A_PASS_MAX;
+use palisade_core::{Answer, Refusal, Token, WaiterId, Want};
 
+use super::timer;
 use crate::commands::{Acquire, Wait};
-use crate::ffi::{Blocked, BlockedClients, Command, Context, KeyName, LockKey, NotALock, Reply};
-use crate::hand_over::{self, Cause};
-use crate::{alarm, clock, state};
+use crate::ffi::{Blocked, BlockedClients, Command, Context, KeyName, Reply};
+use crate::state;
 
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
@@ -33,68 +33,16 @@ pub enum Form {
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 
-/// What is told to those whose user lost a permission while they waited.
-const FORBIDDEN: &str = "NOPERM this user may not run this command on this key any more: see ACL GETUSER";
-
-/// A request that takes its place in the queue.
-pub struct Joins<'a> {
-    /// Who waits.
-    pub owner: Owner<'a>,
-    /// For people.
-    pub note: Note<'a>,
-    /// What for.
-    pub want: Want,
-    /// How long.
-    pub patience: Patience,
-    /// Where it wants to stand.
-    pub ticket: Option<Ticket>,
-    /// How it is told of its grant.
-    pub form: Form,
-}
-
-/// Blocks the client of this command until the lock of `key` is its own, or whatever comes of it.
-pub fn join(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> Reply {
-    let held_by_another = key.lock().is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(joins.owner));
-    let ms = joins.patience.ms();
-    // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
-    enter(ctx, key, joins, now, !held_by_another, |id, Joins { owner, note, want, .. }| {
-        Waiter::new(id, owner, note, want, now.boot, ms)
-    })
-}
-
-/// Blocks the client of this command, which does not want to wait for anybody, while the node's state file is in its way.
-pub fn join_for_disk(ctx: Context<'_>, key: &LockKey<'_>, joins: Joins<'_>, now: Now) -> Reply {
-    enter(ctx, key, joins, now, true, |id, Joins { owner, note, want, .. }| {
-        Waiter::new(id, owner, note, want, now.boot, DISK_WAIT_MS).at_once()
-    })
-}
-
-fn enter<'a>(
-    ctx: Context<'_>,
-    key: &LockKey<'_>,
-    joins: Joins<'a>,
-    now: Now,
-    is_to_be_looked_at: bool,
-    waiter: impl FnOnce(WaiterId, Joins<'a>) -> Waiter,
-) -> Reply {
-    let (db, name) = (ctx.db(), key.name().bytes());
-    let command = match joins.want {
-        Want::Lock { .. } => Acquire::SPEC.name,
-        Want::Turn => Wait::SPEC.name,
+/// Blocks the client of this command until its request is answered. The name under which that is.
+pub fn block(ctx: Context<'_>, request: &Request<'_>, form: Form) -> WaiterId {
+    let command = match request {
+        Request::Wait(_) => Wait::SPEC.name,
+        _ => Acquire::SPEC.name,
     };
     let blocked = Blocked::new::<Clients>(ctx, command);
     let id = WaiterId(blocked.id());
-    BLOCKED.with_borrow_mut(|all| all.insert(id, (blocked, joins.form)));
-    let ticket = joins.ticket;
-    let waiter = waiter(id, joins);
-    state::with(|node| {
-        node.waiting.join(db, name, waiter, ticket);
-        if is_to_be_looked_at {
-            node.waiting.look_at(db, name, now.boot);
-        }
-    });
-    alarm::arm(ctx);
-    Reply::Later
+    BLOCKED.with_borrow_mut(|all| all.insert(id, (blocked, form)));
+    id
 }
 
 /// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
@@ -105,7 +53,7 @@ pub fn deliver(ctx: Context<'_>) {
         send(id, |form| reply(answer, form));
     }
     if more {
-        alarm::arm(ctx);
+        timer::arm(ctx);
     }
 }
 
@@ -137,22 +85,9 @@ pub fn dismiss(db: u32, name: &[u8], error: &str) {
     }
 }
 
-/// Answers those before the first in the queue of `key` whose user may still have it: rules may have changed since they came.
-/// `false`: they are more than may be answered in this pass, and the queue is looked at again in the next.
-pub fn dismiss_forbidden(ctx: Context<'_>, key: KeyName<'_>, now: BootTime) -> bool {
-    let (db, name) = (ctx.db(), key.bytes());
-    while let Some(id) = state::with(|node| node.waiting.of(db, name).next().map(|first| first.id)) {
-        if BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|(blocked, _)| blocked.is_permitted(key))) {
-            return true;
-        }
-        if MAY_ANSWER.get() == 0 {
-            state::with(|node| node.waiting.look_at(db, name, now));
-            return false;
-        }
-        state::with(|node| node.waiting.leave(id));
-        send(id, |_| Ok(Reply::Error(FORBIDDEN.to_owned())));
-    }
-    true
+/// Whether the user of a client that waits may still have the lock `name`: rules of access may have changed since it came.
+pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
+    BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|(blocked, _)| blocked.is_permitted(name)))
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
@@ -172,38 +107,24 @@ fn send(id: WaiterId, answer: impl FnOnce(Form) -> Result<Reply, Refusal>) {
     }
 }
 
-/// Answers the one whose time has been up longest; `false` if there is none.
-pub fn time_out_one(now: BootTime) -> bool {
-    state::with(|node| node.waiting.time_out(now))
-}
-
-/// Looks at the queue that has been due longest; `false` if none is due.
-pub fn look_at_one(ctx: Context<'_>, now: BootTime) -> bool {
-    let Some((db, name)) = state::with(|node| node.waiting.pop_due(now)) else { return false };
-    ctx.select(db);
-    KeyName::with(&name, |key_name| match LockKey::write(ctx, key_name) {
-        Ok(mut key) => hand_over::serve(ctx, &mut key, Cause::Itself, Now { boot: now, ..clock::now() }),
-        Err(NotALock) => state::with(|node| node.waiting.put_off(db, &name, Refusal::WrongType, now)),
-    });
-    true
-}
-
 /// The lock `name` of `db` left without a command of ours: its queue is looked at in the next pass of the event loop,
 /// after whatever took it.
 pub fn left(ctx: Context<'_>, db: u32, name: &[u8]) {
-    let queued = state::with(|node| {
-        node.waiting.look_at(db, name, BootTime::default());
-        node.waiting.has_queue(db, name)
-    });
-    if queued {
-        alarm::arm(ctx);
+    if state::with(|node| node.left(Key { db, name })) {
+        timer::arm(ctx);
     }
 }
 
-/// Every queue is looked at from the next pass of the event loop on.
-pub fn look_at_all(ctx: Context<'_>) {
-    state::with(|node| node.waiting.look_at_all());
-    alarm::arm(ctx);
+/// How a command is answered that does not wait.
+pub fn reply_at_once(answer: AtOnce, form: Form) -> Reply {
+    match answer {
+        AtOnce::Token(token) => granted(token, 0, form),
+        AtOnce::Holds(holds) => Reply::Integer(holds.into()),
+        AtOnce::LeftMs(ms) => Reply::Integer(ms),
+        AtOnce::Turn(is_turn) => Reply::Integer(is_turn.into()),
+        AtOnce::Null => Reply::Null,
+        AtOnce::Later => Reply::Later,
+    }
 }
 
 fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
@@ -216,7 +137,7 @@ fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
 }
 
 /// How a grant is told.
-pub fn granted(token: Token, waited_ms: u64, form: Form) -> Reply {
+fn granted(token: Token, waited_ms: u64, form: Form) -> Reply {
     match form {
         Form::Token => Reply::Integer(token.get()),
         Form::TokenAndWait => Reply::List(vec![Reply::Integer(token.get()), Reply::Integer(waited_ms)]),
@@ -224,7 +145,7 @@ pub fn granted(token: Token, waited_ms: u64, form: Form) -> Reply {
 }
 
 /// What is told to one who did not get what it waited for.
-pub fn in_vain(want: Want) -> Reply {
+fn in_vain(want: Want) -> Reply {
     match want {
         Want::Lock { .. } => Reply::Null,
         Want::Turn => Reply::Integer(0),

@@ -1,0 +1,32 @@
+//! What comes about by itself: waits that are over, queues to be looked at, leases that end.
+
+use crate::{BootTime, Due, Node};
+
+/// Something that is due, for one key: [`super::Run`] does it.
+#[derive(Debug)]
+pub enum Work {
+    /// The queue of this name in this database is to be looked at.
+    Look(u32, std::sync::Arc<[u8]>),
+    /// This lease has ended.
+    Expire(Due),
+}
+
+impl Node {
+    /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
+    pub fn next_due(&self) -> Option<BootTime> {
+        self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).min()
+    }
+
+    /// Answers the one whose wait has been over longest at `now`; `false` if there is none. That changes no key, so it is also
+    /// done where the node may not write.
+    pub fn time_out(&mut self, now: BootTime) -> bool {
+        self.waiting.time_out(now)
+    }
+
+    /// Takes out what has been due longest at `now` of that which changes keys. Queues come first: a look at one may serve
+    /// somebody. With `may_answer` off they are left, because answers to those who wait are sent later.
+    pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
+        let look = if may_answer { self.waiting.pop_due(now) } else { None };
+        look.map(|(db, name)| Work::Look(db, name)).or_else(|| self.deadlines.pop_due(now).map(Work::Expire))
+    }
+}

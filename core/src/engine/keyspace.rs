@@ -1,0 +1,79 @@
+//! What the server does to keys by itself, or for clients that send other commands than ours.
+//!
+//! A server tells of it while it happens, and nothing can be refused any more: only the node's memory changes here.
+
+use super::step::Key;
+use crate::limits::EVICTED_MAX;
+use crate::{BootTime, Cause, Detached, Lock, Node, Now};
+
+impl Node {
+    /// `key` holds `lock` from now on, if it holds any: it will be deleted when its lease ends.
+    pub fn watch(&mut self, Key { db, name }: Key<'_>, lock: Option<&mut Lock>) {
+        if let Some(lock) = lock {
+            self.deadlines.watch(db, name, lock);
+        }
+    }
+
+    /// `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored): no token up to its own is issued again, and
+    /// its lease may be longer than this node grants.
+    pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
+        self.ledger.saw_lease(lock.ttl_ms(), self.skew_ms, now);
+        self.tokens.learn(key.name, lock.token());
+        self.watch(key, Some(lock));
+    }
+
+    /// `lock` is about to leave `key`, by whatever command or event.
+    pub fn unlinked(&mut self, key: Key<'_>, lock: &mut Lock) {
+        self.deadlines.forget(key.db, lock);
+    }
+
+    /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it. Whether there is one.
+    pub fn left(&mut self, Key { db, name }: Key<'_>) -> bool {
+        self.waiting.look_at(db, name, BootTime::default());
+        self.waiting.has_queue(db, name)
+    }
+
+    /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
+    /// have ended. Whether it was live.
+    pub fn evict(&mut self, Key { db, name }: Key<'_>, lock: &Lock, now: Now) -> bool {
+        if lock.is_expired(now.boot) {
+            return false;
+        }
+        if self.evicted.len() < EVICTED_MAX {
+            self.evicted.note(db, name, lock);
+        } else {
+            self.guard.arm(Cause::Flush, now.boot, lock.deadline());
+        }
+        true
+    }
+
+    /// A database, or all of them (`None`), is about to be emptied. What was watched there; [`Node::dropped`] says what comes of
+    /// it.
+    pub fn flush(&mut self, db: Option<u32>) -> Detached {
+        // Those of other databases too: the guard may be armed now.
+        self.waiting.look_at_all();
+        self.deadlines.detach(db)
+    }
+
+    /// Two databases change places. Where one without locks takes the place of one with locks, those are gone from their names:
+    /// the database that they are in now, and when the last of them ends.
+    pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
+        self.deadlines.swap(one, other);
+        // What is there now counts.
+        self.waiting.look_at_all();
+        match [one, other].map(|db| (db, self.deadlines.last(db))) {
+            [(db, Some(last)), (_, None)] | [(_, None), (db, Some(last))] => Some((db, last)),
+            _ => None,
+        }
+    }
+
+    /// Locks were dropped, the last of which would have ended at `last`, and their holders do not know. Whether any was live: then
+    /// nothing is granted until `last`, and the disk has to know of that before anything else happens.
+    pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
+        let is_live = now <= last;
+        if is_live {
+            self.guard.arm(Cause::Flush, now, last);
+        }
+        is_live
+    }
+}

@@ -1,0 +1,24 @@
+//! What happens to a lock and its queue, from the moment a command arrives or something comes due until all is done.
+//!
+//! The engine decides with the rules and hands out one [`Step`] after the other; a *driver* performs them. The module's driver
+//! writes to the server; those of the simulation, the model and the fuzzer change maps in memory. None of them repeats a rule.
+//!
+//! The node is borrowed while the engine decides, and not while a step is performed: a server calls the module back in the
+//! middle of an effect. Steps own what they carry, and no step of a command that finds nobody waiting allocates.
+//!
+//! | what happens | file |
+//! |---|---|
+//! | a command arrives | `run.rs` |
+//! | a lock ends or is free, and somebody waits | `passing.rs` |
+//! | the server changes keys by itself, or for others | `keyspace.rs` |
+//! | nothing, but time passes | `due.rs` |
+
+mod due;
+mod keyspace;
+mod passing;
+mod run;
+mod step;
+
+pub use due::Work;
+pub use run::{Request, Run};
+pub use step::{By, Event, Key, Question, Reply, Said, Step};

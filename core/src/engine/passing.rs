@@ -1,0 +1,158 @@
+//! What happens when a lock ends, or its queue is looked at: it passes to the first who waits, or the key goes.
+//!
+//! The stages stand in the order in which they come.
+
+use super::step::{By, Event, Key, Question, Said, Step};
+use crate::hand_over::{HandedOver, hand_over};
+use crate::limits::ANSWERS_A_PASS_MAX;
+use crate::{Lock, Node, Now, Refusal, WaiterId};
+
+/// A lock on its way to the first who waits for it.
+#[derive(Debug)]
+pub(super) struct Passing {
+    by: By,
+    stage: Stage,
+    /// The lock in the key has ended: if nobody gets it, the key goes.
+    has_ended: bool,
+    /// So many who waited were found to have lost their permission.
+    forbidden: usize,
+    /// It was asked what is on the disk.
+    asked_disk: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The lock in the key ends, by this.
+    Ends(Event),
+    /// Somebody else may hold it; else it is free.
+    Looked,
+    /// It is free: the node has to know what it may grant in its slot.
+    Free,
+    Slot,
+    SlotSaid,
+    /// It is free for the first whose user may have it.
+    First,
+    FirstSaid(WaiterId),
+    /// Somebody waits.
+    Waits,
+    MayGrantSaid,
+    /// The rule decides.
+    Decides,
+    /// The lock is stored for the one who waited.
+    Stored,
+    /// Nobody got it.
+    Stays,
+    Over,
+}
+
+impl Passing {
+    /// The lock in the key ends, by `event`.
+    pub(super) fn ended(event: Event, by: By) -> Self {
+        Self { by, stage: Stage::Ends(event), has_ended: true, forbidden: 0, asked_disk: false }
+    }
+
+    /// Somebody may wait, and the key may be free.
+    pub(super) fn look(by: By) -> Self {
+        Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
+    }
+
+    /// What is done next; `None`: nothing. `held` is what the key holds, `said` the answer to the step before.
+    pub(super) fn next(
+        &mut self,
+        Key { db, name }: Key<'_>,
+        mut held: Option<&mut Lock>,
+        said: Said,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        loop {
+            match self.stage {
+                Stage::Ends(event) => {
+                    if !node.waiting.has_queue(db, name) {
+                        return self.then(Stage::Over, Step::Delete(Some(event)));
+                    }
+                    // Whether the slot is still served here shows only for a key that is not there.
+                    let told = if node.slots.is_in_cluster() { Step::Delete(Some(event)) } else { Step::Tell(event) };
+                    return self.then(Stage::Free, told);
+                }
+                Stage::Looked => self.stage = if held.is_some() { Stage::Waits } else { Stage::Free },
+                Stage::Free if node.slots.needs_look(name) => return self.then(Stage::Slot, Step::LookAtSlots),
+                Stage::Free => self.stage = Stage::Slot,
+                Stage::Slot if node.slots.is_in_cluster() => {
+                    return self.then(Stage::SlotSaid, Step::Ask(Question::IsServedHere));
+                }
+                Stage::Slot => self.stage = Stage::First,
+                Stage::SlotSaid if said == Said::No => return self.then(Stage::Stays, Step::Redirect),
+                Stage::SlotSaid => self.stage = Stage::First,
+                Stage::First => match node.waiting.of(db, name).next().map(|first| first.id) {
+                    Some(first) => return self.then(Stage::FirstSaid(first), Step::Ask(Question::IsPermitted(first))),
+                    None => self.stage = Stage::Decides,
+                },
+                Stage::FirstSaid(first) => match said {
+                    // Rules of access may have changed since it came.
+                    Said::Refused(refusal) => {
+                        node.waiting.refuse(first, refusal);
+                        self.forbidden += 1;
+                        self.stage = Stage::First;
+                        if self.forbidden == ANSWERS_A_PASS_MAX {
+                            node.waiting.look_at(db, name, now.boot);
+                            self.stage = Stage::Stays;
+                        }
+                    }
+                    _ => self.stage = Stage::Waits,
+                },
+                Stage::Waits if node.waiting.len_of(db, name) > 0 => {
+                    return self.then(Stage::MayGrantSaid, Step::Ask(Question::MayGrant(self.by)));
+                }
+                Stage::Waits => self.stage = Stage::Decides,
+                Stage::MayGrantSaid => match said {
+                    Said::Refused(refusal) => self.postpone(db, name, refusal, node, now),
+                    _ => self.stage = Stage::Decides,
+                },
+                Stage::Decides => {
+                    let in_key = if self.has_ended { None } else { held.as_deref_mut() };
+                    let somebody_waits = node.waiting.len_of(db, name) > 0;
+                    let ready = if somebody_waits { node.ready(now.boot) } else { Ok(()) };
+                    match ready.and_then(|()| hand_over(db, name, in_key, node, now)) {
+                        Ok(HandedOver::Granted(lock)) => {
+                            return self.then(Stage::Stored, Step::Store(lock, Event::HandedOver));
+                        }
+                        Ok(HandedOver::Prolonged) => {
+                            node.watch(Key { db, name }, held);
+                            return self.then(Stage::Over, Step::Changed(Some(Event::Extended)));
+                        }
+                        Ok(HandedOver::Free | HandedOver::Held) => self.stage = Stage::Stays,
+                        Err(Refusal::NotYet) if !self.asked_disk => {
+                            self.asked_disk = true;
+                            return self.then(Stage::Decides, Step::Ask(Question::OnDisk));
+                        }
+                        Err(refusal) => {
+                            self.postpone(db, name, refusal, node, now);
+                            if refusal == Refusal::NotYet && node.wants_write(now) {
+                                return Some(Step::Write);
+                            }
+                        }
+                    }
+                }
+                Stage::Stored => {
+                    node.watch(Key { db, name }, held.take());
+                    self.stage = Stage::Over;
+                }
+                Stage::Stays if self.has_ended && held.is_some() => return self.then(Stage::Over, Step::Delete(None)),
+                Stage::Stays => self.stage = Stage::Over,
+                Stage::Over => return None,
+            }
+        }
+    }
+
+    fn then(&mut self, stage: Stage, step: Step) -> Option<Step> {
+        self.stage = stage;
+        Some(step)
+    }
+
+    /// Nobody gets it now.
+    fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, node: &mut Node, now: Now) {
+        node.waiting.put_off(db, name, refusal, now.boot);
+        self.stage = Stage::Stays;
+    }
+}

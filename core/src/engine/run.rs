@@ -1,0 +1,352 @@
+//! What happens when a command arrives, or something comes due, for one key.
+//!
+//! The stages stand in the order in which they come.
+
+use super::passing::Passing;
+use super::step::{By, Event, Key, Question, Reply, Said, Step};
+use crate::acquire::{Acquired, acquire, acquire_later};
+use crate::break_lock::break_lock;
+use crate::check::check;
+use crate::extend::{Extended, extend};
+use crate::fence::{Fenced, fence};
+use crate::limits::DISK_WAIT_MS;
+use crate::reenter::{Reentered, reenter};
+use crate::release::{Released, release};
+use crate::request::{Acquire, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
+use crate::wait::{Waited, wait};
+use crate::{Due, Lock, Node, Now, Refusal, Token, Waiter, WaiterId, Want};
+
+/// What is to be done about one key.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// `LOCK.ACQUIRE`.
+    Acquire {
+        /// What is asked.
+        ask: Acquire<'a>,
+        /// Whether the client can be blocked. If not, it is not let wait for the disk either.
+        may_block: bool,
+    },
+    /// `LOCK.RELEASE`.
+    Release(Release<'a>),
+    /// `LOCK.EXTEND`.
+    Extend(Extend<'a>),
+    /// `LOCK.REENTER`.
+    Reenter(Reenter<'a>),
+    /// `LOCK.FENCE`.
+    Fence(Owner<'a>, Token),
+    /// `LOCK.CHECK`.
+    Check(Token),
+    /// `LOCK.WAIT`.
+    Wait(Wait<'a>),
+    /// `LOCK.BREAK`.
+    Break,
+    /// The lease of the lock has ended.
+    Expire(&'a Due),
+    /// Its queue is looked at.
+    Look,
+}
+
+/// One request, from its arrival until all that it brings about is done.
+#[derive(Debug)]
+pub struct Run<'a> {
+    key: Key<'a>,
+    request: Request<'a>,
+    stage: Stage,
+    /// It was asked what is on the disk.
+    asked_disk: bool,
+    touches_queue: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Arrived,
+    /// Whoever waits is served first.
+    Serves(Passing),
+    /// The node has to know what it may promise: in this slot of the cluster, and of what is on the disk.
+    Slot,
+    Ready,
+    /// The rule decides.
+    Decides,
+    /// The lock ended, or it may be somebody's turn; then this is answered.
+    Passes(Passing, Reply),
+    /// The lock is granted, but one that had ended is still in the key.
+    Grants(Lock),
+    /// The lock is stored for the one who asked.
+    Stored(Token),
+    /// The client has to wait: until it is its turn, or for the disk alone.
+    Blocks {
+        for_disk: bool,
+    },
+    Blocked {
+        for_disk: bool,
+    },
+    Answers(Result<Reply, Refusal>),
+}
+
+impl<'a> Run<'a> {
+    /// Does `request` for `key`.
+    pub fn new(key: Key<'a>, request: Request<'a>) -> Self {
+        Self { key, request, stage: Stage::Arrived, asked_disk: false, touches_queue: false }
+    }
+
+    /// Whether it changed a queue, so that something may be due earlier than before.
+    pub fn touches_queue(&self) -> bool {
+        self.touches_queue
+    }
+
+    /// What is done next. `held` is what the key holds now; `said` answers the step before (the first time: [`Said::Yes`]).
+    /// After [`Step::Done`] it is over.
+    pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
+        let Key { db, name } = self.key;
+        loop {
+            match &mut self.stage {
+                Stage::Arrived => self.stage = self.arrives(held.as_deref(), node, now),
+                Stage::Serves(passing) => {
+                    self.touches_queue = true;
+                    match passing.next(self.key, held.as_deref_mut(), said, node, now) {
+                        Some(step) => return step,
+                        None => self.stage = Stage::Slot,
+                    }
+                }
+                Stage::Slot => {
+                    self.stage = Stage::Ready;
+                    if node.slots.needs_look(name) {
+                        return Step::LookAtSlots;
+                    }
+                }
+                Stage::Ready => match node.ready(now.boot) {
+                    Ok(()) => self.stage = Stage::Decides,
+                    Err(refusal) => {
+                        if let Some(step) = self.is_refused(refusal, node, now) {
+                            return step;
+                        }
+                    }
+                },
+                Stage::Decides => {
+                    if let Some(step) = self.decide(held.as_deref_mut(), node, now) {
+                        return step;
+                    }
+                }
+                Stage::Passes(passing, reply) => {
+                    self.touches_queue = true;
+                    match passing.next(self.key, held.as_deref_mut(), said, node, now) {
+                        Some(step) => return step,
+                        None => self.stage = Stage::Answers(Ok(*reply)),
+                    }
+                }
+                Stage::Grants(lock) => {
+                    let (token, lock) = (lock.token(), lock.clone());
+                    self.stage = Stage::Stored(token);
+                    return Step::Store(lock, Event::Acquired);
+                }
+                Stage::Stored(token) => {
+                    node.watch(self.key, held.as_deref_mut());
+                    self.stage = Stage::Answers(Ok(Reply::Token(*token)));
+                }
+                Stage::Blocks { for_disk } => {
+                    self.stage = Stage::Blocked { for_disk: *for_disk };
+                    return Step::Block;
+                }
+                Stage::Blocked { for_disk } => {
+                    let for_disk = *for_disk;
+                    self.touches_queue = true;
+                    if let Said::Blocked(id) = said
+                        && let Some((waiter, ticket)) = waiter(&self.request, id, for_disk, now)
+                    {
+                        let others = held.as_deref().filter(|lock| !lock.is_expired(now.boot));
+                        let is_others = others.is_some_and(|lock| !lock.is_of(waiter.owner()));
+                        node.waiting.join(db, name, waiter, ticket);
+                        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
+                        if for_disk || !is_others {
+                            node.waiting.look_at(db, name, now.boot);
+                        }
+                    }
+                    self.stage = Stage::Answers(Ok(Reply::Later));
+                }
+                Stage::Answers(answer) => return Step::Done(*answer),
+            }
+        }
+    }
+
+    /// Where the request begins.
+    fn arrives(&self, held: Option<&Lock>, node: &mut Node, now: Now) -> Stage {
+        match self.request {
+            // Whoever waits is before the one who asks now.
+            Request::Acquire { .. } => serve(self.key, held, By::Command, node, now).map_or(Stage::Slot, Stage::Serves),
+            Request::Wait(_) => Stage::Slot,
+            Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Check(_) => Stage::Ready,
+            Request::Release(_) | Request::Break => Stage::Decides,
+            Request::Expire(due) => match held {
+                Some(lock) if due.is_of(lock) => {
+                    node.counters.expiries += 1;
+                    Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null)
+                }
+                // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
+                _ => Stage::Answers(Ok(Reply::Null)),
+            },
+            Request::Look => passes(serve(self.key, held, By::Itself, node, now), Reply::Null),
+        }
+    }
+
+    /// The rule of the request, and what follows from its outcome.
+    fn decide(&mut self, mut held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
+        let Key { db, name } = self.key;
+        match self.request {
+            Request::Acquire { ask, .. } => {
+                let is_in_key = held.is_some();
+                match acquire(db, name, held.as_deref_mut(), &ask, node, now) {
+                    Ok(Acquired::Granted(lock)) if is_in_key => {
+                        self.stage = Stage::Grants(lock);
+                        Some(Step::Tell(Event::Expired))
+                    }
+                    Ok(Acquired::Granted(lock)) => {
+                        self.stage = Stage::Stored(lock.token());
+                        Some(Step::Store(lock, Event::Acquired))
+                    }
+                    Ok(Acquired::Prolonged(token)) => {
+                        self.changed(held, Some(Event::Extended), Reply::Token(token), node)
+                    }
+                    Ok(Acquired::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                    Ok(Acquired::Contended) => self.answer(Ok(Reply::Null)),
+                    Ok(Acquired::Queues) => self.block(false),
+                    Ok(Acquired::WaitsForDisk) => self.block(true),
+                    Err(refusal) => self.is_refused(refusal, node, now),
+                }
+            }
+            Request::Release(ask) => match release(db, name, held.as_deref_mut(), &ask, node, now) {
+                Released::Freed => {
+                    self.goes_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0)))
+                }
+                Released::Lowered(left) => self.changed(held, None, Reply::Holds(left), node),
+                Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
+                Released::NotHeld => {
+                    // It may have been its turn.
+                    self.goes_on(passes(serve(self.key, held.as_deref(), By::Command, node, now), Reply::Null))
+                }
+            },
+            Request::Extend(ask) => match extend(held.as_deref_mut(), &ask, node, now) {
+                Ok(Extended::Prolonged(token)) => self.changed(held, Some(Event::Extended), Reply::Token(token), node),
+                Ok(Extended::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                Ok(Extended::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.is_refused(refusal, node, now),
+            },
+            Request::Reenter(ask) => match reenter(held.as_deref_mut(), &ask, node, now) {
+                Ok(Reentered::Changed(holds)) => self.changed(held, None, Reply::Holds(holds), node),
+                Ok(Reentered::Unchanged(holds)) => self.answer(Ok(Reply::Holds(holds))),
+                Ok(Reentered::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.is_refused(refusal, node, now),
+            },
+            Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), owner, token, node, now) {
+                Ok(Fenced::Raised(token)) => self.changed(held, None, Reply::Token(token), node),
+                Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.is_refused(refusal, node, now),
+            },
+            Request::Check(token) => {
+                let left = check(held.as_deref(), token, node, now);
+                self.answer(left.map(|left| left.map_or(Reply::Null, Reply::LeftMs)))
+            }
+            Request::Wait(ask) => {
+                self.touches_queue = true;
+                match wait(db, name, held.as_deref(), &ask, node, now) {
+                    Ok(Waited::Turn) => self.answer(Ok(Reply::Turn(true))),
+                    Ok(Waited::InVain) => self.answer(Ok(Reply::Turn(false))),
+                    Ok(Waited::Queues) => self.block(false),
+                    Err(refusal) => self.is_refused(refusal, node, now),
+                }
+            }
+            Request::Break => match break_lock(held, node, now) {
+                Some(token) => {
+                    self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)))
+                }
+                None => self.answer(Ok(Reply::Null)),
+            },
+            // Nobody asked, so there is nothing to decide.
+            Request::Expire(_) | Request::Look => self.answer(Ok(Reply::Null)),
+        }
+    }
+
+    /// A refusal is the answer, but for what passes: the disk may be up to it by now, and a request that waits longer than the
+    /// reason lasts takes a place in the queue.
+    fn is_refused(&mut self, refusal: Refusal, node: &mut Node, now: Now) -> Option<Step> {
+        if refusal == Refusal::NotYet && !self.asked_disk {
+            self.asked_disk = true;
+            self.stage = Stage::Ready;
+            return Some(Step::Ask(Question::OnDisk));
+        }
+        let Key { db, name } = self.key;
+        match self.request {
+            Request::Acquire { ask, may_block } => match acquire_later(db, name, &ask, refusal, may_block, node) {
+                Ok(Acquired::WaitsForDisk) => self.block(true),
+                Ok(_) => self.block(false),
+                Err(refusal) => self.answer(Err(refusal)),
+            },
+            Request::Wait(ask) => {
+                let room = || node.waiting.room_for(db, name, ask.owner);
+                match refusal.or_queue(ask.patience, room, ()) {
+                    Ok(()) => self.block(false),
+                    Err(refusal) => self.answer(Err(refusal)),
+                }
+            }
+            _ => self.answer(Err(refusal)),
+        };
+        (refusal == Refusal::NotYet && node.wants_write(now)).then_some(Step::Write)
+    }
+
+    fn changed(
+        &mut self,
+        held: Option<&mut Lock>,
+        event: Option<Event>,
+        reply: Reply,
+        node: &mut Node,
+    ) -> Option<Step> {
+        node.watch(self.key, held);
+        self.stage = Stage::Answers(Ok(reply));
+        Some(Step::Changed(event))
+    }
+
+    fn block(&mut self, for_disk: bool) -> Option<Step> {
+        self.goes_on(Stage::Blocks { for_disk })
+    }
+
+    fn answer(&mut self, answer: Result<Reply, Refusal>) -> Option<Step> {
+        self.goes_on(Stage::Answers(answer))
+    }
+
+    fn goes_on(&mut self, stage: Stage) -> Option<Step> {
+        self.stage = stage;
+        None
+    }
+}
+
+/// If somebody waits for the lock of `key`, it may pass on.
+fn serve(key: Key<'_>, held: Option<&Lock>, by: By, node: &mut Node, now: Now) -> Option<Passing> {
+    if !node.waiting.has_queue(key.db, key.name) {
+        return None;
+    }
+    if held.is_some_and(|lock| lock.is_expired(now.boot)) {
+        node.counters.expiries += 1;
+        return Some(Passing::ended(Event::Expired, by));
+    }
+    Some(Passing::look(by))
+}
+
+fn passes(passing: Option<Passing>, reply: Reply) -> Stage {
+    passing.map_or(Stage::Answers(Ok(reply)), |passing| Stage::Passes(passing, reply))
+}
+
+/// The place in the queue that `request` takes.
+fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Option<(Waiter, Option<Ticket>)> {
+    match *request {
+        Request::Acquire { ask: Acquire { owner, ttl, retry, fence, note, patience }, .. } => {
+            let want = Want::Lock { ttl, fence, retry };
+            let ms = if for_disk { DISK_WAIT_MS } else { patience.ms() };
+            let waiter = Waiter::new(id, owner, note, want, now.boot, ms);
+            Some((if for_disk { waiter.at_once() } else { waiter }, None))
+        }
+        Request::Wait(Wait { owner, patience, ticket }) => {
+            Some((Waiter::new(id, owner, Note::default(), Want::Turn, now.boot, patience.ms()), ticket))
+        }
+        _ => None,
+    }
+}

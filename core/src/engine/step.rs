@@ -1,0 +1,106 @@
+//! What the engine and its driver say to each other.
+
+use crate::{Lock, Refusal, Token, WaiterId};
+
+/// A key of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// The number of its database.
+    pub db: u32,
+    /// Its name.
+    pub name: &'a [u8],
+}
+
+/// What the driver does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Store this lock in the key, in place of what it holds; tell replicas and the AOF, then of the event.
+    Store(Lock, Event),
+    /// The lock in the key was changed in place: tell replicas and the AOF, then of the event.
+    Changed(Option<Event>),
+    /// Tell of the event. The key stays as it is for now.
+    Tell(Event),
+    /// Tell of the event, then delete the key, on replicas and in the AOF too.
+    Delete(Option<Event>),
+    /// Find this out, and say it.
+    Ask(Question),
+    /// Look which slots of the cluster the node serves.
+    LookAtSlots,
+    /// Answer everybody in the key's queue as the server answers for a slot that it does not serve.
+    Redirect,
+    /// Block the client, and say under which name it is answered.
+    Block,
+    /// Have the node's state written; nobody waits for that.
+    Write,
+    /// Answer the command. What was decided for others is in [`crate::Waiting::take_answers`].
+    Done(Result<Reply, Refusal>),
+}
+
+/// What the engine cannot know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Whether the key, which is free, is served by this node, and not on its way to another.
+    IsServedHere,
+    /// Whether the user of the client that waits under this name may still have the lock of the key.
+    IsPermitted(WaiterId),
+    /// Whether the server lets the node grant anything.
+    MayGrant(By),
+    /// What is on the disk by now ([`crate::Node::written`]), and what the start proves, if that is not judged yet.
+    OnDisk,
+}
+
+/// What the driver answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// So it is, or the step is done.
+    Yes,
+    /// It is not.
+    No,
+    /// It is not, and this is what to tell.
+    Refused(Refusal),
+    /// The client is blocked under this name.
+    Blocked(WaiterId),
+}
+
+/// What brought it about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A client's write command: the server has checked that writing is in order.
+    Command,
+    /// Time: nobody has.
+    Itself,
+}
+
+/// What those who listen to key events are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A lock was granted to one who asked.
+    Acquired,
+    /// It was granted to one who waited.
+    HandedOver,
+    /// Its owner gave the last hold back.
+    Released,
+    /// Its owner asked for more time.
+    Extended,
+    /// Its lease ended.
+    Expired,
+    /// An operator took it away.
+    Broken,
+}
+
+/// How a command is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// With the token of the grant.
+    Token(Token),
+    /// With how many holds there are now.
+    Holds(u32),
+    /// With the milliseconds that are left of a lease.
+    LeftMs(u64),
+    /// With whether it is the caller's turn.
+    Turn(bool),
+    /// Not what was asked for: it is somebody else's, or not the caller's.
+    Null,
+    /// Later: the client waits.
+    Later,
+}

@@ -1,0 +1,69 @@
+//! What the engine asks the server.
+
+use std::cell::Cell;
+
+use palisade_core::engine::{By, Question, Said};
+use palisade_core::{BootTime, Refusal};
+
+use super::blocked_clients;
+use crate::ffi::{Context, KeyName, is_poisoned};
+use crate::{clock, cluster, life};
+
+/// For how long it stands whether enough replicas follow, in milliseconds. The server itself looks once a second.
+const REPLICAS_STAND_MS: u64 = 100;
+
+/// The questions of one request.
+#[derive(Default)]
+pub struct Questions {
+    /// Where clients of the key are sent.
+    redirect: Option<String>,
+}
+
+impl Questions {
+    /// Answers `question` about the key `name`.
+    pub fn ask(&mut self, ctx: Context<'_>, name: KeyName<'_>, question: Question, now: BootTime) -> Said {
+        match question {
+            Question::IsServedHere => {
+                self.redirect = cluster::redirect(ctx, name);
+                if self.redirect.is_none() { Said::Yes } else { Said::No }
+            }
+            Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Said::Yes,
+            Question::IsPermitted(_) => Said::Refused(Refusal::Forbidden),
+            Question::MayGrant(_) if is_poisoned() => Said::Refused(Refusal::Poisoned),
+            // The server would refuse an ACQUIRE (NOREPLICAS), and it is this refusal that keeps a master that lost its
+            // replicas from granting what its successor grants too.
+            Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
+            Question::MayGrant(_) => Said::Yes,
+            Question::OnDisk => {
+                life::look_at_disk(ctx);
+                Said::Yes
+            }
+        }
+    }
+
+    /// Sends those who wait for the lock of `name` where it is served.
+    pub fn redirect_all(&mut self, ctx: Context<'_>, name: KeyName<'_>) {
+        if let Some(redirect) = self.redirect.take() {
+            blocked_clients::dismiss(ctx.db(), name.bytes(), &redirect);
+        }
+    }
+}
+
+/// As many replicas follow as min-replicas-to-write asks for.
+fn enough_replicas(ctx: Context<'_>, now: BootTime) -> bool {
+    thread_local! {
+        static LOOKED: Cell<Option<(BootTime, bool)>> = const { Cell::new(None) };
+    }
+    if let Some((when, enough)) = LOOKED.get()
+        && now.ms_since(when) < REPLICAS_STAND_MS
+    {
+        return enough;
+    }
+    // The field is there only if a number is asked for.
+    let enough = ctx.info_number(c"replication", c"min_slaves_good_slaves").is_none_or(|good| {
+        let needed = ctx.parameter(c"min-replicas-to-write").and_then(|needed| needed.parse().ok());
+        needed.is_none_or(|needed: u64| good >= needed)
+    });
+    LOOKED.set(Some((clock::boot_now(), enough)));
+    enough
+}
