@@ -38,7 +38,7 @@ impl Command for Acquire {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let (ask, form) = request(call)?;
         let request = Request::Acquire { ask, may_block: call.ctx.may_block() };
-        driver::answer(call.ctx, &mut open(call)?, request, form, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, form, clock::now())
     }
 }
 

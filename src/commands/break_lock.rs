@@ -27,6 +27,6 @@ impl Command for Break {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        driver::answer(call.ctx, &mut open(call)?, Request::Break, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &Request::Break, Form::Token, clock::now())
     }
 }

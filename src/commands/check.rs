@@ -29,6 +29,6 @@ impl Command for Check {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request = Request::Check(Arguments::after_key(call).token()?);
-        driver::answer(call.ctx, &mut look(call)?, request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut look(call)?, &request, Form::Token, clock::now())
     }
 }

@@ -34,7 +34,7 @@ impl Command for Extend {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request = Request::Extend(request(&mut Arguments::after_key(call))?);
-        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
     }
 }
 

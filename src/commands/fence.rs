@@ -33,6 +33,6 @@ impl Command for Fence {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let mut arguments = Arguments::after_key(call);
         let request = Request::Fence(arguments.owner()?, arguments.token()?);
-        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
     }
 }

@@ -35,7 +35,7 @@ impl Command for Reenter {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request = Request::Reenter(request(&mut Arguments::after_key(call))?);
-        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
     }
 }
 

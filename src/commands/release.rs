@@ -34,7 +34,7 @@ impl Command for Release {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request = Request::Release(request(&mut Arguments::after_key(call))?);
-        driver::answer(call.ctx, &mut open(call)?, request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
     }
 }
 

@@ -40,7 +40,7 @@ impl Command for Wait {
         if !call.ctx.may_block() {
             ask.patience = Patience::NONE;
         }
-        driver::answer(call.ctx, &mut look(call)?, Request::Wait(ask), Form::Token, clock::now())
+        driver::answer(call.ctx, &mut look(call)?, &Request::Wait(ask), Form::Token, clock::now())
     }
 }
 

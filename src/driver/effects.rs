@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 
 use palisade_core::engine::Event;
-use palisade_core::{Now, record};
+use palisade_core::{Lock, Now, record};
 
 use crate::ffi::{Context, KeyName, LockKey};
 use crate::{audience, clock};
@@ -26,6 +26,14 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
         Event::Broken => c"lock.break",
     };
     ctx.notify(word, name);
+}
+
+/// The key holds `lock` from now on, by `event`.
+pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Lock>, event: Event, now: Now) {
+    let Some(lock) = lock else { return };
+    key.put(lock);
+    changed(ctx, key, now);
+    tell(ctx, event, key.name());
 }
 
 /// The key holds another lock now, or the same one changed: replicas and the AOF are told.

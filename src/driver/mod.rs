@@ -8,7 +8,7 @@ pub mod effects;
 mod questions;
 pub mod timer;
 
-use palisade_core::engine::{Key, Reply as Answer, Request, Run, Said, Step};
+use palisade_core::engine::{Event, Key, Reply as Answer, Request, Run, Said, Step};
 use palisade_core::{Now, Refusal};
 
 use crate::ffi::{Context, LockKey, Reply};
@@ -20,32 +20,43 @@ use questions::Questions;
 pub fn answer(
     ctx: Context<'_>,
     key: &mut LockKey<'_>,
-    request: Request<'_>,
+    request: &Request<'_>,
     form: Form,
     now: Now,
 ) -> Result<Reply, Refusal> {
-    let (answer, is_due_earlier) = perform(ctx, key, request, form, now);
-    blocked_clients::deliver(ctx);
-    if is_due_earlier {
+    let Performed { answer, is_stored, touches_queue } = perform(ctx, key, request, form, now);
+    if touches_queue {
+        blocked_clients::deliver(ctx);
+    }
+    if is_stored || touches_queue {
         timer::arm(ctx);
     }
     answer.map(|answer| blocked_clients::reply_at_once(answer, form))
 }
 
 /// Does what is due for `key`. The caller delivers the answers, and sets the timer.
-fn perform_due(ctx: Context<'_>, key: &mut LockKey<'_>, request: Request<'_>, now: Now) {
+fn perform_due(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, now: Now) {
     // Nobody is answered, so nothing is refused either.
     let _ = perform(ctx, key, request, Form::Token, now);
 }
 
-/// Performs `request` step by step. How it is answered, and whether something may be due earlier than before.
+/// What came of a request.
+struct Performed {
+    answer: Result<Answer, Refusal>,
+    /// The key holds something else now.
+    is_stored: bool,
+    /// Somebody may have an answer now.
+    touches_queue: bool,
+}
+
+/// Performs `request` step by step.
 fn perform(
     ctx: Context<'_>,
     key: &mut LockKey<'_>,
-    request: Request<'_>,
+    request: &Request<'_>,
     form: Form,
     now: Now,
-) -> (Result<Answer, Refusal>, bool) {
+) -> Performed {
     let name = key.name();
     let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
     let mut questions = Questions::default();
@@ -55,10 +66,13 @@ fn perform(
         let step = state::with(|node| run.next(key.lock_mut(), said, node, now));
         said = Said::Yes;
         match step {
-            Step::Store(lock, event) => {
-                key.put(lock);
-                effects::changed(ctx, key, now);
-                effects::tell(ctx, event, name);
+            Step::Store(event) => {
+                effects::store(ctx, key, run.granted(), event, now);
+                is_stored = true;
+            }
+            Step::Replace => {
+                effects::tell(ctx, Event::Expired, name);
+                effects::store(ctx, key, run.granted(), Event::Acquired, now);
                 is_stored = true;
             }
             Step::Changed(event) => {
@@ -78,9 +92,9 @@ fn perform(
             Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
             Step::LookAtSlots => cluster::know(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
-            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, &request, form)),
+            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, request, form)),
             Step::Write => life::save(now),
-            Step::Done(answer) => return (answer, is_stored || run.touches_queue()),
+            Step::Done(answer) => return Performed { answer, is_stored, touches_queue: run.touches_queue() },
         }
     }
 }

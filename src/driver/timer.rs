@@ -145,7 +145,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     };
     ctx.select(db);
     KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
-        Ok(mut key) => perform_due(ctx, &mut key, request, Now { boot: now, ..clock::now() }),
+        Ok(mut key) => perform_due(ctx, &mut key, &request, Now { boot: now, ..clock::now() }),
         Err(NotALock) => state::with(|node| node.waiting.put_off(db, name, Refusal::WrongType, now)),
     });
     true

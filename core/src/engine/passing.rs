@@ -8,7 +8,7 @@ use crate::limits::ANSWERS_A_PASS_MAX;
 use crate::{Lock, Node, Now, Refusal, WaiterId};
 
 /// A lock on its way to the first who waits for it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Passing {
     by: By,
     stage: Stage,
@@ -56,12 +56,15 @@ impl Passing {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
-    /// What is done next; `None`: nothing. `held` is what the key holds, `said` the answer to the step before.
+    /// What is done next; `None`: nothing. `held` is what the key holds, `said` the answer to the step before; a lock that is
+    /// granted goes to `granted`.
+    #[inline(never)]
     pub(super) fn next(
         &mut self,
         Key { db, name }: Key<'_>,
         mut held: Option<&mut Lock>,
         said: Said,
+        granted: &mut Option<Lock>,
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {
@@ -115,7 +118,8 @@ impl Passing {
                     let ready = if somebody_waits { node.ready(now.boot) } else { Ok(()) };
                     match ready.and_then(|()| hand_over(db, name, in_key, node, now)) {
                         Ok(HandedOver::Granted(lock)) => {
-                            return self.then(Stage::Stored, Step::Store(lock, Event::HandedOver));
+                            *granted = Some(lock);
+                            return self.then(Stage::Stored, Step::Store(Event::HandedOver));
                         }
                         Ok(HandedOver::Prolonged) => {
                             node.watch(Key { db, name }, held);

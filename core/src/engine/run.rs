@@ -50,14 +50,15 @@ pub enum Request<'a> {
 #[derive(Debug)]
 pub struct Run<'a> {
     key: Key<'a>,
-    request: Request<'a>,
+    request: &'a Request<'a>,
     stage: Stage,
+    granted: Option<Lock>,
     /// It was asked what is on the disk.
     asked_disk: bool,
     touches_queue: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Stage {
     Arrived,
     /// Whoever waits is served first.
@@ -69,8 +70,6 @@ enum Stage {
     Decides,
     /// The lock ended, or it may be somebody's turn; then this is answered.
     Passes(Passing, Reply),
-    /// The lock is granted, but one that had ended is still in the key.
-    Grants(Lock),
     /// The lock is stored for the one who asked.
     Stored(Token),
     /// The client has to wait: until it is its turn, or for the disk alone.
@@ -85,11 +84,16 @@ enum Stage {
 
 impl<'a> Run<'a> {
     /// Does `request` for `key`.
-    pub fn new(key: Key<'a>, request: Request<'a>) -> Self {
-        Self { key, request, stage: Stage::Arrived, asked_disk: false, touches_queue: false }
+    pub fn new(key: Key<'a>, request: &'a Request<'a>) -> Self {
+        Self { key, request, stage: Stage::Arrived, granted: None, asked_disk: false, touches_queue: false }
     }
 
-    /// Whether it changed a queue, so that something may be due earlier than before.
+    /// The lock to be stored.
+    pub fn granted(&mut self) -> Option<Lock> {
+        self.granted.take()
+    }
+
+    /// Whether somebody may have an answer now, or something be due earlier than before.
     pub fn touches_queue(&self) -> bool {
         self.touches_queue
     }
@@ -97,20 +101,19 @@ impl<'a> Run<'a> {
     /// What is done next. `held` is what the key holds now; `said` answers the step before (the first time: [`Said::Yes`]).
     /// After [`Step::Done`] it is over.
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
-        let Key { db, name } = self.key;
         loop {
             match &mut self.stage {
                 Stage::Arrived => self.stage = self.arrives(held.as_deref(), node, now),
                 Stage::Serves(passing) => {
                     self.touches_queue = true;
-                    match passing.next(self.key, held.as_deref_mut(), said, node, now) {
+                    match passing.next(self.key, held.as_deref_mut(), said, &mut self.granted, node, now) {
                         Some(step) => return step,
                         None => self.stage = Stage::Slot,
                     }
                 }
                 Stage::Slot => {
                     self.stage = Stage::Ready;
-                    if node.slots.needs_look(name) {
+                    if node.slots.needs_look(self.key.name) {
                         return Step::LookAtSlots;
                     }
                 }
@@ -128,16 +131,10 @@ impl<'a> Run<'a> {
                     }
                 }
                 Stage::Passes(passing, reply) => {
-                    self.touches_queue = true;
-                    match passing.next(self.key, held.as_deref_mut(), said, node, now) {
+                    match passing.next(self.key, held.as_deref_mut(), said, &mut self.granted, node, now) {
                         Some(step) => return step,
                         None => self.stage = Stage::Answers(Ok(*reply)),
                     }
-                }
-                Stage::Grants(lock) => {
-                    let (token, lock) = (lock.token(), lock.clone());
-                    self.stage = Stage::Stored(token);
-                    return Step::Store(lock, Event::Acquired);
                 }
                 Stage::Stored(token) => {
                     node.watch(self.key, held.as_deref_mut());
@@ -149,18 +146,7 @@ impl<'a> Run<'a> {
                 }
                 Stage::Blocked { for_disk } => {
                     let for_disk = *for_disk;
-                    self.touches_queue = true;
-                    if let Said::Blocked(id) = said
-                        && let Some((waiter, ticket)) = waiter(&self.request, id, for_disk, now)
-                    {
-                        let others = held.as_deref().filter(|lock| !lock.is_expired(now.boot));
-                        let is_others = others.is_some_and(|lock| !lock.is_of(waiter.owner()));
-                        node.waiting.join(db, name, waiter, ticket);
-                        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
-                        if for_disk || !is_others {
-                            node.waiting.look_at(db, name, now.boot);
-                        }
-                    }
+                    self.joins(held.as_deref(), said, for_disk, node, now);
                     self.stage = Stage::Answers(Ok(Reply::Later));
                 }
                 Stage::Answers(answer) => return Step::Done(*answer),
@@ -169,13 +155,16 @@ impl<'a> Run<'a> {
     }
 
     /// Where the request begins.
-    fn arrives(&self, held: Option<&Lock>, node: &mut Node, now: Now) -> Stage {
+    fn arrives(&mut self, held: Option<&Lock>, node: &mut Node, now: Now) -> Stage {
         match self.request {
             // Whoever waits is before the one who asks now.
             Request::Acquire { .. } => serve(self.key, held, By::Command, node, now).map_or(Stage::Slot, Stage::Serves),
             Request::Wait(_) => Stage::Slot,
             Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Check(_) => Stage::Ready,
-            Request::Release(_) | Request::Break => Stage::Decides,
+            Request::Release(_) | Request::Break => {
+                self.touches_queue = node.waiting.has_queue(self.key.db, self.key.name);
+                Stage::Decides
+            }
             Request::Expire(due) => match held {
                 Some(lock) if due.is_of(lock) => {
                     node.counters.expiries += 1;
@@ -194,14 +183,11 @@ impl<'a> Run<'a> {
         match self.request {
             Request::Acquire { ask, .. } => {
                 let is_in_key = held.is_some();
-                match acquire(db, name, held.as_deref_mut(), &ask, node, now) {
-                    Ok(Acquired::Granted(lock)) if is_in_key => {
-                        self.stage = Stage::Grants(lock);
-                        Some(Step::Tell(Event::Expired))
-                    }
+                match acquire(db, name, held.as_deref_mut(), ask, node, now) {
                     Ok(Acquired::Granted(lock)) => {
                         self.stage = Stage::Stored(lock.token());
-                        Some(Step::Store(lock, Event::Acquired))
+                        self.granted = Some(lock);
+                        Some(if is_in_key { Step::Replace } else { Step::Store(Event::Acquired) })
                     }
                     Ok(Acquired::Prolonged(token)) => {
                         self.changed(held, Some(Event::Extended), Reply::Token(token), node)
@@ -213,7 +199,7 @@ impl<'a> Run<'a> {
                     Err(refusal) => self.is_refused(refusal, node, now),
                 }
             }
-            Request::Release(ask) => match release(db, name, held.as_deref_mut(), &ask, node, now) {
+            Request::Release(ask) => match release(db, name, held.as_deref_mut(), ask, node, now) {
                 Released::Freed => {
                     self.goes_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0)))
                 }
@@ -224,31 +210,31 @@ impl<'a> Run<'a> {
                     self.goes_on(passes(serve(self.key, held.as_deref(), By::Command, node, now), Reply::Null))
                 }
             },
-            Request::Extend(ask) => match extend(held.as_deref_mut(), &ask, node, now) {
+            Request::Extend(ask) => match extend(held.as_deref_mut(), ask, node, now) {
                 Ok(Extended::Prolonged(token)) => self.changed(held, Some(Event::Extended), Reply::Token(token), node),
                 Ok(Extended::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
                 Ok(Extended::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
-            Request::Reenter(ask) => match reenter(held.as_deref_mut(), &ask, node, now) {
+            Request::Reenter(ask) => match reenter(held.as_deref_mut(), ask, node, now) {
                 Ok(Reentered::Changed(holds)) => self.changed(held, None, Reply::Holds(holds), node),
                 Ok(Reentered::Unchanged(holds)) => self.answer(Ok(Reply::Holds(holds))),
                 Ok(Reentered::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
-            Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), owner, token, node, now) {
+            Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), *owner, *token, node, now) {
                 Ok(Fenced::Raised(token)) => self.changed(held, None, Reply::Token(token), node),
                 Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
                 Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
             Request::Check(token) => {
-                let left = check(held.as_deref(), token, node, now);
+                let left = check(held.as_deref(), *token, node, now);
                 self.answer(left.map(|left| left.map_or(Reply::Null, Reply::LeftMs)))
             }
             Request::Wait(ask) => {
                 self.touches_queue = true;
-                match wait(db, name, held.as_deref(), &ask, node, now) {
+                match wait(db, name, held.as_deref(), ask, node, now) {
                     Ok(Waited::Turn) => self.answer(Ok(Reply::Turn(true))),
                     Ok(Waited::InVain) => self.answer(Ok(Reply::Turn(false))),
                     Ok(Waited::Queues) => self.block(false),
@@ -266,8 +252,24 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The request takes its place in the queue, under the name of its blocked client.
+    #[cold]
+    fn joins(&mut self, held: Option<&Lock>, said: Said, for_disk: bool, node: &mut Node, now: Now) {
+        let Said::Blocked(id) = said else { return };
+        let Some((waiter, ticket)) = waiter(self.request, id, for_disk, now) else { return };
+        let Key { db, name } = self.key;
+        self.touches_queue = true;
+        let is_others = held.is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(waiter.owner()));
+        node.waiting.join(db, name, waiter, ticket);
+        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
+        if for_disk || !is_others {
+            node.waiting.look_at(db, name, now.boot);
+        }
+    }
+
     /// A refusal is the answer, but for what passes: the disk may be up to it by now, and a request that waits longer than the
     /// reason lasts takes a place in the queue.
+    #[cold]
     fn is_refused(&mut self, refusal: Refusal, node: &mut Node, now: Now) -> Option<Step> {
         if refusal == Refusal::NotYet && !self.asked_disk {
             self.asked_disk = true;
@@ -276,7 +278,7 @@ impl<'a> Run<'a> {
         }
         let Key { db, name } = self.key;
         match self.request {
-            Request::Acquire { ask, may_block } => match acquire_later(db, name, &ask, refusal, may_block, node) {
+            Request::Acquire { ask, may_block } => match acquire_later(db, name, ask, refusal, *may_block, node) {
                 Ok(Acquired::WaitsForDisk) => self.block(true),
                 Ok(_) => self.block(false),
                 Err(refusal) => self.answer(Err(refusal)),

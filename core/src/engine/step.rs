@@ -1,6 +1,6 @@
 //! What the engine and its driver say to each other.
 
-use crate::{Lock, Refusal, Token, WaiterId};
+use crate::{Refusal, Token, WaiterId};
 
 /// A key of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,10 +12,13 @@ pub struct Key<'a> {
 }
 
 /// What the driver does next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Store this lock in the key, in place of what it holds; tell replicas and the AOF, then of the event.
-    Store(Lock, Event),
+    /// Store the lock of [`super::Run::granted`] in the key, in place of what it holds; tell replicas and the AOF, then of the
+    /// event.
+    Store(Event),
+    /// The lease of the lock in the key has ended: tell of that, then store the one that is granted to one who asked.
+    Replace,
     /// The lock in the key was changed in place: tell replicas and the AOF, then of the event.
     Changed(Option<Event>),
     /// Tell of the event. The key stays as it is for now.
