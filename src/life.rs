@@ -60,8 +60,10 @@ pub struct Life {
     pub told: BootTime,
     /// The last change in ceilings of stripes that they were told of.
     pub told_stripe_change: u64,
-    /// The last write failed, and that was logged.
+    /// The last write of the state file failed, and that was logged.
     pub failing: bool,
+    /// The stamp could not be put, and that was logged.
+    pub is_stamp_failing: bool,
 }
 
 /// What of a state is looked at again once it was handed to the keeper.
@@ -141,14 +143,19 @@ impl Life {
         self.is_stamped && self.keeper.as_ref().is_none_or(|keeper| keeper.saved() >= self.needed && !keeper.is_taken())
     }
 
-    /// Says beside the data that this life uses it. Promises wait for that.
+    /// Says beside the data that this life uses it. Promises wait for that, so every tick tries again: the log is told
+    /// once that it fails, and once that it does no more.
     pub fn put_stamp(&mut self) {
-        match self.stamp.put(LifeId { node: self.id, incarnation: self.incarnation }) {
-            Ok(()) => self.is_stamped = true,
-            Err(why) => warn(&format!(
+        let result = self.stamp.put(LifeId { node: self.id, incarnation: self.incarnation });
+        self.is_stamped = result.is_ok();
+        let was_failing = std::mem::replace(&mut self.is_stamp_failing, result.is_err());
+        match result {
+            Err(why) if !was_failing => warn(&format!(
                 "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
                  it can be replaced"
             )),
+            Ok(()) if was_failing => notice("the stamp of another life beside the data is gone: grants go on"),
+            _ => {}
         }
     }
 

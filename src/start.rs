@@ -95,6 +95,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         told: BootTime::default(),
         told_stripe_change: 0,
         failing: false,
+        is_stamp_failing: false,
         last: Some(LastLife { state: last, found }),
     });
     life::inspect_configuration(ctx);
