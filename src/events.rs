@@ -82,7 +82,7 @@ impl Events for NodeEvents {
         // Replayed from the AOF it is final; else the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
-            Some(_) if replayed && losses::were_lifted(ctx, detached.names()) => losses::free(vec![detached]),
+            Some(_) if replayed && losses::were_lifted(ctx, &detached) => losses::free(vec![detached]),
             Some(last) if ctx.is_master() => losses::dropped(last, (!replayed).then_some(detached)),
             // A replica's master knows what is lost.
             _ => losses::free(vec![detached]),
@@ -92,20 +92,19 @@ impl Events for NodeEvents {
     }
 
     fn swap(ctx: Context<'_>, one: u32, other: u32) {
-        let ends = state::with(|node| (node.deadlines.last(one), node.deadlines.last(other)));
+        let ends = state::with(|node| {
+            node.deadlines.swap(one, other);
+            [one, other].map(|db| (db, node.deadlines.last(db)))
+        });
         // Where a database without locks takes the place of one with locks, those are gone from their names.
-        if let ((Some(last), None) | (None, Some(last)), true) = (ends, ctx.is_master()) {
+        if let [(db, Some(last)), (_, None)] | [(_, None), (db, Some(last))] = ends
+            && ctx.is_master()
+        {
             let replayed = LOADING.get() == Some(Source::Aof);
-            let swapped = |db| if db == one { other } else { one };
-            let names: Vec<(u32, Box<[u8]>)> = state::with(|node| {
-                let moved = node.deadlines.names().filter(|(db, _)| replayed && [one, other].contains(db));
-                moved.map(|(db, name)| (swapped(db), name.into())).collect()
-            });
-            if !replayed || !losses::were_lifted(ctx, names.iter().map(|(db, name)| (*db, &**name))) {
+            if !replayed || !losses::were_lifted(ctx, &state::with(|node| node.deadlines.copy(db))) {
                 losses::dropped(last, None);
             }
         }
-        state::with(|node| node.deadlines.swap(one, other));
         waiting::look_at_all(ctx);
     }
 

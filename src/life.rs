@@ -11,8 +11,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use palisade_core::{
-    BootTime, Cause, HeardOf, LifeId, Lock, Master, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote,
-    stripes_to_text,
+    BootTime, Cause, LifeId, Lock, NodeState, Now, Owed, Refusal, StripeCeiling, Token, promote, stripes_to_text,
 };
 
 use crate::aof_folder::AofFolder;
@@ -174,11 +173,7 @@ impl Life {
                 ceiling: self.ceiling,
                 stripes,
                 owed_ms,
-                heard_of: match self.owed.master() {
-                    Master::Myself => HeardOf::Nothing,
-                    Master::Silent => HeardOf::SilentMaster,
-                    Master::Told(_) => HeardOf::Master,
-                },
+                master: self.owed.master(),
                 boot: clock::boot_id(),
                 guard: node.saved_guard(now.boot),
                 lifted: self.lifted,
@@ -301,12 +296,11 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
     }
     let (ceiling, owed_ms) = with(|life| {
         (life.told, life.told_stripe_change) = (now.boot, changes);
-        let far = state::with(|node| node.tokens.ceiling_to_tell(now.wall_us, node.skew_ms));
-        (life.ceiling.max(far), life.owed.ms(now.boot))
+        (life.ceiling, life.owed.ms(now.boot))
     });
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        let (stripes, _) = state::with(|node| node.tokens.stripe_ceilings());
-        ctx.replicate_to_replicas(CEILING, ceiling, owed_ms.into(), c"STRIPES", &stripes_to_text(&stripes));
+        let (far, stripes) = state::with(|node| node.tokens.to_tell(now.wall_us, node.skew_ms));
+        ctx.replicate_to_replicas(CEILING, ceiling.max(far), owed_ms.into(), c"STRIPES", &stripes_to_text(&stripes));
     }
 }
 
@@ -315,13 +309,13 @@ pub fn heard(ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
     state::with(|node| node.tokens.learn_stripes(stripes));
     with(|life| {
         life.ceiling = life.ceiling.max(ceiling);
-        life.owed.follow(Master::Told(owed_ms));
+        life.owed.follow(Some(owed_ms));
     });
 }
 
 /// The data of a master is loaded: what another told before is nothing to go by.
 pub fn follows_anew() {
-    with(|life| life.owed.follow(Master::Silent));
+    with(|life| life.owed.follow(None));
 }
 
 /// The server forked. If that is to rewrite the AOF, a new file goes on from here, and the state file should say so.
@@ -355,7 +349,7 @@ pub fn role_changed(is_master: bool) {
         if is_master {
             life.owed.lead(config::max_clock_skew_ms(), now.boot);
         } else {
-            life.owed.follow(Master::Silent);
+            life.owed.follow(None);
         }
     });
     if is_master {

@@ -3,9 +3,7 @@
 
 use std::cell::Cell;
 
-use palisade_core::{
-    BootTime, CleanEnd, Found, HeardOf, LocksDigest, Master, Node, NodeState, Owed, Start, token_floor,
-};
+use palisade_core::{BootTime, CleanEnd, Found, LocksDigest, Master, Node, NodeState, Owed, Start, token_floor};
 
 use crate::aof_folder::AofFolder;
 use crate::data_stamp::DataStamp;
@@ -71,10 +69,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     }
     let mut owed = Owed::new(last.as_ref().map_or(0, |last| last.owed_ms), config::max_ttl_ms(), skew_ms, now.boot);
     if !ctx.is_master() {
-        owed.follow(match last.as_ref() {
-            Some(NodeState { heard_of: HeardOf::Master, owed_ms, .. }) => Master::Told(*owed_ms),
-            _ => Master::Silent,
-        });
+        owed.follow(last.as_ref().filter(|last| last.master == Master::Told).map(|last| last.owed_ms));
     }
     life::begin(Life {
         keeper,
