@@ -15,7 +15,7 @@ impl Events for NodeEvents {
         clock::look_at_wall_clock();
         audience::look(ctx);
         life::tick(ctx);
-        cluster::look(ctx);
+        cluster::tick(ctx);
         alarm::look_after(ctx);
     }
 
