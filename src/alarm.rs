@@ -95,6 +95,14 @@ fn disarm(ctx: Context<'_>) {
     }
 }
 
+/// Does what is due from the next pass of the event loop on.
+pub fn go_on_soon(ctx: Context<'_>) {
+    if BUSY.get().is_none() {
+        BUSY.set(Some(clock::boot_now()));
+        ctx.in_next_pass(go_on);
+    }
+}
+
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
     // Else the next slice is under way.
@@ -120,6 +128,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
         idle = !(waiting::time_out_one(now)
+            || waiting::may_answer() && waiting::send_one_away()
             || may_write && (waiting::may_answer() && waiting::look_at_one(ctx, now) || expiry::expire_one(ctx, now)));
         now = clock::boot_now();
     }

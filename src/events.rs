@@ -45,13 +45,13 @@ impl Events for NodeEvents {
         life::replica_came();
     }
 
-    fn role(_ctx: Context<'_>, is_master: bool) {
+    fn role(ctx: Context<'_>, is_master: bool) {
         audience::came();
         if is_master {
             // The slots of the master before come right after; the node is guarded as a whole.
             state::with(|node| node.slots.cover());
         } else {
-            waiting::dismiss_all();
+            waiting::dismiss_all(ctx);
         }
         life::role_changed(is_master);
     }
