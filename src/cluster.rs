@@ -1,7 +1,8 @@
 //! Which slots of a cluster this node serves, and where a key is served, if not here.
 //!
-//! A slot may come without its locks, so [`look`] compares what the node serves with what it served: ten times a second,
-//! right after CLUSTER SETSLOT or FLUSHSLOT, and before anything is promised in a slot that is not known yet.
+//! A slot may come without its locks, so [`look`] compares what the node serves with what it served: ten times a second (less often
+//! where that takes long), right after CLUSTER SETSLOT or FLUSHSLOT, and before anything is promised in a slot that is not known
+//! yet.
 //!
 //! The server redirects commands, but not clients that are blocked: a hand-over asks first, or the lock would be granted
 //! here and on the node that its slot moved to.
@@ -14,7 +15,16 @@ use palisade_core::{BootTime, Found, SlotSet, guard_ms, token_floor};
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, config, life, state};
 
+/// The server writes the whole map of the cluster for a look: of a hundred nodes with slots in many ranges 2 ms long. So as many
+/// times as long as that took there is no look by itself: it takes at most 1 % of the time.
+const REST: u64 = 99;
+
+/// But for no longer than this, in microseconds: something else may have kept the server from it.
+const REST_US_MAX: u64 = 1_000_000;
+
 thread_local! {
+    /// Until then no look by itself.
+    static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
     /// How often a slot was emptied, as far as is known here; `None`: this server does not do that.
     static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
 }
@@ -28,16 +38,31 @@ pub fn begin(ctx: Context<'_>) {
     }
 }
 
+/// Ten times a second: looks, unless it has to rest.
+pub fn tick(ctx: Context<'_>) {
+    if clock::boot_now() >= RESTS_UNTIL.get() {
+        look(ctx);
+    }
+}
+
+/// For how long there is no look by itself after one that took `took_us` microseconds.
+fn rest_us(took_us: u64) -> u64 {
+    took_us.saturating_mul(REST).min(REST_US_MAX)
+}
+
 /// Looks which slots the node serves and imports. What came without its locks is guarded, and no token is issued that the
 /// owner before can have issued.
 pub fn look(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
     }
+    let start = clock::boot_now();
     settle_dropped(ctx);
     let nodes = CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text());
-    let Some((owned, imported)) = nodes.as_deref().and_then(slots_of_myself) else { return };
+    let slots = nodes.as_deref().and_then(slots_of_myself);
     let now = clock::now();
+    RESTS_UNTIL.set(now.boot.plus_us(rest_us(now.boot.us_since(start))));
+    let Some((owned, imported)) = slots else { return };
     // What the owner before may have granted nobody knows: as much as this node may.
     let owed_ms = state::with(|node| node.ledger.owed().ms(now.boot));
     let gained = state::with(|node| {
@@ -111,14 +136,13 @@ fn flushes(ctx: Context<'_>) -> u64 {
 /// The slots that the node serves, and those that it imports from a master that is there: of what CLUSTER NODES says, the line
 /// of the node itself.
 fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
-    let fields = |line: &'_ str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let nodes: Vec<_> = nodes.lines().map(fields).filter(|fields| fields.len() >= 8).collect();
-    let has_flag = |node: &[String], wanted: &dyn Fn(&str) -> bool| node[2].split(',').any(wanted);
-    let is_there =
-        |id: &str| nodes.iter().any(|node| node[0] == id && !has_flag(node, &|flag| flag.starts_with("fail")));
-    let myself = nodes.iter().find(|node| has_flag(node, &|flag| flag == "myself"))?;
+    let is_there = |id: &str| {
+        let node = nodes.lines().find(|node| node.split(' ').next() == Some(id));
+        node.is_some_and(|node| !flags(node).any(|flag| flag.starts_with("fail")))
+    };
+    let myself = nodes.lines().find(|node| flags(node).any(|flag| flag == "myself"))?;
     let (mut owned, mut imported) = (SlotSet::default(), SlotSet::default());
-    for field in &myself[8..] {
+    for field in myself.split(' ').skip(8) {
         if let Some(moving) = field.strip_prefix('[') {
             if let Some((slot, from)) = moving.trim_end_matches(']').split_once("-<-")
                 && is_there(from)
@@ -132,6 +156,11 @@ fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
         }
     }
     Some((owned, imported))
+}
+
+/// The flags of a node, in its line.
+fn flags(node: &str) -> impl Iterator<Item = &str> {
+    node.split(' ').nth(2).unwrap_or_default().split(',')
 }
 
 /// What to tell the clients that wait for the lock of `key`, which is absent here; `None`: it is served here, and not on
@@ -173,6 +202,13 @@ pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_takes_little_of_the_time_and_is_not_put_off_for_long() {
+        for (took_us, rest) in [(0, 0), (100, 9_900), (2_000, 198_000), (20_000, 1_000_000), (u64::MAX, 1_000_000)] {
+            assert_eq!(rest_us(took_us), rest, "{took_us}");
+        }
+    }
 
     #[test]
     fn the_line_of_the_node_itself_says_what_it_serves() {

@@ -18,7 +18,7 @@ impl Events for NodeEvents {
         clock::look_at_wall_clock();
         audience::look(ctx);
         life::tick(ctx);
-        cluster::look(ctx);
+        cluster::tick(ctx);
         timer::look_after(ctx);
     }
 
@@ -48,13 +48,13 @@ impl Events for NodeEvents {
         life::replica_came();
     }
 
-    fn role(_ctx: Context<'_>, is_master: bool) {
+    fn role(ctx: Context<'_>, is_master: bool) {
         audience::came();
         if is_master {
             // The slots of the master before come right after; the node is guarded as a whole.
             state::with(|node| node.slots.cover());
         } else {
-            blocked_clients::dismiss_all();
+            blocked_clients::dismiss_all(ctx);
         }
         life::role_changed(is_master);
     }
@@ -85,7 +85,7 @@ impl Events for NodeEvents {
         // Replayed from the AOF it is final; else the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
-            Some(_) if replayed && losses::were_lifted(ctx, detached.names()) => losses::free(vec![detached]),
+            Some(_) if replayed && losses::were_lifted(ctx, &detached) => losses::free(vec![detached]),
             Some(last) if ctx.is_master() => losses::dropped(last, (!replayed).then_some(detached)),
             // A replica's master knows what is lost.
             _ => losses::free(vec![detached]),
@@ -97,11 +97,7 @@ impl Events for NodeEvents {
         let lost = state::with(|node| node.swap(one, other));
         if let Some((db, last)) = lost.filter(|_| ctx.is_master()) {
             let replayed = LOADING.get() == Some(Source::Aof);
-            let names: Vec<(u32, Box<[u8]>)> = state::with(|node| {
-                let moved = node.deadlines.names().filter(|(of, _)| replayed && *of == db);
-                moved.map(|(db, name)| (db, name.into())).collect()
-            });
-            if !replayed || !losses::were_lifted(ctx, names.iter().map(|(db, name)| (*db, &**name))) {
+            if !replayed || !losses::were_lifted(ctx, &state::with(|node| node.deadlines.copy(db))) {
                 losses::dropped(last, None);
             }
         }

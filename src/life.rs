@@ -38,8 +38,10 @@ pub struct Life {
     pub told: BootTime,
     /// The last change in ceilings of stripes that they were told of.
     pub told_stripe_change: u64,
-    /// The last write failed, and that was logged.
+    /// The last write of the state file failed, and that was logged.
     pub failing: bool,
+    /// The stamp could not be put, and that was logged.
+    pub is_stamp_failing: bool,
 }
 
 thread_local! {
@@ -89,15 +91,25 @@ fn look_at_file() {
     });
 }
 
-/// Says beside the data that this life uses it. Promises wait for that.
+/// Says beside the data that this life uses it. Promises wait for that, so every tick tries again: the log is told once that it
+/// fails, and once that it does no more.
 pub fn put_stamp() {
     let life_id = state::with(|node| node.ledger.life());
-    match with(|life| life.stamp.put(life_id)) {
-        Ok(()) => state::with(|node| node.ledger.stamped()),
-        Err(why) => warn(&format!(
+    let (result, was_failing) = with(|life| {
+        let result = life.stamp.put(life_id);
+        let was_failing = std::mem::replace(&mut life.is_stamp_failing, result.is_err());
+        (result, was_failing)
+    });
+    if result.is_ok() {
+        state::with(|node| node.ledger.stamped());
+    }
+    match result {
+        Err(why) if !was_failing => warn(&format!(
             "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
              it can be replaced"
         )),
+        Ok(()) if was_failing => notice("the stamp of another life beside the data is gone: grants go on"),
+        _ => {}
     }
 }
 
@@ -178,8 +190,7 @@ fn tell_replicas(ctx: Context<'_>, now: Now) {
     }
     with(|life| (life.told, life.told_stripe_change) = (now.boot, changes));
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        let ((ceiling, owed_ms), (stripes, _)) =
-            state::with(|node| (node.tells_replicas(now), node.tokens.stripe_ceilings()));
+        let (ceiling, owed_ms, stripes) = state::with(|node| node.tells_replicas(now));
         ctx.replicate_to_replicas(CEILING, ceiling, owed_ms.into(), c"STRIPES", &stripes_to_text(&stripes));
     }
 }

@@ -46,10 +46,10 @@ pub fn dropped(last: BootTime, detached: Option<Detached>) {
 
 /// Whether an operator lifted a guard after each of these locks was granted: then what drops them, replayed from the AOF, is
 /// nothing to guard any more. (What dropped a lock later left an armed guard in the state file.)
-pub fn were_lifted<'a>(ctx: Context<'_>, mut locks: impl Iterator<Item = (u32, &'a [u8])>) -> bool {
+pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
     let lifted = state::with(|node| node.ledger.lifted());
     lifted != BootTime::default()
-        && locks.all(|(db, name)| {
+        && locks.names().all(|(db, name)| {
             ctx.select(db);
             KeyName::with(name, |name| {
                 LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_none_or(|lock| lock.granted() <= lifted))

@@ -76,6 +76,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
         told: BootTime::default(),
         told_stripe_change: 0,
         failing: false,
+        is_stamp_failing: false,
     });
     life::inspect_configuration(ctx);
     cluster::begin(ctx);

@@ -409,3 +409,29 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     });
     assert!(read(path).contains(&id));
 }
+
+/// The stamp of the life before cannot be replaced: nothing is granted, and the log is told once, not at every try.
+#[test]
+fn a_stamp_that_cannot_be_put_is_told_of_once() {
+    let (mut server, _) = held(Setup::new().aof());
+    server.kill();
+    let stamp = server.dir().join("lock-data.life");
+    fs::remove_file(&stamp).unwrap();
+    fs::create_dir(&stamp).unwrap();
+    fs::write(stamp.join("inside"), "so that it is not removed").unwrap();
+    server.start_again();
+    let ceiling = server.info("token_ceiling");
+    wait_until("it has tried again", || server.info("token_ceiling") > ceiling);
+    let mut client = server.client();
+    // (With FENCE it is answered at once.)
+    assert!(client.say("LOCK.ACQUIRE other me 60000 FENCE 1").is_error("GUARDED"));
+    assert!(client.say("LOCK.GUARD LIFT").is_error("NOTYET"));
+    assert!(client.say("LOCK.ACQUIRE other me 60000 FENCE 1").is_error("NOTYET"));
+    let told = |what: &str| server.log().matches(what).count();
+    assert_eq!(told("nothing is granted until it can be replaced"), 1, "{}", server.log());
+    fs::remove_dir_all(&stamp).unwrap();
+    assert!(client.insist("LOCK.ACQUIRE other me 60000 FENCE 1").as_int() > 0);
+    assert_eq!(told("nothing is granted until it can be replaced"), 1, "{}", server.log());
+    assert_eq!(told("the stamp of another life beside the data is gone"), 1, "{}", server.log());
+    assert!(read(stamp).starts_with("palisade-data 1"));
+}

@@ -41,7 +41,7 @@ impl Due {
 /// The entries of one database, by due time.
 type Queue = BTreeMap<Slot, Box<[u8]>>;
 
-/// What was watched in one or all databases until they were emptied. Dropping it takes a while when it is large.
+/// What was watched in one or all databases until they were emptied, or a copy. Dropping it takes a while when it is large.
 #[derive(Clone, Debug, Default)]
 pub struct Detached(Vec<(u32, Queue)>);
 
@@ -151,6 +151,12 @@ impl Deadlines {
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let databases = [(&MAIN, &self.main)].into_iter().chain(&self.others);
         databases.flat_map(|(db, queue)| queue.values().map(|name| (*db, &**name)))
+    }
+
+    /// A copy of what is watched in `db`.
+    pub fn copy(&self, db: u32) -> Detached {
+        let queue = if db == MAIN { Some(&self.main) } else { self.others.get(&db) };
+        Detached(queue.map(|queue| (db, queue.clone())).into_iter().collect())
     }
 
     /// Two databases change places.
@@ -276,6 +282,10 @@ mod tests {
         assert_eq!(deadlines.len(), 3);
         assert_eq!((deadlines.last(9), deadlines.last(3)), (None, Some(us(13, 0))));
         assert_eq!(deadlines.names().collect::<Vec<_>>(), [(0, &b"k"[..]), (2, b"k"), (3, b"k")]);
+        for db in [0, 2, 3, 77] {
+            let names = deadlines.names().filter(|(of, _)| *of == db).collect::<Vec<_>>();
+            assert_eq!(deadlines.copy(db).names().collect::<Vec<_>>(), names);
+        }
         let detached = deadlines.detach(Some(2));
         assert_eq!(detached.last(), Some(us(12, 0)));
         assert_eq!(detached.locks().collect::<Vec<_>>(), [(2, &b"k"[..], us(12, 0))]);

@@ -10,7 +10,7 @@
 use crate::record::BootId;
 use crate::start::{Found, LifeId, Start};
 use crate::{
-    BootTime, Cause, GuardPolicy, HeardOf, Master, Node, NodeState, Now, Owed, Refusal, StripeCeiling, Tokens, promote,
+    BootTime, Cause, GuardPolicy, Master, Node, NodeState, Now, Owed, Refusal, StripeCeiling, Tokens, promote,
 };
 
 /// What a life knows of itself and of its disk.
@@ -98,10 +98,7 @@ impl Ledger {
         let same_node = last.filter(|last| !last.is_copy(found.file));
         let mut owed = Owed::new(last.map_or(0, |last| last.owed_ms), max_ttl_ms, skew_ms, now);
         if !is_master {
-            owed.follow(match last {
-                Some(NodeState { heard_of: HeardOf::Master, owed_ms, .. }) => Master::Told(*owed_ms),
-                _ => Master::Silent,
-            });
+            owed.follow(last.filter(|last| last.master == Master::Told).map(|last| last.owed_ms));
         }
         Self {
             has_file,
@@ -235,11 +232,7 @@ impl Node {
             ceiling,
             stripes,
             owed_ms,
-            heard_of: match self.ledger.owed.master() {
-                Master::Myself => HeardOf::Nothing,
-                Master::Silent => HeardOf::SilentMaster,
-                Master::Told(_) => HeardOf::Master,
-            },
+            master: self.ledger.owed.master(),
             guard: self.saved_guard(now.boot),
             lifted: self.ledger.lifted,
             unproved_before: self.unproved_before(owed_ms, now.boot),
@@ -272,22 +265,23 @@ impl Node {
             || self.ledger.owed.ms(now.boot) > owed_ms
     }
 
-    /// What a master tells its replicas: up to where they should take tokens for issued, and the longest lease that may run.
-    pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
-        let far = self.tokens.ceiling_to_tell(now.wall_us, self.skew_ms);
-        (self.ledger.ceiling.max(far), self.ledger.owed.ms(now.boot))
+    /// What a master tells its replicas: up to where they should take tokens for issued, the longest lease that may run, and the
+    /// ceilings of stripes.
+    pub fn tells_replicas(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
+        let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
+        (self.ledger.ceiling.max(far), self.ledger.owed.ms(now.boot), stripes)
     }
 
     /// A replica hears that from its master.
     pub fn heard(&mut self, ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
         self.tokens.learn_stripes(stripes);
         self.ledger.ceiling = self.ledger.ceiling.max(ceiling);
-        self.ledger.owed.follow(Master::Told(owed_ms));
+        self.ledger.owed.follow(Some(owed_ms));
     }
 
     /// The node follows a master, or another one: what was heard before is nothing to go by.
     pub fn follows(&mut self) {
-        self.ledger.owed.follow(Master::Silent);
+        self.ledger.owed.follow(None);
     }
 
     /// A replica becomes a master. It may not know what its own master granted last.

@@ -87,7 +87,7 @@ pub use hand_over::{HandedOver, hand_over};
 pub use ledger::{Beginning, Ledger};
 pub use lock::Lock;
 pub use node::Node;
-pub use node_state::{AofFile, CleanEnd, FileId, HeardOf, NodeState, SavedGuard, Unreadable};
+pub use node_state::{AofFile, CleanEnd, FileId, NodeState, SavedGuard, Unreadable};
 pub use owed::{Master, Owed};
 pub use queue::{Waiter, WaiterId, Want};
 pub use reenter::{Reentered, reenter};

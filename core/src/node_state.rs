@@ -29,6 +29,7 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::guard::{Armed, Cause};
+use crate::owed::Master;
 use crate::record::BootId;
 use crate::tokens::{StripeCeiling, stripes_from_text, stripes_to_text};
 use crate::{BootTime, Found, LifeId, LocksDigest};
@@ -55,17 +56,6 @@ pub struct AofFile {
     pub id: FileId,
     /// It had this many bytes: what is shorter is older.
     pub bytes: u64,
-}
-
-/// What the longest lease counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeardOf {
-    /// The node was a master.
-    Nothing,
-    /// It followed a master that had told nothing.
-    SilentMaster,
-    /// It followed a master that had told how long its leases are.
-    Master,
 }
 
 /// The locks at a clean end.
@@ -101,8 +91,8 @@ pub struct NodeState {
     pub stripes: Vec<StripeCeiling>,
     /// The longest lease that may still run, in milliseconds.
     pub owed_ms: u32,
-    /// Whose leases that counts.
-    pub heard_of: HeardOf,
+    /// Whose leases that counts beside the node's own.
+    pub master: Master,
     /// The boot that times here belong to.
     pub boot: BootId,
     /// The guard, if it was armed.
@@ -136,7 +126,7 @@ impl NodeState {
             ceiling: 0,
             stripes: vec![],
             owed_ms: 0,
-            heard_of: HeardOf::Nothing,
+            master: Master::Myself,
             boot,
             guard: None,
             lifted: BootTime::default(),
@@ -159,7 +149,7 @@ impl NodeState {
         let stripes = stripes_to_text(&self.stripes);
         let _ = writeln!(text, "stripes {}", if stripes.is_empty() { "none" } else { &stripes });
         let _ = writeln!(text, "owed-max-ttl-ms {}", self.owed_ms);
-        let _ = writeln!(text, "master {}\nboot {boot:032x}", self.heard_of.word());
+        let _ = writeln!(text, "master {}\nboot {boot:032x}", self.master.word());
         let _ = match &self.guard {
             None => writeln!(text, "guard none"),
             Some(SavedGuard { armed, left_ms }) => {
@@ -217,7 +207,7 @@ impl NodeState {
                     .filter(|text| *text != "none")
                     .map_or(Some(vec![]), stripes_from_text)?,
                 owed_ms: value("owed-max-ttl-ms")?.parse().ok()?,
-                heard_of: HeardOf::of_word(value("master")?)?,
+                master: Master::of_word(value("master")?)?,
                 boot: BootId(hex(value("boot")?)?.to_be_bytes()),
                 guard: parse_guard(value("guard")?).ok()?,
                 lifted: BootTime::from_us(value("lifted")?.parse().ok()?),
@@ -262,22 +252,6 @@ impl NodeState {
         }
         let since = if armed.since == BootTime::default() { armed.since } else { now };
         Some(Armed { until: now.plus_us(left_ms.saturating_mul(1_000)), since, cause: armed.cause })
-    }
-}
-
-impl HeardOf {
-    const ALL: [HeardOf; 3] = [HeardOf::Nothing, HeardOf::SilentMaster, HeardOf::Master];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Nothing => "none",
-            Self::SilentMaster => "silent",
-            Self::Master => "told",
-        }
-    }
-
-    fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|heard_of| heard_of.word() == word)
     }
 }
 
@@ -356,7 +330,7 @@ mod tests {
                 StripeCeiling { stripe: 65_535, ceiling: 1 },
             ],
             owed_ms: 60_000,
-            heard_of: HeardOf::SilentMaster,
+            master: Master::Silent,
             boot: BootId([9; 16]),
             guard: Some(SavedGuard {
                 armed: Armed { until: time(456), since: time(123), cause: Cause::Flush },

@@ -10,9 +10,27 @@ pub enum Master {
     Myself,
     /// It follows a master that has not told yet how long its leases may be: they can be as long as any.
     Silent,
-    /// It follows a master whose leases may be this long, in milliseconds. That does not get less with time, because the
-    /// master goes on granting.
-    Told(u32),
+    /// It follows a master that told how long its leases may be. That does not get less with time, because the master goes
+    /// on granting.
+    Told,
+}
+
+impl Master {
+    const ALL: [Master; 3] = [Master::Myself, Master::Silent, Master::Told];
+
+    /// As the state file has it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Myself => "none",
+            Self::Silent => "silent",
+            Self::Told => "told",
+        }
+    }
+
+    /// The one with this word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|master| master.word() == word)
+    }
 }
 
 /// How long leases of this node can be, counting those of earlier lives and of its master.
@@ -25,25 +43,28 @@ pub struct Owed {
     /// The longest lease that was seen in this life.
     seen_ms: u32,
     master: Master,
+    /// How long the leases of a master may be that told so.
+    told_ms: u32,
 }
 
 impl Owed {
     /// A master that grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
-        Self { ms, until: now.plus_ms(guard_ms(ms, skew_ms)), present_ms, seen_ms: present_ms, master: Master::Myself }
+        let until = now.plus_ms(guard_ms(ms, skew_ms));
+        Self { ms, until, present_ms, seen_ms: present_ms, master: Master::Myself, told_ms: 0 }
     }
 
     /// A lease of `ms` was seen (loaded or replicated): it may still run.
     pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         let seen_ms = self.seen_ms.max(ms);
-        *self =
-            Self { seen_ms, master: self.master, ..Self::new(self.own_ms(now).max(ms), self.present_ms, skew_ms, now) };
+        *self = Self { seen_ms, ..self.anew(self.own_ms(now).max(ms), skew_ms, now) };
     }
 
-    /// The node follows a master, about which this is known.
-    pub fn follow(&mut self, master: Master) {
-        self.master = master;
+    /// The node follows a master, which told that its leases may be this long, in milliseconds; `None`: it has told nothing.
+    pub fn follow(&mut self, told_ms: Option<u32>) {
+        self.master = if told_ms.is_some() { Master::Told } else { Master::Silent };
+        self.told_ms = told_ms.unwrap_or(0);
     }
 
     /// The node becomes the master at `now`: what its master may have granted may still run from then on.
@@ -54,7 +75,12 @@ impl Owed {
     /// An operator says that nobody holds what the node has forgotten: only leases that were seen count.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         let ms = self.own_ms(now).min(self.seen_ms);
-        *self = Self { seen_ms: self.seen_ms, master: self.master, ..Self::new(ms, self.present_ms, skew_ms, now) };
+        *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
+    }
+
+    /// The same master, and `ms` from `now` on.
+    fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
+        Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
     }
 
     /// `lock.max-ttl`.
@@ -72,7 +98,7 @@ impl Owed {
         match self.master {
             Master::Myself => self.own_ms(now),
             Master::Silent => MAX_TTL_LIMIT_MS,
-            Master::Told(ms) => ms.max(self.own_ms(now)),
+            Master::Told => self.told_ms.max(self.own_ms(now)),
         }
     }
 
@@ -104,7 +130,7 @@ mod tests {
     #[test]
     fn what_a_master_told_counts_as_long_as_it_is_followed_and_for_a_guard_after() {
         let mut owed = Owed::new(0, 100, 0, ms(0));
-        owed.follow(Master::Told(10_000));
+        owed.follow(Some(10_000));
         assert_eq!(owed.ms(ms(60_000)), 10_000);
         owed.lead(0, ms(60_000));
         assert_eq!((owed.ms(ms(70_100)), owed.ms(ms(70_101))), (10_000, 100));
@@ -113,11 +139,11 @@ mod tests {
     #[test]
     fn of_a_master_that_has_told_nothing_the_worst_is_assumed() {
         let mut owed = Owed::new(0, 100, 0, ms(0));
-        owed.follow(Master::Silent);
+        owed.follow(None);
         assert_eq!(owed.ms(ms(0)), MAX_TTL_LIMIT_MS);
-        owed.follow(Master::Told(50));
+        owed.follow(Some(50));
         assert_eq!(owed.ms(ms(0)), 100, "its own earlier leases count too");
-        owed.follow(Master::Silent);
+        owed.follow(None);
         owed.lead(0, ms(1));
         assert_eq!(owed.ms(ms(2)), MAX_TTL_LIMIT_MS);
         owed.raise(300, 0, ms(3));

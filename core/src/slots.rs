@@ -41,7 +41,16 @@ impl Default for SlotSet {
 impl SlotSet {
     /// Takes these slots in; numbers that are no slot are left out.
     pub fn insert(&mut self, slots: RangeInclusive<u16>) {
-        slots.filter(|&slot| slot < CLUSTER_SLOTS).for_each(|slot| self.set(slot, true));
+        let (first, last) = (usize::from(*slots.start()), usize::from((*slots.end()).min(CLUSTER_SLOTS - 1)));
+        if first > last {
+            return;
+        }
+        // Word by word: nodes have ranges of thousands.
+        for n in first / 64..=last / 64 {
+            let from = if n == first / 64 { first % 64 } else { 0 };
+            let to = if n == last / 64 { last % 64 } else { 63 };
+            self.0[n] |= u64::MAX << from & u64::MAX >> (63 - to);
+        }
     }
 
     /// Whether `slot` is in.
@@ -257,6 +266,19 @@ mod tests {
         }
         assert_ne!(slot_of(b"{}k"), slot_of(b""), "an empty tag is none");
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn a_set_has_the_slots_that_were_put_in_and_no_others() {
+        let edges = [0, 1, 62, 63, 64, 65, 127, 128, 129, 16_319, 16_320, 16_382, 16_383, 16_384, u16::MAX];
+        for first in edges {
+            for last in edges {
+                let both = set(first..=last);
+                for slot in (0..CLUSTER_SLOTS).filter(|slot| slot % 61 == 0 || edges.contains(slot)) {
+                    assert_eq!(both.contains(slot), (first..=last).contains(&slot), "{slot} in {first} to {last}");
+                }
+            }
+        }
     }
 
     #[test]

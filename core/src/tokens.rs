@@ -123,10 +123,19 @@ impl Tokens {
         self.stripes.wanted()
     }
 
-    /// Up to where a successor that knows nothing of single keys should take tokens for issued, beside the ceiling: where clocks are
-    /// apart, any key may have got as far as one of them. What is further ahead than clocks can be apart is one key's alone.
+    /// What a successor should know beside the ceiling: up to where it should take tokens of any key for issued, and the ceilings of
+    /// stripes. Where clocks are apart, any key may have got as far as one of them. What is further ahead than clocks can be
+    /// apart is one key's alone.
+    pub fn to_tell(&self, wall_us: u64, skew_ms: u32) -> (u64, Vec<StripeCeiling>) {
+        let reach = ahead_us(wall_us, skew_ms) + CLOCKS_APART_US;
+        let (stripes, _) = self.stripes.wanted();
+        let within_reach = stripes.iter().map(|stripe| stripe.ceiling).filter(|&ceiling| ceiling <= reach);
+        (within_reach.max().unwrap_or(0), stripes)
+    }
+
+    /// The first half of it.
     pub fn ceiling_to_tell(&self, wall_us: u64, skew_ms: u32) -> u64 {
-        self.stripes.largest_up_to(ahead_us(wall_us, skew_ms) + CLOCKS_APART_US)
+        self.to_tell(wall_us, skew_ms).0
     }
 
     /// The number of the last change of those.

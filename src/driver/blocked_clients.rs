@@ -1,7 +1,7 @@
 //! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use palisade_core::engine::{Key, Reply as AtOnce, Request};
 use palisade_core::limits::ANSWERS_A_PASS_MAX;
@@ -15,6 +15,8 @@ use crate::state;
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
     static BLOCKED: RefCell<HashMap<WaiterId, (Blocked, Form)>> = RefCell::new(HashMap::new());
+    /// Those who waited when the node became a replica and are not told yet: in no queue any more.
+    static LEAVING: RefCell<BTreeMap<WaiterId, Blocked>> = const { RefCell::new(BTreeMap::new()) };
     /// So many may still be answered in this pass of the event loop.
     static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
     /// The most that were answered in one pass.
@@ -69,7 +71,7 @@ pub fn may_answer() -> bool {
 
 /// Whether some wait for the next pass to be answered.
 pub fn has_more() -> bool {
-    state::with(|node| node.waiting.has_answers())
+    state::with(|node| node.waiting.has_answers()) || LEAVING.with_borrow(|leaving| !leaving.is_empty())
 }
 
 /// The most clients that were answered in one pass of the event loop, since load.
@@ -91,20 +93,35 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
-/// they tell; a Valkey in a cluster, or one whose client can be redirected, does not.
-pub fn dismiss_all() {
-    for (id, (blocked, _)) in BLOCKED.take() {
-        state::with(|node| node.waiting.leave(id));
-        blocked.answer(Ok(Reply::Error(DEMOTED.to_owned())));
+/// they tell; a Valkey in a cluster, or one whose client can be redirected, does not. They leave their queues at once, whatever
+/// comes next, and are told from the next pass of the event loop on, as many in each as may be answered.
+pub fn dismiss_all(ctx: Context<'_>) {
+    let all = BLOCKED.take();
+    if all.is_empty() {
+        return;
+    }
+    state::with(|node| all.keys().for_each(|id| drop(node.waiting.leave(*id))));
+    LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, (blocked, _))| (id, blocked))));
+    timer::go_on_soon(ctx);
+}
+
+/// Tells one of those who waited when the node became a replica; `false` if there is none.
+pub fn send_one_away() -> bool {
+    let Some((_, blocked)) = LEAVING.with_borrow_mut(BTreeMap::pop_first) else { return false };
+    answer(blocked, Ok(Reply::Error(DEMOTED.to_owned())));
+    true
+}
+
+fn send(id: WaiterId, told: impl FnOnce(Form) -> Result<Reply, Refusal>) {
+    if let Some((blocked, form)) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+        answer(blocked, told(form));
     }
 }
 
-fn send(id: WaiterId, answer: impl FnOnce(Form) -> Result<Reply, Refusal>) {
-    if let Some((blocked, form)) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
-        blocked.answer(answer(form));
-        MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
-        MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));
-    }
+fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
+    blocked.answer(told);
+    MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
+    MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));
 }
 
 /// The lock `name` of `db` left without a command of ours: its queue is looked at in the next pass of the event loop,
@@ -157,6 +174,9 @@ struct Clients;
 
 impl BlockedClients for Clients {
     fn unblocked(client: u64) -> Result<Reply, Refusal> {
+        if has_left(client) {
+            return Ok(Reply::Error(DEMOTED.to_owned()));
+        }
         // It may have its answer already, and only not have been sent it.
         let answer = state::with(|node| node.waiting.take_answer_of(WaiterId(client)));
         let (want, form) = leave(client);
@@ -167,8 +187,16 @@ impl BlockedClients for Clients {
     }
 
     fn gone(client: u64) {
-        leave(client);
+        if !has_left(client) {
+            leave(client);
+        }
     }
+}
+
+/// The client was to be told that the node became a replica: its handle goes back to the server.
+fn has_left(client: u64) -> bool {
+    let blocked = LEAVING.with_borrow_mut(|leaving| leaving.remove(&WaiterId(client)));
+    blocked.map(Blocked::give_back).is_some()
 }
 
 /// The client's request leaves the queue, and its handle goes back to the server.

@@ -50,13 +50,7 @@ struct Performed {
 }
 
 /// Performs `request` step by step.
-fn perform(
-    ctx: Context<'_>,
-    key: &mut LockKey<'_>,
-    request: &Request<'_>,
-    form: Form,
-    now: Now,
-) -> Performed {
+fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form: Form, now: Now) -> Performed {
     let name = key.name();
     let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
     let mut questions = Questions::default();

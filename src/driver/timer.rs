@@ -97,6 +97,14 @@ fn disarm(ctx: Context<'_>) {
     }
 }
 
+/// Does what is due from the next pass of the event loop on.
+pub fn go_on_soon(ctx: Context<'_>) {
+    if BUSY.get().is_none() {
+        BUSY.set(Some(clock::boot_now()));
+        ctx.in_next_pass(go_on);
+    }
+}
+
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
     // Else the next slice is under way.
@@ -121,7 +129,9 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
-        idle = !(state::with(|node| node.time_out(now)) || may_write && do_one(ctx, now));
+        idle = !(state::with(|node| node.time_out(now))
+            || blocked_clients::may_answer() && blocked_clients::send_one_away()
+            || may_write && do_one(ctx, now));
         now = clock::boot_now();
     }
     BUSY.set(Some(now));

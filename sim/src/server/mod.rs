@@ -253,7 +253,7 @@ impl Server {
             return Err(Refusal::FenceTooFar { max: now.wall_us });
         }
         if self.without.is(Rule::FarTokensApart) {
-            return self.fence_to_a_cap(key, owner, token, now);
+            self.follow_to_a_cap(key, owner, token, now)?;
         }
         let fenced =
             self.with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now));
@@ -264,26 +264,19 @@ impl Server {
     }
 
     /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
-    fn fence_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
-        let Some(lock) = self.locks.get(&key).filter(|lock| lock.is_of(owner) && !lock.is_expired(now.boot)) else {
-            return Ok(None);
-        };
-        if token > lock.token() {
-            if token.get() > FENCE_CAP {
-                return Err(Refusal::FenceTooFar { max: FENCE_CAP });
-            }
-            self.ceiling = self.ceiling.max(token.get() + START_LEAD);
-            self.save_first(now);
-            let ceiling = self.ceiling;
-            self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
-            return self
-                .with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now))
-                .map(|fenced| match fenced {
-                    Fenced::Raised(token) | Fenced::Unchanged(token) => Some(token),
-                    Fenced::NotHeld => None,
-                });
+    fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
+        let held = self.locks.get(&key).filter(|lock| lock.is_of(owner) && !lock.is_expired(now.boot));
+        if held.is_none_or(|lock| token <= lock.token()) {
+            return Ok(());
         }
-        Ok(Some(lock.token()))
+        if token.get() > FENCE_CAP {
+            return Err(Refusal::FenceTooFar { max: FENCE_CAP });
+        }
+        self.ceiling = self.ceiling.max(token.get() + START_LEAD);
+        self.save_first(now);
+        let ceiling = self.ceiling;
+        self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
+        Ok(())
     }
 
     /// A client that may only use keys of its own raises the token of one as far as it is let: of a key that shares no stripe with
