@@ -64,8 +64,8 @@ pub fn with<T>(body: impl FnOnce(&mut Life) -> T) -> T {
 }
 
 /// Refuses while something that a later life must know is not on the disk, or the start is not judged.
-pub fn ready(ctx: Context<'_>) -> Result<(), Refusal> {
-    let ready = || state::with(|node| node.ready(clock::boot_now()));
+pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
+    let ready = || state::with(|node| node.ready(now));
     ready().or_else(|_| {
         look_at_disk(ctx);
         ready()

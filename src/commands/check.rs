@@ -1,13 +1,11 @@
 //! `LOCK.CHECK key token`
 
-use palisade_core::Refusal;
-use palisade_core::engine::Request;
+use palisade_core::{Refusal, check};
 
 use super::{CONSTANT, SINCE, look};
 use crate::arguments::Arguments;
-use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, driver};
+use crate::{clock, life, state};
 
 /// Is this token the current grant?
 pub struct Check;
@@ -28,7 +26,10 @@ impl Command for Check {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let request = Request::Check(Arguments::after_key(call).token()?);
-        driver::answer(call.ctx, &mut look(call)?, &request, Form::Token, clock::now())
+        let token = Arguments::after_key(call).token()?;
+        let key = look(call)?;
+        let now = clock::now();
+        life::ready(call.ctx, now.boot)?;
+        Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))
     }
 }

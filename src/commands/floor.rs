@@ -6,7 +6,7 @@ use palisade_core::request::floor;
 use super::SINCE;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
-use crate::life;
+use crate::{clock, life};
 
 /// Where the node's tokens start.
 pub struct Floor;
@@ -35,7 +35,7 @@ impl Command for Floor {
             (Some(_), None) => return Err(Refusal::MissingValue { name: "RAISE" }),
             (Some(_), Some(token)) => Some(floor(parse_integer(token))?),
         };
-        life::ready(call.ctx)?;
+        life::ready(call.ctx, clock::boot_now())?;
         life::raise_floor(token).map(Reply::Integer)
     }
 }

@@ -38,7 +38,7 @@ impl Command for Guard {
         let ms = match call.argument(1) {
             _ if call.argument(2).is_some() => return Err(KNOWN),
             None if word.is_none() => {
-                let _ = life::ready(call.ctx);
+                let _ = life::ready(call.ctx, clock::boot_now());
                 let now = clock::boot_now();
                 return Ok(Reply::Integer(state::with(|node| node.guard.left_ms(now))));
             }
@@ -51,7 +51,7 @@ impl Command for Guard {
             _ => return Err(KNOWN),
         };
         // The word is about the node as it is after its start, with the slots that it has by now.
-        let _ = life::ready(call.ctx);
+        let _ = life::ready(call.ctx, clock::boot_now());
         cluster::look(call.ctx);
         let left_ms = life::guard_by_operator(ms);
         timer::arm(call.ctx);

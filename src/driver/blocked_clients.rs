@@ -137,7 +137,6 @@ pub fn reply_at_once(answer: AtOnce, form: Form) -> Reply {
     match answer {
         AtOnce::Token(token) => granted(token, 0, form),
         AtOnce::Holds(holds) => Reply::Integer(holds.into()),
-        AtOnce::LeftMs(ms) => Reply::Integer(ms),
         AtOnce::Turn(is_turn) => Reply::Integer(is_turn.into()),
         AtOnce::Null => Reply::Null,
         AtOnce::Later => Reply::Later,

@@ -50,6 +50,7 @@ struct Performed {
 }
 
 /// Performs `request` step by step.
+#[inline(always)]
 fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form: Form, now: Now) -> Performed {
     let name = key.name();
     let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
@@ -89,6 +90,9 @@ fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form:
             Step::Block => said = Said::Blocked(blocked_clients::block(ctx, request, form)),
             Step::Write => life::save(now),
             Step::Done(answer) => return Performed { answer, is_stored, touches_queue: run.touches_queue() },
+        }
+        if let Some(answer) = run.answered() {
+            return Performed { answer, is_stored, touches_queue: run.touches_queue() };
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The engine decides with the rules and hands out one [`Step`] after the other; a *driver* performs them. The module's driver
 //! writes to the server; those of the simulation, the model and the fuzzer change maps in memory. None of them repeats a rule.
+//! What only reads (CHECK, INFO) takes no step, and no engine.
 //!
 //! The node is borrowed while the engine decides, and not while a step is performed: a server calls the module back in the
 //! middle of an effect. Steps own what they carry, and no step of a command that finds nobody waiting allocates.

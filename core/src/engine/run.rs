@@ -6,7 +6,6 @@ use super::passing::Passing;
 use super::step::{By, Event, Key, Question, Reply, Said, Step};
 use crate::acquire::{Acquired, acquire, acquire_later};
 use crate::break_lock::break_lock;
-use crate::check::check;
 use crate::extend::{Extended, extend};
 use crate::fence::{Fenced, fence};
 use crate::limits::DISK_WAIT_MS;
@@ -34,8 +33,6 @@ pub enum Request<'a> {
     Reenter(Reenter<'a>),
     /// `LOCK.FENCE`.
     Fence(Owner<'a>, Token),
-    /// `LOCK.CHECK`.
-    Check(Token),
     /// `LOCK.WAIT`.
     Wait(Wait<'a>),
     /// `LOCK.BREAK`.
@@ -93,6 +90,11 @@ impl<'a> Run<'a> {
         self.granted.take()
     }
 
+    /// How the command is answered, if nothing else is left to be done: then [`Run::next`] need not be asked.
+    pub fn answered(&self) -> Option<Result<Reply, Refusal>> {
+        if let Stage::Answers(answer) = self.stage { Some(answer) } else { None }
+    }
+
     /// Whether somebody may have an answer now, or something be due earlier than before.
     pub fn touches_queue(&self) -> bool {
         self.touches_queue
@@ -103,12 +105,12 @@ impl<'a> Run<'a> {
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
         loop {
             match &mut self.stage {
-                Stage::Arrived => self.stage = self.arrives(held.as_deref(), node, now),
+                Stage::Arrived => self.arrives(held.as_deref(), node, now),
                 Stage::Serves(passing) => {
                     self.touches_queue = true;
                     match passing.next(self.key, held.as_deref_mut(), said, &mut self.granted, node, now) {
                         Some(step) => return step,
-                        None => self.stage = Stage::Slot,
+                        None => self.promises(node),
                     }
                 }
                 Stage::Slot => {
@@ -155,26 +157,46 @@ impl<'a> Run<'a> {
     }
 
     /// Where the request begins.
-    fn arrives(&mut self, held: Option<&Lock>, node: &mut Node, now: Now) -> Stage {
+    fn arrives(&mut self, held: Option<&Lock>, node: &mut Node, now: Now) {
+        let Key { db, name } = self.key;
         match self.request {
-            // Whoever waits is before the one who asks now.
-            Request::Acquire { .. } => serve(self.key, held, By::Command, node, now).map_or(Stage::Slot, Stage::Serves),
-            Request::Wait(_) => Stage::Slot,
-            Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Check(_) => Stage::Ready,
-            Request::Release(_) | Request::Break => {
-                self.touches_queue = node.waiting.has_queue(self.key.db, self.key.name);
-                Stage::Decides
-            }
-            Request::Expire(due) => match held {
-                Some(lock) if due.is_of(lock) => {
-                    node.counters.expiries += 1;
-                    Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null)
+            Request::Acquire { .. } => {
+                // Whoever waits is before the one who asks now.
+                if node.waiting.has_queue(db, name)
+                    && let Some(passing) = serve(self.key, held, By::Command, node, now)
+                {
+                    self.stage = Stage::Serves(passing);
+                } else {
+                    self.promises(node);
                 }
-                // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
-                _ => Stage::Answers(Ok(Reply::Null)),
-            },
-            Request::Look => passes(serve(self.key, held, By::Itself, node, now), Reply::Null),
+            }
+            Request::Wait(_) => self.promises(node),
+            Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) => {
+                self.stage = if node.ledger.is_ready() { Stage::Decides } else { Stage::Ready };
+            }
+            Request::Release(_) | Request::Break => {
+                self.touches_queue = node.waiting.has_queue(db, name);
+                self.stage = Stage::Decides;
+            }
+            Request::Expire(due) => {
+                self.stage = match held {
+                    Some(lock) if due.is_of(lock) => {
+                        node.counters.expiries += 1;
+                        Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null)
+                    }
+                    // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
+                    _ => Stage::Answers(Ok(Reply::Null)),
+                };
+            }
+            Request::Look => self.stage = passes(serve(self.key, held, By::Itself, node, now), Reply::Null),
         }
+    }
+
+    /// The rule may promise something that the node has to know its slot for, and what is on the disk: the usual case is that it
+    /// does.
+    fn promises(&mut self, node: &Node) {
+        let knows = node.ledger.is_ready() && !node.slots.needs_look(self.key.name);
+        self.stage = if knows { Stage::Decides } else { Stage::Slot };
     }
 
     /// The rule of the request, and what follows from its outcome.
@@ -200,6 +222,11 @@ impl<'a> Run<'a> {
                 }
             }
             Request::Release(ask) => match release(db, name, held.as_deref_mut(), ask, node, now) {
+                // The usual case: nobody waits.
+                Released::Freed if !self.touches_queue => {
+                    self.stage = Stage::Answers(Ok(Reply::Holds(0)));
+                    Some(Step::Delete(Some(Event::Released)))
+                }
                 Released::Freed => {
                     self.goes_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0)))
                 }
@@ -228,10 +255,6 @@ impl<'a> Run<'a> {
                 Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
-            Request::Check(token) => {
-                let left = check(held.as_deref(), *token, node, now);
-                self.answer(left.map(|left| left.map_or(Reply::Null, Reply::LeftMs)))
-            }
             Request::Wait(ask) => {
                 self.touches_queue = true;
                 match wait(db, name, held.as_deref(), ask, node, now) {
@@ -277,21 +300,16 @@ impl<'a> Run<'a> {
             return Some(Step::Ask(Question::OnDisk));
         }
         let Key { db, name } = self.key;
-        match self.request {
-            Request::Acquire { ask, may_block } => match acquire_later(db, name, ask, refusal, *may_block, node) {
-                Ok(Acquired::WaitsForDisk) => self.block(true),
-                Ok(_) => self.block(false),
-                Err(refusal) => self.answer(Err(refusal)),
-            },
+        let queues = match self.request {
+            Request::Acquire { ask, may_block } => acquire_later(db, name, ask, refusal, *may_block, node)
+                .map(|acquired| Stage::Blocks { for_disk: acquired == Acquired::WaitsForDisk }),
             Request::Wait(ask) => {
                 let room = || node.waiting.room_for(db, name, ask.owner);
-                match refusal.or_queue(ask.patience, room, ()) {
-                    Ok(()) => self.block(false),
-                    Err(refusal) => self.answer(Err(refusal)),
-                }
+                refusal.or_queue(ask.patience, room, Stage::Blocks { for_disk: false })
             }
-            _ => self.answer(Err(refusal)),
+            _ => Err(refusal),
         };
+        self.stage = queues.unwrap_or_else(|refusal| Stage::Answers(Err(refusal)));
         (refusal == Refusal::NotYet && node.wants_write(now)).then_some(Step::Write)
     }
 
@@ -311,8 +329,8 @@ impl<'a> Run<'a> {
         self.goes_on(Stage::Blocks { for_disk })
     }
 
-    fn answer(&mut self, answer: Result<Reply, Refusal>) -> Option<Step> {
-        self.goes_on(Stage::Answers(answer))
+    fn answer(&self, answer: Result<Reply, Refusal>) -> Option<Step> {
+        Some(Step::Done(answer))
     }
 
     fn goes_on(&mut self, stage: Stage) -> Option<Step> {

@@ -98,8 +98,6 @@ pub enum Reply {
     Token(Token),
     /// With how many holds there are now.
     Holds(u32),
-    /// With the milliseconds that are left of a lease.
-    LeftMs(u64),
     /// With whether it is the caller's turn.
     Turn(bool),
     /// Not what was asked for: it is somebody else's, or not the caller's.
