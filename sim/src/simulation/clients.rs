@@ -93,7 +93,11 @@ impl World<'_> {
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
         for (after_ms, request) in step.sends {
             if matches!(request.says, Says::Ask(_)) {
-                self.plan_at(self.at + timeout_us, Next::Wakes(who, Wake::Misses(request.number)));
+                // Its time begins when it is asked.
+                self.plan_at(
+                    self.at + u64::from(after_ms) * 1_000 + timeout_us,
+                    Next::Wakes(who, Wake::Misses(request.number)),
+                );
             }
             if let Says::Wait { ms, .. } = request.says {
                 let late = u64::from(ms) * 1_000 + 1_000_000;
