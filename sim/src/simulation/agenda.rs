@@ -8,8 +8,8 @@ use crate::messages::{Reply, Request};
 /// What happens next.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
-    /// A request reaches a node.
-    Arrives(Request),
+    /// A request reaches a server.
+    Arrives(usize, Request),
     /// An answer reaches a client.
     Returns(Reply),
     /// A node's timer, and its regular look after itself.

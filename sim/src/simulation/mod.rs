@@ -11,6 +11,7 @@ mod network;
 mod nodes;
 mod outcome;
 mod plan;
+mod slots;
 mod smallest;
 mod world;
 

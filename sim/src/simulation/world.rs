@@ -2,7 +2,7 @@
 //! of true time. The same plan makes the same run, to the microsecond.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -32,7 +32,10 @@ pub struct World<'a> {
     pub(super) at: TimeUs,
     pub(super) moments: BinaryHeap<Reverse<Moment>>,
     pub(super) planned: u64,
+    /// The nodes. Where they are parts of clusters, as many servers follow, each of the cluster of the node in that place.
     pub(super) nodes: Vec<Node>,
+    /// Slots that these servers have, by node and key.
+    pub(super) given_away: BTreeSet<(usize, u32)>,
     pub(super) clients: Vec<(Machine, Client)>,
     /// Faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
@@ -51,6 +54,8 @@ impl<'a> World<'a> {
         let client = |(n, machine): (usize, &plan::Machine)| {
             (Machine::new(machine), Client::new(n as u32, plan.nodes.len(), plan.ttl_ms, without))
         };
+        // Each with the clocks of another node.
+        let neighbours = plan.nodes.iter().cycle().skip(1).take(if plan.has_slots() { plan.nodes.len() } else { 0 });
         let mut world = Self {
             plan,
             without,
@@ -58,7 +63,8 @@ impl<'a> World<'a> {
             at: START_US,
             moments: BinaryHeap::new(),
             planned: 0,
-            nodes: plan.nodes.iter().enumerate().map(node).collect(),
+            nodes: plan.nodes.iter().chain(neighbours).enumerate().map(node).collect(),
+            given_away: BTreeSet::new(),
             clients: plan.clients.iter().enumerate().map(client).collect(),
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
@@ -127,8 +133,9 @@ impl<'a> World<'a> {
     pub(super) fn happens(&mut self, next: Next) -> Result<(), Failure> {
         // Who is paused does it later.
         let paused_until = match &next {
-            Next::Arrives(request) => self.nodes[self.place(request)].machine.paused_until,
-            Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => self.nodes[*n].machine.paused_until,
+            Next::Arrives(n, _) | Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => {
+                self.nodes[*n].machine.paused_until
+            }
             Next::Returns(Reply { who, .. }) | Next::Wakes(who, _) => self.clients[who.client as usize].0.paused_until,
             Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Ends(_) => 0,
         };
@@ -137,7 +144,7 @@ impl<'a> World<'a> {
             return Ok(());
         }
         match next {
-            Next::Arrives(request) => self.arrives(request),
+            Next::Arrives(n, request) => self.arrives(n, request),
             Next::Returns(reply) => {
                 let who = reply.who;
                 return self.on_client(who.client, |client, now| client.hear(&reply, now));
