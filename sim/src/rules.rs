@@ -45,6 +45,10 @@ pub enum Rule {
     SlotsGuarded,
     /// A node that gains a slot issues no token in it that its owner before can have issued.
     SlotsFloor,
+    /// A round of extension in vain is begun again while there is time.
+    RoundsRepeated,
+    /// Who asks for a lock until a limit asks again whenever it is refused before.
+    AsksOn,
 }
 
 impl Rule {

@@ -499,13 +499,14 @@ const HOSTILE: &[u8] = b"hostile";
 
 /// A key that shares its stripe of tokens with none of the first `keys`.
 fn key_apart(keys: u32) -> u32 {
-    let one = Token::new(1).expect("it is a token");
-    let is_apart = |key: &u32| {
-        let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
-        tokens.learn(&name(*key), one);
-        (0..keys).all(|other| tokens.last(&name(other)) == 0)
-    };
-    (keys..).find(is_apart).unwrap_or(keys)
+    (keys..).find(|key| !shares_stripe(*key, keys)).unwrap_or(keys)
+}
+
+/// Whether `key` shares its stripe of tokens with one of the first `keys`.
+pub fn shares_stripe(key: u32, keys: u32) -> bool {
+    let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
+    tokens.learn(&name(key), Token::new(1).expect("it is a token"));
+    (0..keys).any(|other| tokens.last(&name(other)) != 0)
 }
 
 /// The name of a key.

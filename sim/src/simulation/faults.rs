@@ -57,6 +57,7 @@ impl World<'_> {
             }
             Kind::KillClient { client } => {
                 self.on_client(client as u32, |client, _| client.forget())?;
+                self.is_patient_no_more(self.clients[client].1.who(), false);
                 self.clients[client].0.down = true;
             }
             Kind::DiskHangs { node } => {
@@ -66,7 +67,12 @@ impl World<'_> {
             Kind::NodeClockStep { node, by_us } => self.nodes[node].machine.step(by_us),
             Kind::ClientClockStep { client, by_us } => self.clients[client].0.step(by_us),
             Kind::Cut { .. } | Kind::Slow { .. } => {}
+            Kind::Stalls { .. } | Kind::Bursts { .. } => {
+                self.plan_at(end, Next::Ends(number));
+                return self.again(number, 0);
+            }
         }
+        self.goes_wrong_until(end);
         self.plan_at(end, Next::Ends(number));
         Ok(())
     }
@@ -112,6 +118,7 @@ impl World<'_> {
     /// Every fault ends, and clients begin nothing new.
     pub(super) fn heal(&mut self) {
         self.quiet = true;
+        self.patient.fill(None);
         for fault in 0..self.plan.faults.len() {
             self.ends(fault);
         }

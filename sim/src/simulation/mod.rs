@@ -7,6 +7,7 @@ mod agenda;
 mod clients;
 mod faults;
 mod machine;
+mod moments;
 mod network;
 mod nodes;
 mod outcome;

@@ -9,6 +9,7 @@ use rand::rngs::ChaCha8Rng;
 
 use super::agenda::{Moment, Next, Wake};
 use super::machine::Machine;
+use super::moments::Patient;
 use super::nodes::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
@@ -40,6 +41,11 @@ pub struct World<'a> {
     /// Faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
+    /// By client: what it asks for until a limit.
+    pub(super) patient: Vec<Option<Patient>>,
+    /// Until then something goes wrong, or may have left something behind, that is more than a moment of much asked and little
+    /// answered.
+    pub(super) wrong_until: TimeUs,
     pub(super) quiet: bool,
     /// How it goes.
     pub totals: Totals,
@@ -68,6 +74,8 @@ impl<'a> World<'a> {
             clients: plan.clients.iter().enumerate().map(client).collect(),
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
+            patient: vec![None; plan.clients.len()],
+            wrong_until: START_US,
             quiet: false,
             totals: Totals::default(),
             story: tells.then(Vec::new),
@@ -137,7 +145,7 @@ impl<'a> World<'a> {
                 self.nodes[*n].machine.paused_until
             }
             Next::Returns(Reply { who, .. }) | Next::Wakes(who, _) => self.clients[who.client as usize].0.paused_until,
-            Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Ends(_) => 0,
+            Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Again(..) | Next::Ends(_) => 0,
         };
         if paused_until > self.at {
             self.plan_at(paused_until, next);
@@ -176,12 +184,14 @@ impl<'a> World<'a> {
                 *(if taken { &mut self.totals.taken } else { &mut self.totals.fenced_out }) += 1;
             }
             Next::Begins(fault) => return self.begins(fault),
+            Next::Again(fault, turn) => return self.again(fault, turn),
             Next::Ends(fault) => self.ends(fault),
         }
         Ok(())
     }
 
     pub(super) fn judge(&mut self, event: Event) -> Result<bool, Failure> {
+        self.nobody_is_patient_in_vain(&event);
         self.tell(|| format!("key {}: {} {:?}", event.key, event.who, event.what));
         self.referee.see(&event).map_err(Failure::Broken)
     }
