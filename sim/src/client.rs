@@ -123,6 +123,12 @@ impl Client {
         }
     }
 
+    /// The round of extension that was begun last, if it cannot extend the lock any more.
+    pub fn extends_in_vain(&self) -> Option<u64> {
+        let (held, ..) = self.holding()?;
+        Some(held.round()).filter(|round| *round > 0 && held.outcome() == Some(false))
+    }
+
     /// It waits for its turn.
     pub fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_))

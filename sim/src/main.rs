@@ -170,6 +170,10 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
         "{} locks taken, {} extensions, {} lost, {} refusals, {} writes taken and {} fenced out",
         all.held, all.extended, all.lost, all.refused, all.taken, all.fenced_out
     );
+    println!(
+        "while nothing went wrong but bursts and stalls: {} locks asked for until a limit and had, {} kept until they were given back",
+        all.had_in_time, all.kept
+    );
     let faults: Vec<_> = all.faults.iter().map(|(name, count)| format!("{count} {name}")).collect();
     println!("faults: {}", faults.join(", "));
     if let Some((seed, _)) = failed.first() {

@@ -41,6 +41,14 @@ pub enum Rule {
     FarTokensApart,
     /// A state file counts only for the data that it is about, and a copy of it not at all.
     TiedData,
+    /// A slot that a node gains without its locks, or whose locks are dropped together, is guarded until their leases have ended.
+    SlotsGuarded,
+    /// A node that gains a slot issues no token in it that its owner before can have issued.
+    SlotsFloor,
+    /// A round of extension in vain is begun again while there is time.
+    RoundsRepeated,
+    /// Who asks for a lock until a limit asks again whenever it is refused before.
+    AsksOn,
 }
 
 impl Rule {

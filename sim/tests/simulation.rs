@@ -1,19 +1,86 @@
 //! The simulation: every law is kept in any run, a run is its seed, and what was found once is kept.
 
 use palisade_sim::rules::{Rule, Without};
-use palisade_sim::simulation::{Plan, run, smallest, tell};
+use palisade_sim::simulation::{Failure, Fault, Keeps, Kind, Plan, Totals, run, smallest, tell};
 
 const ALL: Without = Without(None);
 
 #[test]
 fn every_law_is_kept() {
-    let mut steps = 0;
+    let mut all = Totals::default();
     for seed in 0..150 {
         let (totals, failure) = run(&Plan::draw(seed), ALL);
         assert!(failure.is_none(), "seed {seed}: {}", failure.unwrap());
-        steps += totals.moments;
+        all.add(&totals);
     }
-    assert!(steps > 1_000_000, "{steps} steps are not a test");
+    assert!(all.moments > 1_000_000, "{} steps are not a test", all.moments);
+    for fault in ["slot given away", "slot of a dead node given away", "flush of a slot", "stalls of majorities"] {
+        assert!(all.faults.get(fault).is_some_and(|count| *count > 5), "{fault}: {:?}", all.faults);
+    }
+    assert!(all.had_in_time > 50 && all.kept > 500, "{} and {} are not a test", all.had_in_time, all.kept);
+}
+
+/// The first failure without `rule` among plans in which nothing goes wrong but what `is_meant`, and none with it.
+fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
+    let alone = |seed| {
+        let mut plan = Plan::draw(seed);
+        plan.faults.retain(|fault| is_meant(&fault.kind));
+        plan
+    };
+    let plan = (0..2_000).map(alone).find(|plan| run(plan, Without(Some(rule))).1.is_some()).expect("it is found");
+    assert_eq!(run(&plan, ALL).1, None, "with the rule it holds");
+    run(&plan, Without(Some(rule))).1.expect("it fails again")
+}
+
+#[test]
+fn every_way_in_which_a_slot_loses_its_locks_needs_its_guard() {
+    let ways: [fn(&Kind) -> bool; 3] = [
+        |kind| matches!(kind, Kind::SlotGivenAway { dies: false, .. }),
+        |kind| matches!(kind, Kind::SlotGivenAway { dies: true, .. }),
+        |kind| matches!(kind, Kind::FlushSlot { .. }),
+    ];
+    for is_meant in ways {
+        assert_eq!(found(Rule::SlotsGuarded, is_meant).law(), "exclusion");
+    }
+}
+
+/// A node gains a slot without its locks, and is killed before their leases have ended. What it then finds on its disk proves that
+/// it remembers its own grants, and not those of the slot's owner before.
+#[test]
+fn the_guard_of_a_slot_outlasts_a_crash() {
+    for seed in 0..20 {
+        let mut plan = Plan::draw(seed);
+        plan.nodes.truncate(1);
+        plan.nodes[0].keeps = Keeps::Everything;
+        (plan.alias, plan.keys, plan.ttl_ms, plan.max_ttl_ms, plan.skew_ms) = (None, 1, 500, 500, 100);
+        (plan.until, plan.hold_us, plan.rest_us) = (30_000_000, 500_000, 1_000);
+        let turn = |n: u64| {
+            let (at, away_us) = (n * 2_000_000, 1_500_000);
+            let given_away = Kind::SlotGivenAway { node: 0, key: 0, dies: false };
+            let crash = Kind::Crash { node: 0, reboot: false };
+            [
+                Fault { at, for_us: away_us, kind: given_away },
+                Fault { at: at + away_us + 20_000, for_us: 10_000, kind: crash },
+            ]
+        };
+        plan.faults = (1..15).flat_map(turn).collect();
+        let (totals, failure) = run(&plan, ALL);
+        assert_eq!((failure, totals.faults["slot given away"]), (None, 14), "seed {seed}");
+        assert!(totals.held > 10, "seed {seed}: {} locks taken are not a test", totals.held);
+    }
+}
+
+#[test]
+fn a_gained_slot_needs_tokens_above_those_of_its_owner_before() {
+    let is_meant = |kind: &Kind| matches!(kind, Kind::SlotGivenAway { .. });
+    assert_eq!(found(Rule::SlotsFloor, is_meant).law(), "token order");
+}
+
+#[test]
+fn through_stalls_a_lock_is_kept_by_rounds_that_are_repeated_and_had_by_asking_on() {
+    let is_meant = |kind: &Kind| matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. });
+    assert!(matches!(found(Rule::RoundsRepeated, is_meant), Failure::Lost { .. }));
+    assert!(matches!(found(Rule::AsksOn, is_meant), Failure::GaveUp { .. }));
 }
 
 #[test]

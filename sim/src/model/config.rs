@@ -154,8 +154,14 @@ pub fn broken() -> Vec<Config> {
 }
 
 /// Rules whose absence this model cannot notice, and why.
-pub const OUT_OF_SIGHT: [(Rule, &str); 2] =
-    [(Rule::DriftMargin, "clocks do not drift there"), (Rule::TiedData, "no data is copied there")];
+pub const OUT_OF_SIGHT: [(Rule, &str); 6] = [
+    (Rule::DriftMargin, "clocks do not drift there"),
+    (Rule::TiedData, "no data is copied there"),
+    (Rule::SlotsGuarded, "slots do not move there"),
+    (Rule::SlotsFloor, "slots do not move there"),
+    (Rule::RoundsRepeated, "clients may give up there at any moment"),
+    (Rule::AsksOn, "clients may give up there at any moment"),
+];
 
 /// With every rule: bounds within which nothing may be found, each with what it is about.
 pub fn sound() -> Vec<(&'static str, Config)> {

@@ -49,7 +49,7 @@ impl Server {
             ceiling: self.ceiling,
             stripes,
             owed_ms,
-            guard: self.node.guard.saved(now.boot),
+            guard: self.node.saved_guard(now.boot),
             unproved_before: self.node.unproved_before(owed_ms, now.boot),
             ..NodeState::new(self.id, self.boot)
         };
@@ -64,6 +64,22 @@ impl Server {
     /// Takes what is to be written to the state file, with its number.
     pub fn take_write(&mut self) -> Option<(u64, NodeState)> {
         self.to_write.take()
+    }
+
+    /// Its state as it is, to be written at once.
+    pub fn state_now(&mut self, now: Now) -> Option<(u64, NodeState)> {
+        self.save(now);
+        self.take_write()
+    }
+
+    /// Nothing is promised before a state is on the disk that is not there yet.
+    pub fn waits_for_disk(&self) -> bool {
+        self.ready().is_err()
+    }
+
+    /// State `number`, or a later one, is on the disk.
+    pub fn has_saved(&self, number: u64) -> bool {
+        self.saved >= number
     }
 
     /// State `number`, with this ceiling, is on the disk.

@@ -1,10 +1,11 @@
 //! A node without Redis: the rules of `palisade-core` on locks in memory, and around them what the module does: it serves
 //! queues, ends leases, keeps a state file, and judges at a start what that proves.
 //!
-//! It has one database. Times are those of its own two clocks. Its files are what it hands out and is handed back: whoever
+//! It has one database, and can be part of a cluster. Times are those of its own two clocks. Its files are what it hands out and is handed back: whoever
 //! runs it decides what a crash leaves of them.
 
 mod files;
+mod slots;
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,9 @@ const STRIPES_APART: usize = 2;
 
 /// Without the rule that far tokens stay apart: tokens are raised up to here, whatever the clock shows.
 const FENCE_CAP: u64 = 1 << 52;
+
+/// After so many milliseconds a node is asked again that is not ready yet.
+pub const NOT_YET_MS: u32 = 10;
 
 /// The only database.
 const DB: u32 = 0;
@@ -180,6 +184,7 @@ impl Server {
                 self.release(key, &owner, now);
                 None
             }
+            Says::Wait { .. } if !self.serves(key) => Some(Hears::Told(false)),
             Says::Wait { ms, ticket } => match self.wait(key, &owner, ms, ticket, request.waiter(), now) {
                 Ok(told) => told.map(Hears::Told),
                 Err(_) => Some(Hears::Told(false)),
@@ -189,7 +194,7 @@ impl Server {
 
     /// What the node answers `owner`, who asks for `key`.
     pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, now: Now) -> Answer {
-        let Ok(owner) = Owner::new(owner) else { return Answer::Failed };
+        let Some(owner) = Owner::new(owner).ok().filter(|_| self.serves(key)) else { return Answer::Failed };
         let answered = match ask {
             Ask::Acquire { ttl_ms, proposal, retry } => self.acquire(key, owner, ttl_ms, proposal, retry, now),
             Ask::Fence { token } => self.fence(key, owner, token, now),
@@ -199,10 +204,13 @@ impl Server {
             Ok(Some(token)) => Answer::Token(token),
             Ok(None) => Answer::No,
             // As a client reads the errors.
-            Err(refusal @ (Refusal::Guarded { .. } | Refusal::Suspect { .. } | Refusal::Evicted { .. })) => {
-                Answer::Guarded { ms: refusal.passes_in_ms().unwrap_or(0) }
-            }
-            Err(Refusal::NotYet) => Answer::NotYet { ms: 10 },
+            Err(
+                refusal @ (Refusal::Guarded { .. }
+                | Refusal::SlotGuarded { .. }
+                | Refusal::Suspect { .. }
+                | Refusal::Evicted { .. }),
+            ) => Answer::Guarded { ms: refusal.passes_in_ms().unwrap_or(0) },
+            Err(Refusal::NotYet) => Answer::NotYet { ms: NOT_YET_MS },
             Err(_) => Answer::Failed,
         }
     }
@@ -463,7 +471,9 @@ impl Server {
         let free = |name: &[u8]| self.locks.get(&key(name)).is_none_or(|lock| lock.is_expired(now));
         self.ready().is_ok()
             && self.node.guard.serve(now).is_ok()
-            && self.node.waiting.names(DB).any(|name| free(name) && self.node.waiting.len_of(DB, name) > 0)
+            && self.node.waiting.names(DB).any(|name| {
+                free(name) && self.node.slots.serve(name, now).is_ok() && self.node.waiting.len_of(DB, name) > 0
+            })
     }
 
     /// The node's own memory.
@@ -482,13 +492,14 @@ const HOSTILE: &[u8] = b"hostile";
 
 /// A key that shares its stripe of tokens with none of the first `keys`.
 fn key_apart(keys: u32) -> u32 {
-    let one = Token::new(1).expect("it is a token");
-    let is_apart = |key: &u32| {
-        let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
-        tokens.learn(&name(*key), one);
-        (0..keys).all(|other| tokens.last(&name(other)) == 0)
-    };
-    (keys..).find(is_apart).unwrap_or(keys)
+    (keys..).find(|key| !shares_stripe(*key, keys)).unwrap_or(keys)
+}
+
+/// Whether `key` shares its stripe of tokens with one of the first `keys`.
+pub fn shares_stripe(key: u32, keys: u32) -> bool {
+    let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
+    tokens.learn(&name(key), Token::new(1).expect("it is a token"));
+    (0..keys).any(|other| tokens.last(&name(other)) != 0)
 }
 
 /// The name of a key.

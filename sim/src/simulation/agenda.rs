@@ -8,8 +8,8 @@ use crate::messages::{Reply, Request};
 /// What happens next.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
-    /// A request reaches a node.
-    Arrives(Request),
+    /// A request reaches a server.
+    Arrives(usize, Request),
     /// An answer reaches a client.
     Returns(Reply),
     /// A node's timer, and its regular look after itself.
@@ -27,8 +27,9 @@ pub(super) enum Next {
         who: Holder,
         token: u64,
     },
-    /// A fault begins, and ends.
+    /// A fault begins, does again what it does, for the so manieth time, and ends.
     Begins(usize),
+    Again(usize, usize),
     Ends(usize),
 }
 
@@ -38,6 +39,8 @@ pub(super) enum Wake {
     Wants,
     Misses(u32),
     Extends,
+    ExtendsAgain(u64),
+    AsksAgain,
     Looks,
     GivesBack,
     Checks,

@@ -32,6 +32,7 @@ impl World<'_> {
             return Ok(());
         }
         let holds = client.holding().is_some();
+        let in_vain = client.extends_in_vain();
         let key = self.rng.random_range(0..self.plan.keys);
         match wake {
             Wake::Wants if client.is_idle() && !self.quiet => {
@@ -47,12 +48,25 @@ impl World<'_> {
                 self.plan_at(self.at + after, Next::Wakes(who, Wake::Extends));
                 again
             }
-            Wake::Looks => {
-                let looked = self.on_client(who.client, |client, now| client.look(now).unwrap_or_default());
-                self.totals.lost += u64::from(holds && self.clients[who.client as usize].1.is_idle());
-                looked
+            Wake::ExtendsAgain(round) if in_vain == Some(round) => {
+                self.on_client(who.client, |client, now| client.extend(now))
             }
-            Wake::GivesBack if holds => self.on_client(who.client, |client, now| client.release(now)),
+            Wake::AsksAgain if client.is_idle() => self.asks_again(who),
+            Wake::Looks => {
+                let held = client.holding().map(|(_, since, _)| (client.key(), machine.when(since)));
+                self.on_client(who.client, |client, now| client.look(now).unwrap_or_default())?;
+                if let Some((key, since)) = held.filter(|_| self.clients[who.client as usize].1.is_idle()) {
+                    self.totals.lost += 1;
+                    self.ends_holding(who, key, since, true)?;
+                }
+                Ok(())
+            }
+            Wake::GivesBack if holds => {
+                if let Some((_, since, _)) = client.holding() {
+                    self.ends_holding(who, client.key(), machine.when(since), false)?;
+                }
+                self.on_client(who.client, |client, now| client.release(now))
+            }
             Wake::Leaves if client.is_waiting() => self.on_client(who.client, |client, now| client.release(now)),
             Wake::Checks if holds => {
                 let now = machine.now(self.at);
@@ -85,15 +99,20 @@ impl World<'_> {
             return Ok(());
         }
         let now = machine.now(self.at);
-        let (before, was_waiting) = (client.who(), client.is_waiting());
+        let (before, was_waiting, was_in_vain) = (client.who(), client.is_waiting(), client.extends_in_vain());
         let step = body(client, now);
         let (who, key, waits) = (client.who(), client.key(), client.is_waiting());
+        let in_vain = client.extends_in_vain().filter(|round| was_in_vain != Some(*round));
         let holding =
             client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
         for (after_ms, request) in step.sends {
             if matches!(request.says, Says::Ask(_)) {
-                self.plan_at(self.at + timeout_us, Next::Wakes(who, Wake::Misses(request.number)));
+                // Its time begins when it is asked.
+                self.plan_at(
+                    self.at + u64::from(after_ms) * 1_000 + timeout_us,
+                    Next::Wakes(who, Wake::Misses(request.number)),
+                );
             }
             if let Says::Wait { ms, .. } = request.says {
                 let late = u64::from(ms) * 1_000 + 1_000_000;
@@ -101,13 +120,17 @@ impl World<'_> {
             }
             self.sends(after_ms, request);
         }
-        if waits && !was_waiting && self.rng.random_ratio(1, 10) {
+        if waits && !was_waiting && self.patient[number as usize].is_none() && self.rng.random_ratio(1, 10) {
             self.wakes(who, 1_000_000, Wake::Leaves);
         }
         let at = self.at;
+        if let (Some(round), Some((_, until, _))) = (in_vain, holding) {
+            self.extends_again(who, round, until);
+        }
         match (step.says, holding) {
             (Some(Status::Held), Some((since, until, token))) => {
                 self.totals.held += 1;
+                self.is_patient_no_more(who, true);
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
                 let after = ttl_us * self.plan.extended_after_permille / 1_000;
                 self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
@@ -127,6 +150,9 @@ impl World<'_> {
             }
             (Some(Status::Refused), _) => {
                 self.totals.refused += 1;
+                if self.asks_on(who)? {
+                    return Ok(());
+                }
                 // It waits for its turn, or comes again some time.
                 if self.rng.random_bool(0.5) && !self.quiet {
                     return self.on_client(number, Client::wait as fn(&mut Client, Now) -> Step);

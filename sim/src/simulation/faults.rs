@@ -6,6 +6,13 @@ use super::outcome::Failure;
 use super::plan::Kind;
 use super::world::World;
 use crate::client::Step;
+use crate::server::NOT_YET_MS;
+
+/// The questions of an acquisition, one after the other: ACQUIRE and FENCE, each twice.
+const QUESTIONS: u64 = 4;
+
+/// A node that is not ready yet is asked again after so long, in microseconds.
+const NOT_YET_US: u64 = NOT_YET_MS as u64 * 1_000;
 
 impl World<'_> {
     pub(super) fn begins(&mut self, number: usize) -> Result<(), Failure> {
@@ -33,6 +40,13 @@ impl World<'_> {
             Kind::Flush { node } => {
                 self.on_server(node, |server, now| server.flush(now));
             }
+            Kind::SlotGivenAway { node, key, dies } => {
+                if dies {
+                    self.kill(node);
+                }
+                self.give_slot_away(node, key);
+            }
+            Kind::FlushSlot { node, key } => self.flush_slot(node, key),
             Kind::PauseNode { node } => {
                 let until = &mut self.nodes[node].machine.paused_until;
                 *until = end.max(*until);
@@ -43,6 +57,7 @@ impl World<'_> {
             }
             Kind::KillClient { client } => {
                 self.on_client(client as u32, |client, _| client.forget())?;
+                self.is_patient_no_more(self.clients[client].1.who(), false);
                 self.clients[client].0.down = true;
             }
             Kind::DiskHangs { node } => {
@@ -52,7 +67,12 @@ impl World<'_> {
             Kind::NodeClockStep { node, by_us } => self.nodes[node].machine.step(by_us),
             Kind::ClientClockStep { client, by_us } => self.clients[client].0.step(by_us),
             Kind::Cut { .. } | Kind::Slow { .. } => {}
+            Kind::Stalls { .. } | Kind::Bursts { .. } => {
+                self.plan_at(end, Next::Ends(number));
+                return self.again(number, 0);
+            }
         }
+        self.goes_wrong_until(end);
         self.plan_at(end, Next::Ends(number));
         Ok(())
     }
@@ -70,6 +90,7 @@ impl World<'_> {
                 self.start(node);
             }
             Kind::NewDisk { node } if self.nodes[node].server.is_none() => self.start(node),
+            Kind::SlotGivenAway { node, key, .. } => self.give_slot_back(node, key),
             Kind::OlderFiles { node } => self.restore_files(node),
             Kind::OtherStateFile { node } => self.change_state_file_back(node),
             Kind::RaisedTokens => self.raise_tokens(),
@@ -97,6 +118,7 @@ impl World<'_> {
     /// Every fault ends, and clients begin nothing new.
     pub(super) fn heal(&mut self) {
         self.quiet = true;
+        self.patient.fill(None);
         for fault in 0..self.plan.faults.len() {
             self.ends(fault);
         }
@@ -111,6 +133,12 @@ impl World<'_> {
             (self.clients[n].0.paused_until, self.clients[n].0.down) = (0, false);
         }
         self.tell(|| "every fault has ended".to_owned());
+    }
+
+    /// How long one takes if nothing is in its way: each question is answered in the time that a node is given, and the first answer
+    /// to each may be that it is not ready yet.
+    fn longest_acquisition_us(&self) -> u64 {
+        QUESTIONS * u64::from(self.plan.node_timeout_ms) * 1_000 + QUESTIONS / 2 * NOT_YET_US
     }
 
     /// Whether every lock is to be had at once, and nobody waits.
@@ -132,7 +160,7 @@ impl World<'_> {
         for key in 0..self.plan.keys {
             let held = self.totals.held;
             self.on_client(0, |client, now| client.acquire(key, now))?;
-            self.run_until(self.at + u64::from(self.plan.node_timeout_ms) * 3_000)?;
+            self.run_until(self.at + self.longest_acquisition_us())?;
             if self.totals.held == held {
                 return Err(Failure::Stuck { key });
             }

@@ -7,10 +7,12 @@ mod agenda;
 mod clients;
 mod faults;
 mod machine;
+mod moments;
 mod network;
 mod nodes;
 mod outcome;
 mod plan;
+mod slots;
 mod smallest;
 mod world;
 

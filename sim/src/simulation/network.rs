@@ -9,9 +9,9 @@ use super::world::World;
 use crate::messages::{Reply, Request, Says};
 
 impl World<'_> {
-    /// Which node a request goes to.
-    pub(super) fn place(&self, request: &Request) -> usize {
-        self.plan.server(request.who.client as usize, request.node)
+    /// Which server a request goes to: that of the node, or the one that serves the slot in its place.
+    fn place(&self, request: &Request) -> usize {
+        self.server_of(self.plan.server(request.who.client as usize, request.node), request.key)
     }
 
     pub(super) fn sends(&mut self, after_ms: u32, request: Request) {
@@ -22,7 +22,7 @@ impl World<'_> {
             copies.truncate(1);
         }
         for delay in copies {
-            self.plan_at(self.at + u64::from(after_ms) * 1_000 + delay, Next::Arrives(request));
+            self.plan_at(self.at + u64::from(after_ms) * 1_000 + delay, Next::Arrives(n, request));
         }
     }
 
@@ -36,6 +36,8 @@ impl World<'_> {
     /// After how long a message arrives, and how often.
     pub(super) fn copies(&mut self, n: usize, client: usize, to_node: bool) -> Vec<u64> {
         let network = self.plan.network;
+        // Servers of one cluster are in one place.
+        let n = n % self.plan.nodes.len();
         let mut extra = 0;
         for (fault, _) in self.plan.faults.iter().zip(&self.under_way).filter(|(_, under_way)| **under_way) {
             match fault.kind {

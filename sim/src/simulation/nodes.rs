@@ -136,7 +136,10 @@ impl World<'_> {
         node.told = (0, 0, 0);
         node.replica.clear();
         node.machine.down = false;
-        let server = Server::start(self.setup(), self.without, self.nodes[n].id, found, now);
+        let mut server = Server::start(self.setup(), self.without, self.nodes[n].id, found, now);
+        if self.plan.has_slots() {
+            server.begin_in_cluster(&self.slots_of(n), now);
+        }
         let node = &mut self.nodes[n];
         // Before anything is granted it is on the disk which life uses the data.
         node.files.stamp = Some(server.life());
@@ -272,6 +275,19 @@ impl World<'_> {
         Some(value)
     }
 
+    /// A state that must be on the disk before the server promises anything more is written before anything else happens.
+    pub(super) fn writes_at_once(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let now = node.machine.now(self.at);
+        let Some(server) = node.server.as_mut().filter(|server| server.waits_for_disk()) else { return };
+        let Some((number, mut state)) = server.state_now(now) else { return };
+        let aof = node.files.aof.filter(|_| server.is_aof_life());
+        state.aof = aof.map(|aof| AofFile { bytes: self.at, ..aof });
+        server.written(number, state.ceiling);
+        node.write(state);
+        node.writing = None;
+    }
+
     pub(super) fn arm(&mut self, n: usize, due: BootTime) {
         let late = self.rng.random_range(0..TIMER_LATE_US);
         let at = self.nodes[n].machine.when(due).max(self.at) + 1 + late;
@@ -283,7 +299,7 @@ impl World<'_> {
 
     pub(super) fn written(&mut self, n: usize, life: u32, number: u64, state: NodeState) {
         let node = &mut self.nodes[n];
-        if node.lives != life || node.server.is_none() {
+        if node.lives != life || node.server.as_ref().is_none_or(|server| server.has_saved(number)) {
             return;
         }
         if node.hangs_until > self.at {
@@ -344,8 +360,7 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn arrives(&mut self, request: Request) {
-        let n = self.place(&request);
+    pub(super) fn arrives(&mut self, n: usize, request: Request) {
         let Request { who, key, number, .. } = request;
         let answer = self.on_server(n, |server, now| server.hear(&request, now));
         if let Some(Some(says)) = answer {

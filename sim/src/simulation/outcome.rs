@@ -21,6 +21,10 @@ pub struct Totals {
     pub taken: u64,
     /// See `taken`.
     pub fenced_out: u64,
+    /// Locks that clients asked for until a limit while nothing else went wrong, and had by then.
+    pub had_in_time: u64,
+    /// Locks that were kept, while nothing else went wrong, until they were given back.
+    pub kept: u64,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -35,6 +39,8 @@ impl Totals {
         self.lost += other.lost;
         self.taken += other.taken;
         self.fenced_out += other.fenced_out;
+        self.had_in_time += other.had_in_time;
+        self.kept += other.kept;
         for (name, count) in &other.faults {
             *self.faults.entry(name).or_default() += count;
         }
@@ -51,6 +57,20 @@ pub enum Failure {
         /// Which.
         key: u32,
     },
+    /// A client asked for a lock that nobody held, while nodes did not answer for moments at most, and gave up without it.
+    GaveUp {
+        /// Which client.
+        client: u32,
+        /// Which lock.
+        key: u32,
+    },
+    /// A holder lost its lock, and nodes did not answer for moments at most.
+    Lost {
+        /// Which client.
+        client: u32,
+        /// Which lock.
+        key: u32,
+    },
     /// Somebody waited for a lock that was free.
     Unserved {
         /// On which node.
@@ -63,7 +83,7 @@ impl Failure {
     pub fn law(&self) -> &'static str {
         match self {
             Self::Broken(violation) => violation.law(),
-            Self::Stuck { .. } | Self::Unserved { .. } => "progress",
+            Self::Stuck { .. } | Self::GaveUp { .. } | Self::Lost { .. } | Self::Unserved { .. } => "progress",
         }
     }
 }
@@ -73,6 +93,15 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Broken(violation) => violation.fmt(f),
             Self::Stuck { key } => write!(f, "progress: after all faults had ended key {key} was not to be had"),
+            Self::GaveUp { client, key } => {
+                write!(
+                    f,
+                    "progress: client {client} did not get key {key}, which nobody held, and nodes answered but for moments"
+                )
+            }
+            Self::Lost { client, key } => {
+                write!(f, "progress: client {client} lost key {key}, and nodes answered but for moments")
+            }
             Self::Unserved { node } => {
                 write!(f, "progress: somebody waits on node {node} for a lock that is free")
             }

@@ -148,10 +148,39 @@ pub enum Kind {
         /// Which node.
         node: usize,
     },
+    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end it is given
+    /// back: each time without its locks (CLUSTER SETSLOT).
+    SlotGivenAway {
+        /// Which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+        /// Its server was killed before, and starts again before it is given back; if not, it serves its other slots meanwhile.
+        dies: bool,
+    },
+    /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
+    FlushSlot {
+        /// Which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+    },
     /// A server does nothing.
     PauseNode {
         /// Which node.
         node: usize,
+    },
+    /// Moments in which a majority of the nodes does nothing, all at once, for up to two tenths of a second and a fifth of a lease:
+    /// about one a second, and another majority each time.
+    Stalls {
+        /// The first of those that are stopped first.
+        first: usize,
+    },
+    /// All clients that have nothing to do ask for locks at one moment, about once a second, and each goes on until a limit of many
+    /// seconds.
+    Bursts {
+        /// For a lock each that nobody else wants; if not, all for one.
+        apart: bool,
     },
     /// A client does nothing.
     PauseClient {
@@ -216,7 +245,12 @@ impl Kind {
             Self::OtherStateFile { .. } => "another state file",
             Self::RaisedTokens => "raised tokens",
             Self::Flush { .. } => "flush",
+            Self::SlotGivenAway { dies: false, .. } => "slot given away",
+            Self::SlotGivenAway { dies: true, .. } => "slot of a dead node given away",
+            Self::FlushSlot { .. } => "flush of a slot",
             Self::PauseNode { .. } => "pause of a node",
+            Self::Stalls { .. } => "stalls of majorities",
+            Self::Bursts { .. } => "bursts of requests",
             Self::PauseClient { .. } => "pause of a client",
             Self::KillClient { .. } => "kill of a client",
             Self::Cut { there: true, back: true, .. } => "cut",
@@ -251,24 +285,32 @@ impl Plan {
         let ttl_ms = *[100, 500, 1_000, 3_000].choose(rng).unwrap_or(&1_000);
         let max_ttl_ms = *[ttl_ms, 5_000].choose(rng).unwrap_or(&5_000);
         let until = rng.random_range(10 * SECOND..60 * SECOND);
-        let calm = rng.random_ratio(1, 4);
+        // Nothing but moments in which much is asked and little answered: then more is promised than else.
+        let moments_alone = rng.random_ratio(1, 10);
+        let calm = moments_alone || rng.random_ratio(1, 4);
         let network = Network {
             // A round trip takes up to four times this: far less than a lease.
-            delay_us: (*[100, 500, 5 * MS, 20 * MS].choose(rng).unwrap_or(&500)).min(u64::from(ttl_ms) * MS / 20),
+            delay_us: (*[100, 500, 5 * MS, 20 * MS].choose(rng).unwrap_or(&500))
+                .min(u64::from(ttl_ms) * MS / if moments_alone { 80 } else { 20 }),
             slow_permille: if calm { 0 } else { rng.random_range(0..50) },
             lost_permille: if calm { 0 } else { rng.random_range(0..50) },
             doubled_permille: if calm { 0 } else { rng.random_range(0..50) },
         };
-        let mut faults: Vec<_> =
-            (0..rng.random_range(0..30)).map(|_| fault(rng, until, count, clients.len(), ttl_ms)).collect();
+        let keys = rng.random_range(1..=3);
+        let mut faults: Vec<_> = (0..rng.random_range(0..if moments_alone { 8 } else { 30 }))
+            .map(|_| match moments_alone {
+                true => moments(rng, until, count),
+                false => fault(rng, until, count, clients.len(), keys, ttl_ms),
+            })
+            .collect();
         faults.sort_by_key(|fault| fault.at);
         let alias = (count > 2 && rng.random_ratio(1, 5)).then(|| (rng.random_range(0..clients.len()), 1, 0));
         let skew_ms = *[0, 100, 2_000].choose(rng).unwrap_or(&2_000);
         let round_trip_ms = 1 + (4 * network.delay_us / MS) as u32;
         let node_timeout_ms = rng.random_range(20..=200).clamp(round_trip_ms, ttl_ms / 2);
         let (hold_us, rest_us) = (rng.random_range(MS..3 * SECOND), rng.random_range(MS..SECOND));
-        let extended_after_permille = *[333, 333, 900, 970].choose(rng).unwrap_or(&333);
-        let keys = rng.random_range(1..=3);
+        let extended_after_permille =
+            if moments_alone { 333 } else { *[333, 600, 900, 970].choose(rng).unwrap_or(&333) };
         Self {
             seed,
             nodes,
@@ -288,18 +330,41 @@ impl Plan {
         }
     }
 
-    /// The promises do not cover `fault` in this run: a node that lost its state file, or a replica that is promoted before
-    /// everything reached it, knows of the latest tokens only by its clock, so the clocks of the nodes must agree.
+    /// The promises do not cover `fault` in this run: a node that lost its state file, a replica that is promoted before
+    /// everything reached it, or one that is given a slot, knows of the latest tokens only by its clock, so the clocks of the
+    /// nodes must agree.
     pub fn is_excepted(&self, fault: &Fault) -> bool {
         let clocks = || self.nodes.iter().map(|node| node.ahead_us);
         let apart_us = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);
         let stepped = self.faults.iter().any(|fault| matches!(fault.kind, Kind::NodeClockStep { .. }));
         let apart = stepped || apart_us > i64::from(self.skew_ms) * MS as i64;
         match fault.kind {
-            Kind::NewDisk { .. } | Kind::OlderFiles { .. } | Kind::OtherStateFile { .. } => apart,
+            Kind::NewDisk { .. }
+            | Kind::OlderFiles { .. }
+            | Kind::OtherStateFile { .. }
+            | Kind::SlotGivenAway { .. } => apart,
             Kind::Failover { .. } => apart && self.nodes.len() > 1,
             _ => false,
         }
+    }
+
+    /// Nothing is lost or late in its network, an answer takes a small part of a lease, and holders extend early.
+    pub fn is_calm(&self) -> bool {
+        let Network { delay_us, slow_permille, lost_permille, .. } = self.network;
+        slow_permille + lost_permille == 0
+            && 4 * delay_us * 20 <= u64::from(self.ttl_ms) * MS
+            && self.extends_in_background()
+    }
+
+    /// Holders extend as the client crate does it in the background: early, and again where a round was in vain. Where they do it by
+    /// hand, and late, one round may be all.
+    pub fn extends_in_background(&self) -> bool {
+        self.extended_after_permille <= 333
+    }
+
+    /// Its nodes are parts of clusters.
+    pub fn has_slots(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, Kind::SlotGivenAway { .. } | Kind::FlushSlot { .. }))
     }
 
     /// The plan that was written down as `text`.
@@ -328,14 +393,14 @@ impl Plan {
     }
 }
 
-fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, ttl_ms: u32) -> Fault {
-    let (node, client) = (rng.random_range(0..nodes), rng.random_range(0..clients));
+fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
+    let (node, client, key) = (rng.random_range(0..nodes), rng.random_range(0..clients), rng.random_range(0..keys));
     let ttl_us = u64::from(ttl_ms) * MS;
     let step = |rng: &mut ChaCha8Rng| {
         let far = *[10 * MS, SECOND, 10 * SECOND, 7_200 * SECOND].choose(rng).unwrap_or(&SECOND) as i64;
         rng.random_range(-far..=far)
     };
-    let kind = match rng.random_range(0..19) {
+    let kind = match rng.random_range(0..24) {
         0..3 => Kind::Crash { node, reboot: rng.random_ratio(1, 4) },
         3 => Kind::NewDisk { node },
         4 => Kind::Restart { node, reboot: rng.random_ratio(1, 4) },
@@ -357,8 +422,20 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, ttl_
         15 => Kind::OlderFiles { node },
         16 => Kind::OtherStateFile { node },
         17 => Kind::RaisedTokens,
+        18..20 => Kind::SlotGivenAway { node, key, dies: rng.random() },
+        20 => Kind::FlushSlot { node, key },
+        21..23 => return moments(rng, until, nodes),
         _ => Kind::ClientClockStep { client, by_us: step(rng) },
     };
     let longest = *[10 * MS, ttl_us, 3 * ttl_us, 10 * SECOND].choose(rng).unwrap_or(&ttl_us);
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(0..=longest), kind }
+}
+
+/// Bursts of requests, or stalls of nodes, for some seconds.
+fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
+    let kind = match rng.random() {
+        true => Kind::Stalls { first: rng.random_range(0..nodes) },
+        false => Kind::Bursts { apart: rng.random() },
+    };
+    Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }
 }

@@ -2,13 +2,14 @@
 //! of true time. The same plan makes the same run, to the microsecond.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
 use super::agenda::{Moment, Next, Wake};
 use super::machine::Machine;
+use super::moments::Patient;
 use super::nodes::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
@@ -32,11 +33,19 @@ pub struct World<'a> {
     pub(super) at: TimeUs,
     pub(super) moments: BinaryHeap<Reverse<Moment>>,
     pub(super) planned: u64,
+    /// The nodes. Where they are parts of clusters, as many servers follow, each of the cluster of the node in that place.
     pub(super) nodes: Vec<Node>,
+    /// Slots that these servers have, by node and key.
+    pub(super) given_away: BTreeSet<(usize, u32)>,
     pub(super) clients: Vec<(Machine, Client)>,
     /// Faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
+    /// By client: what it asks for until a limit.
+    pub(super) patient: Vec<Option<Patient>>,
+    /// Until then something goes wrong, or may have left something behind, that is more than a moment of much asked and little
+    /// answered.
+    pub(super) wrong_until: TimeUs,
     pub(super) quiet: bool,
     /// How it goes.
     pub totals: Totals,
@@ -51,6 +60,8 @@ impl<'a> World<'a> {
         let client = |(n, machine): (usize, &plan::Machine)| {
             (Machine::new(machine), Client::new(n as u32, plan.nodes.len(), plan.ttl_ms, without))
         };
+        // Each with the clocks of another node.
+        let neighbours = plan.nodes.iter().cycle().skip(1).take(if plan.has_slots() { plan.nodes.len() } else { 0 });
         let mut world = Self {
             plan,
             without,
@@ -58,10 +69,13 @@ impl<'a> World<'a> {
             at: START_US,
             moments: BinaryHeap::new(),
             planned: 0,
-            nodes: plan.nodes.iter().enumerate().map(node).collect(),
+            nodes: plan.nodes.iter().chain(neighbours).enumerate().map(node).collect(),
+            given_away: BTreeSet::new(),
             clients: plan.clients.iter().enumerate().map(client).collect(),
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
+            patient: vec![None; plan.clients.len()],
+            wrong_until: START_US,
             quiet: false,
             totals: Totals::default(),
             story: tells.then(Vec::new),
@@ -127,17 +141,18 @@ impl<'a> World<'a> {
     pub(super) fn happens(&mut self, next: Next) -> Result<(), Failure> {
         // Who is paused does it later.
         let paused_until = match &next {
-            Next::Arrives(request) => self.nodes[self.place(request)].machine.paused_until,
-            Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => self.nodes[*n].machine.paused_until,
+            Next::Arrives(n, _) | Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => {
+                self.nodes[*n].machine.paused_until
+            }
             Next::Returns(Reply { who, .. }) | Next::Wakes(who, _) => self.clients[who.client as usize].0.paused_until,
-            Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Ends(_) => 0,
+            Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Again(..) | Next::Ends(_) => 0,
         };
         if paused_until > self.at {
             self.plan_at(paused_until, next);
             return Ok(());
         }
         match next {
-            Next::Arrives(request) => self.arrives(request),
+            Next::Arrives(n, request) => self.arrives(n, request),
             Next::Returns(reply) => {
                 let who = reply.who;
                 return self.on_client(who.client, |client, now| client.hear(&reply, now));
@@ -169,12 +184,14 @@ impl<'a> World<'a> {
                 *(if taken { &mut self.totals.taken } else { &mut self.totals.fenced_out }) += 1;
             }
             Next::Begins(fault) => return self.begins(fault),
+            Next::Again(fault, turn) => return self.again(fault, turn),
             Next::Ends(fault) => self.ends(fault),
         }
         Ok(())
     }
 
     pub(super) fn judge(&mut self, event: Event) -> Result<bool, Failure> {
+        self.nobody_is_patient_in_vain(&event);
         self.tell(|| format!("key {}: {} {:?}", event.key, event.who, event.what));
         self.referee.see(&event).map_err(Failure::Broken)
     }

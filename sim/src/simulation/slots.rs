@@ -1,0 +1,61 @@
+//! Nodes that are parts of clusters: each has a neighbour, a server that nothing else happens to, which may be given its slots.
+//!
+//! A client asks the server that has the slot: it follows redirections. What is on its way when a slot moves finds a server
+//! that does not serve it.
+
+use palisade_core::{CLUSTER_SLOTS, SlotSet, slot_of};
+
+use super::world::World;
+use crate::messages::Reply;
+use crate::server::name;
+
+impl World<'_> {
+    /// Which server serves the slot of `key` for `node`.
+    pub(super) fn server_of(&self, node: usize, key: u32) -> usize {
+        if self.given_away.contains(&(node, key)) { self.plan.nodes.len() + node } else { node }
+    }
+
+    /// The slots of the server `n`.
+    pub(super) fn slots_of(&self, n: usize) -> SlotSet {
+        let count = self.plan.nodes.len();
+        let given_away = self.given_away.iter().filter(|(node, _)| *node == n % count);
+        let given_away: Vec<u16> = given_away.map(|(_, key)| slot_of(&name(*key))).collect();
+        let mut slots = SlotSet::default();
+        let is_of = |slot: &u16| given_away.contains(slot) == (n >= count);
+        (0..CLUSTER_SLOTS).filter(is_of).for_each(|slot| slots.insert(slot..=slot));
+        slots
+    }
+
+    pub(super) fn give_slot_away(&mut self, node: usize, key: u32) {
+        if self.given_away.insert((node, key)) {
+            self.slots_change(node);
+        }
+    }
+
+    /// An operator gives a slot to a server that runs.
+    pub(super) fn give_slot_back(&mut self, node: usize, key: u32) {
+        if self.nodes[node].server.is_none() {
+            self.start(node);
+        }
+        if self.given_away.remove(&(node, key)) {
+            self.slots_change(node);
+        }
+    }
+
+    fn slots_change(&mut self, node: usize) {
+        for n in [node, self.plan.nodes.len() + node] {
+            let owned = self.slots_of(n);
+            let gone = self.on_server(n, |server, now| server.own_slots(&owned, now)).unwrap_or_default();
+            if let Some(id) = self.nodes[n].server.as_ref().map(|server| server.id()) {
+                gone.into_iter().for_each(|waiter| self.returns(n, Reply::told(waiter, id, false)));
+            }
+            self.writes_at_once(n);
+        }
+    }
+
+    pub(super) fn flush_slot(&mut self, node: usize, key: u32) {
+        let n = self.server_of(node, key);
+        self.on_server(n, |server, now| server.flush_slot(key, now));
+        self.writes_at_once(n);
+    }
+}
