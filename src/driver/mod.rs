@@ -43,7 +43,8 @@ fn perform_due(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, n
 /// What came of a request.
 struct Performed {
     answer: Result<Answer, Refusal>,
-    /// The key holds something else now.
+    /// The key holds another lock now, whose lease may end before all others. (That of one that was changed ends later than
+    /// before.)
     is_stored: bool,
     /// Somebody may have an answer now.
     touches_queue: bool,
@@ -75,7 +76,6 @@ fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form:
                 if let Some(event) = event {
                     effects::tell(ctx, event, name);
                 }
-                is_stored = true;
             }
             Step::Tell(event) => effects::tell(ctx, event, name),
             Step::Delete(event) => {
