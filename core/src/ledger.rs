@@ -137,6 +137,16 @@ impl Ledger {
         self.ceiling
     }
 
+    /// Somebody issued tokens up to `ceiling`, or may have: a later life starts above it.
+    pub fn hear_of_ceiling(&mut self, ceiling: u64) {
+        self.ceiling = self.ceiling.max(ceiling);
+    }
+
+    /// Whether the state with this number is on the disk.
+    pub fn has_on_disk(&self, number: u64) -> bool {
+        self.on_disk >= number
+    }
+
     /// What the last life left is judged.
     pub fn is_judged(&self) -> bool {
         self.is_judged
@@ -275,7 +285,7 @@ impl Node {
     /// A replica hears that from its master.
     pub fn heard(&mut self, ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
         self.tokens.learn_stripes(stripes);
-        self.ledger.ceiling = self.ledger.ceiling.max(ceiling);
+        self.ledger.hear_of_ceiling(ceiling);
         self.ledger.owed.follow(Some(owed_ms));
     }
 

@@ -1,22 +1,21 @@
-//! A node without Redis: the rules of `palisade-core` on locks in memory, and around them what the module does: it serves
-//! queues, ends leases, keeps a state file, and judges at a start what that proves.
+//! A node without Redis: a driver of the engine of `palisade-core` that keeps locks in memory.
 //!
-//! It has one database, and can be part of a cluster. Times are those of its own two clocks. Its files are what it hands out and is handed back: whoever
-//! runs it decides what a crash leaves of them.
+//! It has one database, and can be part of a cluster. Times are those of its own two clocks. Its files are what it hands out and is
+//! handed back: whoever runs it decides what a crash leaves of them.
 
 mod files;
 mod slots;
 
 use std::collections::BTreeMap;
 
+use palisade_core::engine::{Key, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
 use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
 use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival, BootId};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{
-    Acquired, Answer as Told, BootTime, Cause, Extended, Fenced, Found as Ties, GuardPolicy, HandedOver, LifeId, Lock,
-    Node, NodeState, Now, Owed, Refusal, Released, Start, Token, Tokens, Waited, Waiter, WaiterId, Want, acquire,
-    ahead_us, extend, fence, hand_over, promote, release, token_floor, wait,
+    Answer as Told, Beginning, BootTime, Found as Ties, GuardPolicy, LifeId, Lock, Node, NodeState, Now, Refusal,
+    Start, Token, Tokens, WaiterId, ahead_us, promote, token_floor,
 };
 
 use crate::client::owner;
@@ -71,23 +70,14 @@ pub struct Found {
 pub struct Server {
     setup: Setup,
     without: Without,
-    id: u128,
-    incarnation: u64,
     boot: BootId,
     aof_life: bool,
-    owed: Owed,
     node: Node,
     locks: BTreeMap<u32, Lock>,
     /// What is to be written next to the state file: the newest alone.
     to_write: Option<(u64, NodeState)>,
-    /// How many states were to be written, which of them must be on the disk before anything is promised, and which is.
-    states: u64,
-    needed: u64,
-    saved: u64,
-    /// The last change of ceilings of stripes in the newest of those states.
-    stripe_change: u64,
-    /// The highest ceiling handed out to be written, or heard of.
-    ceiling: u64,
+    /// Who waited for a lock that is not served here any more, and is not told yet.
+    sent_away: Vec<WaiterId>,
 }
 
 impl Server {
@@ -100,67 +90,65 @@ impl Server {
         let last = found.state.as_ref();
         let floor = token_floor(last, &found.ties, now.wall_us, setup.skew_ms);
         let floor = if without.is(Rule::Ceiling) { now.wall_us } else { floor };
-        let mut node = Node::with_tokens(Tokens::with_stripes(floor, STRIPES, STRIPES_APART));
-        node.skew_ms = setup.skew_ms;
+        let beginning = Beginning {
+            last,
+            found: &found.ties,
+            has_file: true,
+            new_id: id,
+            boot: found.boot,
+            max_ttl_ms: setup.max_ttl_ms,
+            skew_ms: setup.skew_ms,
+            is_master: true,
+        };
+        let mut node = Node::begin(&beginning, Tokens::with_stripes(floor, STRIPES, STRIPES_APART), now.boot);
         node.waiting.handoff_window_ms = setup.window_ms;
-        node.tokens.set_ceiling(last.map_or(0, |last| last.ceiling));
-        if let Some(last) = last {
-            node.tokens.restore_stripes(&last.stripes);
-        }
-        if let Some(armed) = last.and_then(|last| last.guard_now(found.boot, now.boot)) {
-            node.guard.restore(armed);
-        }
-        let owed = Owed::new(last.map_or(0, |last| last.owed_ms), setup.max_ttl_ms, setup.skew_ms, now.boot);
-        // A copy must not pass for the node that it was copied from.
-        let same_node = last.filter(|last| !last.is_copy(found.ties.file));
         let mut server = Self {
             setup,
             without,
-            id: same_node.map_or(id, |last| last.id),
-            incarnation: same_node.map_or(0, |last| last.incarnation) + 1,
             boot: found.boot,
             aof_life: found.aof_always && (found.from_aof || found.locks.is_empty()),
-            owed,
             node,
             locks: BTreeMap::new(),
             to_write: None,
-            states: 0,
-            needed: 0,
-            saved: 0,
-            stripe_change: 0,
-            ceiling: last.map_or(0, |last| last.ceiling),
+            sent_away: vec![],
         };
         for (key, bytes) in &found.locks {
             server.load(*key, bytes, now);
         }
         let loaded = server.digest(|deadline| Start::counts(last, found.boot, deadline));
         let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
-        let owed_ms = server.owed.ms(now.boot);
-        let (policy, owed_ms) = server.policy(owed_ms);
-        judged.judge(policy, owed_ms, &mut server.node, now.boot);
+        server.node.judge(&judged, server.policy(), now.boot);
+        server.shorten_guard(now.boot);
+        // Before anything is granted it is on the disk which life uses the data.
+        server.node.ledger.stamped();
         server.save_first(now);
         server
     }
 
     /// As configured, unless the guard is what is to be done without.
-    fn policy(&self, owed_ms: u32) -> (GuardPolicy, u32) {
-        match self.without.0 {
-            Some(Rule::Guard) => (GuardPolicy::Never, owed_ms),
-            Some(Rule::GuardLength) => (GuardPolicy::Auto, owed_ms / 3),
-            _ => (GuardPolicy::Auto, owed_ms),
+    fn policy(&self) -> GuardPolicy {
+        if self.without.is(Rule::Guard) { GuardPolicy::Never } else { GuardPolicy::Auto }
+    }
+
+    /// Without the rule that a guard is as long as the longest lease.
+    fn shorten_guard(&mut self, now: BootTime) {
+        if let Some(armed) = self.node.guard.armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
+            let ms = u32::try_from(self.node.guard.left_ms(now) / 3).unwrap_or(u32::MAX);
+            self.node.guard.lift();
+            self.node.guard.arm(armed.cause, now, now.plus_ms(ms));
         }
     }
 
     fn load(&mut self, key: u32, bytes: &[u8], now: Now) {
-        if let Ok(lock) = record::decode(bytes, Arrival::Storage, now.boot, self.boot) {
-            self.node.tokens.learn(&name(key), lock.token());
-            self.store(key, lock);
+        if let Ok(mut lock) = record::decode(bytes, Arrival::Storage, now.boot, self.boot) {
+            self.node.arrived(Key { db: DB, name: &name(key) }, &mut lock, now.boot);
+            self.locks.insert(key, lock);
         }
     }
 
     /// Which life of which node it is.
     pub fn life(&self) -> LifeId {
-        LifeId { node: self.id, incarnation: self.incarnation }
+        self.node.ledger.life()
     }
 
     /// Everything that it grants is in its AOF.
@@ -170,7 +158,7 @@ impl Server {
 
     /// Which server it is.
     pub fn id(&self) -> NodeId {
-        NodeId(self.id)
+        NodeId(self.life().node)
     }
 
     // What it is asked.
@@ -227,48 +215,28 @@ impl Server {
         let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
         let (note, patience) = (Note::default(), Patience::NONE);
         let ask = Acquire { owner, ttl, retry, fence: Some(proposal), note, patience };
-        self.serve(key, now);
-        self.ready()?;
         if self.without.is(Rule::ProposalAboveLast) {
             // It forgets what it issued before.
             let ceiling = self.node.tokens.ceiling();
             self.node.tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
             self.node.tokens.set_ceiling(ceiling);
         }
-        let acquired =
-            self.with_tokens(now, |node, locks| acquire(DB, &name(key), locks.get_mut(&key), &ask, node, now));
-        let token = match acquired? {
-            Acquired::Granted(lock) => {
-                let token = lock.token();
-                self.store(key, lock);
-                token
-            }
-            Acquired::Prolonged(token) => {
-                self.watch(key);
-                token
-            }
-            Acquired::Unchanged(token) => token,
-            Acquired::Contended | Acquired::Queues | Acquired::WaitsForDisk => return Ok(None),
-        };
+        let token = token(self.perform(key, &Does::Acquire { ask, may_block: false }, None, now)?);
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
-        assert!(self.locks.get(&key).is_some_and(|lock| lock.deadline() >= now.boot.plus_ms(ttl_ms)));
-        Ok(Some(token))
+        let lasts = |lock: &Lock| lock.deadline() >= now.boot.plus_ms(ttl_ms);
+        assert!(token.is_none() || self.locks.get(&key).is_some_and(lasts));
+        Ok(token)
     }
 
     fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
-        self.ready()?;
+        self.node.ready(now.boot)?;
         if self.without.is(Rule::FenceBeyondTheClock) && token.get() > ahead_us(now.wall_us, self.setup.skew_ms) {
             return Err(Refusal::FenceTooFar { max: now.wall_us });
         }
         if self.without.is(Rule::FarTokensApart) {
             self.follow_to_a_cap(key, owner, token, now)?;
         }
-        let fenced =
-            self.with_tokens(now, |node, locks| fence(&name(key), locks.get_mut(&key), owner, token, node, now));
-        Ok(match fenced? {
-            Fenced::Raised(token) | Fenced::Unchanged(token) => Some(token),
-            Fenced::NotHeld => None,
-        })
+        Ok(self::token(self.perform(key, &Does::Fence(owner, token), None, now)?))
     }
 
     /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
@@ -280,9 +248,9 @@ impl Server {
         if token.get() > FENCE_CAP {
             return Err(Refusal::FenceTooFar { max: FENCE_CAP });
         }
-        self.ceiling = self.ceiling.max(token.get() + START_LEAD);
-        self.save_first(now);
-        let ceiling = self.ceiling;
+        self.node.ledger.hear_of_ceiling(token.get() + START_LEAD);
+        self.save(now);
+        let ceiling = self.node.ledger.ceiling();
         self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
         Ok(())
     }
@@ -305,27 +273,16 @@ impl Server {
         token: Token,
         now: Now,
     ) -> Result<Option<Token>, Refusal> {
-        self.ready()?;
         let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
         let ask = Extend { owner, ttl, token: Some(token) };
-        let extended = extend(self.locks.get_mut(&key), &ask, &mut self.node, now)?;
-        self.watch(key);
-        Ok(match extended {
-            Extended::Prolonged(token) | Extended::Unchanged(token) => Some(token),
-            Extended::NotHeld => None,
-        })
+        Ok(self::token(self.perform(key, &Does::Extend(ask), None, now)?))
     }
 
     /// `owner` gives `key` back, and waits for it no longer; whether it held it.
     pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
         let Ok(owner) = Owner::new(owner) else { return false };
         let ask = Release { owner, level: None, token: None };
-        let released = release(DB, &name(key), self.locks.get_mut(&key), &ask, &mut self.node, now);
-        if released == Released::Freed {
-            self.end(key);
-        }
-        self.serve(key, now);
-        released != Released::NotHeld
+        matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
     }
 
     /// `owner` waits for `key`, for `wait_ms` at the longest: whether it is its turn; `None`: it is told later, by `id`.
@@ -344,46 +301,63 @@ impl Server {
         let owner = Owner::new(owner)?;
         let (patience, ticket) = (Patience::new(Some(wait_ms.into()))?, Some(Ticket::new(Some(ticket))?));
         let ask = Wait { owner, patience, ticket };
-        let ready = self.ready();
-        let waited = ready.and_then(|()| wait(DB, &name(key), self.locks.get(&key), &ask, &mut self.node, now));
-        let room = || self.node.waiting.room_for(DB, &name(key), owner);
-        Ok(match waited.or_else(|refusal| refusal.or_queue(patience, room, Waited::Queues))? {
-            Waited::Turn => Some(true),
-            Waited::InVain => Some(false),
-            Waited::Queues => {
-                let held = self.locks.get(&key).is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(owner));
-                let waiter = Waiter::new(id, owner, Note::default(), Want::Turn, now.boot, wait_ms);
-                self.node.waiting.join(DB, &name(key), waiter, ticket);
-                if !held {
-                    self.node.waiting.look_at(DB, &name(key), now.boot);
-                }
-                None
-            }
+        Ok(match self.perform(key, &Does::Wait(ask), Some(id), now)? {
+            Outcome::Turn(is_turn) => Some(is_turn),
+            _ => None,
         })
+    }
+
+    /// Performs what the engine decides, step by step. A request that has to wait is told by `waiter`.
+    fn perform(
+        &mut self,
+        key: u32,
+        request: &Does<'_>,
+        waiter: Option<WaiterId>,
+        now: Now,
+    ) -> Result<Outcome, Refusal> {
+        let name = name(key);
+        let mut run = Run::new(Key { db: DB, name: &name }, request);
+        let mut said = Said::Yes;
+        loop {
+            let step = run.next(self.locks.get_mut(&key), said, &mut self.node, now);
+            said = Said::Yes;
+            match step {
+                Step::Store(_) | Step::Replace => {
+                    if let Some(lock) = run.granted() {
+                        self.store(key, lock);
+                    }
+                }
+                Step::Delete(_) => self.end(key),
+                Step::Ask(Question::IsServedHere) if !self.serves(key) => said = Said::No,
+                Step::Redirect => self.sent_away.extend(self.node.waiting.dismiss(DB, &name, usize::MAX)),
+                Step::Block => said = waiter.map_or(Said::No, Said::Blocked),
+                Step::Write => self.save(now),
+                Step::Changed(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots => {}
+                Step::Done(answer) => return answer,
+            }
+        }
     }
 
     /// All locks are dropped (FLUSHALL).
     pub fn flush(&mut self, now: Now) {
-        let last = self.node.deadlines.last(DB);
-        self.node.deadlines.detach(None);
+        let dropped = self.node.flush(None).last();
         self.locks.clear();
-        if let Some(last) = last.filter(|last| now.boot <= *last)
-            && !self.without.is(Rule::Guard)
-        {
-            self.node.guard.arm(Cause::Flush, now.boot, last);
+        if let Some(last) = dropped.filter(|_| !self.without.is(Rule::Guard)) {
+            self.node.dropped(last, now.boot);
         }
-        self.node.waiting.look_at_all();
         self.save_first(now);
     }
 
     /// It was a replica of the server whose locks are these, which had issued tokens up to `ceiling`, and is a master now.
     pub fn promote(&mut self, ceiling: u64, owed_ms: u32, now: Now) {
         self.aof_life = false;
-        self.ceiling = self.ceiling.max(ceiling);
-        self.owed.raise(owed_ms, self.setup.skew_ms, now.boot);
-        let (policy, owed_ms) = self.policy(self.owed.ms(now.boot));
-        let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { self.ceiling };
-        promote(policy, ceiling, owed_ms, &mut self.node, now);
+        self.node.heard(ceiling, owed_ms, &[]);
+        if self.without.is(Rule::Ceiling) {
+            promote(self.policy(), 0, self.node.ledger.owed().ms(now.boot), &mut self.node, now);
+        } else {
+            self.node.leads(self.policy(), now);
+        }
+        self.shorten_guard(now.boot);
         self.save_first(now);
     }
 
@@ -402,51 +376,30 @@ impl Server {
     /// What is due by `now`: leases that ended, queues to be looked at, waits that are over.
     pub fn run(&mut self, now: Now) {
         loop {
-            while self.node.waiting.time_out(now.boot) {}
-            if let Some((_, name)) = self.node.waiting.pop_due(now.boot) {
-                self.serve(key(&name), now);
-            } else if let Some(due) = self.node.deadlines.pop_due(now.boot) {
-                let key = key(&due.name);
-                if self.locks.get(&key).is_some_and(|lock| due.is_of(lock)) {
-                    self.end(key);
-                    if !self.without.is(Rule::QueueIsLookedAt) {
-                        self.serve(key, now);
-                    }
+            while self.node.time_out(now.boot) {}
+            // Nobody is answered here, so nothing is refused either.
+            let _ = match self.node.take_due(now.boot, true) {
+                Some(Work::Look(_, name)) => self.perform(key(&name), &Does::Look, None, now),
+                Some(Work::Expire(due)) if self.without.is(Rule::QueueIsLookedAt) => {
+                    self.end(key(&due.name));
+                    continue;
                 }
-            } else {
-                return;
-            }
+                Some(Work::Expire(due)) => self.perform(key(&due.name), &Does::Expire(&due), None, now),
+                None => return,
+            };
         }
     }
 
     /// Who is told what: it is free (`true`), or not in time.
     pub fn told(&mut self) -> Vec<(WaiterId, bool)> {
-        let answers = self.node.waiting.take_answers(usize::MAX);
-        answers.into_iter().map(|(id, told)| (id, told == Told::Turn)).collect()
-    }
-
-    fn serve(&mut self, key: u32, now: Now) {
-        let name = name(key);
-        if !self.node.waiting.has_queue(DB, &name) {
-            return;
-        }
-        if self.locks.get(&key).is_some_and(|lock| lock.is_expired(now.boot)) {
-            self.end(key);
-        }
-        let served = self
-            .ready()
-            .and_then(|()| self.with_tokens(now, |node, locks| hand_over(DB, &name, locks.get_mut(&key), node, now)));
-        match served {
-            Ok(HandedOver::Granted(lock)) => self.store(key, lock),
-            Ok(HandedOver::Prolonged) => self.watch(key),
-            Ok(HandedOver::Free | HandedOver::Held) => {}
-            Err(refusal) => self.node.waiting.put_off(DB, &name, refusal, now.boot),
-        }
+        let answers = self.node.waiting.take_answers(usize::MAX).into_iter();
+        let told = answers.map(|(id, told)| (id, told == Told::Turn));
+        self.sent_away.drain(..).map(|id| (id, false)).chain(told).collect()
     }
 
     fn end(&mut self, key: u32) {
         if let Some(mut lock) = self.locks.remove(&key) {
-            self.node.deadlines.forget(DB, &mut lock);
+            self.node.unlinked(Key { db: DB, name: &name(key) }, &mut lock);
         }
     }
 
@@ -455,13 +408,6 @@ impl Server {
             Some(held) => held.replace(lock),
             None => drop(self.locks.insert(key, lock)),
         }
-        self.watch(key);
-    }
-
-    fn watch(&mut self, key: u32) {
-        if let Some(lock) = self.locks.get_mut(&key) {
-            self.node.deadlines.watch(DB, &name(key), lock);
-        }
     }
 
     // For those who look on.
@@ -469,7 +415,7 @@ impl Server {
     /// Somebody waits for a lock that is free, and nothing keeps the node from passing it on.
     pub fn lets_wait_for_nothing(&self, now: BootTime) -> bool {
         let free = |name: &[u8]| self.locks.get(&key(name)).is_none_or(|lock| lock.is_expired(now));
-        self.ready().is_ok()
+        self.node.ready(now).is_ok()
             && self.node.guard.serve(now).is_ok()
             && self.node.waiting.names(DB).any(|name| {
                 free(name) && self.node.slots.serve(name, now).is_ok() && self.node.waiting.len_of(DB, name) > 0
@@ -485,6 +431,11 @@ impl Server {
     pub fn locks(&self) -> &BTreeMap<u32, Lock> {
         &self.locks
     }
+}
+
+/// What an answer says of a grant.
+fn token(outcome: Outcome) -> Option<Token> {
+    if let Outcome::Token(token) = outcome { Some(token) } else { None }
 }
 
 /// Who raises tokens.

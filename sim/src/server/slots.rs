@@ -23,7 +23,7 @@ impl Server {
         if self.without.is(Rule::SlotsGuarded) {
             self.node.slots.cover();
         }
-        let until = now.boot.plus_ms(guard_ms(self.owed.ms(now.boot), self.setup.skew_ms));
+        let until = now.boot.plus_ms(guard_ms(self.node.ledger.owed().ms(now.boot), self.setup.skew_ms));
         let gained = self.node.slots.seen(owned, SlotSet::default(), now.boot, until);
         if gained.unknown > 0 && !self.without.is(Rule::SlotsFloor) {
             self.node.tokens.raise_floor(token_floor(None, &Ties::default(), now.wall_us, self.setup.skew_ms));
