@@ -1,6 +1,6 @@
 //! Users that an ACL limits.
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, not_here, null, readme_rules, text, wait_until, waits};
+use crate::harness::{Client, Reply, Server, Setup, acl_rules, error, int, not_here, null, text, wait_until, waits};
 
 #[test]
 fn a_user_reaches_only_the_keys_of_its_pattern() {
@@ -32,7 +32,7 @@ fn read_permission_is_enough_to_look() {
     assert!(error(watcher.say("LOCK.RELEASE k me")).starts_with("NOPERM"));
 }
 
-/// What the user of the README can do, and cannot.
+/// What the user of docs/acl.md can do, and cannot.
 fn assert_limited(server: &Server) {
     let mut app = server.client();
     assert!(app.say("LOCK.INFO orders:1").is_error("NOAUTH"), "nobody gets in without a password");
@@ -108,18 +108,18 @@ fn locked(rule: &str) {
 }
 
 #[test]
-fn the_user_of_the_readme_by_name_can_lock_and_nothing_else() {
-    locked(&readme_rules("+lock.acquire")[0]);
+fn the_user_of_the_page_by_name_can_lock_and_nothing_else() {
+    locked(&acl_rules("+lock.acquire")[0]);
 }
 
 #[test]
-fn the_user_of_the_readme_by_category_can_lock_and_little_else() {
+fn the_user_of_the_page_by_category_can_lock_and_little_else() {
     let server = Server::start();
     let mut client = server.client();
     if !format!("{:?}", client.say("ACL CAT").as_list()).contains(&format!("{:?}", text("lock"))) {
         return not_here("this server has no ACL categories for modules");
     }
-    locked(&readme_rules("+@lock")[0]);
+    locked(&acl_rules("+@lock")[0]);
 }
 
 /// Rules that change bind who waits already: the lock that a user may no longer ask for does not pass to it.

@@ -1,4 +1,5 @@
-//! docs/commands: a page for each command, as the server tells of it, its errors as they are, and its examples as they run.
+//! docs/commands: a page for each command, as the server tells of it, its errors as they are, and its examples as they run;
+//! docs/errors.md, which has all errors.
 
 use std::fs;
 use std::path::PathBuf;
@@ -161,10 +162,16 @@ fn refusals() -> Vec<Refusal> {
     ]
 }
 
-#[test]
-fn the_errors_of_the_pages_are_those_that_there_are() {
+/// Their texts.
+fn error_texts() -> Vec<String> {
     let mut texts: Vec<_> = refusals().iter().map(Refusal::to_string).collect();
     texts.push(format!("ERR not a lock record: {ANY}"));
+    texts
+}
+
+#[test]
+fn the_errors_of_the_pages_are_those_that_there_are() {
+    let texts = error_texts();
     let pages = pages();
     let errors: Vec<_> = pages
         .iter()
@@ -177,6 +184,23 @@ fn the_errors_of_the_pages_are_those_that_there_are() {
     }
     for text in &texts {
         assert!(errors.iter().any(|(_, error)| fits(error, text)), "no page has: {text}");
+    }
+}
+
+/// Whoever looks for the text of an error in docs/errors.md finds what to do.
+#[test]
+fn the_page_of_errors_has_each_and_no_others() {
+    let page = fs::read_to_string(folder().with_file_name("errors.md")).unwrap();
+    let rows = after(&page, "| `").filter(|row| row.starts_with("ERR "));
+    let errors: Vec<_> = after(&page, "- `").chain(rows).filter_map(|line| line.split('`').next()).collect();
+    let texts = error_texts();
+    for error in &errors {
+        assert!(texts.iter().any(|text| fits(error, text)), "there is no error {error}");
+    }
+    for text in &texts {
+        assert!(errors.iter().any(|error| fits(error, text)), "docs/errors.md lacks: {text}");
+        let word = text.split(' ').next().unwrap();
+        assert!(page.contains(&format!("\n## {word}\n")), "docs/errors.md has no section {word}");
     }
 }
 

@@ -19,6 +19,34 @@ fn defaults_and_what_can_be_changed() {
     assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("500"));
 }
 
+/// The table of docs/configuration.md: every parameter, its default, its bounds.
+#[test]
+fn the_page_has_every_parameter_as_it_is() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
+    let rows: Vec<Vec<&str>> =
+        page.lines().filter(|line| line.starts_with("| [`lock.")).map(|row| row.split(" | ").collect()).collect();
+    let server = Server::start();
+    let all = server.client().say("CONFIG GET lock.*");
+    assert_eq!(rows.len(), all.as_list().len() / 2, "as many rows as parameters");
+    for row in rows {
+        let name = row[0].split('`').nth(1).unwrap();
+        let (default, bounds) = (row[1], row[2]);
+        if name == "lock.state-file" {
+            // The default has the port, which these servers do not have.
+            assert_eq!(default, "lock-node-*port*.state");
+            continue;
+        }
+        assert_eq!(all.field(name), text(default), "{name}");
+        let argument = name.trim_start_matches("lock.");
+        let log = Setup::new().module_arguments(&[argument, "-1"]).refused();
+        let expected = match bounds.split_once(" to ") {
+            Some((min, max)) => format!("needs an integer from {min} to {max}"),
+            None => format!("needs one of {bounds}"),
+        };
+        assert!(log.lines().any(|line| line.ends_with(&expected)), "{name}: {bounds} is on the page:\n{log}");
+    }
+}
+
 #[test]
 fn as_arguments_of_the_module() {
     let server = Setup::new().module_arguments(&["max-ttl", "30000", "max-clock-skew", "100"]).start();

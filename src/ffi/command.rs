@@ -182,7 +182,7 @@ pub(super) fn add_acl_category(ctx: Context<'_>) {
 fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     // SAFETY: reads pointers that the server filled in.
     let (set, add) = unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
-    let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: the README gives rules by name.
+    let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: docs/acl.md gives rules by name.
     let own = if add.is_some() { " lock" } else { "" };
     let blocking = if spec.flags.to_string_lossy().contains("blocking") { " blocking" } else { "" };
     let categories = super::context::c_text(&format!("{}{blocking}{own}", spec.acl.categories()));

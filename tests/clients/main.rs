@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use harness::{Client, Setup, null, readme_rules, text, wait_until};
+use harness::{Client, Setup, acl_rules, null, text, wait_until};
 use lossy::LossyNetwork;
 use page::{INDEX, Page, SENDS_AGAIN};
 
@@ -206,7 +206,7 @@ fn tells_its_story(recipe: &Recipe) {
     build(recipe);
     let server = Setup::new().replication().start();
     let mut operator = server.client();
-    limit_to_the_rules_of_the_readme(&mut operator);
+    limit_to_the_rules_of_an_application(&mut operator);
     let printed = output(recipe.run, server.port());
     let told = story::told(&printed).unwrap_or_else(|why| panic!("{}: {why}\n{printed}", recipe.code));
     if writes_pages() {
@@ -222,13 +222,13 @@ fn tells_its_story(recipe: &Recipe) {
     }
 }
 
-/// Whoever does not log in, as recipes do not, may do what the README allows an application; and arm the guard, which recipes do to
+/// Whoever does not log in, as recipes do not, may do what docs/acl.md allows an application; and arm the guard, which recipes do to
 /// show what it says.
-fn limit_to_the_rules_of_the_readme(operator: &mut Client) {
+fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     assert_eq!(operator.say("ACL SETUSER operator on nopass ~* &* +@all"), text("OK"));
     assert_eq!(operator.say("AUTH operator x"), text("OK"));
     let mut rules = vec!["reset on nopass".to_owned(), "+lock.guard".to_owned()];
-    for rule in readme_rules("+lock.acquire").iter().chain(&readme_rules("+eval")) {
+    for rule in acl_rules("+lock.acquire").iter().chain(&acl_rules("+eval")) {
         rules.push(rule.trim_start_matches("ACL SETUSER app ").replace("on >secret", ""));
     }
     for rule in rules {

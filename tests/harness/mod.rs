@@ -3,24 +3,24 @@
 //! Clients reach it over a Unix socket, so that no test depends on a free port; only replication needs one. When a test
 //! fails, the server's log is printed.
 
+mod acl;
 mod client;
 mod cluster;
 mod frozen;
 mod memory_of_grants;
 mod not_here;
-mod readme;
 mod replicas;
 mod sentinel;
 mod tls;
 mod waiters;
 mod wall_clock;
 
+pub use acl::acl_rules;
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, cluster, joined, joined_with};
 pub use frozen::Frozen;
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use not_here::{has_tls, not_here};
-pub use readme::readme_rules;
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use sentinel::Sentinel;
 pub use tls::{make_certificate, with_tls};

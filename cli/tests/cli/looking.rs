@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::fixture::{Nodes, Running, run};
 use crate::harness::Frozen;
-use crate::harness::{Server, Setup, patience, readme_rules, text, wait_until};
+use crate::harness::{Server, Setup, acl_rules, patience, text, wait_until};
 
 fn json(nodes: &Nodes, line: &str) -> Value {
     let ended = run(nodes.palisade(&format!("{line} --json")));
@@ -174,14 +174,14 @@ fn the_doctor() {
     assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
 }
 
-/// The user of docs/cli.md can do all that there is to do, and that of an application in the README takes locks.
+/// The user of docs/cli.md can do all that there is to do, and that of an application in docs/acl.md takes locks.
 #[test]
 fn users_with_the_rules_of_the_documents() {
     let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
     let page = std::fs::read_to_string(pages).unwrap();
     let operator = page.lines().find(|line| line.starts_with("ACL SETUSER operator ")).unwrap().to_owned();
     let nodes = Nodes::start(3);
-    let app = readme_rules("+lock.acquire")[0].clone();
+    let app = acl_rules("+lock.acquire")[0].clone();
     for rule in [&operator, &app] {
         assert!(nodes.say(rule).iter().all(|reply| *reply == text("OK")), "{rule}");
     }

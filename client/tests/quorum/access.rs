@@ -1,21 +1,21 @@
-//! A client whose user has the rights that the README gives to an application, and no others.
+//! A client whose user has the rights that docs/acl.md gives to an application, and no others.
 
 use std::fs;
 
 use palisade_client::{Client, Options, Released};
 
 use crate::fixture::{Nodes, address, ms, until};
-use crate::harness::{Server, Setup, readme_rules};
+use crate::harness::{Server, Setup, acl_rules};
 
 /// What a client sends besides, where the server knows it: nothing depends on it.
 const BY_THE_WAY: &str = "client|setinfo";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_user_of_the_readme_can_do_all_that_a_client_does() {
+async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users.acl");
     // From a file, a server has its users before anybody reaches it, also when it starts again.
-    fs::write(&users, readme_rules("+lock.acquire")[0].replace("ACL SETUSER", "user") + "\n").unwrap();
+    fs::write(&users, acl_rules("+lock.acquire")[0].replace("ACL SETUSER", "user") + "\n").unwrap();
     let setup = || {
         let setup = Setup::new().option("aclfile", users.to_str().unwrap());
         setup.module_arguments(&["max-ttl", "3000", "max-clock-skew", "1000"])

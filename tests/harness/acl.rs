@@ -1,0 +1,18 @@
+//! The rules for users that docs/acl.md tells people to type.
+
+use std::path::Path;
+
+/// Its rules for the user `app` of an application: those with this in them.
+pub fn acl_rules(part: &str) -> Vec<String> {
+    // Crates of the workspace have folders of their own.
+    let mut pages = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("docs/acl.md"));
+    let page = pages.find(|page| page.exists()).expect("docs/acl.md");
+    let rules: Vec<String> = std::fs::read_to_string(page)
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("ACL SETUSER app ") && line.contains(part))
+        .map(str::to_owned)
+        .collect();
+    assert!(!rules.is_empty(), "no rule with {part} in docs/acl.md");
+    rules
+}
