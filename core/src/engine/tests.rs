@@ -538,3 +538,30 @@ fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
     assert_eq!(answers[0], (b, Answer::Refused(Refusal::Forbidden)));
     assert_eq!((granted(&answers), answers.len()), (vec![c], 2));
 }
+
+/// Who is asked about is who gets it: that need not be the first in the queue.
+#[test]
+fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
+    let forbidden =
+        |question| (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden));
+    // The time of the one before it is up.
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    key.acquire("b", 1_000, 10).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.now = 11;
+    key.says = forbidden;
+    key.release("a");
+    assert_eq!((c, key.holder()), (2, None));
+    assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
+    // It is kept for the second.
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.del();
+    key.node.waiting.reserve(0, b"k", owner("c"), at(0).boot);
+    key.says = forbidden;
+    assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
+    assert_eq!(key.holder(), None);
+}
