@@ -232,4 +232,27 @@ mod tests {
         assert!(matches!(acquire(0, b"k", None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
         assert!(node.evicted.is_empty());
     }
+
+    /// Its client asks several nodes, over connections that others of its requests share, and repeats by itself.
+    #[test]
+    fn a_request_that_proposes_a_token_or_cannot_be_blocked_does_not_wait_for_the_disk() {
+        let node = node();
+        let mut ask = Acquire {
+            owner: owner("a"),
+            ttl: ttl(1_000),
+            retry: false,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+        };
+        let later = |ask: &Acquire<'_>, refusal, may_block| acquire_later(0, b"k", ask, refusal, may_block, &node);
+        assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::WaitsForDisk));
+        assert_eq!(later(&ask, Refusal::NotYet, false), Err(Refusal::NotYet));
+        let guarded = Refusal::Guarded { left_ms: 1, cause: Cause::Restart };
+        assert_eq!(later(&ask, guarded, true), Err(guarded));
+        ask.fence = Some(token(9));
+        assert_eq!(later(&ask, Refusal::NotYet, true), Err(Refusal::NotYet));
+        ask.patience = Patience::new(Some(11)).unwrap();
+        assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::Queues));
+    }
 }

@@ -77,3 +77,24 @@ pub enum Passes {
     /// To what is due next, or up to three microseconds further.
     ToNextDue(u8),
 }
+
+/// A yes or no of whoever asks, and what the server and its disk make of it.
+#[derive(Clone, Copy, Debug, Arbitrary)]
+pub struct Wavering(u8);
+
+impl Wavering {
+    /// The yes or no.
+    pub fn is_set(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// What the server refuses next, two bits an answer.
+    pub fn doubts(self) -> u8 {
+        self.0 >> 1 & 0x3F
+    }
+
+    /// Whether the disk gets done with what it was handed.
+    pub fn disk_gets_done(self) -> bool {
+        self.0 >> 7 == 1
+    }
+}

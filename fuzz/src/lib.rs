@@ -5,7 +5,7 @@
 //!
 //! | target | what the bytes become | what must hold |
 //! |---|---|---|
-//! | [`node`] | requests of several owners for several keys, and what operators and time do between them | the invariants of [`palisade_core`] |
+//! | [`node`] | requests of several owners for several keys, and what operators, time, a late disk and a server that refuses do between them | the invariants of [`palisade_core`], and of the steps of its engine |
 //! | [`record`] | a lock as RDB files, AOF, replication streams and DUMP payloads have it | an error, or a possible lock that is written and read the same |
 //! | [`state_file`] | the text of a node's state file | an error, or a state that is written and read the same |
 //! | [`quorum`] | answers of nodes to an acquisition and its extensions | validity and token never beyond what a majority of servers said |
@@ -18,6 +18,9 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod choice;
+mod disk;
+mod driver;
+mod keyspace;
 pub mod node;
 mod oracle;
 pub mod quorum;

@@ -1,18 +1,18 @@
 //! One node and its keys: requests of several owners, and what operators, the server and time do between them.
 //!
-//! After each step the invariants of [`palisade_core`] are checked (`world.rs`, `oracle.rs`).
+//! The engine does what is asked, its steps are performed and judged in `driver.rs`; after each request the invariants of
+//! [`palisade_core`] are checked (`world.rs`, `oracle.rs`).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
-use palisade_core::{
-    Acquired, Cause, Extended, Fenced, Lock, Node, Now, Reentered, Refusal, Released, Token, Waited, Want, acquire,
-    acquire_later, break_lock, check, extend, fence, reenter, release, wait,
-};
+use palisade_core::{Refusal, Token, check};
 
-use crate::choice::{Name, Number, Passes};
+use crate::choice::{Name, Number, Passes, Wavering};
+use crate::driver::Performed;
 use crate::oracle::Place;
-use crate::world::{START, World, name_of};
+use crate::world::{START, State, Timer, World, name_of};
 
 /// A key: few, so that they meet.
 #[derive(Clone, Copy, Debug, Arbitrary)]
@@ -50,7 +50,7 @@ enum Step {
         ttl: Number,
         wait: Option<Number>,
         fence: Option<Named>,
-        retry: bool,
+        retry: Wavering,
         note: u16,
     },
     Asks(Request),
@@ -58,7 +58,7 @@ enum Step {
     /// Time goes on; what is due is looked after, unless writes are paused.
     Passes {
         time: Passes,
-        paused: bool,
+        paused: Wavering,
     },
 }
 
@@ -118,15 +118,18 @@ enum Event {
     },
 }
 
-/// Made of the bytes: where tokens start, since when the node remembers, and what happens.
+/// Made of the bytes: where tokens start, since when the node remembers, and what happens. It happens twice: to a node that
+/// nothing hinders, and to one whose disk is late and whose server refuses now and then.
 pub fn run(input: &[u8]) {
-    let _ = all(&mut Unstructured::new(input));
+    for wavers in [false, true] {
+        let _ = all(&mut Unstructured::new(input), wavers);
+    }
 }
 
-fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
+fn all(bytes: &mut Unstructured<'_>, wavers: bool) -> Result<()> {
     let floor = Number::arbitrary(bytes)?.0;
     let unproved_ms = u8::arbitrary(bytes)?;
-    let mut world = World::new(floor, START.plus_ms(unproved_ms.into()));
+    let mut world = World::new(floor, START.plus_ms(unproved_ms.into()), wavers);
     for step in bytes.arbitrary_iter()? {
         let step = step?;
         crate::tell(&(world.boot, &step));
@@ -141,9 +144,6 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
 }
 
 type Done<T = ()> = std::result::Result<T, Refusal>;
-
-/// What a key holds.
-type Held<'a> = Option<&'a mut Lock>;
 
 fn ttl(Number(ms): Number) -> Done<Ttl> {
     Ttl::new(Some(ms), MAX_TTL_DEFAULT_MS)
@@ -174,17 +174,19 @@ impl World {
         match step {
             Step::Acquire { key, owner, ttl: ms, wait, fence, retry, note } => {
                 let place = key.place();
+                self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
                 let ask = Acquire {
                     owner: Owner::new(owner.bytes())?,
                     ttl: ttl(ms)?,
-                    retry,
+                    retry: retry.is_set(),
                     fence: fence.map(|named| self.token(place, named)).transpose()?,
                     note: Note::new(&text)?,
                     patience: wait.map(patience).transpose()?.unwrap_or(Patience::NONE),
                 };
-                // Half of them come in a transaction, where the client cannot be blocked.
-                self.acquire(place, &ask, note % 2 == 0)
+                // Half of them come in a transaction, where the client cannot be blocked; to half of them the server looks at the
+                // queue just before.
+                self.acquire(place, &ask, note % 2 == 0, note & 2 == 0)
             }
             Step::Asks(request) => self.asks(request),
             Step::Happens(event) => {
@@ -192,7 +194,14 @@ impl World {
                 Ok(())
             }
             Step::Passes { time, paused } => {
-                self.passes(time, paused);
+                self.wavers(paused.doubts(), paused.disk_gets_done());
+                let timer = match paused.doubts() >> 2 {
+                    _ if self.disk.is_none() => Timer::Due,
+                    12.. => Timer::AnswersNobody,
+                    3 | 7 | 11 => Timer::Late,
+                    _ => Timer::Due,
+                };
+                self.passes(time, paused.is_set(), timer);
                 Ok(())
             }
         }
@@ -204,30 +213,24 @@ impl World {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let ask = Release { owner: Owner::new(owner.bytes())?, level: holds.map(level).transpose()?, token };
-                self.release(place, &ask);
+                self.release(place, &ask)?;
             }
             Request::Extend { key, owner, ttl: ms, token } => {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let ask = Extend { owner: Owner::new(owner.bytes())?, ttl: ttl(ms)?, token };
-                let rule = |held: Held<'_>, node: &mut Node, now| extend(held, &ask, node, now);
-                let changed = |extended: &Extended| matches!(extended, Extended::Prolonged(_));
-                self.in_place(place, rule, changed)?;
+                self.in_place(place, &Asked::Extend(ask))?;
             }
             Request::Reenter { key, owner, level: holds, ttl: ms } => {
                 let place = key.place();
                 let (level, ttl) = (holds.map(level).transpose()?, ms.map(ttl).transpose()?);
                 let ask = Reenter { owner: Owner::new(owner.bytes())?, level, ttl };
-                let rule = |held: Held<'_>, node: &mut Node, now| reenter(held, &ask, node, now);
-                let changed = |reentered: &Reentered| matches!(reentered, Reentered::Changed(_));
-                self.in_place(place, rule, changed)?;
+                self.in_place(place, &Asked::Reenter(ask))?;
             }
             Request::Fence { key, owner, token } => {
                 let place = key.place();
                 let (owner, token) = (Owner::new(owner.bytes())?, self.token(place, token)?);
-                let name = name_of(place);
-                let rule = |held: Held<'_>, node: &mut Node, now| fence(&name, held, owner, token, node, now);
-                self.in_place(place, rule, |fenced| matches!(fenced, Fenced::Raised(_)))?;
+                self.in_place(place, &Asked::Fence(owner, token))?;
             }
             Request::Check { key, token } => {
                 let place = key.place();
@@ -242,11 +245,10 @@ impl World {
             }
             Request::Break { key } => {
                 let place = key.place();
-                let now = self.now();
-                if let Some(token) = break_lock(self.locks.get_mut(&place), &mut self.node, now) {
-                    assert_eq!(token, self.locks[&place].token());
-                    self.end(place);
-                }
+                let held = self.locks.get(&place).filter(|_| self.is_held(place)).map(|lock| lock.token());
+                let broken = self.perform(place, &Asked::Break);
+                assert_eq!(broken.answer, Ok(held.map_or(Reply::Null, Reply::Token)));
+                assert_eq!(broken.ended, held.map(|_| Told::Broken));
             }
         }
         Ok(())
@@ -265,124 +267,149 @@ impl World {
             Event::Leave { which } => self.leave(which),
             Event::Arm { ms: Number(ms) } => {
                 let until = self.boot.plus_ms(u32::try_from(ms % u64::from(GUARD_LIMIT_MS)).unwrap_or(0));
-                self.node.guard.arm(Cause::Operator, self.boot, until);
+                self.node.guard_by_operator(Some(until.ms_since(self.boot) as u32), self.boot);
+                self.save(true);
             }
             Event::Lift => {
-                self.node.guard.lift();
                 self.oracle.nothing_was_dropped();
-                self.node.waiting.look_at_all();
+                self.node.guard_by_operator(None, self.boot);
+                self.save(true);
             }
             Event::Configure { max_waiters, window_ms, skew_ms } => {
                 self.node.waiting.max = max_waiters.into();
                 self.node.waiting.handoff_window_ms = window_ms.into();
                 self.node.skew_ms = u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS);
             }
+            Event::Ceiling { ahead_us } if self.disk.is_some() => self.disk_is(ahead_us),
             Event::Ceiling { ahead_us } => {
                 let ceiling = ahead_us.map_or(u64::MAX, |ahead_us| self.now().wall_us + u64::from(ahead_us));
                 self.node.tokens.set_ceiling(ceiling);
                 self.node.tokens.stripes_saved(self.node.tokens.stripe_changes());
                 self.node.tokens.sweep_stripes(self.now().boot);
-                self.hindered |= ahead_us.is_some();
             }
             Event::Clock { us } => self.wall_us = us,
         }
     }
 
-    fn acquire(&mut self, place: Place, ask: &Acquire<'_>, may_block: bool) -> Done {
-        // Whoever waits is before the one who asks now.
-        self.serve(place);
-        self.deliver();
-        let Acquire { owner, ttl, fence, retry, note, patience } = *ask;
-        let before = self.state(place);
-        let may_queue = self.waits_in_time(place);
-        let (name, now) = (name_of(place), self.now());
-        let acquired = acquire(place.0, &name, self.locks.get_mut(&place), ask, &mut self.node, now);
-        if !matches!(acquired, Ok(Acquired::Granted(_) | Acquired::Prolonged(_) | Acquired::Contended)) {
-            assert_eq!(self.state(place), before, "{acquired:?} changes nothing");
+    /// The disk is done with everything; or it is to have a state, and another server may have its file.
+    fn disk_is(&mut self, to_come: Option<u32>) {
+        self.save(to_come.is_some_and(|bits| bits & 1 == 1));
+        let Some(disk) = &mut self.disk else { return };
+        disk.is_taken = to_come.is_some_and(|bits| bits & 14 == 14);
+        if to_come.is_none() {
+            disk.gets_done();
         }
-        match acquired.or_else(|refusal| acquire_later(place.0, &name, ask, refusal, may_block, &self.node))? {
-            Acquired::Granted(lock) => {
-                let told = self.oracle.is_kept(place, self.boot);
-                assert!(told || !may_queue, "{owner:?} passed those who wait");
-                self.store(place, lock);
+    }
+
+    fn acquire(&mut self, place: Place, ask: &Acquire<'_>, may_block: bool, looks_first: bool) -> Done {
+        if looks_first {
+            self.perform(place, &Asked::Look);
+            self.deliver();
+        }
+        let Acquire { owner, ttl, retry, patience, .. } = *ask;
+        let before = self.state(place);
+        let acquired = self.perform(place, &Asked::Acquire { ask: *ask, may_block });
+        if !acquired.passed {
+            self.changed_so_much(place, &before, &acquired);
+        }
+        match acquired.answer? {
+            Reply::Token(token) => {
+                if acquired.granted != Some(Told::Acquired) {
+                    let had =
+                        acquired.passed || before.0.is_some_and(|lock| lock.token() == token && lock.is_of(owner));
+                    assert!(retry && had, "{owner:?} has it by another grant");
+                }
+                assert!(self.is_held_by(place, owner.bytes()) && self.locks[&place].token() == token);
                 self.lasts(place, self.boot, ttl.ms());
             }
-            Acquired::Prolonged(token) | Acquired::Unchanged(token) => {
-                assert!(retry && before.0.is_some_and(|lock| lock.token() == token && lock.is_of(owner)));
-                self.changed(place);
-                self.lasts(place, self.boot, ttl.ms());
+            Reply::Null => {
+                assert_eq!(patience.ms(), 0);
+                let kept = self.oracle.is_kept(place, self.boot) || acquired.passed;
+                assert!(kept || self.is_held(place) || self.is_hindered(), "{owner:?} was to have what is free");
             }
-            Acquired::Contended => assert_eq!(patience.ms(), 0),
-            Acquired::Queues => self.join(place, owner, note, Want::Lock { ttl, fence, retry }, patience, None),
-            Acquired::WaitsForDisk => {
-                assert!(may_block && fence.is_none());
-                self.hindered = true;
-                self.join_for_disk(place, owner, note, Want::Lock { ttl, fence, retry });
-            }
+            Reply::Later => {}
+            reply => panic!("{reply:?} is no answer to ACQUIRE"),
         }
         Ok(())
+    }
+
+    /// What a command did that passed nothing on: a grant, a longer lease, a place in the queue; a refused one nothing.
+    fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
+        let mut after = self.state(place);
+        if done.granted.is_some() {
+            return;
+        }
+        if done.changes > 0 {
+            assert_ne!(after.0, before.0);
+            return;
+        }
+        match done.answer {
+            // It was counted.
+            Ok(Reply::Null) => after.4.contended -= 1,
+            Ok(Reply::Later) => after.3 -= 1,
+            _ => {}
+        }
+        assert_eq!(after, *before, "{done:?} changes nothing");
     }
 
     fn wait(&mut self, place: Place, ask: &Wait<'_>) -> Done {
-        let before = self.state(place);
+        let mut before = self.state(place);
         let told = self.oracle.is_kept(place, self.boot);
-        let (name, now) = (name_of(place), self.now());
-        let waited = wait(place.0, &name, self.locks.get(&place), ask, &mut self.node, now);
+        let Wait { owner, patience, .. } = *ask;
+        let waited = self.perform(place, &Asked::Wait(*ask));
+        before.3 += usize::from(waited.answer == Ok(Reply::Later));
         assert_eq!(self.state(place), before, "it grants nothing");
-        let Wait { owner, patience, ticket } = *ask;
-        let room = || self.node.waiting.room_for(place.0, &name, owner);
-        match waited.or_else(|refusal| refusal.or_queue(patience, room, Waited::Queues))? {
-            Waited::Turn if !told && !self.is_held_by(place, owner.bytes()) => {
+        assert!(!waited.passed);
+        match waited.answer? {
+            Reply::Turn(true) if !told && !self.is_held_by(place, owner.bytes()) => {
                 assert!(!self.is_held(place) && !self.waits_in_time(place), "{owner:?} passed those who wait");
                 self.tell(place, owner.bytes());
             }
-            Waited::Turn => {}
-            Waited::InVain => assert_eq!(patience.ms(), 0),
-            Waited::Queues => self.join(place, owner, Note::default(), Want::Turn, patience, ticket),
+            Reply::Turn(true) | Reply::Later => {}
+            Reply::Turn(false) => assert_eq!(patience.ms(), 0),
+            reply => panic!("{reply:?} is no answer to WAIT"),
         }
         Ok(())
     }
 
-    fn release(&mut self, place: Place, ask: &Release<'_>) {
+    fn release(&mut self, place: Place, ask: &Release<'_>) -> Done {
         let before = self.locks.get(&place).cloned();
+        let was_held = self.is_held_by(place, ask.owner.bytes());
         if ask.token.is_none() {
             self.take_back(place, ask.owner.bytes());
         }
-        let (name, now) = (name_of(place), self.now());
-        match release(place.0, &name, self.locks.get_mut(&place), ask, &mut self.node, now) {
-            Released::Freed => {
-                assert!(self.is_held_by(place, ask.owner.bytes()));
-                self.end(place);
-            }
-            Released::Lowered(left) => {
+        let released = self.perform(place, &Asked::Release(*ask));
+        assert_eq!(released.ended == Some(Told::Released), released.answer == Ok(Reply::Holds(0)));
+        match released.answer? {
+            Reply::Holds(0) => assert!(was_held),
+            Reply::Holds(left) if released.changes > 0 => {
                 let lock = &self.locks[&place];
-                assert!(lock.is_of(ask.owner) && lock.holds() == left && left > 0);
+                assert!(was_held && lock.is_of(ask.owner) && lock.holds() == left);
                 assert!(before.is_some_and(|before| left < before.holds() && lock.deadline() == before.deadline()));
-                self.oracle.changed(place, lock);
             }
-            Released::Unchanged(_) | Released::NotHeld => assert_eq!(self.locks.get(&place), before.as_ref()),
+            Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
+            // It may have been its turn.
+            Reply::Null if released.passed => {}
+            Reply::Null => assert_eq!(self.locks.get(&place), before.as_ref()),
+            reply => panic!("{reply:?} is no answer to RELEASE"),
         }
+        Ok(())
     }
 
-    /// A rule that changes a lock in place, if it says so.
-    fn in_place<T: std::fmt::Debug>(
-        &mut self,
-        place: Place,
-        rule: impl FnOnce(Held<'_>, &mut Node, Now) -> Done<T>,
-        changed: impl FnOnce(&T) -> bool,
-    ) -> Done {
-        let (mut before, now) = (self.state(place), self.now());
-        let done = rule(self.locks.get_mut(&place), &mut self.node, now);
-        if done.as_ref().is_ok_and(changed) {
-            assert!(self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
-            self.changed(place);
+    /// A command that changes a lock in place, if it says so.
+    fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
+        let mut before = self.state(place);
+        let done = self.perform(place, asked);
+        assert!(!done.passed && done.granted.is_none() && done.ended.is_none());
+        if done.changes > 0 {
+            assert!(done.answer.is_ok() && self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
         } else {
-            if done.is_ok() {
+            if done.answer.is_ok() {
                 // It was asked for, and counted.
                 before.4 = self.node.counters;
             }
             assert_eq!(self.state(place), before, "{done:?} changes nothing");
         }
-        done.map(drop)
+        done.answer.map(drop)
     }
 }

@@ -113,6 +113,11 @@ impl Oracle {
         }
     }
 
+    /// The lock is kept for nobody any more.
+    pub fn nobody_is_told(&mut self, place: Place) {
+        self.told.remove(&place);
+    }
+
     /// Whether the lock is kept for somebody at `now`.
     pub fn is_kept(&self, place: Place, now: BootTime) -> bool {
         self.told.get(&place).is_some_and(|told| now <= told.until)

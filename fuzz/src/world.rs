@@ -1,18 +1,17 @@
-//! What a server does around the rules, in memory: it stores and deletes locks, lets requests wait, and looks after what
-//! is due.
+//! A server in memory: its keys, its clients, its clocks, and what it does as time goes by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::limits::DISK_WAIT_MS;
-use palisade_core::record::{Arrival, decode, encode};
-use palisade_core::request::{Note, Owner, Patience, Ticket};
+use palisade_core::engine::{Key, Request, Work};
+use palisade_core::limits::{DISK_WAIT_MS, RETRY_HAND_OVER_MS};
 use palisade_core::{
-    Answer, BootTime, Cause, Counters, HandedOver, Lock, Node, Now, Refusal, Waiter, WaiterId, Want, hand_over,
+    Answer, Beginning, BootTime, Counters, Found, GuardPolicy, Lock, LocksDigest, Node, Now, Refusal, Start, Tokens,
+    Waiter, WaiterId, Want,
 };
 
 use crate::choice::Passes;
+use crate::disk::Disk;
 use crate::oracle::{Oracle, Place};
-use crate::record::HERE;
 
 /// When it begins.
 pub const START: BootTime = BootTime::from_us(1_000_000_000);
@@ -29,10 +28,29 @@ const ANSWERS_A_PASS: usize = 2;
 /// Most steps of the background at one moment: each thing that is due is dealt with once, and brings few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
+/// So long one queue after the other may be looked at again, once the disk was not up to it, in milliseconds: a moment for each
+/// key there is.
+const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
+
+/// What comes of what is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// It is done.
+    Due,
+    /// The same, but as many were answered already as may be in one pass.
+    AnswersNobody,
+    /// Commands come first.
+    Late,
+}
+
+/// What a refusal must not change: what the key holds, the largest token of its name, how many locks there are, how many wait
+/// whose time is not up, and what was counted.
+pub type State = (Option<Lock>, u64, usize, usize, Counters);
+
 /// A request that waits.
 pub struct Waits {
-    place: Place,
-    owner: Vec<u8>,
+    pub place: Place,
+    pub owner: Vec<u8>,
     /// The ttl that it asks for; `None`: a turn.
     ttl_ms: Option<u32>,
     since: BootTime,
@@ -50,10 +68,20 @@ pub struct World {
     pub oracle: Oracle,
     pub boot: BootTime,
     pub wall_us: u64,
-    /// A ceiling or an eviction may have stood in the way of a hand-over.
-    pub hindered: bool,
-    waits: BTreeMap<u64, Waits>,
-    requests: u64,
+    /// Where the node has one: else nothing has to be written for what it promises.
+    pub disk: Option<Disk>,
+    /// Who waits and was said to have lost the permission, and is not told yet.
+    pub forbidden: BTreeSet<WaiterId>,
+    /// It was said once that the server grants nothing any more.
+    pub was_poisoned: bool,
+    pub waits: BTreeMap<u64, Waits>,
+    /// What was decided for those who waited, and is not sent yet.
+    pub outbox: Vec<(WaiterId, Answer)>,
+    /// What the server refuses next, two bits an answer.
+    doubts: u8,
+    /// A ceiling, an eviction or a refusal of the server may stand in the way of a hand-over until then.
+    hindered: BootTime,
+    clients: u64,
 }
 
 /// The name of a key in its database.
@@ -65,20 +93,32 @@ fn place_of(db: u32, name: &[u8]) -> Place {
     (db, name[0] - b'k')
 }
 
+pub fn key_of(place: Place, name: &[u8]) -> Key<'_> {
+    Key { db: place.0, name }
+}
+
 impl World {
-    pub fn new(token_floor: u64, vouches_from: BootTime) -> Self {
-        let mut node = Node::new(token_floor);
+    /// A node without a state file, or with one that nothing is in yet.
+    pub fn new(token_floor: u64, vouches_from: BootTime, has_file: bool) -> Self {
+        let mut node = if has_file { begun(token_floor) } else { Node::new(token_floor) };
         node.vouches_from = vouches_from;
-        Self {
+        let mut world = Self {
             node,
             locks: BTreeMap::new(),
             oracle: Oracle::default(),
             boot: START,
             wall_us: WALL_US,
-            hindered: false,
+            disk: has_file.then(Disk::default),
+            forbidden: BTreeSet::new(),
+            was_poisoned: false,
             waits: BTreeMap::new(),
-            requests: 0,
-        }
+            outbox: vec![],
+            doubts: 0,
+            hindered: BootTime::default(),
+            clients: 0,
+        };
+        world.save(true);
+        world
     }
 
     pub fn now(&self) -> Now {
@@ -86,10 +126,17 @@ impl World {
     }
 
     /// What a refusal must not change.
-    pub fn state(&self, place: Place) -> (Option<Lock>, u64, usize, usize, Counters) {
+    pub fn state(&self, place: Place) -> State {
         let node = &self.node;
         let last = node.tokens.last(&name_of(place));
-        (self.locks.get(&place).cloned(), last, node.deadlines.len(), node.waiting.len(), node.counters)
+        let names = [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name)));
+        let in_time = names.map(|place| self.in_time(place)).sum();
+        (self.locks.get(&place).cloned(), last, node.deadlines.len(), in_time, node.counters)
+    }
+
+    /// How many wait whose time is not up. The others may be told at any moment.
+    fn in_time(&self, place: Place) -> usize {
+        self.node.waiting.of(place.0, &name_of(place)).filter(|waiter| self.boot <= waiter.until).count()
     }
 
     pub fn is_held(&self, place: Place) -> bool {
@@ -102,150 +149,81 @@ impl World {
 
     /// Whether somebody waits whose time is not up.
     pub fn waits_in_time(&self, place: Place) -> bool {
-        self.node.waiting.of(place.0, &name_of(place)).any(|waiter| self.boot <= waiter.until)
+        self.in_time(place) > 0
     }
 
-    /// The lock was granted.
-    pub fn store(&mut self, place: Place, lock: Lock) {
-        let guarded = self.node.guard.armed(self.boot).is_some();
-        self.oracle.granted(place, &lock, self.boot, guarded);
-        assert!(lock.token().get() <= self.node.tokens.ceiling_of(&name_of(place)), "above what the disk has");
-        self.put(place, lock);
-    }
-
-    /// The lock was changed in place.
-    pub fn changed(&mut self, place: Place) {
-        let lock = self.locks.get_mut(&place).expect("only what is there is changed");
-        self.oracle.changed(place, lock);
-        self.node.deadlines.watch(place.0, &name_of(place), lock);
-    }
-
-    fn put(&mut self, place: Place, lock: Lock) {
-        let kept = self.locks.entry(place).or_insert_with(|| lock.clone());
-        kept.replace(lock);
-        self.node.deadlines.watch(place.0, &name_of(place), kept);
-    }
-
-    /// The lock ends by a command or by time: it passes on, or goes.
-    pub fn end(&mut self, place: Place) {
-        self.oracle.ended(place);
-        if !self.pass(place, true) {
-            self.take(place);
+    /// The node's state is to be written; if it is `needed`, before anything is promised.
+    pub fn save(&mut self, needed: bool) {
+        let now = self.now();
+        if let Some(disk) = &mut self.disk {
+            disk.save(&mut self.node, needed, now);
         }
     }
 
-    /// Somebody deletes the key: its queue is looked at afterwards.
-    pub fn unlink(&mut self, place: Place) -> Option<Lock> {
-        let lock = self.take(place)?;
-        self.oracle.ended(place);
-        self.node.waiting.look_at(place.0, &name_of(place), BootTime::default());
-        Some(lock)
-    }
-
-    fn take(&mut self, place: Place) -> Option<Lock> {
-        let mut lock = self.locks.remove(&place)?;
-        self.node.deadlines.forget(place.0, &mut lock);
-        Some(lock)
-    }
-
-    pub fn rename(&mut self, from: Place, to: Place) {
-        if from == to {
-            return;
-        }
-        let Some(lock) = self.unlink(from) else { return };
-        self.arrives(to, lock);
-    }
-
-    pub fn restore(&mut self, from: Place, to: Place) {
-        let (Some(lock), now) = (self.locks.get(&from), self.now()) else { return };
-        let mut payload = Vec::new();
-        encode(lock, now.boot, HERE, &mut payload);
-        let mut lock = decode(&payload, Arrival::Payload, now.boot, HERE).expect("what is written is read");
-        if self.node.tokens.plausible(&name_of(to), lock.token(), now.wall_us, self.node.skew_ms) {
-            lock.mark_suspect();
-            self.arrives(to, lock);
+    pub fn looks_at_disk(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.is_looked_at(&mut self.node);
         }
     }
 
-    fn arrives(&mut self, place: Place, lock: Lock) {
-        self.unlink(place);
-        self.node.tokens.learn(&name_of(place), lock.token());
-        self.oracle.holds(place, &lock);
-        self.put(place, lock);
-    }
-
-    pub fn evict(&mut self, place: Place) {
-        let Some(lock) = self.take(place) else { return };
-        self.node.waiting.look_at(place.0, &name_of(place), BootTime::default());
-        self.node.evicted.note(place.0, &name_of(place), &lock);
-        self.oracle.dropped(place);
-        self.hindered = true;
-    }
-
-    pub fn flush(&mut self, db: Option<u32>) {
-        let detached = self.node.deadlines.detach(db);
-        let flushed: Vec<Place> =
-            self.locks.keys().copied().filter(|place| db.is_none_or(|db| db == place.0)).collect();
-        assert_eq!(detached.len(), flushed.len());
-        for place in flushed {
-            // A server empties databases without unlinking: the entry is gone already.
-            self.locks.remove(&place);
-            self.oracle.dropped(place);
+    /// From now on the server refuses so; and the disk may get done.
+    pub fn wavers(&mut self, doubts: u8, disk_gets_done: bool) {
+        let Some(disk) = &mut self.disk else { return };
+        self.doubts = doubts;
+        if disk_gets_done {
+            disk.gets_done();
         }
-        if let Some(last) = detached.last().filter(|last| self.boot <= *last) {
-            self.node.guard.arm(Cause::Flush, self.boot, last);
-        }
-        self.node.waiting.look_at_all();
     }
 
-    pub fn swap(&mut self) {
-        self.node.deadlines.swap(0, 1);
-        let locks = std::mem::take(&mut self.locks);
-        self.locks = locks.into_iter().map(|((db, name), lock)| ((1 - db, name), lock)).collect();
-        self.oracle.swapped(0, 1);
-        self.node.waiting.look_at_all();
-        // What was evicted stays barred under its old database.
-        self.hindered |= !self.node.evicted.is_empty();
+    /// What the server answers next: 1 and 3 are refusals.
+    pub fn doubt(&mut self) -> u8 {
+        let doubt = self.doubts & 3;
+        self.doubts >>= 2;
+        doubt
     }
 
-    pub fn join(
-        &mut self,
-        place: Place,
-        owner: Owner<'_>,
-        note: Note<'_>,
-        want: Want,
-        patience: Patience,
-        ticket: Option<Ticket>,
-    ) {
-        assert!(patience.ms() > 0);
-        let waiter = self.waiter(owner, note, want, patience.ms());
-        self.enter(place, waiter, ticket);
+    pub fn is_hindered_until(&mut self, until: BootTime) {
+        self.hindered = self.hindered.max(until);
     }
 
-    pub fn join_for_disk(&mut self, place: Place, owner: Owner<'_>, note: Note<'_>, want: Want) {
-        let waiter = self.waiter(owner, note, want, DISK_WAIT_MS).at_once();
-        self.enter(place, waiter, None);
+    /// What the node could not do now is tried again soon.
+    pub fn is_hindered_for_disk(&mut self) {
+        self.is_hindered_until(self.boot.plus_ms(HINDERED_MS));
     }
 
-    fn waiter(&mut self, owner: Owner<'_>, note: Note<'_>, want: Want, ms: u32) -> Waiter {
-        self.requests += 1;
-        Waiter::new(WaiterId(self.requests), owner, note, want, self.boot, ms)
+    /// Somebody hinders the node, or did a moment ago.
+    pub fn is_hindered(&self) -> bool {
+        // Who waits for the end of the guard is served up to a millisecond after it.
+        let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
+        self.boot <= self.hindered || self.node.guard.armed(just_now).is_some()
     }
 
-    fn enter(&mut self, place: Place, waiter: Waiter, ticket: Option<Ticket>) {
-        assert!(self.node.waiting.len() < self.node.waiting.max as usize);
+    pub fn new_client(&mut self) -> WaiterId {
+        self.clients += 1;
+        WaiterId(self.clients)
+    }
+
+    /// The request waits as `waiter`, and asked to wait for `ms`.
+    pub fn enters(&mut self, place: Place, waiter: Waiter, ms: u32, request: &Request<'_>) {
         let ttl_ms = match waiter.want {
             Want::Lock { ttl, .. } => Some(ttl.ms()),
             Want::Turn => None,
         };
         let (owner, since, until) = (waiter.owner().bytes().to_vec(), waiter.since, waiter.until);
         let at_once = waiter.at_once;
-        let is_due = at_once || !self.is_held(place) || self.is_held_by(place, &owner);
-        self.waits.insert(waiter.id.0, Waits { place, owner, ttl_ms, since, until, at_once, taken_back: false });
-        self.node.waiting.join(place.0, &name_of(place), waiter, ticket);
-        if is_due {
-            self.node.waiting.look_at(place.0, &name_of(place), self.boot);
+        if at_once {
+            let Request::Acquire { ask, may_block } = request else { panic!("{request:?} waits for the disk alone") };
+            assert!(*may_block && ask.fence.is_none());
+            self.is_hindered_for_disk();
+        } else {
+            assert!(ms > 0);
         }
+        assert_eq!((since, until), (self.boot, self.boot.plus_ms(if at_once { DISK_WAIT_MS } else { ms })));
+        if at_once || !self.is_held(place) || self.is_held_by(place, &owner) {
+            let due = self.node.next_due();
+            assert!(due.is_some_and(|due| due <= self.boot.max(self.hindered)), "nobody looks after {owner:?}");
+        }
+        self.waits.insert(waiter.id.0, Waits { place, owner, ttl_ms, since, until, at_once, taken_back: false });
     }
 
     pub fn leave(&mut self, which: u8) {
@@ -265,39 +243,7 @@ impl World {
         self.oracle.told(place, owner, self.boot.plus_ms(self.node.waiting.handoff_window_ms));
     }
 
-    /// If the lock is free and somebody waits for it, it passes on.
-    pub fn serve(&mut self, place: Place) {
-        if self.node.waiting.has_queue(place.0, &name_of(place)) {
-            if self.locks.get(&place).is_some_and(|lock| lock.is_expired(self.boot)) {
-                self.end(place);
-            } else {
-                self.pass(place, false);
-            }
-        }
-    }
-
-    fn pass(&mut self, place: Place, ended: bool) -> bool {
-        let (db, name) = (place.0, name_of(place));
-        let held = if ended { None } else { self.locks.get_mut(&place) };
-        match hand_over(db, &name, held, &mut self.node, Now::new(self.boot, self.wall_us)) {
-            Ok(HandedOver::Granted(lock)) => {
-                self.store(place, lock);
-                true
-            }
-            Ok(HandedOver::Prolonged) => {
-                self.changed(place);
-                true
-            }
-            Ok(HandedOver::Free | HandedOver::Held) => false,
-            Err(refusal) => {
-                self.hindered |= refusal == Refusal::NotYet;
-                self.node.waiting.put_off(db, &name, refusal, self.boot);
-                false
-            }
-        }
-    }
-
-    pub fn passes(&mut self, time: Passes, paused: bool) {
+    pub fn passes(&mut self, time: Passes, paused: bool, timer: Timer) {
         self.boot = match time {
             Passes::Microseconds(us) => self.boot.plus_us(us.into()),
             Passes::Milliseconds(ms) => self.boot.plus_ms(ms.into()),
@@ -306,46 +252,66 @@ impl World {
                 self.node.next_due().unwrap_or(self.boot).max(self.boot).plus_us(u64::from(us % 4))
             }
         };
-        self.background(paused);
+        if timer == Timer::Late {
+            return;
+        }
+        // The server does that ten times a second.
+        self.looks_at_disk();
+        if self.node.is_write_due(self.now()) {
+            self.save(false);
+        }
+        self.background(paused, timer == Timer::Due);
     }
 
-    /// Does what is due; writes nothing while writes are paused.
-    fn background(&mut self, paused: bool) {
+    /// Does what is due; writes nothing while writes are paused, and passes nothing on while nobody may be answered.
+    fn background(&mut self, paused: bool, may_answer: bool) {
         self.node.evicted.sweep(self.boot);
         for step in 0.. {
             assert!(step < BACKGROUND_STEPS_MAX, "the background never gets done");
-            if self.node.waiting.time_out(self.boot) {
+            if self.node.time_out(self.boot) {
                 continue;
             }
             if paused {
                 return;
             }
-            if let Some((db, name)) = self.node.waiting.pop_due(self.boot) {
-                self.serve(place_of(db, &name));
-            } else if let Some(due) = self.node.deadlines.pop_due(self.boot) {
-                let place = place_of(due.db, &due.name);
-                let lock = self.locks.get(&place).expect("every entry is of a lock");
-                assert!(due.is_of(lock) && lock.is_expired(self.boot));
-                self.end(place);
-            } else {
-                break;
+            match self.node.take_due(self.boot, may_answer) {
+                Some(Work::Look(db, name)) => {
+                    assert!(may_answer, "those who wait are served when they can be answered");
+                    let looked = self.perform(place_of(db, &name), &Request::Look);
+                    assert!(looked.answer.is_ok(), "nobody asked");
+                }
+                Some(Work::Expire(due)) => {
+                    let place = place_of(due.db, &due.name);
+                    let lock = self.locks.get(&place).expect("every entry is of a lock");
+                    assert!(due.is_of(lock) && lock.is_expired(self.boot));
+                    let expired = self.perform(place, &Request::Expire(&due));
+                    assert!(expired.ended.is_some(), "its lease is over");
+                }
+                None => break,
             }
         }
         self.deliver();
-        self.nobody_waits_for_what_is_free();
+        if may_answer {
+            self.nobody_waits_for_what_is_free();
+        }
     }
 
     /// Sends the answers; each request gets one.
     pub fn deliver(&mut self) {
+        for (id, answer) in std::mem::take(&mut self.outbox) {
+            self.is_told(id, answer);
+        }
         while self.node.waiting.has_answers() {
             let answers = self.node.waiting.take_answers(ANSWERS_A_PASS);
             assert!(answers.len() <= ANSWERS_A_PASS);
-            answers.into_iter().for_each(|(WaiterId(id), answer)| self.is_told(id, answer));
+            answers.into_iter().for_each(|(id, answer)| self.is_told(id, answer));
         }
     }
 
-    fn is_told(&mut self, id: u64, answer: Answer) {
-        let waits = self.waits.remove(&id).expect("one answer to a request that waits");
+    pub fn is_told(&mut self, id: WaiterId, answer: Answer) {
+        let waits = self.waits.remove(&id.0).expect("one answer to a request that waits");
+        let was_forbidden = self.forbidden.remove(&id);
+        assert_eq!(was_forbidden, answer == Answer::Refused(Refusal::Forbidden), "{answer:?}");
         let Waits { place, owner, ttl_ms, since, until, at_once, taken_back } = waits;
         match answer {
             Answer::Granted { token, waited_ms } => {
@@ -364,6 +330,7 @@ impl World {
             }
             Answer::InVain(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
             Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
+            Answer::Refused(Refusal::Poisoned) => assert!(self.was_poisoned),
             Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
         }
     }
@@ -375,9 +342,7 @@ impl World {
     }
 
     fn nobody_waits_for_what_is_free(&self) {
-        // Who waits for the end of the guard is served up to a millisecond after it.
-        let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
-        if self.hindered || self.node.guard.armed(just_now).is_some() {
+        if self.is_hindered() {
             return;
         }
         for waits in self.waits.values() {
@@ -408,14 +373,57 @@ impl World {
 
     /// In the end nothing is left: every request is answered, every lease over, every table empty.
     pub fn ends(&mut self) {
+        self.nothing_hinders();
         self.boot = self.boot.plus_ms(LONG_MS);
-        self.background(false);
+        self.background(false, true);
         // A ceiling that is too low is tried again a moment later.
         self.boot = self.boot.plus_ms(LONG_MS);
-        self.background(false);
+        self.background(false, true);
         self.is_sound();
         assert!(self.waits.is_empty() && self.locks.is_empty(), "nobody waits, nothing is held");
         assert!(self.node.waiting.is_empty() && self.node.evicted.is_empty());
         assert_eq!(self.node.next_due(), None);
     }
+
+    /// The disk is up to everything from now on, and the server grants: whoever still waits waits for somebody.
+    fn nothing_hinders(&mut self) {
+        self.doubts = 0;
+        if let Some(disk) = &mut self.disk {
+            disk.is_taken = false;
+        } else {
+            self.node.tokens.set_ceiling(u64::MAX);
+        }
+        for _ in 0..2 * HINDERED_MS / RETRY_HAND_OVER_MS {
+            if let Some(disk) = &mut self.disk {
+                disk.gets_done();
+            }
+            self.passes(Passes::Milliseconds(RETRY_HAND_OVER_MS as u16 + 1), false, Timer::Due);
+        }
+        if self.node.evicted.is_empty() {
+            self.hindered = BootTime::default();
+        }
+        self.nobody_waits_for_what_is_free();
+        assert!(self.node.ready(self.boot).is_ok() || self.node.guard.armed(self.boot).is_some());
+    }
+}
+
+/// A life that knows of no earlier one, as the first of every node.
+fn begun(token_floor: u64) -> Node {
+    let found = Found::default();
+    let node = Node::new(token_floor);
+    let beginning = Beginning {
+        last: None,
+        found: &found,
+        has_file: true,
+        new_id: 7,
+        boot: Disk::BOOT,
+        max_ttl_ms: palisade_core::limits::MAX_TTL_DEFAULT_MS,
+        skew_ms: node.skew_ms,
+        is_master: true,
+    };
+    let mut node = Node::begin(&beginning, Tokens::new(token_floor), START);
+    let loaded = LocksDigest::default();
+    let start = Start { last: None, found: &found, loaded, from_aof: false, boot: Disk::BOOT };
+    node.judge(&start, GuardPolicy::Never, START);
+    node
 }

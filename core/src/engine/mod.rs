@@ -20,6 +20,13 @@ mod passing;
 mod run;
 mod step;
 
+#[cfg(test)]
+mod as_a_list;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
 pub use due::Work;
 pub use run::{Request, Run};
 pub use step::{By, Event, Key, Question, Reply, Said, Step};

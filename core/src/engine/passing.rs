@@ -5,7 +5,8 @@
 use super::step::{By, Event, Key, Question, Said, Step};
 use crate::hand_over::{HandedOver, hand_over};
 use crate::limits::ANSWERS_A_PASS_MAX;
-use crate::{Lock, Node, Now, Refusal, WaiterId};
+use crate::waiting::Next;
+use crate::{Lock, Node, Now, Refusal, Waiter, WaiterId};
 
 /// A lock on its way to the first who waits for it.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ enum Stage {
     Free,
     Slot,
     SlotSaid,
-    /// It is free for the first whose user may have it.
+    /// It is free for the one whose turn it is, if the user may have it.
     First,
     FirstSaid(WaiterId),
     /// Somebody waits.
@@ -87,9 +88,12 @@ impl Passing {
                 Stage::Slot => self.stage = Stage::First,
                 Stage::SlotSaid if said == Said::No => return self.then(Stage::Stays, Step::Redirect),
                 Stage::SlotSaid => self.stage = Stage::First,
-                Stage::First => match node.waiting.of(db, name).next().map(|first| first.id) {
-                    Some(first) => return self.then(Stage::FirstSaid(first), Step::Ask(Question::IsPermitted(first))),
-                    None => self.stage = Stage::Decides,
+                Stage::First => match node.waiting.next(db, name, now.boot) {
+                    Next::Request(Waiter { id, .. }) => {
+                        return self.then(Stage::FirstSaid(id), Step::Ask(Question::IsPermitted(id)));
+                    }
+                    Next::KeptUntil(_) => self.stage = Stage::Waits,
+                    Next::Nobody => self.stage = Stage::Stays,
                 },
                 Stage::FirstSaid(first) => match said {
                     // Rules of access may have changed since it came.

@@ -1,0 +1,188 @@
+//! A driver in memory, for the tests of what happens to one key.
+
+use std::collections::BTreeMap;
+
+use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
+use crate::lock::fixture::{at, node, owner, ttl};
+use crate::request::{Acquire, Note, Patience, Release, Ticket, Wait};
+use crate::{Answer, Lock, Node, Refusal, WaiterId};
+
+/// More steps than any request takes.
+const STEPS_MAX: usize = 1_000;
+
+/// The key `k` of one node, and its server.
+pub struct Key {
+    pub node: Node,
+    /// What the key holds.
+    pub lock: Option<Lock>,
+    /// What other keys hold.
+    pub others: BTreeMap<Vec<u8>, Lock>,
+    /// Milliseconds since boot.
+    pub now: u64,
+    /// What the server says where the usual answer is not given.
+    pub says: fn(Question) -> Option<Said>,
+    /// The steps of the request that was performed last.
+    pub steps: Vec<Step>,
+    next_id: u64,
+}
+
+impl Key {
+    pub fn new() -> Self {
+        let others = BTreeMap::new();
+        Self { node: node(), lock: None, others, now: 0, says: |_| None, steps: vec![], next_id: 1 }
+    }
+
+    /// Does `request` for the key.
+    pub fn perform(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
+        self.perform_for(b"k", request)
+    }
+
+    /// Does `request` for the key `name`.
+    pub fn perform_for(&mut self, name: &[u8], request: &Request<'_>) -> Result<Reply, Refusal> {
+        let mut held = if name == b"k" { self.lock.take() } else { self.others.remove(name) };
+        let answer = self.steps_of(name, &mut held, request);
+        match held {
+            Some(lock) if name != b"k" => drop(self.others.insert(name.to_vec(), lock)),
+            held if name == b"k" => self.lock = held,
+            _ => {}
+        }
+        answer
+    }
+
+    fn steps_of(&mut self, name: &[u8], held: &mut Option<Lock>, request: &Request<'_>) -> Result<Reply, Refusal> {
+        let (key, now) = (At { db: 0, name }, at(self.now));
+        let (mut run, mut said) = (Run::new(key, request), Said::Yes);
+        self.steps.clear();
+        for _ in 0..STEPS_MAX {
+            let step = run.next(held.as_mut(), said, &mut self.node, now);
+            self.steps.push(step);
+            said = Said::Yes;
+            match step {
+                Step::Store(_) | Step::Replace => {
+                    let lock = run.granted().expect("there is something to store");
+                    match held {
+                        Some(held) => held.replace(lock),
+                        None => *held = Some(lock),
+                    }
+                }
+                Step::Changed(_) => assert!(held.is_some(), "only what is there is changed"),
+                Step::Delete(_) => {
+                    let mut lock = held.take().expect("only what is there is deleted");
+                    self.node.unlinked(key, &mut lock);
+                }
+                Step::Ask(question) => said = (self.says)(question).unwrap_or(Said::Yes),
+                Step::Block => said = Said::Blocked(self.new_id()),
+                Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
+                Step::Done(answer) => return answer,
+            }
+        }
+        panic!("{request:?} is never done")
+    }
+
+    fn new_id(&mut self) -> WaiterId {
+        self.next_id += 1;
+        WaiterId(self.next_id - 1)
+    }
+
+    /// Its id if it queues.
+    pub fn acquire(&mut self, name: &str, ttl_ms: u64, wait_ms: u64) -> Result<Option<u64>, Refusal> {
+        self.ask(name, ttl_ms, wait_ms, false)
+    }
+
+    /// The same, of one that may be repeating itself.
+    pub fn acquire_again(&mut self, name: &str, ttl_ms: u64, wait_ms: u64) -> Result<Option<u64>, Refusal> {
+        self.ask(name, ttl_ms, wait_ms, true)
+    }
+
+    fn ask(&mut self, name: &str, ttl_ms: u64, wait_ms: u64, retry: bool) -> Result<Option<u64>, Refusal> {
+        let patience = Patience::new(Some(wait_ms)).unwrap();
+        let ask = Acquire { owner: owner(name), ttl: ttl(ttl_ms), retry, fence: None, note: Note::default(), patience };
+        let answer = self.perform(&Request::Acquire { ask, may_block: true })?;
+        Ok((answer == Reply::Later).then(|| self.next_id - 1))
+    }
+
+    /// The answer, and its id if it queues.
+    pub fn wait(&mut self, name: &str, wait_ms: u64, ticket: Option<u64>) -> Result<(Reply, u64), Refusal> {
+        self.wait_for(b"k", name, wait_ms, ticket)
+    }
+
+    /// The same for the key `key`.
+    pub fn wait_for(
+        &mut self,
+        key: &[u8],
+        name: &str,
+        wait_ms: u64,
+        ticket: Option<u64>,
+    ) -> Result<(Reply, u64), Refusal> {
+        let patience = Patience::new(Some(wait_ms)).unwrap();
+        let ticket = ticket.map(|ticket| Ticket::new(Some(ticket)).unwrap());
+        let answer = self.perform_for(key, &Request::Wait(Wait { owner: owner(name), patience, ticket }))?;
+        Ok((answer, if answer == Reply::Later { self.next_id - 1 } else { 0 }))
+    }
+
+    /// How many holds are left.
+    pub fn release(&mut self, name: &str) -> Option<u32> {
+        match self.perform(&Request::Release(Release { owner: owner(name), level: None, token: None })) {
+            Ok(Reply::Holds(left)) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Somebody deletes the key.
+    pub fn del(&mut self) {
+        let key = At { db: 0, name: b"k" };
+        if let Some(mut lock) = self.lock.take() {
+            self.node.unlinked(key, &mut lock);
+        }
+        self.node.left(key);
+    }
+
+    /// Does what is due, until nothing is; what those who waited are told.
+    pub fn settle(&mut self) -> Vec<(u64, Answer)> {
+        let now = at(self.now).boot;
+        loop {
+            if self.node.time_out(now) {
+                continue;
+            }
+            match self.node.take_due(now, true) {
+                Some(Work::Look(_, name)) => self.perform_for(&name, &Request::Look).unwrap(),
+                Some(Work::Expire(due)) => self.perform_for(&due.name, &Request::Expire(&due)).unwrap(),
+                None => break,
+            };
+        }
+        self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
+    }
+
+    pub fn holder(&self) -> Option<&[u8]> {
+        self.lock.as_ref().filter(|lock| !lock.is_expired(at(self.now).boot)).map(Lock::owner)
+    }
+
+    pub fn queue(&self) -> Vec<u64> {
+        self.node.waiting.of(0, b"k").map(|waiter| waiter.id.0).collect()
+    }
+
+    /// The steps of the last request that do something: no question, no answer.
+    pub fn effects(&self) -> Vec<Step> {
+        self.steps.iter().copied().filter(|step| !matches!(step, Step::Ask(_) | Step::Done(_))).collect()
+    }
+
+    /// The server grants nothing.
+    pub fn says_poisoned(question: Question) -> Option<Said> {
+        matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::Poisoned))
+    }
+
+    /// The server grants nothing for now, to nobody who did not ask just now.
+    pub fn says_not_yet(question: Question) -> Option<Said> {
+        (question == Question::MayGrant(By::Itself)).then_some(Said::Refused(Refusal::NotYet))
+    }
+}
+
+/// The ids of those who were granted it.
+pub fn granted(answers: &[(u64, Answer)]) -> Vec<u64> {
+    answers.iter().filter(|(_, answer)| matches!(answer, Answer::Granted { .. })).map(|(id, _)| *id).collect()
+}
+
+/// What is stored for the first who waited when a lock ends by `event`.
+pub fn handed_over(event: Event) -> [Step; 2] {
+    [Step::Tell(event), Step::Store(Event::HandedOver)]
+}

@@ -1,0 +1,67 @@
+//! A disk that is as far as the input says, and a server that refuses now and then: what a node has to live with.
+
+use palisade_core::record::BootId;
+use palisade_core::{LifeId, Node, NodeState, Now, Tokens};
+
+use crate::record::HERE;
+
+/// What a later life would find, and what is on its way there.
+#[derive(Default)]
+pub struct Disk {
+    handed: Option<(u64, NodeState)>,
+    there: Option<(u64, NodeState)>,
+    /// Nothing may be promised before the state with this number is there.
+    needed: u64,
+    /// Another server has the file.
+    pub is_taken: bool,
+}
+
+impl Disk {
+    /// The boot that its node runs in.
+    pub const BOOT: BootId = HERE;
+
+    /// `node` has its state written; if that is `needed`, before it promises anything.
+    pub fn save(&mut self, node: &mut Node, needed: bool, now: Now) {
+        let Some((number, state)) = node.state_to_write(needed, now) else { return };
+        assert!(self.handed.iter().chain(&self.there).all(|(earlier, _)| number > *earlier), "the newest alone counts");
+        if needed {
+            self.needed = number;
+        }
+        self.handed = Some((number, state));
+    }
+
+    /// What was handed out last is there now.
+    pub fn gets_done(&mut self) {
+        if let Some(handed) = self.handed.take() {
+            self.there = Some(handed);
+        }
+    }
+
+    /// `node` hears how far it is.
+    pub fn is_looked_at(&self, node: &mut Node) {
+        if let Some((number, state)) = &self.there {
+            node.written(*number, state.ceiling);
+            node.ledger.stamped();
+        }
+        node.ledger.taken(self.is_taken);
+    }
+
+    /// Whether everything that a later life must know is there.
+    pub fn is_up_to_it(&self) -> bool {
+        !self.is_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
+    }
+
+    /// A later life begins above this: up to here tokens of `name` may be issued.
+    pub fn ceiling_of(&self, name: &[u8]) -> u64 {
+        let Some((_, state)) = &self.there else { return 0 };
+        let mut tokens = Tokens::new(0);
+        tokens.set_ceiling(state.ceiling);
+        tokens.restore_stripes(&state.stripes);
+        tokens.ceiling_of(name)
+    }
+
+    /// Which life writes to it.
+    pub fn is_of(&self, life: LifeId) -> bool {
+        self.there.as_ref().is_none_or(|(_, state)| state.life() == life)
+    }
+}

@@ -1,0 +1,107 @@
+//! What clients do to keys with the server's own commands, and the server by itself: the node hears of it while it happens.
+
+use palisade_core::record::{Arrival, decode, encode};
+use palisade_core::{BootTime, Lock};
+
+use crate::oracle::Place;
+use crate::record::HERE;
+use crate::world::{World, key_of, name_of};
+
+impl World {
+    /// Somebody deletes the key: its queue is looked at afterwards.
+    pub fn unlink(&mut self, place: Place) -> Option<Lock> {
+        let lock = self.take(place)?;
+        self.oracle.ended(place);
+        self.has_left(place);
+        Some(lock)
+    }
+
+    /// The lock leaves the key.
+    pub fn take(&mut self, place: Place) -> Option<Lock> {
+        let mut lock = self.locks.remove(&place)?;
+        self.node.unlinked(key_of(place, &name_of(place)), &mut lock);
+        Some(lock)
+    }
+
+    fn has_left(&mut self, place: Place) {
+        let has_queue = self.node.left(key_of(place, &name_of(place)));
+        assert_eq!(has_queue, self.node.waiting.has_queue(place.0, &name_of(place)));
+    }
+
+    pub fn rename(&mut self, from: Place, to: Place) {
+        if from == to {
+            return;
+        }
+        let Some(lock) = self.unlink(from) else { return };
+        self.arrives(to, lock);
+    }
+
+    pub fn restore(&mut self, from: Place, to: Place) {
+        let (Some(lock), now) = (self.locks.get(&from), self.now()) else { return };
+        let mut payload = Vec::new();
+        encode(lock, now.boot, HERE, &mut payload);
+        let mut lock = decode(&payload, Arrival::Payload, now.boot, HERE).expect("what is written is read");
+        if self.node.tokens.plausible(&name_of(to), lock.token(), now.wall_us, self.node.skew_ms) {
+            lock.mark_suspect();
+            self.arrives(to, lock);
+        }
+    }
+
+    fn arrives(&mut self, place: Place, mut lock: Lock) {
+        self.unlink(place);
+        self.oracle.holds(place, &lock);
+        self.node.arrived(key_of(place, &name_of(place)), &mut lock, self.boot);
+        self.locks.insert(place, lock);
+    }
+
+    pub fn evict(&mut self, place: Place) {
+        let Some(lock) = self.take(place) else { return };
+        self.has_left(place);
+        let is_live = self.node.evict(key_of(place, &name_of(place)), &lock, self.now());
+        assert_eq!(is_live, self.boot <= lock.deadline());
+        self.oracle.dropped(place);
+        if is_live {
+            self.is_hindered_until(lock.deadline().plus_ms(1));
+        }
+    }
+
+    pub fn flush(&mut self, db: Option<u32>) {
+        let detached = self.node.flush(db);
+        let flushed: Vec<Place> =
+            self.locks.keys().copied().filter(|place| db.is_none_or(|db| db == place.0)).collect();
+        assert_eq!(detached.len(), flushed.len());
+        let last = flushed.iter().map(|place| self.locks[place].deadline()).max();
+        assert_eq!(detached.last(), last);
+        for place in flushed {
+            // A server empties databases without unlinking: the entry is gone already.
+            self.locks.remove(&place);
+            self.oracle.dropped(place);
+        }
+        self.are_dropped(last);
+    }
+
+    pub fn swap(&mut self) {
+        let locks = std::mem::take(&mut self.locks);
+        self.locks = locks.into_iter().map(|((db, name), lock)| ((1 - db, name), lock)).collect();
+        self.oracle.swapped(0, 1);
+        let last = |db| self.locks.range((db, 0)..(db + 1, 0)).map(|(_, lock)| lock.deadline()).max();
+        let lost = match [last(0), last(1)] {
+            [Some(last), None] => Some((0, last)),
+            [None, Some(last)] => Some((1, last)),
+            _ => None,
+        };
+        assert_eq!(self.node.swap(0, 1), lost, "who looks for a lock where none came finds none");
+        self.are_dropped(lost.map(|(_, last)| last));
+    }
+
+    /// Locks were dropped, the last of which would have ended then: nothing is granted until it would have.
+    fn are_dropped(&mut self, last: Option<BootTime>) {
+        let Some(last) = last else { return };
+        let is_live = self.node.dropped(last, self.boot);
+        assert_eq!(is_live, self.boot <= last);
+        if is_live {
+            assert!(self.node.guard.armed(last).is_some(), "somebody may hold one of them until {last:?}");
+            self.save(true);
+        }
+    }
+}
