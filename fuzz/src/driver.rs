@@ -40,6 +40,7 @@ impl World {
     pub fn perform(&mut self, place: Place, request: &Request<'_>) -> Performed {
         let name = name_of(place);
         let turns = self.node.counters.turns;
+        let others_wait = self.waits_in_time(place);
         let mut run = Run::new(key_of(place, &name), request);
         let mut done = Performed {
             answer: Ok(Reply::Null),
@@ -142,6 +143,9 @@ impl World {
                     }
                     let held = self.locks.contains_key(&place);
                     assert!(done.ended.is_none() || !held || done.granted.is_some(), "what ended is still there");
+                    if matches!(request, Request::Acquire { .. } | Request::Look) {
+                        assert!(done.passed || !others_wait, "nobody looked at those who wait");
+                    }
                     done.answer = answer;
                     return done;
                 }

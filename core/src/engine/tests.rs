@@ -519,10 +519,18 @@ fn what_may_not_be_granted_is_free() {
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
+    // So where a later life would not know of the grant.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
-    key.says = Key::says_poisoned;
+    key.node.ledger.taken(true);
     key.release("b");
-    assert_eq!((key.settle(), key.lock.is_none()), (vec![(c, Answer::Refused(Refusal::Poisoned))], true));
+    assert_eq!((key.settle(), key.lock.is_none()), (vec![], true));
+    key.now = 22;
+    key.node.ledger.taken(false);
+    assert_eq!(granted(&key.settle()), [c]);
+    let d = key.acquire("d", 1_000, 5_000).unwrap().unwrap();
+    key.says = Key::says_poisoned;
+    key.release("c");
+    assert_eq!((key.settle(), key.lock.is_none()), (vec![(d, Answer::Refused(Refusal::Poisoned))], true));
 }
 
 #[test]
