@@ -1,6 +1,6 @@
 //! No jump of the wall clock frees a lock early or keeps a free one.
 
-use crate::harness::{Client, Server, Setup, int, null, wait_until};
+use crate::harness::{Client, Server, Setup, int, not_here, null, wait_until};
 
 const DAY: i64 = 86_400;
 
@@ -64,6 +64,10 @@ fn a_moment_in_a_far_future_takes_no_token_along() {
     let mut client = server.client();
     let true_us = client.say("LOCK.NODE").field("clock_us").as_int();
     server.wall_clock().set(100 * 365 * DAY);
+    if client.say("LOCK.NODE").field("clock_us").as_int() < true_us + DAY * 1_000_000 {
+        // Servers that bind a module's symbols to its own libraries first (RTLD_DEEPBIND) leave the shim to themselves.
+        return not_here("the shim of the wall clock does not reach modules on this server");
+    }
     wait_until("the node sees it", || server.log().contains("the wall clock has jumped ahead by 36"));
     for end in ["", "kill", "SHUTDOWN"] {
         let mut client = server.client();
