@@ -13,6 +13,7 @@ pub mod client;
 pub mod history;
 pub mod messages;
 pub mod model;
+pub mod queue;
 pub mod referee;
 pub mod rules;
 pub mod server;

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use palisade_sim::model;
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
+use palisade_sim::{model, queue};
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -91,12 +91,23 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Of which model.
+enum Bounds {
+    Nodes(Box<model::Config>),
+    Queue(queue::Bounds),
+}
+
 fn check_models(states: usize, only: &str) -> bool {
     let mut right = true;
     println!("| model | states | longest path | all seen | seconds |\n|---|---|---|---|---|");
-    for (name, config) in model::sound().into_iter().filter(|(name, _)| name.contains(only)) {
+    let of_nodes = model::sound().into_iter().map(|(name, config)| (name, Bounds::Nodes(Box::new(config))));
+    let of_queues = queue::sound().into_iter().map(|(name, bounds)| (name, Bounds::Queue(bounds)));
+    for (name, bounds) in of_nodes.chain(of_queues).filter(|(name, _)| name.contains(only)) {
         let start = Instant::now();
-        let outcome = model::exhaust(&config, states, threads());
+        let outcome = match &bounds {
+            Bounds::Nodes(config) => model::exhaust(config, states, threads()),
+            Bounds::Queue(bounds) => queue::exhaust(bounds, states, threads()),
+        };
         let seen = if outcome.complete { "yes" } else { "no" };
         let seconds = start.elapsed().as_secs_f64();
         println!("| {name} | {} | {} | {seen} | {seconds:.1} |", outcome.states, outcome.depth);
@@ -143,6 +154,21 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
         });
         all_found &= found.is_some() && !in_model.starts_with("not found");
         println!("| {} | {in_model} | {} |", rule.sentence(), found.unwrap_or_else(|| "nothing |".to_owned()));
+    }
+    if only.is_none() { all_found & rules_of_the_queue(states) } else { all_found }
+}
+
+/// The rules of one key's queue, for which there is a model of their own.
+fn rules_of_the_queue(states: usize) -> bool {
+    println!(
+        "\n| without the rule of the queue | the model checker finds | in steps | of so many states |\n|---|---|---|---|"
+    );
+    let mut all_found = true;
+    for (rule, bounds) in queue::broken() {
+        let outcome = queue::find(&bounds, states);
+        all_found &= outcome.found.is_some();
+        let (broken, steps) = outcome.found.unwrap_or_else(|| ("nothing".to_owned(), vec![]));
+        println!("| {} | {broken} | {} | {} |", rule.sentence(), steps.len(), outcome.states);
     }
     all_found
 }

@@ -1,0 +1,348 @@
+//! The key of the model: a driver of the engine in memory, and what clients were told.
+
+use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
+use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
+use palisade_core::{Answer, BootTime, Lock, Node, Now, Refusal, Waiter, WaiterId, Want};
+
+use super::rules::QueueRule;
+
+/// The only database, and the only key of it.
+const AT: Key<'static> = Key { db: 0, name: b"k" };
+
+/// A tick of the model, in milliseconds.
+pub const TICK_MS: u32 = 100;
+
+/// Length of a lease.
+const TTL_MS: u32 = 2 * TICK_MS;
+
+/// How long a request may wait: longer than the model lasts.
+const WAIT_MS: u64 = 1_000 * TICK_MS as u64;
+
+/// For how long a lock is kept free; shorter than a tick.
+const WINDOW_MS: u32 = 20;
+
+/// A request that waits, as its client knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waits {
+    pub id: u64,
+    /// Which owner's it is.
+    pub owner: u8,
+    /// Its client is gone, and perhaps nobody noticed.
+    pub is_gone: bool,
+    /// It wants to be told that the lock is free.
+    pub for_turn: bool,
+}
+
+/// What somebody may rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    pub owner: u8,
+    pub until: BootTime,
+}
+
+/// One key of one node.
+#[derive(Clone, Debug)]
+pub struct OneKey {
+    pub node: Node,
+    pub lock: Option<Lock>,
+    pub tick: u32,
+    without: Option<QueueRule>,
+    /// Who waits, in the order in which they came.
+    pub waits: Vec<Waits>,
+    /// The last grant, unless its holder gave it back or an operator took it away.
+    pub grant: Option<Grant>,
+    /// For whom the free lock is kept, and until when.
+    pub kept: Option<Grant>,
+    requests: u64,
+    /// What was broken.
+    pub broken: Option<String>,
+}
+
+impl OneKey {
+    pub fn new(without: Option<QueueRule>) -> Self {
+        let mut node = Node::new(10);
+        node.waiting.handoff_window_ms =
+            if without == Some(QueueRule::ReservationEnds) { u32::MAX / 2 } else { WINDOW_MS };
+        Self { node, lock: None, tick: 0, without, waits: vec![], grant: None, kept: None, requests: 0, broken: None }
+    }
+
+    pub fn now(&self) -> Now {
+        let boot = BootTime::default().plus_ms((1 + self.tick) * TICK_MS);
+        Now::new(boot, 1_000_000 + boot.as_us())
+    }
+
+    /// The name under which an owner sends its request: without the rule that its requests share a place, each has another.
+    fn name(&self, owner: u8) -> Vec<u8> {
+        let is_second = self.waits.iter().any(|waits| waits.owner == owner);
+        let suffix = self.without == Some(QueueRule::OwnersShareAPlace) && is_second;
+        vec![b'a' + owner, b'0' + u8::from(suffix)]
+    }
+
+    pub fn acquire(&mut self, owner: u8, waits: bool) {
+        let name = self.name(owner);
+        let patience = Patience::new(Some(if waits { WAIT_MS } else { 0 })).unwrap_or_default();
+        let (Ok(name), Ok(ttl)) = (Owner::new(&name), Ttl::new(Some(TTL_MS.into()), TTL_MS)) else { return };
+        let ask = Acquire { owner: name, ttl, retry: false, fence: None, note: Note::default(), patience };
+        let barges = self.without == Some(QueueRule::NoBarging) && self.is_free();
+        let aside = barges.then(|| std::mem::take(&mut self.node.waiting));
+        let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner, false);
+        if let Some(aside) = aside {
+            self.node.waiting = aside;
+        }
+        self.answers();
+    }
+
+    pub fn wait_for_turn(&mut self, owner: u8) {
+        let name = self.name(owner);
+        let (Ok(name), Ok(patience)) = (Owner::new(&name), Patience::new(Some(WAIT_MS))) else { return };
+        let was_free = self.is_free() && self.others_wait(owner).is_none();
+        if self.perform(&Request::Wait(Wait { owner: name, patience, ticket: None }), owner, true)
+            == Ok(Reply::Turn(true))
+            && self.is_free()
+            && !self.is_kept_for(owner)
+        {
+            self.is_told(owner, was_free);
+        }
+        self.answers();
+    }
+
+    pub fn release(&mut self, owner: u8) {
+        let name = self.name(owner);
+        let Ok(name) = Owner::new(&name) else { return };
+        // It takes back what it waits for, too, and what is kept for it.
+        self.kept = self.kept.filter(|kept| kept.owner != owner);
+        let holds = self.lock.as_ref().map_or(0, Lock::holds);
+        self.grant = self.grant.filter(|grant| grant.owner != owner || holds > 1);
+        let _ = self.perform(&Request::Release(Release { owner: name, level: None, token: None }), owner, false);
+        self.answers();
+    }
+
+    pub fn reenter(&mut self, owner: u8) {
+        let name = self.name(owner);
+        let Ok(name) = Owner::new(&name) else { return };
+        let _ = self.perform(&Request::Reenter(Reenter { owner: name, level: None, ttl: None }), owner, false);
+        self.answers();
+    }
+
+    pub fn break_it(&mut self) {
+        self.grant = None;
+        let _ = self.perform(&Request::Break, 0, false);
+        self.answers();
+    }
+
+    /// Somebody deletes the key: whoever does that vouches for it.
+    pub fn delete(&mut self) {
+        self.grant = None;
+        self.take_out();
+        self.node.left(AT);
+    }
+
+    /// The server makes room: the holder does not know.
+    pub fn evict(&mut self) {
+        if let Some(lock) = self.take_out() {
+            let now = self.now();
+            self.node.evict(AT, &lock, now);
+            self.node.left(AT);
+        }
+    }
+
+    /// Everything is dropped: the holder does not know.
+    pub fn flush(&mut self) {
+        let dropped = self.node.flush(None).last();
+        self.lock = None;
+        if let Some(last) = dropped {
+            self.node.dropped(last, self.now().boot);
+        }
+    }
+
+    pub fn arm(&mut self, ticks: u32) {
+        self.node.guard_by_operator(Some(ticks * TICK_MS), self.now().boot);
+    }
+
+    /// A client's connection ends.
+    pub fn is_gone(&mut self, which: usize) {
+        let Some(waits) = self.waits.get_mut(which) else { return };
+        waits.is_gone = true;
+        if self.without != Some(QueueRule::DeadHeadPasses) {
+            self.node.waiting.leave(WaiterId(waits.id));
+            self.waits.remove(which);
+        }
+    }
+
+    /// Time passes, and what is due is done.
+    pub fn passes(&mut self) {
+        self.tick += 1;
+        self.settle();
+    }
+
+    /// Does what is due.
+    pub fn settle(&mut self) {
+        let now = self.now();
+        loop {
+            while self.node.time_out(now.boot) {}
+            let guarded = self.node.guard.armed(now.boot).is_some();
+            // Without the rule, what a guard postponed is never looked at again.
+            let looks = self.without != Some(QueueRule::GuardEndServes) || guarded || self.lock.is_some();
+            match self.node.take_due(now.boot, true) {
+                Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0, false)),
+                Some(Work::Look(..)) => {}
+                Some(Work::Expire(due)) => drop(self.perform(&Request::Expire(&due), 0, false)),
+                None => break,
+            }
+            self.answers();
+        }
+        self.answers();
+    }
+
+    fn perform(&mut self, request: &Request<'_>, owner: u8, for_turn: bool) -> Result<Reply, Refusal> {
+        let now = self.now();
+        let mut run = Run::new(AT, request);
+        let mut said = Said::Yes;
+        loop {
+            let step = run.next(self.lock.as_mut(), said, &mut self.node, now);
+            said = Said::Yes;
+            match step {
+                Step::Store(_) | Step::Replace => {
+                    if let Some(lock) = run.granted() {
+                        self.is_granted(&lock);
+                        match &mut self.lock {
+                            Some(held) => held.replace(lock),
+                            None => self.lock = Some(lock),
+                        }
+                    }
+                }
+                Step::Delete(_) => drop(self.take_out()),
+                Step::Block => said = Said::Blocked(self.joins(owner, for_turn)),
+                Step::Done(answer) => return answer,
+                Step::Changed(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
+            }
+        }
+    }
+
+    fn joins(&mut self, owner: u8, for_turn: bool) -> WaiterId {
+        self.requests += 1;
+        if self.without == Some(QueueRule::FirstInFirstOut) {
+            self.first_to_the_end();
+        }
+        self.waits.push(Waits { id: self.requests, owner, is_gone: false, for_turn });
+        WaiterId(self.requests)
+    }
+
+    fn first_to_the_end(&mut self) {
+        let first = self.node.waiting.of(AT.db, AT.name).next().map(|first| first.id);
+        if let Some(first) = first.and_then(|first| self.node.waiting.leave(first)) {
+            let Waiter { id, want, since, .. } = first;
+            let last =
+                Waiter::new(id, first.owner(), first.note(), want, since, u32::try_from(WAIT_MS).unwrap_or(u32::MAX));
+            self.node.waiting.join(AT.db, AT.name, last, None);
+        }
+    }
+
+    fn take_out(&mut self) -> Option<Lock> {
+        let mut lock = self.lock.take()?;
+        self.node.unlinked(AT, &mut lock);
+        Some(lock)
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.lock.as_ref().is_none_or(|lock| lock.is_expired(self.now().boot))
+    }
+
+    fn is_kept_for(&self, owner: u8) -> bool {
+        self.kept.is_some_and(|kept| kept.owner == owner && self.now().boot <= kept.until)
+    }
+
+    /// The first of another owner who waits for the lock or its turn, if any.
+    fn others_wait(&self, owner: u8) -> Option<&Waits> {
+        self.waits.iter().find(|waits| !waits.is_gone && waits.owner != owner)
+    }
+
+    /// What must hold whenever somebody is granted the lock.
+    fn is_granted(&mut self, lock: &Lock) {
+        let (now, owner) = (self.now().boot, lock.owner()[0] - b'a');
+        if self.node.guard.armed(now).is_some() {
+            self.breaks("exclusion: granted while guarded");
+        }
+        if self.grant.is_some_and(|grant| now <= grant.until && grant.owner != owner) {
+            self.breaks("exclusion: somebody else holds it");
+        }
+        let kept = self.kept.take().filter(|kept| now <= kept.until);
+        if kept.is_some_and(|kept| kept.owner != owner) {
+            self.breaks("order of the queue: it is kept for somebody else");
+        }
+        let first = self.waits.iter().find(|waits| !waits.is_gone).copied();
+        if kept.is_none() && first.is_some_and(|first| first.owner != owner) {
+            self.breaks("order of the queue: somebody waited longer");
+        }
+        if self.waits.iter().any(|waits| waits.owner == owner && waits.is_gone)
+            && !self.waits.iter().any(|waits| waits.owner == owner && !waits.is_gone)
+            && first.is_some()
+        {
+            self.breaks("order of the queue: its client is gone");
+        }
+        self.grant = Some(Grant { owner, until: lock.deadline() });
+    }
+
+    fn is_told(&mut self, owner: u8, in_order: bool) {
+        if !in_order {
+            self.breaks("order of the queue: told before its turn");
+        }
+        self.kept = Some(Grant { owner, until: self.now().boot.plus_ms(WINDOW_MS) });
+    }
+
+    /// Clients hear what was decided.
+    fn answers(&mut self) {
+        for (WaiterId(id), answer) in self.node.waiting.take_answers(usize::MAX) {
+            let Some(at) = self.waits.iter().position(|waits| waits.id == id) else {
+                self.breaks("one answer to a request that waits");
+                continue;
+            };
+            let waits = self.waits.remove(at);
+            // One turn answers all requests of its owner for one.
+            if answer == Answer::Turn && self.is_free() && !self.is_kept_for(waits.owner) {
+                let in_order = self.waits.iter().take(at).all(|before| before.is_gone || before.owner == waits.owner);
+                self.is_told(waits.owner, in_order);
+            }
+        }
+        // A grant answers all requests of its owner.
+        let holder = self.grant.filter(|grant| self.now().boot <= grant.until && !self.is_free());
+        if let Some(Grant { owner, .. }) = holder
+            && self.waits.iter().any(|waits| waits.owner == owner && !waits.is_gone && !waits.for_turn)
+            && self.node.waiting.next_due().is_none_or(|due| due > self.now().boot)
+        {
+            self.breaks("order of the queue: an owner waits for itself");
+        }
+    }
+
+    fn breaks(&mut self, what: &str) {
+        self.broken.get_or_insert_with(|| what.to_owned());
+    }
+
+    /// Whether it comes right if nobody sends anything any more: leases end, guards end, and everybody is served.
+    pub fn comes_right(&self) -> bool {
+        let mut later = self.clone();
+        for _ in 0..LONG_TICKS {
+            later.passes();
+        }
+        later.waits.iter().all(|waits| waits.is_gone) && later.broken.is_none()
+    }
+
+    /// What decides what the key does later.
+    pub fn essence(&self) -> impl std::hash::Hash + Eq + use<> {
+        let lock = self.lock.as_ref().map(|lock| (lock.owner().to_vec(), lock.deadline(), lock.holds()));
+        let order: Vec<_> =
+            self.node.waiting.of(AT.db, AT.name).map(|waiter| (waiter.id, waiter.want == Want::Turn)).collect();
+        let now = self.now().boot;
+        let reserved =
+            self.node.waiting.reservation(AT.db, AT.name, now).map(|(owner, until)| (owner.bytes().to_vec(), until));
+        let guard = self.node.guard.armed(now).map(|armed| (armed.since, armed.until));
+        (
+            (self.tick, lock, order, reserved, guard),
+            (self.node.next_due(), self.node.evicted.len()),
+            (self.waits.clone(), self.grant, self.kept, self.broken.clone()),
+        )
+    }
+}
+
+/// Longer than all leases and guards of a model, one after the other.
+const LONG_TICKS: u32 = 40;

@@ -1,0 +1,162 @@
+//! What can happen to the key of the model, within bounds, and what must hold.
+
+use std::hash::{Hash, Hasher};
+
+use stateright::{Model, Property};
+
+use super::key::OneKey;
+use super::rules::QueueRule;
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A tenth of a second passes: half a lease.
+    Tick,
+    /// What is due at this moment is done.
+    Settle,
+    /// ACQUIRE, which waits or does not.
+    Acquire(u8, bool),
+    /// LOCK.WAIT.
+    WaitForTurn(u8),
+    /// RELEASE.
+    Release(u8),
+    /// REENTER.
+    Reenter(u8),
+    /// A client that waits goes.
+    Gone(usize),
+    /// BREAK.
+    Break,
+    /// DEL.
+    Delete,
+    /// The server makes room.
+    Evict,
+    /// FLUSHALL.
+    Flush,
+    /// An operator arms the guard for a moment.
+    Arm,
+}
+
+/// The bounds of a model.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// How many owners.
+    pub owners: u8,
+    /// How many commands they send.
+    pub commands: u32,
+    /// How often something else happens.
+    pub events: u32,
+    /// Time ends after so many ticks.
+    pub ticks: u32,
+    /// The rule that is switched off.
+    pub without: Option<QueueRule>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { owners: 3, commands: 5, events: 1, ticks: 3, without: None }
+    }
+}
+
+/// The models that are sound, by what they are about.
+pub fn sound() -> Vec<(&'static str, Bounds)> {
+    vec![
+        ("one key, three owners, five commands, one event", Bounds::default()),
+        (
+            "one key, two owners, six commands, two events",
+            Bounds { owners: 2, commands: 6, events: 2, ticks: 4, ..Bounds::default() },
+        ),
+    ]
+}
+
+pub(super) struct Checked(pub Bounds);
+
+/// A state of the model.
+#[derive(Clone, Debug)]
+pub struct State {
+    key: OneKey,
+    commands: u32,
+    events: u32,
+    /// What was broken.
+    pub broken: Option<String>,
+}
+
+impl Model for Checked {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State { key: OneKey::new(self.0.without), commands: 0, events: 0, broken: None }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let Bounds { owners, commands, events, ticks, .. } = self.0;
+        actions.push(Action::Settle);
+        if state.key.tick < ticks {
+            actions.push(Action::Tick);
+        }
+        if state.commands < commands {
+            for owner in 0..owners {
+                actions.extend([true, false].map(|waits| Action::Acquire(owner, waits)));
+                actions.extend([Action::WaitForTurn(owner), Action::Release(owner), Action::Reenter(owner)]);
+            }
+        }
+        if state.events < events {
+            actions.extend([Action::Break, Action::Delete, Action::Evict, Action::Flush, Action::Arm]);
+            actions.extend((0..state.key.waits.len()).map(Action::Gone));
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        match action {
+            Action::Tick => state.key.passes(),
+            Action::Settle => state.key.settle(),
+            Action::Acquire(owner, waits) => state.key.acquire(owner, waits),
+            Action::WaitForTurn(owner) => state.key.wait_for_turn(owner),
+            Action::Release(owner) => state.key.release(owner),
+            Action::Reenter(owner) => state.key.reenter(owner),
+            Action::Gone(which) => state.key.is_gone(which),
+            Action::Break => state.key.break_it(),
+            Action::Delete => state.key.delete(),
+            Action::Evict => state.key.evict(),
+            Action::Flush => state.key.flush(),
+            Action::Arm => state.key.arm(2),
+        }
+        match action {
+            Action::Tick | Action::Settle => {}
+            Action::Break | Action::Delete | Action::Evict | Action::Flush | Action::Arm | Action::Gone(_) => {
+                state.events += 1;
+            }
+            _ => state.commands += 1,
+        }
+        state.broken.clone_from(&state.key.broken);
+        if state.broken.is_none() && !state.key.comes_right() {
+            state.broken = Some("progress: somebody waits for ever".to_owned());
+        }
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("the queue is sound", |_, state: &State| state.broken.is_none())]
+    }
+}
+
+impl State {
+    fn essence(&self) -> impl Hash + Eq + use<> {
+        (self.key.essence(), self.commands, self.events, self.broken.clone())
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.essence() == other.essence()
+    }
+}
+
+impl Eq for State {}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.essence().hash(hasher);
+    }
+}
