@@ -4,10 +4,8 @@
 //! that it granted itself after the cause of the guard arose. New causes take the later end; only an operator ends it
 //! early. It is a value without a clock: `now` is handed in.
 
+use crate::limits::DRIFT_PERCENT;
 use crate::{BootTime, Lock, Node, Refusal, SavedGuard};
-
-/// A lease may end this much later on the holder's clock than on ours: clocks run at rates up to 1 % apart.
-const DRIFT_PERCENT: u64 = 1;
 
 /// Why the guard is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -126,3 +126,7 @@ pub const ANSWERS_A_PASS_MAX: usize = 100;
 /// How long an ACQUIRE that does not wait for anybody may wait for the disk, in milliseconds: a disk that is slow for a moment is
 /// waited out, one that hangs is told of.
 pub const DISK_WAIT_MS: u32 = 1_000;
+
+/// How far apart, in percent, the rates of any two clocks may be: a lease may end this much later on its holder's clock than on
+/// the node's. The holder's validity ends earlier by it, and a guard is longer.
+pub const DRIFT_PERCENT: u64 = 1;

@@ -52,6 +52,15 @@ pub(crate) enum Next {
     Request(Waiter),
 }
 
+/// A look at all queues, one after the other.
+#[derive(Clone, Debug)]
+enum ToLook {
+    None,
+    All,
+    /// The others were looked at.
+    Behind(u32, Arc<[u8]>),
+}
+
 /// The queues of a node.
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -60,8 +69,8 @@ pub struct Waiting {
     places: HashMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
     alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
-    /// All queues are to be looked at as soon as can be, from the one behind this on (`None`: from the first).
-    to_look: Option<Option<(u32, Arc<[u8]>)>>,
+    /// Which queues are to be looked at as soon as can be, whatever else is planned.
+    to_look: ToLook,
     /// The node could not hand over: no queue is looked at before.
     not_before: BootTime,
     /// Locks that are kept free.
@@ -90,7 +99,7 @@ impl Default for Waiting {
             places: HashMap::new(),
             timeouts: BTreeSet::new(),
             alarms: BTreeSet::new(),
-            to_look: None,
+            to_look: ToLook::None,
             not_before: BootTime::default(),
             reservations: 0,
             arrivals: 0,
@@ -231,7 +240,7 @@ impl Waiting {
 
     /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
     pub fn look_at_all(&mut self) {
-        self.to_look = (!self.queues.is_empty()).then_some(None);
+        self.to_look = if self.queues.is_empty() { ToLook::None } else { ToLook::All };
     }
 
     /// The queue behind this one, in the order of databases and names (`None`: the first).
@@ -252,11 +261,14 @@ impl Waiting {
         if now < self.not_before {
             return None;
         }
-        if let Some(last) = self.to_look.take()
-            && let Some(next) = self.behind(last.as_ref())
-        {
-            self.to_look = Some(Some(next.clone()));
-            return Some(next);
+        let next = match std::mem::replace(&mut self.to_look, ToLook::None) {
+            ToLook::None => None,
+            ToLook::All => self.behind(None),
+            ToLook::Behind(db, name) => self.behind(Some(&(db, name))),
+        };
+        if let Some((db, name)) = next {
+            self.to_look = ToLook::Behind(db, Arc::clone(&name));
+            return Some((db, name));
         }
         let (when, ..) = self.alarms.first()?;
         if *when > now {
@@ -271,7 +283,7 @@ impl Waiting {
 
     /// When the next queue is to be looked at, or somebody's time is up.
     pub fn next_due(&self) -> Option<BootTime> {
-        let soon = self.to_look.is_some().then(BootTime::default);
+        let soon = (!matches!(self.to_look, ToLook::None)).then(BootTime::default);
         let look = soon.or_else(|| self.alarms.first().map(|(when, ..)| *when)).map(|when| when.max(self.not_before));
         let timeout = self.timeouts.first().map(|(until, _)| until.plus_us(1));
         look.into_iter().chain(timeout).min()

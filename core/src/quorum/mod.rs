@@ -23,10 +23,8 @@ pub use held::Held;
 pub use release::{Release, Released};
 pub use turn::{Turn, TurnProgress};
 
+use crate::limits::DRIFT_PERCENT;
 use crate::{BootTime, Token};
-
-/// Clocks of holder and nodes run at rates at most this far apart.
-const DRIFT_PERCENT: u64 = 1;
 
 /// What rounding to milliseconds can cost, on both sides, in microseconds.
 const ROUNDING_US: u64 = 2_000;

@@ -13,38 +13,49 @@ pub enum Released {
     Unknown,
 }
 
+/// What is known of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It may still answer.
+    Open,
+    /// It did not, in time.
+    Silent,
+    /// Whether this owner held the lock there until now.
+    Held(bool),
+}
+
 /// A release that is under way: RELEASE goes to every node, also to those that never granted it.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// By node: held until now, not held, or no answer (yet).
-    answers: Vec<Option<Option<bool>>>,
+    /// By node.
+    answers: Vec<Answer>,
 }
 
 impl Release {
     /// Asks `nodes` nodes.
     pub fn begin(nodes: usize) -> Self {
-        Self { answers: vec![None; nodes] }
+        Self { answers: vec![Answer::Open; nodes] }
     }
 
     /// `node` had it (`Some(true)`), had it not, or did not answer (`None`).
     pub fn on_answer(&mut self, node: usize, held: Option<bool>) {
-        self.answers[node] = Some(held);
+        self.answers[node] = held.map_or(Answer::Silent, Answer::Held);
     }
 
     /// Whether every node has answered, or has not in time.
     pub fn is_complete(&self) -> bool {
-        self.answers.iter().all(Option::is_some)
+        self.answers.iter().all(|answer| *answer != Answer::Open)
     }
 
     /// Which nodes did not answer.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
-        let silent = |answer: &Option<Option<bool>>| answer.flatten().is_none();
+        let silent = |answer: &Answer| matches!(answer, Answer::Open | Answer::Silent);
         self.answers.iter().enumerate().filter(move |(_, answer)| silent(answer)).map(|(node, _)| node)
     }
 
     /// What it came to so far.
     pub fn outcome(&self) -> Released {
-        let count = |what: bool| self.answers.iter().filter(|answer| answer.flatten() == Some(what)).count();
+        let count = |what: bool| self.answers.iter().filter(|answer| **answer == Answer::Held(what)).count();
         let (held, not_held) = (count(true), count(false));
         let needed = majority(self.answers.len());
         if not_held >= needed {

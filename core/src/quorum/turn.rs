@@ -2,12 +2,23 @@
 
 use super::{NodeId, majority};
 
+/// What a node said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Vote {
+    /// Nothing yet.
+    Open,
+    /// It cannot tell.
+    None,
+    /// It is free, says this server.
+    Free(NodeId),
+}
+
 /// A wait that is under way: LOCK.WAIT goes to every node with the same ticket, so all of them serve those who wait in one
 /// order. At a majority's word that it is free, and kept for this owner for a moment, it is time to acquire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// By node: this server told; `Some(None)`: it cannot tell.
-    told: Vec<Option<Option<NodeId>>>,
+    /// By node.
+    votes: Vec<Vote>,
 }
 
 /// Where a wait stands.
@@ -24,7 +35,7 @@ pub enum TurnProgress {
 impl Turn {
     /// Asks `nodes` nodes.
     pub fn begin(nodes: usize) -> Self {
-        Self { told: vec![None; nodes] }
+        Self { votes: vec![Vote::Open; nodes] }
     }
 
     /// `node`, the server `told`, said that it is free; or cannot tell (`None`): the time is up, or it failed.
@@ -33,13 +44,16 @@ impl Turn {
     /// else: repeated it is the same vote, and that the node cannot tell any more takes nothing back, since it keeps the lock
     /// for this owner for a moment in any case.
     pub fn on_answer(&mut self, node: usize, told: Option<NodeId>) -> TurnProgress {
-        let said = &mut self.told[node];
-        *said = Some(told.or(said.flatten()));
-        let needed = majority(self.told.len());
-        let servers = self.told.iter().enumerate().filter_map(|(node, told)| Some((node, told.flatten()?)));
-        let is_first = |&(node, id): &(usize, NodeId)| !self.told[..node].contains(&Some(Some(id)));
-        let votes = servers.filter(is_first).count();
-        let open = self.told.iter().filter(|told| told.is_none()).count();
+        match told {
+            Some(id) => self.votes[node] = Vote::Free(id),
+            None if self.votes[node] == Vote::Open => self.votes[node] = Vote::None,
+            None => {}
+        }
+        let needed = majority(self.votes.len());
+        let is_first = |&(node, vote): &(usize, &Vote)| !self.votes[..node].contains(vote);
+        let free = self.votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::Free(_)));
+        let votes = free.filter(is_first).count();
+        let open = self.votes.iter().filter(|vote| **vote == Vote::Open).count();
         if votes >= needed {
             TurnProgress::Free
         } else if votes + open < needed {

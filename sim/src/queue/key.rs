@@ -27,10 +27,10 @@ pub struct Waits {
     pub id: u64,
     /// Which owner's it is.
     pub owner: u8,
+    /// The name of the request whose place it shares: the first of its owner that waited when it came.
+    pub place: u64,
     /// Its client is gone, and perhaps nobody noticed.
     pub is_gone: bool,
-    /// It wants to be told that the lock is free.
-    pub for_turn: bool,
 }
 
 /// What somebody may rely on.
@@ -53,6 +53,9 @@ pub struct OneKey {
     pub grant: Option<Grant>,
     /// For whom the free lock is kept, and until when.
     pub kept: Option<Grant>,
+    was_guarded: bool,
+    /// Who was granted the lock, until clients have heard what came of that.
+    just_granted: Option<u8>,
     requests: u64,
     /// What was broken.
     pub broken: Option<String>,
@@ -63,7 +66,19 @@ impl OneKey {
         let mut node = Node::new(10);
         node.waiting.handoff_window_ms =
             if without == Some(QueueRule::ReservationEnds) { u32::MAX / 2 } else { WINDOW_MS };
-        Self { node, lock: None, tick: 0, without, waits: vec![], grant: None, kept: None, requests: 0, broken: None }
+        Self {
+            node,
+            lock: None,
+            tick: 0,
+            without,
+            waits: vec![],
+            grant: None,
+            kept: None,
+            was_guarded: false,
+            just_granted: None,
+            requests: 0,
+            broken: None,
+        }
     }
 
     pub fn now(&self) -> Now {
@@ -85,7 +100,7 @@ impl OneKey {
         let ask = Acquire { owner: name, ttl, retry: false, fence: None, note: Note::default(), patience };
         let barges = self.without == Some(QueueRule::NoBarging) && self.is_free();
         let aside = barges.then(|| std::mem::take(&mut self.node.waiting));
-        let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner, false);
+        let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner);
         if let Some(aside) = aside {
             self.node.waiting = aside;
         }
@@ -96,8 +111,7 @@ impl OneKey {
         let name = self.name(owner);
         let (Ok(name), Ok(patience)) = (Owner::new(&name), Patience::new(Some(WAIT_MS))) else { return };
         let was_free = self.is_free() && self.others_wait(owner).is_none();
-        if self.perform(&Request::Wait(Wait { owner: name, patience, ticket: None }), owner, true)
-            == Ok(Reply::Turn(true))
+        if self.perform(&Request::Wait(Wait { owner: name, patience, ticket: None }), owner) == Ok(Reply::Turn(true))
             && self.is_free()
             && !self.is_kept_for(owner)
         {
@@ -111,22 +125,23 @@ impl OneKey {
         let Ok(name) = Owner::new(&name) else { return };
         // It takes back what it waits for, too, and what is kept for it.
         self.kept = self.kept.filter(|kept| kept.owner != owner);
+        self.waits.iter_mut().filter(|waits| waits.owner == owner).for_each(|waits| waits.is_gone = true);
         let holds = self.lock.as_ref().map_or(0, Lock::holds);
         self.grant = self.grant.filter(|grant| grant.owner != owner || holds > 1);
-        let _ = self.perform(&Request::Release(Release { owner: name, level: None, token: None }), owner, false);
+        let _ = self.perform(&Request::Release(Release { owner: name, level: None, token: None }), owner);
         self.answers();
     }
 
     pub fn reenter(&mut self, owner: u8) {
         let name = self.name(owner);
         let Ok(name) = Owner::new(&name) else { return };
-        let _ = self.perform(&Request::Reenter(Reenter { owner: name, level: None, ttl: None }), owner, false);
+        let _ = self.perform(&Request::Reenter(Reenter { owner: name, level: None, ttl: None }), owner);
         self.answers();
     }
 
     pub fn break_it(&mut self) {
         self.grant = None;
-        let _ = self.perform(&Request::Break, 0, false);
+        let _ = self.perform(&Request::Break, 0);
         self.answers();
     }
 
@@ -156,6 +171,7 @@ impl OneKey {
     }
 
     pub fn arm(&mut self, ticks: u32) {
+        self.was_guarded = true;
         self.node.guard_by_operator(Some(ticks * TICK_MS), self.now().boot);
     }
 
@@ -180,13 +196,13 @@ impl OneKey {
         let now = self.now();
         loop {
             while self.node.time_out(now.boot) {}
-            let guarded = self.node.guard.armed(now.boot).is_some();
             // Without the rule, what a guard postponed is never looked at again.
-            let looks = self.without != Some(QueueRule::GuardEndServes) || guarded || self.lock.is_some();
+            let is_over = self.was_guarded && self.node.guard.armed(now.boot).is_none();
+            let looks = self.without != Some(QueueRule::GuardEndServes) || !is_over || self.lock.is_some();
             match self.node.take_due(now.boot, true) {
-                Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0, false)),
+                Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0)),
                 Some(Work::Look(..)) => {}
-                Some(Work::Expire(due)) => drop(self.perform(&Request::Expire(&due), 0, false)),
+                Some(Work::Expire(due)) => drop(self.perform(&Request::Expire(&due), 0)),
                 None => break,
             }
             self.answers();
@@ -194,7 +210,7 @@ impl OneKey {
         self.answers();
     }
 
-    fn perform(&mut self, request: &Request<'_>, owner: u8, for_turn: bool) -> Result<Reply, Refusal> {
+    fn perform(&mut self, request: &Request<'_>, owner: u8) -> Result<Reply, Refusal> {
         let now = self.now();
         let mut run = Run::new(AT, request);
         let mut said = Said::Yes;
@@ -212,19 +228,21 @@ impl OneKey {
                     }
                 }
                 Step::Delete(_) => drop(self.take_out()),
-                Step::Block => said = Said::Blocked(self.joins(owner, for_turn)),
+                Step::Block => said = Said::Blocked(self.joins(owner)),
                 Step::Done(answer) => return answer,
                 Step::Changed(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
             }
         }
     }
 
-    fn joins(&mut self, owner: u8, for_turn: bool) -> WaiterId {
+    fn joins(&mut self, owner: u8) -> WaiterId {
         self.requests += 1;
         if self.without == Some(QueueRule::FirstInFirstOut) {
             self.first_to_the_end();
         }
-        self.waits.push(Waits { id: self.requests, owner, is_gone: false, for_turn });
+        let own = self.waits.iter().filter(|waits| waits.owner == owner && !waits.is_gone);
+        let place = own.map(|waits| waits.place).min().unwrap_or(self.requests);
+        self.waits.push(Waits { id: self.requests, owner, place, is_gone: false });
         WaiterId(self.requests)
     }
 
@@ -270,7 +288,7 @@ impl OneKey {
         if kept.is_some_and(|kept| kept.owner != owner) {
             self.breaks("order of the queue: it is kept for somebody else");
         }
-        let first = self.waits.iter().find(|waits| !waits.is_gone).copied();
+        let first = self.waits.iter().filter(|waits| !waits.is_gone).min_by_key(|waits| waits.place).copied();
         if kept.is_none() && first.is_some_and(|first| first.owner != owner) {
             self.breaks("order of the queue: somebody waited longer");
         }
@@ -281,6 +299,7 @@ impl OneKey {
             self.breaks("order of the queue: its client is gone");
         }
         self.grant = Some(Grant { owner, until: lock.deadline() });
+        self.just_granted = Some(owner);
     }
 
     fn is_told(&mut self, owner: u8, in_order: bool) {
@@ -300,15 +319,13 @@ impl OneKey {
             let waits = self.waits.remove(at);
             // One turn answers all requests of its owner for one.
             if answer == Answer::Turn && self.is_free() && !self.is_kept_for(waits.owner) {
-                let in_order = self.waits.iter().take(at).all(|before| before.is_gone || before.owner == waits.owner);
+                let in_order = self.waits.iter().all(|other| other.is_gone || other.place >= waits.place);
                 self.is_told(waits.owner, in_order);
             }
         }
         // A grant answers all requests of its owner.
-        let holder = self.grant.filter(|grant| self.now().boot <= grant.until && !self.is_free());
-        if let Some(Grant { owner, .. }) = holder
-            && self.waits.iter().any(|waits| waits.owner == owner && !waits.is_gone && !waits.for_turn)
-            && self.node.waiting.next_due().is_none_or(|due| due > self.now().boot)
+        if let Some(owner) = self.just_granted.take()
+            && self.waits.iter().any(|waits| waits.owner == owner && !waits.is_gone)
         {
             self.breaks("order of the queue: an owner waits for itself");
         }
@@ -318,13 +335,14 @@ impl OneKey {
         self.broken.get_or_insert_with(|| what.to_owned());
     }
 
-    /// Whether it comes right if nobody sends anything any more: leases end, guards end, and everybody is served.
-    pub fn comes_right(&self) -> bool {
+    /// What goes wrong if nobody sends anything any more, although leases and guards end: in time everybody must be served.
+    pub fn goes_wrong(&self) -> Option<String> {
         let mut later = self.clone();
         for _ in 0..LONG_TICKS {
             later.passes();
         }
-        later.waits.iter().all(|waits| waits.is_gone) && later.broken.is_none()
+        let waits = later.waits.iter().any(|waits| !waits.is_gone);
+        later.broken.or_else(|| waits.then(|| "progress: somebody waits for ever".to_owned()))
     }
 
     /// What decides what the key does later.

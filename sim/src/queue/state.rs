@@ -129,10 +129,7 @@ impl Model for Checked {
             }
             _ => state.commands += 1,
         }
-        state.broken.clone_from(&state.key.broken);
-        if state.broken.is_none() && !state.key.comes_right() {
-            state.broken = Some("progress: somebody waits for ever".to_owned());
-        }
+        state.broken = state.key.broken.clone().or_else(|| state.key.goes_wrong());
         (state != *before).then_some(state)
     }
 
