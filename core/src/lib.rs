@@ -2,8 +2,8 @@
 //!
 //! A *lock* is what one key holds: an owner, a fencing token, a number of holds, and a *lease* that ends at a
 //! deadline on the boot clock. Everything here is a function of its inputs: the time is handed in as [`Now`], what
-//! the key holds is handed in as `Option<&mut Lock>`, and what has to be done about it (store, delete, nothing) is
-//! handed out as the outcome. The Redis module performs those effects; a model checker can perform them in memory.
+//! the key holds is handed in as `Option<&mut Lock>`, and what has to be done about it is handed out by the [`engine`], step by
+//! step. The Redis module performs the steps on its server; simulation, models and fuzzer perform them in memory.
 //!
 //! # States of a key
 //!
@@ -29,7 +29,8 @@
 //!
 //! # Map
 //!
-//! One lock over several nodes: [`quorum`]. On one node, requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
+//! What happens when a command arrives, a lease ends or the server changes a key: [`engine`]. What must be on the disk before what is
+//! promised: [`Ledger`]. One lock over several nodes: [`quorum`]. Requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
 //! [`check()`], [`fence()`],
 //! [`break_lock()`], [`wait()`], [`hand_over()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
 //! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Slots`], [`Waiting`], [`Counters`]; what it keeps over its lives:
