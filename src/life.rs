@@ -115,27 +115,26 @@ pub fn put_stamp() {
 
 /// Has the state written; promises go on meanwhile.
 pub fn save(now: Now) {
-    with(|life| {
-        if let Some((number, state)) = state::with(|node| node.state_to_write(false, now))
-            && let Some(keeper) = &life.keeper
-        {
-            keeper.save(number, Stated { state, aof: life.aof.clone() });
-        }
-    });
+    hand_out(false, now, Keeper::save);
 }
 
 /// Writes the state before anything else happens: something that a later life would believe is true no more, and
 /// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
 /// fails, promises wait until it does not.
 pub fn save_at_once(now: Now) {
+    hand_out(true, now, Keeper::save_now);
+    look_at_file();
+}
+
+/// Hands the state to the keeper, if there is anything to write.
+fn hand_out(is_needed: bool, now: Now, write: impl FnOnce(&Keeper, u64, Stated)) {
     with(|life| {
-        if let Some((number, state)) = state::with(|node| node.state_to_write(true, now))
+        if let Some((number, state)) = state::with(|node| node.state_to_write(is_needed, now))
             && let Some(keeper) = &life.keeper
         {
-            keeper.save_now(number, Stated { state, aof: life.aof.clone() });
+            write(keeper, number, Stated { state, aof: life.aof.clone() });
         }
     });
-    look_at_file();
 }
 
 /// Ten times a second.

@@ -238,6 +238,8 @@ fn examples_run_as_they_are_shown() {
     for (name, page) in pages() {
         let server = Server::start();
         let mut client = server.client_resp3();
+        // A busy machine may take longer from one command to the next than a reservation is shown to last.
+        client.say("CONFIG SET lock.handoff-window 10000");
         let mut lines = page.lines().peekable();
         while let Some(line) = lines.next() {
             let Some(command) = line.strip_prefix("redis> ") else { continue };

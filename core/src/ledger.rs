@@ -72,24 +72,18 @@ impl Ledger {
     /// Of a node without a file: nothing has to be written for what it promises.
     pub fn without_file() -> Self {
         let boot = BootId([0; 16]);
-        Self::new(
-            &Beginning {
-                last: None,
-                found: &Found::default(),
-                has_file: false,
-                new_id: 0,
-                boot,
-                max_ttl_ms: 0,
-                skew_ms: 0,
-                is_master: true,
-            },
-            BootTime::default(),
-        )
-        .ready_at_once()
-    }
-
-    fn ready_at_once(self) -> Self {
-        Self { is_judged: true, is_stamped: true, ..self }
+        let found = &Found::default();
+        let nothing = Beginning {
+            last: None,
+            found,
+            has_file: false,
+            new_id: 0,
+            boot,
+            max_ttl_ms: 0,
+            skew_ms: 0,
+            is_master: true,
+        };
+        Self { is_judged: true, is_stamped: true, ..Self::new(&nothing, BootTime::default()) }
     }
 
     fn new(beginning: &Beginning<'_>, now: BootTime) -> Self {

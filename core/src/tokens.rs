@@ -133,11 +133,6 @@ impl Tokens {
         (within_reach.max().unwrap_or(0), stripes)
     }
 
-    /// The first half of it.
-    pub fn ceiling_to_tell(&self, wall_us: u64, skew_ms: u32) -> u64 {
-        self.to_tell(wall_us, skew_ms).0
-    }
-
     /// The number of the last change of those.
     pub fn stripe_changes(&self) -> u64 {
         self.stripes.changes()

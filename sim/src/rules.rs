@@ -54,8 +54,13 @@ pub enum Rule {
 impl Rule {
     /// Its sentence.
     pub fn sentence(self) -> String {
-        self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+        sentence(self)
     }
+}
+
+/// What the documentation of a rule says.
+pub(crate) fn sentence(rule: impl ValueEnum) -> String {
+    rule.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
 }
 
 /// Which rule is switched off; `None`: none is.

@@ -58,7 +58,7 @@ fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form:
     let mut questions = Questions::default();
     let mut said = Said::Yes;
     let mut is_stored = false;
-    loop {
+    let answer = loop {
         let step = state::with(|node| run.next(key.lock_mut(), said, node, now));
         said = Said::Yes;
         match step {
@@ -89,10 +89,11 @@ fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form:
             Step::Redirect => questions.redirect_all(ctx, name),
             Step::Block => said = Said::Blocked(blocked_clients::block(ctx, request, form)),
             Step::Write => life::save(now),
-            Step::Done(answer) => return Performed { answer, is_stored, touches_queue: run.touches_queue() },
+            Step::Done(answer) => break answer,
         }
         if let Some(answer) = run.answered() {
-            return Performed { answer, is_stored, touches_queue: run.touches_queue() };
+            break answer;
         }
-    }
+    };
+    Performed { answer, is_stored, touches_queue: run.touches_queue() }
 }

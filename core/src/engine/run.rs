@@ -162,12 +162,9 @@ impl<'a> Run<'a> {
         match self.request {
             Request::Acquire { .. } => {
                 // Whoever waits is before the one who asks now.
-                if node.waiting.has_queue(db, name)
-                    && let Some(passing) = serve(self.key, held, By::Command, node, now)
-                {
-                    self.stage = Stage::Serves(passing);
-                } else {
-                    self.promises(node);
+                match serve(self.key, held, By::Command, node, now) {
+                    Some(passing) => self.stage = Stage::Serves(passing),
+                    None => self.promises(node),
                 }
             }
             Request::Wait(_) => self.promises(node),

@@ -8,7 +8,10 @@ mod config;
 mod moves;
 mod state;
 
-use stateright::{Checker, HasDiscoveries, Model as _};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use stateright::{Checker, HasDiscoveries, Model};
 
 use moves::{Checked, describe};
 
@@ -32,22 +35,32 @@ pub struct Outcome {
 /// Looks for the shortest way to break `model`, in at most this many states.
 pub fn find(model: &Config, states_max: usize) -> Outcome {
     let checker = Checked::new(model).checker().finish_when(HasDiscoveries::Any).target_state_count(states_max);
-    outcome(&checker.spawn_bfs().join(), states_max)
+    outcome(&checker.spawn_bfs().join(), states_max, why, describe)
 }
 
 /// Looks at all states of `model`, in at most this many.
 pub fn exhaust(model: &Config, states_max: usize, threads: usize) -> Outcome {
     let checker = Checked::new(model).checker().threads(threads).finish_when(HasDiscoveries::Any);
-    outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max)
+    outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max, why, describe)
 }
 
-fn outcome(checker: &impl Checker<Checked>, states_max: usize) -> Outcome {
+fn why(state: &State) -> Option<String> {
+    state.violation.map(|why| why.to_string())
+}
+
+/// What the `checker` of any model came to; `why` says what is broken in a state, `describe` what happened.
+pub(crate) fn outcome<M>(
+    checker: &impl Checker<M>,
+    states_max: usize,
+    why: fn(&M::State) -> Option<String>,
+    describe: fn(&M::Action) -> String,
+) -> Outcome
+where
+    M: Model<State: Clone + Debug + PartialEq + Hash, Action: Clone + Debug + PartialEq>,
+{
     let found = checker.discoveries().into_iter().next().map(|(property, path)| {
-        let last = path.last_state();
-        let broken =
-            last.violation.map_or_else(|| format!("{property}: a lock is not to be had"), |why| why.to_string());
-        let steps = path.into_actions().iter().map(describe).collect();
-        (broken, steps)
+        let broken = why(path.last_state()).unwrap_or_else(|| format!("{property}: a lock is not to be had"));
+        (broken, path.into_actions().iter().map(describe).collect())
     });
     Outcome {
         states: checker.unique_state_count(),

@@ -14,30 +14,25 @@ use stateright::{Checker, HasDiscoveries, Model as _};
 pub use rules::{QueueRule, broken};
 pub use state::{Bounds, sound};
 
-use crate::model::Outcome;
-use state::Checked;
+use crate::model::{Outcome, outcome};
+use state::{Action, Checked, State};
 
 /// Looks for the shortest way to break the queue within `bounds`, in at most this many states.
 pub fn find(bounds: &Bounds, states_max: usize) -> Outcome {
     let checker = Checked(bounds.clone()).checker().finish_when(HasDiscoveries::Any).target_state_count(states_max);
-    outcome(&checker.spawn_bfs().join(), states_max)
+    outcome(&checker.spawn_bfs().join(), states_max, why, describe)
 }
 
 /// Looks at all states within `bounds`, in at most this many.
 pub fn exhaust(bounds: &Bounds, states_max: usize, threads: usize) -> Outcome {
     let checker = Checked(bounds.clone()).checker().threads(threads).finish_when(HasDiscoveries::Any);
-    outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max)
+    outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max, why, describe)
 }
 
-fn outcome(checker: &impl Checker<Checked>, states_max: usize) -> Outcome {
-    let found = checker.discoveries().into_iter().next().map(|(property, path)| {
-        let broken = path.last_state().broken.clone().unwrap_or_else(|| property.to_owned());
-        (broken, path.into_actions().iter().map(|action| format!("{action:?}")).collect())
-    });
-    Outcome {
-        states: checker.unique_state_count(),
-        depth: checker.max_depth(),
-        complete: checker.state_count() < states_max,
-        found,
-    }
+fn why(state: &State) -> Option<String> {
+    state.broken.clone()
+}
+
+fn describe(action: &Action) -> String {
+    format!("{action:?}")
 }

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::state::Bounds;
+use crate::rules::sentence;
 
 /// A rule of a queue, by what is done where it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
@@ -24,13 +25,12 @@ pub enum QueueRule {
 impl QueueRule {
     /// Its sentence.
     pub fn sentence(self) -> String {
-        self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+        sentence(self)
     }
 }
 
 /// Without each rule in turn, bounds within which the harm shows.
 pub fn broken() -> Vec<(QueueRule, Bounds)> {
-    use QueueRule::*;
-    let all = [FirstInFirstOut, NoBarging, DeadHeadPasses, OwnersShareAPlace, ReservationEnds, GuardEndServes];
-    all.into_iter().map(|rule| (rule, Bounds { without: Some(rule), ..Bounds::default() })).collect()
+    let without = |&rule| (rule, Bounds { without: Some(rule), ..Bounds::default() });
+    QueueRule::value_variants().iter().map(without).collect()
 }
