@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lazy_static::lazy_static;
-use palisade_core::record::BootId;
+use palisade_core::BootId;
 use palisade_core::{BootTime, Now, WallClock};
 use rustix::time::{ClockId, clock_gettime};
 

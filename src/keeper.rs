@@ -187,7 +187,7 @@ fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::record::BootId;
+    use palisade_core::BootId;
     use std::fs;
 
     fn state(ceiling: u64) -> Stated {

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival};
-use palisade_core::{BootTime, Lock, Slot};
+use palisade_core::{BootTime, DeadlineEntry, Lock};
 
 use crate::driver::{blocked_clients, effects};
 use crate::ffi::{Context, DataType, KeyName, warn};
@@ -52,7 +52,7 @@ impl DataType for LockType {
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {
         // The lock, its owner and note, and its entry in the deadlines.
-        size_of::<Lock>() + lock.heap_bytes() + size_of::<(Slot, Box<[u8]>)>() + name_bytes
+        size_of::<Lock>() + lock.heap_bytes() + size_of::<(DeadlineEntry, Box<[u8]>)>() + name_bytes
     }
 }
 

@@ -363,7 +363,7 @@ fn taken(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::record::BootId;
+    use palisade_core::BootId;
 
     #[test]
     fn what_is_written_is_known_as_ours_whatever_is_left_of_it() {

@@ -29,76 +29,71 @@
 //!
 //! # Map
 //!
-//! What happens when a command arrives, a lease ends or the server changes a key: [`engine`]. What must be on the disk before what is
-//! promised: [`Ledger`]. One lock over several nodes: [`quorum`]. Requests, already validated: [`request`]. Rules: [`acquire()`], [`release()`], [`extend()`], [`reenter()`],
-//! [`check()`], [`fence()`],
-//! [`break_lock()`], [`wait()`], [`hand_over()`]. What a key holds: [`Lock`]; how it is written down: [`record`]. The node's own
-//! memory: [`Node`] with [`Tokens`], [`Deadlines`], [`Guard`], [`Evicted`], [`Slots`], [`Waiting`], [`Counters`]; what it keeps over its lives:
-//! [`NodeState`], and what a start can prove of them: [`Start`]. Why something was refused: [`Refusal`]. Every
-//! limit: [`limits`].
+//! Each folder imports only folders above it, and no file is in a circle of imports.
+//!
+//! | folder | subject |
+//! |---|---|
+//! | `values` | time, tokens, limits, causes of a guard |
+//! | [`Refusal`], [`request`] | every error text; what a client can ask for, already validated |
+//! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
+//! | `format` | bytes on the wire and the disk ([`record`]), digests |
+//! | `tokens`, `guard`, `queue` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`] |
+//! | `durability` | what a node keeps over its lives ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
+//! | `node` | the [`Node`] with all these |
+//! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`break_lock()`], [`wait()`], [`hand_over()`] |
+//! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
+//! | [`quorum`] | one lock over several nodes |
 
 #![forbid(unsafe_code)]
 
-mod acquire;
-mod break_lock;
-mod check;
-mod counters;
-mod deadlines;
-mod digest;
+mod durability;
 pub mod engine;
-mod evicted;
-mod extend;
-mod fence;
+#[cfg(test)]
+mod fixture;
+mod format;
 mod guard;
-mod hand_over;
-mod ledger;
-pub mod limits;
 mod lock;
 mod node;
-mod node_state;
-mod owed;
 mod queue;
 pub mod quorum;
-pub mod record;
-mod reenter;
 mod refusal;
-mod release;
 pub mod request;
-mod slots;
-mod start;
-mod stripe_ceilings;
-mod time;
+mod rules;
 mod tokens;
-mod wait;
-mod waiting;
-mod waits;
-mod wall_clock;
+mod values;
 
-pub use acquire::{Acquired, acquire, acquire_later};
-pub use break_lock::break_lock;
-pub use check::check;
-pub use counters::Counters;
-pub use deadlines::{Deadlines, Detached, Due, Slot};
-pub use digest::LocksDigest;
-pub use evicted::Evicted;
-pub use extend::{Extended, extend};
-pub use fence::{Fenced, fence};
-pub use guard::{Armed, Cause, Guard, guard_ms};
-pub use hand_over::{HandedOver, hand_over};
-pub use ledger::{Beginning, Ledger};
+pub use durability::ledger::{Beginning, Ledger};
+pub use durability::node_state::{CleanEnd, NodeState, Unreadable};
+pub use durability::start::{GuardPolicy, Start, Verdict, token_floor};
+pub use durability::ties::{AofFile, FileId, Found, LifeId};
+pub use format::digest::LocksDigest;
+pub use format::record;
+pub use guard::evicted::Evicted;
+pub use guard::outstanding::{Master, Owed};
+pub use guard::slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
+pub use guard::{Armed, Guard, SavedGuard, guard_ms};
 pub use lock::Lock;
+pub use lock::deadlines::{Deadlines, Detached, Due};
+pub use lock::entry::DeadlineEntry;
 pub use node::Node;
-pub use node_state::{AofFile, CleanEnd, FileId, NodeState, SavedGuard, Unreadable};
-pub use owed::{Master, Owed};
-pub use queue::{Waiter, WaiterId, Want};
-pub use reenter::{Reentered, reenter};
-pub use refusal::Refusal;
-pub use release::{Released, release};
-pub use slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
-pub use start::{Found, GuardPolicy, LifeId, Start, promote, token_floor};
-pub use time::{BootTime, Now, ahead_us};
-pub use tokens::{StripeCeiling, Token, Tokens, stripes_from_text, stripes_to_text};
-pub use wait::{Waited, wait};
-pub use waiting::{Answer, Waiting};
-pub use waits::Waits;
-pub use wall_clock::WallClock;
+pub use node::counters::Counters;
+pub use queue::of_key::{Waiter, WaiterId, Want};
+pub use queue::wait_times::Waits;
+pub use queue::waiting::{Answer, Waiting};
+pub use refusal::{Damaged, Refusal};
+pub use rules::acquire::{Acquired, acquire, acquire_later};
+pub use rules::break_lock::break_lock;
+pub use rules::check::check;
+pub use rules::extend::{Extended, extend};
+pub use rules::fence::{Fenced, fence};
+pub use rules::hand_over::{HandedOver, hand_over};
+pub use rules::reenter::{Reentered, reenter};
+pub use rules::release::{Released, release};
+pub use rules::wait::{Waited, wait};
+pub use tokens::Tokens;
+pub use tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
+pub use values::cause::Cause;
+pub use values::limits;
+pub use values::time::{BootId, BootTime, Now, ahead_us};
+pub use values::token::Token;
+pub use values::wall_clock::WallClock;

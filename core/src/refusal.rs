@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use crate::guard::Cause;
-use crate::limits::{
+use crate::values::cause::Cause;
+use crate::values::limits::{
     FLOOR_MAX, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX,
     RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
-use crate::request::Patience;
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
 const NOT_YET_MS: u32 = RETRY_HAND_OVER_MS;
@@ -109,7 +108,7 @@ pub enum Refusal {
     /// `ERR`: an ordinary client sent the internal command.
     Internal,
     /// `ERR`: the internal command carried a record that is none.
-    BadRecord(crate::record::Damaged),
+    BadRecord(Damaged),
 }
 
 impl Refusal {
@@ -127,12 +126,12 @@ impl Refusal {
     /// (`queues`).
     pub fn or_queue<T>(
         self,
-        patience: Patience,
+        patience_ms: u32,
         room: impl FnOnce() -> Result<(), Refusal>,
         queues: T,
     ) -> Result<T, Refusal> {
         match self.passes_in_ms() {
-            Some(left_ms) if u64::from(patience.ms()) > left_ms => room().map(|()| queues),
+            Some(left_ms) if u64::from(patience_ms) > left_ms => room().map(|()| queues),
             _ => Err(self),
         }
     }
@@ -237,6 +236,34 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// Why bytes are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damaged {
+    /// A record of another version.
+    Version {
+        /// Its version.
+        found: u8,
+        /// The one that this module reads.
+        known: u8,
+    },
+    /// More or fewer bytes than its head says.
+    Length,
+    /// A field is outside the bounds that every lock keeps.
+    Field(&'static str),
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version { found, known } => {
+                write!(f, "version {found} where this module reads version {known}: load a module that knows it")
+            }
+            Self::Length => f.write_str("its length is not what its head says"),
+            Self::Field(name) => write!(f, "its {name} is out of bounds"),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,10 @@
 //! What a client can ask for, already validated: a value of these types is within its bounds.
 
-use crate::limits::{
+use crate::refusal::Refusal;
+use crate::values::limits::{
     FLOOR_MAX, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
 };
-use crate::{Refusal, Token};
+use crate::values::token::Token;
 
 /// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A disk that is as far as the input says, and a server that refuses now and then: what a node has to live with.
 
-use palisade_core::record::BootId;
+use palisade_core::BootId;
 use palisade_core::{LifeId, Node, NodeState, Now, Tokens};
 
 use crate::record::HERE;

@@ -1,7 +1,8 @@
 //! Locks as they are written down, from any bytes.
 
+use palisade_core::BootId;
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
-use palisade_core::record::{Arrival, BootId, decode, encode};
+use palisade_core::record::{Arrival, decode, encode};
 use palisade_core::{BootTime, Lock};
 
 /// The boot that the node runs in; a record whose boot bytes are all 1 is of the same.

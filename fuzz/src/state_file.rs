@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use palisade_core::record::BootId;
+use palisade_core::BootId;
 use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, Owed, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 

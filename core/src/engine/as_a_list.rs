@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::Reply;
 use super::fixture::Key;
-use crate::{Refusal, WaiterId};
+use crate::queue::of_key::WaiterId;
+use crate::refusal::Refusal;
 
 /// So few, that random steps get there.
 const UNUSED_MAX: u32 = 2;

@@ -1,6 +1,8 @@
 //! What comes about by itself: waits that are over, queues to be looked at, leases that end.
 
-use crate::{BootTime, Due, Node};
+use crate::lock::deadlines::Due;
+use crate::node::Node;
+use crate::values::time::BootTime;
 
 /// Something that is due, for one key: [`super::Run`] does it.
 #[derive(Debug)]

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
-use crate::lock::fixture::{at, node, owner, ttl};
+use crate::fixture::{at, node, owner, ttl};
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::queue::of_key::WaiterId;
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
 use crate::request::{Acquire, Note, Patience, Release, Ticket, Wait};
-use crate::{Answer, Lock, Node, Refusal, WaiterId};
 
 /// More steps than any request takes.
 const STEPS_MAX: usize = 1_000;

@@ -3,8 +3,12 @@
 //! A server tells of it while it happens, and nothing can be refused any more: only the node's memory changes here.
 
 use super::step::Key;
-use crate::limits::EVICTED_MAX;
-use crate::{BootTime, Cause, Detached, Lock, Node, Now};
+use crate::lock::Lock;
+use crate::lock::deadlines::Detached;
+use crate::node::Node;
+use crate::values::cause::Cause;
+use crate::values::limits::EVICTED_MAX;
+use crate::values::time::{BootTime, Now};
 
 impl Node {
     /// `key` holds `lock` from now on, if it holds any: it will be deleted when its lease ends.

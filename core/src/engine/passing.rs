@@ -3,10 +3,14 @@
 //! The stages stand in the order in which they come.
 
 use super::step::{By, Event, Key, Question, Said, Step};
-use crate::hand_over::{HandedOver, hand_over};
-use crate::limits::ANSWERS_A_PASS_MAX;
-use crate::waiting::Next;
-use crate::{Lock, Node, Now, Refusal, Waiter, WaiterId};
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::queue::of_key::{Waiter, WaiterId};
+use crate::queue::waiting::Next;
+use crate::refusal::Refusal;
+use crate::rules::hand_over::{HandedOver, hand_over};
+use crate::values::limits::ANSWERS_A_PASS_MAX;
+use crate::values::time::Now;
 
 /// A lock on its way to the first who waits for it.
 #[derive(Clone, Copy, Debug)]

@@ -4,16 +4,22 @@
 
 use super::passing::Passing;
 use super::step::{By, Event, Key, Question, Reply, Said, Step};
-use crate::acquire::{Acquired, acquire, acquire_later};
-use crate::break_lock::break_lock;
-use crate::extend::{Extended, extend};
-use crate::fence::{Fenced, fence};
-use crate::limits::DISK_WAIT_MS;
-use crate::reenter::{Reentered, reenter};
-use crate::release::{Released, release};
+use crate::lock::Lock;
+use crate::lock::deadlines::Due;
+use crate::node::Node;
+use crate::queue::of_key::{Waiter, WaiterId, Want};
+use crate::refusal::Refusal;
 use crate::request::{Acquire, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
-use crate::wait::{Waited, wait};
-use crate::{Due, Lock, Node, Now, Refusal, Token, Waiter, WaiterId, Want};
+use crate::rules::acquire::{Acquired, acquire, acquire_later};
+use crate::rules::break_lock::break_lock;
+use crate::rules::extend::{Extended, extend};
+use crate::rules::fence::{Fenced, fence};
+use crate::rules::reenter::{Reentered, reenter};
+use crate::rules::release::{Released, release};
+use crate::rules::wait::{Waited, wait};
+use crate::values::limits::DISK_WAIT_MS;
+use crate::values::time::Now;
+use crate::values::token::Token;
 
 /// What is to be done about one key.
 #[derive(Clone, Copy, Debug)]
@@ -302,7 +308,7 @@ impl<'a> Run<'a> {
                 .map(|acquired| Stage::Blocks { for_disk: acquired == Acquired::WaitsForDisk }),
             Request::Wait(ask) => {
                 let room = || node.waiting.room_for(db, name, ask.owner);
-                refusal.or_queue(ask.patience, room, Stage::Blocks { for_disk: false })
+                refusal.or_queue(ask.patience.ms(), room, Stage::Blocks { for_disk: false })
             }
             _ => Err(refusal),
         };

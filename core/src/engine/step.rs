@@ -1,6 +1,8 @@
 //! What the engine and its driver say to each other.
 
-use crate::{Refusal, Token, WaiterId};
+use crate::queue::of_key::WaiterId;
+use crate::refusal::Refusal;
+use crate::values::token::Token;
 
 /// A key of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,13 @@
 
 use super::fixture::{Key, granted, handed_over};
 use super::{Event, Key as At, Question, Reply, Request, Said, Step, Work};
-use crate::limits::{ANSWERS_A_PASS_MAX, DISK_WAIT_MS, OWNER_REQUESTS_MAX, UNUSED_TURNS_MAX};
-use crate::lock::fixture::*;
+use crate::fixture::*;
+use crate::queue::of_key::{Waiter, WaiterId, Want};
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
 use crate::request::{Note, Release};
-use crate::{Answer, Cause, Refusal, Waiter, WaiterId, Want};
+use crate::values::cause::Cause;
+use crate::values::limits::{ANSWERS_A_PASS_MAX, DISK_WAIT_MS, OWNER_REQUESTS_MAX, UNUSED_TURNS_MAX};
 
 #[test]
 fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {

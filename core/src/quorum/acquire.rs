@@ -1,7 +1,9 @@
 //! Taking a lock on a majority, with one token for all.
 
-use super::{Answer, Ask, Call, Held, NodeId, Out, majority, valid_until};
-use crate::{BootTime, Token};
+use super::ask::{Answer, Ask, Call, NodeId, Out, majority, valid_until};
+use super::held::Held;
+use crate::values::time::BootTime;
+use crate::values::token::Token;
 
 /// An acquisition that is under way.
 ///
@@ -142,7 +144,7 @@ impl Seat {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::lock::fixture::{at, token};
+    use crate::fixture::{at, token};
 
     pub fn id(n: u128) -> Option<NodeId> {
         Some(NodeId(n))

@@ -1,7 +1,8 @@
 //! Keeping a lock on a majority: extending it, and giving it back to nodes that lost it.
 
-use super::{Answer, Ask, Call, NodeId, majority, valid_until};
-use crate::{BootTime, Token};
+use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
 
 /// A lock that a majority holds for one owner.
 ///
@@ -231,7 +232,7 @@ impl Held {
 mod tests {
     use super::super::acquire::tests::id;
     use super::*;
-    use crate::lock::fixture::{at, token};
+    use crate::fixture::{at, token};
 
     const TTL_MS: u32 = 1_000;
 

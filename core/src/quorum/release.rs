@@ -1,6 +1,6 @@
 //! Giving a lock back everywhere.
 
-use super::majority;
+use super::ask::majority;
 
 /// What a release came to, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Waiting for a lock on a majority.
 
-use super::{NodeId, majority};
+use super::ask::{NodeId, majority};
 
 /// What a node said last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

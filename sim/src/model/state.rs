@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
-use palisade_core::record::BootId;
 use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, StripeCeiling, Token, WaiterId};
 
 use super::config::{Config, KEYS_MAX, Wants};

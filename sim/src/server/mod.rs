@@ -8,14 +8,15 @@ mod slots;
 
 use std::collections::BTreeMap;
 
+use palisade_core::BootId;
 use palisade_core::engine::{Key, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
 use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
 use palisade_core::quorum::{Answer, Ask, NodeId};
-use palisade_core::record::{self, Arrival, BootId};
+use palisade_core::record::{self, Arrival};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{
     Answer as Told, Beginning, BootTime, Found as Ties, GuardPolicy, LifeId, Lock, Node, NodeState, Now, Refusal,
-    Start, Token, Tokens, WaiterId, ahead_us, promote, token_floor,
+    Start, Token, Tokens, WaiterId, ahead_us, token_floor,
 };
 
 use crate::client::owner;
@@ -351,12 +352,9 @@ impl Server {
     /// It was a replica of the server whose locks are these, which had issued tokens up to `ceiling`, and is a master now.
     pub fn promote(&mut self, ceiling: u64, owed_ms: u32, now: Now) {
         self.aof_life = false;
+        let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };
         self.node.heard(ceiling, owed_ms, &[]);
-        if self.without.is(Rule::Ceiling) {
-            promote(self.policy(), 0, self.node.ledger.owed().ms(now.boot), &mut self.node, now);
-        } else {
-            self.node.leads(self.policy(), now);
-        }
+        self.node.leads(self.policy(), now);
         self.shorten_guard(now.boot);
         self.save_first(now);
     }

@@ -1,7 +1,7 @@
 //! Nodes of a run: machine, server and disk, lives and replicas.
 
+use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
-use palisade_core::record::BootId;
 use palisade_core::{AofFile, BootTime, FileId, Found as Ties, LifeId, NodeState, Now};
 use rand::RngExt;
 

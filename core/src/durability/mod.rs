@@ -1,0 +1,6 @@
+//! What a node keeps over its lives, what must be on the disk before what is promised, and what a start can prove.
+
+pub mod ledger;
+pub mod node_state;
+pub mod start;
+pub mod ties;

@@ -1,0 +1,376 @@
+//! What a node keeps in its state file, over all its lives.
+//!
+//! A text of lines, a name and a value each, the last one a checksum of all before it:
+//!
+//! ```text
+//! palisade-node 2
+//! file 1837 1795234601000000000 which file this is: number and birth (ns); a copy has others; or: file unknown
+//! id 7f3a…                      random, made once, 32 hexadecimal digits
+//! incarnation 12                one more at every start
+//! ceiling 1795234601882918      no token above it was issued, but on the stripes of the next line
+//! stripes 17:1826770601882918   stripes whose tokens may be above the ceiling, and up to where; or: stripes none
+//! owed-max-ttl-ms 60000         the longest lease that may still run
+//! master told                   that counts what the node's master told: told; it had told nothing: silent; it has none: none
+//! boot 9c1e…                    the boot of the machine that times below belong to
+//! guard restart 123 456 62600   cause, since, until (boot clock, µs), milliseconds left when written; or: guard none
+//! lifted 123                    when an operator lifted a guard last (boot clock, µs); 0: never on this boot
+//! unproved-before 123           locks granted before are of a life that was not remembered (boot clock, µs); 0: none are
+//! aof 1838 1795234601000000 56  everything granted in this life is in this AOF file (number, birth, bytes at least); or: aof none
+//! end 123 3 9a… 77…             a clean end: when (boot clock, µs), locks that ran on: count, digest, digest for another
+//!                               boot; or: end none
+//! check 0f…                     first 16 hexadecimal digits of the SHA-256 of the lines above
+//! ```
+//!
+//! Version 1 lacks `file`, `stripes`, `master` and `lifted`, has `aof-life yes` or `no` for `aof`, and `end` without its time. It
+//! is read for good, and proves nothing, because nothing ties it to the data that it is about.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::durability::ties::{AofFile, FileId, Found, LifeId};
+use crate::format::digest::LocksDigest;
+use crate::guard::outstanding::Master;
+use crate::guard::{Armed, SavedGuard};
+use crate::tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
+use crate::values::cause::Cause;
+use crate::values::time::{BootId, BootTime};
+
+/// The version this code writes.
+const VERSION: u32 = 2;
+
+/// What this code reads beside it.
+const VERSION_WITHOUT_TIES: u32 = 1;
+
+/// The locks at a clean end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanEnd {
+    /// When it was. Locks whose leases had ended by then are left out.
+    pub at: BootTime,
+    /// The locks.
+    pub locks: LocksDigest,
+}
+
+/// What a node keeps over its lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    /// The file that this was written to.
+    pub file: Option<FileId>,
+    /// Random, made once: tells nodes apart whatever their addresses are.
+    pub id: u128,
+    /// How often it was started.
+    pub incarnation: u64,
+    /// No token above it was issued, but on some stripes.
+    pub ceiling: u64,
+    /// Those stripes, in their order.
+    pub stripes: Vec<StripeCeiling>,
+    /// The longest lease that may still run, in milliseconds.
+    pub owed_ms: u32,
+    /// Whose leases that counts beside the node's own.
+    pub master: Master,
+    /// The boot that times here belong to.
+    pub boot: BootId,
+    /// The guard, if it was armed.
+    pub guard: Option<SavedGuard>,
+    /// When an operator lifted a guard last; zero: never on this boot.
+    pub lifted: BootTime,
+    /// Locks granted before are of a life that the node could not prove to remember, and some may be left.
+    pub unproved_before: BootTime,
+    /// Everything granted in this life is in this AOF.
+    pub aof: Option<AofFile>,
+    /// The clean end of this life.
+    pub end: Option<CleanEnd>,
+}
+
+/// Why a text is not a node's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It was written by another version of the module.
+    Version(String),
+    /// It is cut short, changed, or something else.
+    Damaged,
+}
+
+impl NodeState {
+    /// A node's first state: it has granted nothing.
+    pub fn new(id: u128, boot: BootId) -> Self {
+        Self {
+            file: None,
+            id,
+            incarnation: 1,
+            ceiling: 0,
+            stripes: vec![],
+            owed_ms: 0,
+            master: Master::Myself,
+            boot,
+            guard: None,
+            lifted: BootTime::default(),
+            unproved_before: BootTime::default(),
+            aof: None,
+            end: None,
+        }
+    }
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("palisade-node {VERSION}\n");
+        let boot = u128::from_be_bytes(self.boot.0);
+        // Writing to a string cannot fail.
+        let _ = match self.file {
+            None => writeln!(text, "file unknown"),
+            Some(FileId { number, born_ns }) => writeln!(text, "file {number} {born_ns}"),
+        };
+        let _ = write!(text, "id {:032x}\nincarnation {}\nceiling {}\n", self.id, self.incarnation, self.ceiling);
+        let stripes = stripes_to_text(&self.stripes);
+        let _ = writeln!(text, "stripes {}", if stripes.is_empty() { "none" } else { &stripes });
+        let _ = writeln!(text, "owed-max-ttl-ms {}", self.owed_ms);
+        let _ = writeln!(text, "master {}\nboot {boot:032x}", self.master.word());
+        let _ = match &self.guard {
+            None => writeln!(text, "guard none"),
+            Some(SavedGuard { armed, left_ms }) => {
+                let (since, until) = (armed.since.as_us(), armed.until.as_us());
+                writeln!(text, "guard {} {since} {until} {left_ms}", armed.cause.word())
+            }
+        };
+        let _ = writeln!(text, "lifted {}\nunproved-before {}", self.lifted.as_us(), self.unproved_before.as_us());
+        let _ = match &self.aof {
+            None => writeln!(text, "aof none"),
+            Some(AofFile { id: FileId { number, born_ns }, bytes }) => writeln!(text, "aof {number} {born_ns} {bytes}"),
+        };
+        let _ = match &self.end {
+            None => writeln!(text, "end none"),
+            Some(CleanEnd { at, locks: LocksDigest { count, exact, other_boot } }) => {
+                writeln!(text, "end {} {count} {exact:032x} {other_boot:032x}", at.as_us())
+            }
+        };
+        let check = check(&text);
+        let _ = writeln!(text, "check {check}");
+        text
+    }
+
+    /// The state in a file's text.
+    pub fn from_text(text: &str) -> Result<Self, Unreadable> {
+        Self::parse(text).ok_or_else(|| {
+            match text.strip_prefix("palisade-node ").and_then(|rest| rest.lines().next()) {
+                Some(version)
+                    if ![VERSION, VERSION_WITHOUT_TIES].iter().any(|known| version == known.to_string())
+                        && text.contains("\ncheck ") =>
+                {
+                    Unreadable::Version(version.to_owned())
+                }
+                _ => Unreadable::Damaged,
+            }
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let body_len = text.strip_suffix('\n')?.rfind('\n')? + 1;
+        let (body, last) = text.split_at(body_len);
+        if last.strip_prefix("check ")?.strip_suffix('\n')? != check(body) {
+            return None;
+        }
+        let mut lines = body.lines();
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let version: u32 = value("palisade-node")?.parse().ok()?;
+        match version {
+            VERSION => Some(Self {
+                file: parse_file(value("file")?).ok()?,
+                id: hex(value("id")?)?,
+                incarnation: value("incarnation")?.parse().ok()?,
+                ceiling: value("ceiling")?.parse().ok()?,
+                stripes: Some(value("stripes")?)
+                    .filter(|text| *text != "none")
+                    .map_or(Some(vec![]), stripes_from_text)?,
+                owed_ms: value("owed-max-ttl-ms")?.parse().ok()?,
+                master: Master::of_word(value("master")?)?,
+                boot: BootId(hex(value("boot")?)?.to_be_bytes()),
+                guard: parse_guard(value("guard")?).ok()?,
+                lifted: BootTime::from_us(value("lifted")?.parse().ok()?),
+                unproved_before: BootTime::from_us(value("unproved-before")?.parse().ok()?),
+                aof: parse_aof(value("aof")?).ok()?,
+                end: parse_end(value("end")?).ok()?,
+            }),
+            VERSION_WITHOUT_TIES => {
+                let (id, incarnation) = (hex(value("id")?)?, value("incarnation")?.parse().ok()?);
+                let (ceiling, owed_ms) = (value("ceiling")?.parse().ok()?, value("owed-max-ttl-ms")?.parse().ok()?);
+                let boot = BootId(hex(value("boot")?)?.to_be_bytes());
+                let guard = parse_guard(value("guard")?).ok()?;
+                let unproved_before = BootTime::from_us(value("unproved-before")?.parse().ok()?);
+                Some(Self { incarnation, ceiling, owed_ms, guard, unproved_before, ..Self::new(id, boot) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The life that this is about.
+    pub fn life(&self) -> LifeId {
+        LifeId { node: self.id, incarnation: self.incarnation }
+    }
+
+    /// Whether what was found beside it is what it is about: it was read from the very file that it was written to, and no other
+    /// life used the data since.
+    pub fn is_tied_to(&self, found: &Found) -> bool {
+        self.file.is_some() && self.file == found.file && found.used_by == Some(self.life())
+    }
+
+    /// Whether it was read from another file than it was written to: the node that wrote it may be elsewhere, or further.
+    pub fn is_copy(&self, file: Option<FileId>) -> bool {
+        self.file.is_some() && self.file != file
+    }
+
+    /// Until when the guard of an earlier life lasts, and since when, on this boot's clock: exact within one boot, on
+    /// another what was left, from now on.
+    pub fn guard_now(&self, boot: BootId, now: BootTime) -> Option<Armed> {
+        let SavedGuard { armed, left_ms } = self.guard?;
+        if boot == self.boot {
+            return Some(armed);
+        }
+        let since = if armed.since == BootTime::default() { armed.since } else { now };
+        Some(Armed { until: now.plus_us(left_ms.saturating_mul(1_000)), since, cause: armed.cause })
+    }
+}
+
+/// What `text` says, as `read` reads its words, unless it is the word for `none`.
+fn value_or<'a, T>(
+    text: &'a str,
+    none: &str,
+    read: impl FnOnce(&mut dyn Iterator<Item = &'a str>) -> Option<T>,
+) -> Result<Option<T>, Unreadable> {
+    if text == none {
+        return Ok(None);
+    }
+    let mut words = text.split(' ');
+    let value = read(&mut words).filter(|_| words.next().is_none());
+    value.map(Some).ok_or(Unreadable::Damaged)
+}
+
+fn number(words: &mut dyn Iterator<Item = &str>) -> Option<u64> {
+    words.next()?.parse().ok()
+}
+
+fn file_id(words: &mut dyn Iterator<Item = &str>) -> Option<FileId> {
+    Some(FileId { number: number(words)?, born_ns: number(words)? })
+}
+
+fn parse_file(text: &str) -> Result<Option<FileId>, Unreadable> {
+    value_or(text, "unknown", file_id)
+}
+
+fn parse_guard(text: &str) -> Result<Option<SavedGuard>, Unreadable> {
+    value_or(text, "none", |words| {
+        let word = words.next()?;
+        let cause = Cause::ALL.into_iter().find(|cause| cause.word() == word)?;
+        let (since, until, left_ms) = (number(words)?, number(words)?, number(words)?);
+        let armed = Armed { until: BootTime::from_us(until), since: BootTime::from_us(since), cause };
+        Some(SavedGuard { armed, left_ms })
+    })
+}
+
+fn parse_aof(text: &str) -> Result<Option<AofFile>, Unreadable> {
+    value_or(text, "none", |words| Some(AofFile { id: file_id(words)?, bytes: number(words)? }))
+}
+
+fn parse_end(text: &str) -> Result<Option<CleanEnd>, Unreadable> {
+    value_or(text, "none", |words| {
+        let at = BootTime::from_us(number(words)?);
+        let (count, exact, other_boot) = (number(words)?, hex(words.next()?)?, hex(words.next()?)?);
+        Some(CleanEnd { at, locks: LocksDigest { count, exact, other_boot } })
+    })
+}
+
+fn hex(text: &str) -> Option<u128> {
+    if text.len() == 32 { u128::from_str_radix(text, 16).ok() } else { None }
+}
+
+fn check(body: &str) -> String {
+    Sha256::digest(body.as_bytes()).iter().take(8).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> NodeState {
+        let time = BootTime::from_us;
+        NodeState {
+            file: Some(FileId { number: 1_837, born_ns: 5 }),
+            id: 7,
+            incarnation: 12,
+            ceiling: 1_795_234_601_882_918,
+            stripes: vec![
+                StripeCeiling { stripe: 0, ceiling: 1_826_770_601_882_918 },
+                StripeCeiling { stripe: 65_535, ceiling: 1 },
+            ],
+            owed_ms: 60_000,
+            master: Master::Silent,
+            boot: BootId([9; 16]),
+            guard: Some(SavedGuard {
+                armed: Armed { until: time(456), since: time(123), cause: Cause::Flush },
+                left_ms: 1,
+            }),
+            lifted: time(77),
+            unproved_before: time(99),
+            aof: Some(AofFile { id: FileId { number: 1, born_ns: 2 }, bytes: 3 }),
+            end: Some(CleanEnd { at: time(9), locks: LocksDigest { count: 3, exact: u128::MAX, other_boot: 1 } }),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for state in [sample(), NodeState::new(7, BootId([9; 16]))] {
+            assert_eq!(NodeState::from_text(&state.to_text()), Ok(state));
+        }
+    }
+
+    /// As version 0.1.0 of the module wrote it.
+    #[test]
+    fn the_version_without_ties_is_read_and_proves_nothing() {
+        let body = "palisade-node 1\nid 00000000000000000000000000000007\nincarnation 12\nceiling 1795234601882918\n\
+                    owed-max-ttl-ms 60000\nboot 09090909090909090909090909090909\nguard flush 123 456 1\n\
+                    unproved-before 99\naof-life yes\n\
+                    end 3 ffffffffffffffffffffffffffffffff 00000000000000000000000000000001\n";
+        let state = NodeState::from_text(&format!("{body}check {}\n", check(body))).unwrap();
+        let SavedGuard { armed, left_ms } = state.guard.unwrap();
+        assert_eq!((armed.cause, armed.since.as_us(), armed.until.as_us(), left_ms), (Cause::Flush, 123, 456, 1));
+        let expected = NodeState {
+            incarnation: 12,
+            ceiling: 1_795_234_601_882_918,
+            owed_ms: 60_000,
+            guard: state.guard,
+            unproved_before: BootTime::from_us(99),
+            ..NodeState::new(7, BootId([9; 16]))
+        };
+        assert_eq!(state, expected);
+    }
+
+    #[test]
+    fn cut_at_any_byte_or_changed_in_any_it_is_damaged() {
+        let text = sample().to_text();
+        for len in 0..text.len() {
+            assert_eq!(NodeState::from_text(&text[..len]), Err(Unreadable::Damaged), "{len} bytes");
+        }
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let changed = String::from_utf8(bytes).unwrap();
+            assert!(NodeState::from_text(&changed).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let text = sample().to_text().replace("palisade-node 2", "palisade-node 3");
+        assert_eq!(NodeState::from_text(&text), Err(Unreadable::Version("3".to_owned())));
+    }
+
+    #[test]
+    fn a_guard_is_exact_within_a_boot_and_what_was_left_on_another() {
+        let state = sample();
+        assert_eq!(state.guard_now(state.boot, BootTime::from_us(5)), state.guard.map(|guard| guard.armed));
+        let other = state.guard_now(BootId([1; 16]), BootTime::from_us(5)).unwrap();
+        assert_eq!((other.since.as_us(), other.until.as_us()), (5, 1_005));
+    }
+}

@@ -1,0 +1,225 @@
+//! What a start can prove, whether the node remembers every grant of its last life, and what follows from it.
+
+use crate::durability::node_state::{CleanEnd, NodeState};
+use crate::durability::ties::{AofFile, Found};
+use crate::format::digest::LocksDigest;
+use crate::values::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD};
+use crate::values::time::{BootId, BootTime, ahead_us};
+
+/// `lock.restart-guard`: when a start is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardPolicy {
+    /// When it cannot be proved that every grant is remembered.
+    Auto,
+    /// At every start.
+    Always,
+    /// At no start: the operator vouches for the data.
+    Never,
+}
+
+/// What is known at the end of a start, when data is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// What the last life left in the state file, if there is a readable one.
+    pub last: Option<&'a NodeState>,
+    /// What was found beside it.
+    pub found: &'a Found,
+    /// The locks that were loaded, without those that [`Start::counts`] leaves out.
+    pub loaded: LocksDigest,
+    /// Whether they came from the AOF.
+    pub from_aof: bool,
+    /// This boot of this machine.
+    pub boot: BootId,
+}
+
+impl Start<'_> {
+    /// Whether the node provably remembers every grant of its last life: the state file is the one that this life left, nobody
+    /// else used the data since, and either the locks loaded are the very ones that ran on at its clean end, or everything it
+    /// ever granted is in the AOF that was loaded.
+    pub fn is_proved(&self) -> bool {
+        let Some(last) = self.last else { return false };
+        let ended_clean = last.end.is_some_and(|CleanEnd { locks, .. }| {
+            let same = if last.boot == self.boot {
+                locks.exact == self.loaded.exact
+            } else {
+                locks.other_boot == self.loaded.other_boot
+            };
+            same && locks.count == self.loaded.count
+        });
+        let is_whole = |aof: AofFile| self.found.aof.iter().any(|found| found.id == aof.id && found.bytes >= aof.bytes);
+        last.is_tied_to(self.found) && (ended_clean || (self.from_aof && last.aof.is_some_and(is_whole)))
+    }
+
+    /// Whether a lock that was loaded and ends at `deadline` counts in [`Start::loaded`]: not if its lease had ended before the
+    /// clean end already, because such a lock is only left over in the file. On another boot that is not known.
+    pub fn counts(last: Option<&NodeState>, boot: BootId, deadline: BootTime) -> bool {
+        let end = last.filter(|last| last.boot == boot).and_then(|last| last.end);
+        end.is_none_or(|end| end.at <= deadline)
+    }
+
+    /// What follows for the node at `now`, when data is loaded.
+    pub fn judge(&self, policy: GuardPolicy, now: BootTime) -> Verdict {
+        let is_proved = self.is_proved();
+        let is_same_boot = self.last.is_none_or(|last| last.boot == self.boot);
+        let unproved_before = self.last.map_or(BootTime::default(), |last| last.unproved_before);
+        let vouches_from = if policy != GuardPolicy::Never && !is_proved {
+            now
+        } else if unproved_before != BootTime::default() && !is_same_boot {
+            // The last life could not vouch for some of these; on another boot it is not known for which.
+            now
+        } else {
+            unproved_before
+        };
+        let is_guarded = policy == GuardPolicy::Always || (policy == GuardPolicy::Auto && !is_proved);
+        Verdict { is_proved, is_guarded, is_same_boot, vouches_from }
+    }
+}
+
+/// What a start comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The node remembers every grant.
+    pub is_proved: bool,
+    /// It is guarded until the longest lease that may still run has ended.
+    pub is_guarded: bool,
+    /// The machine has not been started since the last life: times of that life mean something.
+    pub is_same_boot: bool,
+    /// For locks that were granted before, the node cannot vouch.
+    pub vouches_from: BootTime,
+}
+
+/// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
+/// the most if clocks agree. It may have been raised to a token of another node, which is ahead of a clock that is ahead of
+/// this one. Where the file is a copy, or another life used the data since, nobody knows how far that got: then both count, and
+/// what the ceiling is raised by when a life goes on from there.
+pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
+    let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
+    match last {
+        None => highest,
+        Some(last) if last.is_tied_to(found) => last.ceiling.max(wall_us),
+        Some(last) => last.ceiling.saturating_add(ISSUED_LEAD + START_LEAD).max(highest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durability::ties::{FileId, LifeId};
+
+    const HERE: BootId = BootId([1; 16]);
+    const ELSEWHERE: BootId = BootId([2; 16]);
+    const FILE: FileId = FileId { number: 3, born_ns: 4 };
+    const AOF: AofFile = AofFile { id: FileId { number: 5, born_ns: 6 }, bytes: 7 };
+
+    fn last(end: Option<LocksDigest>, aof: Option<AofFile>, boot: BootId) -> NodeState {
+        let end = end.map(|locks| CleanEnd { at: BootTime::default(), locks });
+        NodeState { file: Some(FILE), aof, end, ..NodeState::new(1, boot) }
+    }
+
+    /// Everything as the last life left it.
+    fn untouched() -> Found {
+        Found { file: Some(FILE), used_by: Some(LifeId { node: 1, incarnation: 1 }), aof: vec![AOF] }
+    }
+
+    fn digest(count: u64, exact: u128, other_boot: u128) -> LocksDigest {
+        LocksDigest { count, exact, other_boot }
+    }
+
+    #[test]
+    fn every_combination() {
+        let loaded = digest(2, 5, 6);
+        let ends = [
+            // (at the last end, proves within one boot, proves over a reboot)
+            (None, false, false),
+            (Some(loaded), true, true),
+            (Some(digest(2, 5, 0)), true, false),
+            (Some(digest(2, 0, 6)), false, true),
+            (Some(digest(3, 5, 6)), false, false),
+            (Some(digest(0, 0, 0)), false, false),
+        ];
+        let found = untouched();
+        for (end, within, over) in ends {
+            for (boot, clean) in [(HERE, within), (ELSEWHERE, over)] {
+                for aof in [None, Some(AOF)] {
+                    for from_aof in [false, true] {
+                        let last = last(end, aof, boot);
+                        let start = Start { last: Some(&last), found: &found, loaded, from_aof, boot: HERE };
+                        assert_eq!(start.is_proved(), clean || (aof.is_some() && from_aof), "{start:?}");
+                    }
+                }
+            }
+        }
+        let none = LocksDigest::default();
+        assert!(!Start { last: None, found: &found, loaded: none, from_aof: true, boot: HERE }.is_proved());
+    }
+
+    /// A clean end, and a life with everything in the AOF: neither is believed of a copy, or of data that others used.
+    #[test]
+    fn what_is_not_tied_to_the_data_proves_nothing() {
+        let loaded = digest(2, 5, 6);
+        let other = FileId { number: 8, born_ns: 9 };
+        let cases = [
+            ("a copied state file", Found { file: Some(FileId { born_ns: 9, ..FILE }), ..untouched() }, false, false),
+            ("a file of an unknown kind", Found { file: None, ..untouched() }, false, false),
+            (
+                "another node used the data",
+                Found { used_by: Some(LifeId { node: 2, incarnation: 1 }), ..untouched() },
+                false,
+                false,
+            ),
+            (
+                "another life did",
+                Found { used_by: Some(LifeId { node: 1, incarnation: 2 }), ..untouched() },
+                false,
+                false,
+            ),
+            ("nobody knows who did", Found { used_by: None, ..untouched() }, false, false),
+            ("another AOF", Found { aof: vec![AofFile { id: other, ..AOF }], ..untouched() }, true, false),
+            ("an older AOF in its place", Found { aof: vec![AofFile { bytes: 6, ..AOF }], ..untouched() }, true, false),
+            ("no AOF", Found { aof: vec![], ..untouched() }, true, false),
+            ("it has grown", Found { aof: vec![AofFile { bytes: 8, ..AOF }], ..untouched() }, true, true),
+            (
+                "and has others beside",
+                Found { aof: vec![AofFile { id: other, ..AOF }, AOF], ..untouched() },
+                true,
+                true,
+            ),
+        ];
+        for (what, found, ended_clean, aof_life) in cases {
+            for (last, from_aof, proved) in
+                [(last(Some(loaded), None, HERE), false, ended_clean), (last(None, Some(AOF), HERE), true, aof_life)]
+            {
+                let start = Start { last: Some(&last), found: &found, loaded, from_aof, boot: HERE };
+                assert_eq!(start.is_proved(), proved, "{what}");
+            }
+        }
+        let last = NodeState { file: None, ..last(Some(loaded), Some(AOF), HERE) };
+        let found = Found { file: None, ..untouched() };
+        assert!(!Start { last: Some(&last), found: &found, loaded, from_aof: true, boot: HERE }.is_proved());
+    }
+
+    #[test]
+    fn locks_that_had_ended_before_a_clean_end_do_not_count() {
+        let time = BootTime::from_us;
+        let end = Some(CleanEnd { at: time(100), locks: LocksDigest::default() });
+        let last = NodeState { end, ..NodeState::new(1, HERE) };
+        assert!(Start::counts(Some(&last), HERE, time(100)) && !Start::counts(Some(&last), HERE, time(99)));
+        assert!(Start::counts(Some(&last), ELSEWHERE, time(99)) && Start::counts(None, HERE, time(99)));
+    }
+
+    #[test]
+    fn tokens_start_above_whatever_can_have_been_issued() {
+        let last = NodeState { ceiling: 50_000_000, ..last(None, None, HERE) };
+        let found = untouched();
+        let unknown = 1_000 + CEILING_LEAD + ISSUED_LEAD + 4_000_000;
+        assert_eq!(token_floor(None, &found, 1_000, 2_000), unknown);
+        assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000);
+        assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000);
+        let copy = Found { file: Some(FileId { number: 8, ..FILE }), ..untouched() };
+        let used = Found { used_by: Some(LifeId { node: 8, incarnation: 1 }), ..untouched() };
+        for found in [copy, used] {
+            assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000 + ISSUED_LEAD + START_LEAD);
+            assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000 - 1_000 + unknown);
+        }
+    }
+}

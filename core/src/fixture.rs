@@ -1,0 +1,46 @@
+//! Makers of locks and requests for the tables of the rules.
+
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::request::{Note, Owner, Ttl};
+use crate::values::time::{BootTime, Now};
+use crate::values::token::Token;
+
+/// A node that serves.
+pub fn node() -> Node {
+    Node::new(10)
+}
+
+/// The default `lock.max-ttl` of the tables, in milliseconds.
+pub const MAX_TTL_MS: u32 = 60_000;
+
+pub fn owner(name: &str) -> Owner<'_> {
+    Owner::new(name.as_bytes()).unwrap()
+}
+
+pub fn ttl(ms: u64) -> Ttl {
+    Ttl::new(Some(ms), MAX_TTL_MS).unwrap()
+}
+
+pub fn token(value: u64) -> Token {
+    Token::new(value).unwrap()
+}
+
+/// `ms` milliseconds after boot; the wall clock shows 1 000 µs more.
+pub fn at(ms: u64) -> Now {
+    Now::new(BootTime::from_us(ms * 1_000), ms * 1_000 + 1_000)
+}
+
+/// A lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
+pub fn mine(holds: u32) -> Lock {
+    let mut lock = Lock::new(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
+    lock.holds = holds;
+    lock
+}
+
+/// The same, come from outside.
+pub fn suspect() -> Lock {
+    let mut lock = mine(1);
+    lock.mark_suspect();
+    lock
+}

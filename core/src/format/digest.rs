@@ -1,0 +1,78 @@
+//! A digest of all locks: whether what was loaded is what there was at the end of the last life.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::lock::Lock;
+
+/// Sums of hashes of locks, so that the order in which they are looked at does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocksDigest {
+    /// How many locks.
+    pub count: u64,
+    /// With their deadlines on this boot's clock: to the microsecond the same set.
+    pub exact: u128,
+    /// With their ttl instead: the same set, whose leases start over in full on another boot.
+    pub other_boot: u128,
+}
+
+impl LocksDigest {
+    /// Counts in the lock that the key `name` of `db` holds.
+    pub fn add(&mut self, db: u32, name: &[u8], lock: &Lock) {
+        let mut hash = Sha256::new();
+        hash.update(db.to_le_bytes());
+        for bytes in [name, lock.owner(), lock.note()] {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        hash.update(lock.token().get().to_le_bytes());
+        hash.update(lock.holds().to_le_bytes());
+        hash.update(lock.ttl_ms().to_le_bytes());
+        hash.update([u8::from(lock.suspect)]);
+        let other_boot = short(hash.clone());
+        hash.update(lock.deadline().as_us().to_le_bytes());
+        self.count += 1;
+        self.exact = self.exact.wrapping_add(short(hash));
+        self.other_boot = self.other_boot.wrapping_add(other_boot);
+    }
+}
+
+fn short(hash: Sha256) -> u128 {
+    let bytes: [u8; 32] = hash.finalize().into();
+    u128::from_le_bytes(std::array::from_fn(|n| bytes[n]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+
+    fn of(locks: &[(u32, &str, Lock)]) -> LocksDigest {
+        let mut digest = LocksDigest::default();
+        for (db, name, lock) in locks {
+            digest.add(*db, name.as_bytes(), lock);
+        }
+        digest
+    }
+
+    #[test]
+    fn order_does_not_matter_and_everything_else_does() {
+        let both = of(&[(0, "a", mine(1)), (1, "b", mine(2))]);
+        assert_eq!(both, of(&[(1, "b", mine(2)), (0, "a", mine(1))]));
+        let mut extended = mine(1);
+        extended.prolong(at(500).boot, ttl(1_000));
+        for other in [
+            of(&[]),
+            of(&[(0, "a", mine(1))]),
+            of(&[(0, "a", mine(1)), (1, "b", mine(1))]),
+            of(&[(1, "a", mine(1)), (1, "b", mine(2))]),
+            of(&[(0, "b", mine(1)), (1, "a", mine(2))]),
+            of(&[(0, "a", suspect()), (1, "b", mine(2))]),
+            of(&[(0, "a", extended.clone()), (1, "b", mine(2))]),
+        ] {
+            assert_ne!(other.exact, both.exact);
+        }
+        // On another boot deadlines start over, so only the ttl counts.
+        let later = of(&[(0, "a", extended), (1, "b", mine(2))]);
+        assert_eq!(later.other_boot, both.other_boot);
+    }
+}

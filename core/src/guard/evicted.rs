@@ -1,0 +1,86 @@
+//! Locks that the server evicted to make room: their keys are free, their holders do not know.
+
+use std::collections::HashMap;
+
+use crate::lock::Lock;
+use crate::refusal::Refusal;
+use crate::request::Owner;
+use crate::values::time::BootTime;
+
+/// What was evicted and may still be held.
+#[derive(Clone, Debug, Default)]
+pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
+
+impl Evicted {
+    /// `lock` was evicted from `name` in `db`.
+    pub fn note(&mut self, db: u32, name: &[u8], lock: &Lock) {
+        self.0.insert((db, name.into()), (lock.owner().into(), lock.deadline()));
+    }
+
+    /// Until when nobody but its holder may take `name` in `db`, if `owner` is not the one.
+    fn bars(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
+        (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
+    }
+
+    /// Refuses `owner` the lock `name` of `db` while somebody else's evicted lock bars it.
+    pub fn serve(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
+        match self.bars(db, name, owner, now) {
+            Some(until) => Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now).max(1) }),
+            None => Ok(()),
+        }
+    }
+
+    /// The key was granted anew, or its lease is over: nothing bars it.
+    pub fn forget(&mut self, db: u32, name: &[u8]) {
+        if !self.0.is_empty() {
+            self.0.remove(&(db, Box::from(name)));
+        }
+    }
+
+    /// Drops what has ended.
+    pub fn sweep(&mut self, now: BootTime) {
+        self.0.retain(|_, (_, deadline)| now <= *deadline);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+
+    #[test]
+    fn bars_that_key_alone_from_others_until_the_lease_would_have_ended() {
+        let mut evicted = Evicted::default();
+        evicted.note(0, b"k", &mine(1));
+        let deadline = at(1_000).boot;
+        assert_eq!(evicted.bars(0, b"k", owner("you"), deadline), Some(deadline));
+        let barred = |left_ms| Err(Refusal::Evicted { left_ms });
+        assert_eq!(evicted.serve(0, b"k", owner("you"), at(0).boot), barred(1_000));
+        assert_eq!(evicted.serve(0, b"k", owner("you"), deadline), barred(1));
+        assert_eq!(evicted.bars(0, b"k", owner("you"), deadline.plus_us(1)), None);
+        assert_eq!(evicted.bars(0, b"k", owner("me"), deadline), None);
+        assert_eq!(evicted.bars(1, b"k", owner("you"), deadline), None);
+        assert_eq!(evicted.bars(0, b"l", owner("you"), deadline), None);
+        evicted.sweep(deadline);
+        assert_eq!(evicted.len(), 1);
+        evicted.sweep(deadline.plus_us(1));
+        assert!(evicted.is_empty());
+        evicted.note(0, b"k", &mine(1));
+        evicted.forget(0, b"k");
+        assert_eq!(evicted.bars(0, b"k", owner("you"), deadline), None);
+    }
+}

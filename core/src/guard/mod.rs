@@ -1,0 +1,161 @@
+//! The restart guard: a node that may have forgotten grants refuses until they have all ended.
+//!
+//! While it is armed the node grants nothing and prolongs nothing that it cannot vouch for. It can vouch for a lock
+//! that it granted itself after the cause of the guard arose. New causes take the later end; only an operator ends it
+//! early. It is a value without a clock: `now` is handed in.
+
+pub mod evicted;
+pub mod outstanding;
+pub mod slots;
+
+use crate::refusal::Refusal;
+use crate::values::cause::Cause;
+use crate::values::limits::DRIFT_PERCENT;
+use crate::values::time::BootTime;
+
+/// An armed guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed {
+    /// It ends after this moment.
+    pub until: BootTime,
+    /// When the latest cause arose that makes locks in memory doubtful; zero: none did.
+    pub since: BootTime,
+    /// The cause whose end is the latest.
+    pub cause: Cause,
+}
+
+/// A guard as it was when the file was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedGuard {
+    /// What it was.
+    pub armed: Armed,
+    /// Milliseconds that were left.
+    pub left_ms: u64,
+}
+
+/// The guard of a node: armed or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guard(Option<Armed>);
+
+impl Guard {
+    /// A cause arose at `now`: guarded until `until` at least. A flush makes no lock doubtful that survived it: what is in
+    /// memory is as sure as before.
+    pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
+        let before = self.armed(now);
+        let (until, later) = match before {
+            Some(armed) if armed.until >= until => (armed.until, armed.cause),
+            _ => (until, cause),
+        };
+        let since = match cause {
+            Cause::Flush => before.map_or(BootTime::default(), |armed| armed.since),
+            _ => now,
+        };
+        self.0 = Some(Armed { until, since, cause: later });
+    }
+
+    /// An earlier life was guarded, and still would be.
+    pub fn restore(&mut self, armed: Armed) {
+        self.0 = Some(armed);
+    }
+
+    /// It is of another boot: no time of its causes is known here, so everything until `now` is from before them.
+    pub fn since_now(&mut self, now: BootTime) {
+        if let Some(armed) = self.0.as_mut().filter(|armed| armed.since != BootTime::default()) {
+            armed.since = now;
+        }
+    }
+
+    /// An operator says that nothing was forgotten.
+    pub fn lift(&mut self) {
+        self.0 = None;
+    }
+
+    /// What it is at `now`; `None`: the node serves.
+    pub fn armed(&self, now: BootTime) -> Option<Armed> {
+        self.0.filter(|armed| now <= armed.until)
+    }
+
+    /// Milliseconds until the node serves, rounded up; 0: it does.
+    pub fn left_ms(&self, now: BootTime) -> u64 {
+        self.armed(now).map_or(0, |armed| armed.until.ms_since_rounded_up(now).max(1))
+    }
+
+    /// What a later life must know of it; `None`: nothing.
+    pub fn saved(&self, now: BootTime) -> Option<SavedGuard> {
+        Some(SavedGuard { armed: self.armed(now)?, left_ms: self.left_ms(now) })
+    }
+
+    /// Refuses while it is armed.
+    pub fn serve(&self, now: BootTime) -> Result<(), Refusal> {
+        match self.armed(now) {
+            Some(armed) => Err(Refusal::Guarded { left_ms: self.left_ms(now), cause: armed.cause }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How long a node that may have forgotten everything must refuse, in milliseconds, if the longest lease it can have
+/// granted is `owed_ms`.
+pub fn guard_ms(owed_ms: u32, skew_ms: u32) -> u32 {
+    let ms = u64::from(owed_ms) + (u64::from(owed_ms) * DRIFT_PERCENT).div_ceil(100) + u64::from(skew_ms);
+    u32::try_from(ms).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> BootTime {
+        BootTime::from_us(ms * 1_000)
+    }
+
+    #[test]
+    fn length_covers_the_longest_lease_with_drift_and_skew() {
+        // (longest lease, skew, guard)
+        for (owed, skew, expected) in
+            [(60_000, 2_000, 62_600), (1, 0, 2), (100, 0, 101), (86_400_000, 60_000, 87_324_000)]
+        {
+            assert_eq!(guard_ms(owed, skew), expected);
+        }
+        assert_eq!(guard_ms(u32::MAX, u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn refuses_through_its_end_and_says_how_long() {
+        let mut guard = Guard::default();
+        assert_eq!(guard.serve(ms(0)), Ok(()));
+        guard.arm(Cause::Restart, ms(10), ms(20));
+        let refusal = |left_ms| Err(Refusal::Guarded { left_ms, cause: Cause::Restart });
+        assert_eq!(guard.serve(ms(10)), refusal(10));
+        assert_eq!(guard.serve(ms(20)), refusal(1));
+        assert_eq!(guard.serve(ms(20).plus_us(1)), Ok(()));
+        guard.arm(Cause::Restart, ms(30), ms(40));
+        guard.lift();
+        assert_eq!((guard.serve(ms(30)), guard.left_ms(ms(30))), (Ok(()), 0));
+    }
+
+    /// Every sequence of up to four causes with small times: the end is never before any cause's own, moves only away
+    /// until it has passed, and `since` is the latest cause that makes locks doubtful.
+    #[test]
+    fn every_small_sequence_of_causes() {
+        fn go(guard: Guard, now: u64, ends: &[u64], depth: usize) {
+            let latest = ends.iter().copied().filter(|&end| end >= now).max();
+            assert_eq!(guard.armed(ms(now)).map(|armed| armed.until), latest.map(ms), "{ends:?} at {now}");
+            if depth == 0 {
+                return;
+            }
+            for step in 0..3 {
+                for length in 0..4 {
+                    let (mut guard, now) = (guard, now + step);
+                    let cause = Cause::ALL[length as usize];
+                    let before = guard.armed(ms(now)).map_or(BootTime::default(), |armed| armed.since);
+                    guard.arm(cause, ms(now), ms(now + length));
+                    let since = if cause == Cause::Flush { before } else { ms(now) };
+                    assert_eq!(guard.armed(ms(now)).unwrap().since, since);
+                    go(guard, now, &[ends, &[now + length]].concat(), depth - 1);
+                }
+            }
+        }
+        go(Guard::default(), 0, &[], 4);
+    }
+}

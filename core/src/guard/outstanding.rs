@@ -1,0 +1,155 @@
+//! The longest lease that may still run: `lock.max-ttl`, a larger one of an earlier life, or what the node's master grants.
+
+use crate::guard::guard_ms;
+use crate::values::limits::MAX_TTL_LIMIT_MS;
+use crate::values::time::BootTime;
+
+/// Whose grants the node has to answer for beside its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Master {
+    /// Nobody's: it is the master.
+    Myself,
+    /// It follows a master that has not told yet how long its leases may be: they can be as long as any.
+    Silent,
+    /// It follows a master that told how long its leases may be. That does not get less with time, because the master goes
+    /// on granting.
+    Told,
+}
+
+impl Master {
+    const ALL: [Master; 3] = [Master::Myself, Master::Silent, Master::Told];
+
+    /// As the state file has it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Myself => "none",
+            Self::Silent => "silent",
+            Self::Told => "told",
+        }
+    }
+
+    /// The one with this word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|master| master.word() == word)
+    }
+}
+
+/// How long leases of this node can be, counting those of earlier lives and of its master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    ms: u32,
+    /// Until then the larger value of an earlier life counts.
+    until: BootTime,
+    present_ms: u32,
+    /// The longest lease that was seen in this life.
+    seen_ms: u32,
+    master: Master,
+    /// How long the leases of a master may be that told so.
+    told_ms: u32,
+}
+
+impl Owed {
+    /// A master that grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
+    pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
+        let ms = earlier_ms.max(present_ms);
+        let until = now.plus_ms(guard_ms(ms, skew_ms));
+        Self { ms, until, present_ms, seen_ms: present_ms, master: Master::Myself, told_ms: 0 }
+    }
+
+    /// A lease of `ms` was seen (loaded or replicated): it may still run.
+    pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
+        let seen_ms = self.seen_ms.max(ms);
+        *self = Self { seen_ms, ..self.anew(self.own_ms(now).max(ms), skew_ms, now) };
+    }
+
+    /// The node follows a master, which told that its leases may be this long, in milliseconds; `None`: it has told nothing.
+    pub fn follow(&mut self, told_ms: Option<u32>) {
+        self.master = if told_ms.is_some() { Master::Told } else { Master::Silent };
+        self.told_ms = told_ms.unwrap_or(0);
+    }
+
+    /// The node becomes the master at `now`: what its master may have granted may still run from then on.
+    pub fn lead(&mut self, skew_ms: u32, now: BootTime) {
+        *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
+    }
+
+    /// An operator says that nobody holds what the node has forgotten: only leases that were seen count.
+    pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
+        let ms = self.own_ms(now).min(self.seen_ms);
+        *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
+    }
+
+    /// The same master, and `ms` from `now` on.
+    fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
+        Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
+    }
+
+    /// `lock.max-ttl`.
+    pub fn present_ms(&self) -> u32 {
+        self.present_ms
+    }
+
+    /// What is known of the node's master.
+    pub fn master(&self) -> Master {
+        self.master
+    }
+
+    /// The longest lease that may still run at `now`, in milliseconds.
+    pub fn ms(&self, now: BootTime) -> u32 {
+        match self.master {
+            Master::Myself => self.own_ms(now),
+            Master::Silent => MAX_TTL_LIMIT_MS,
+            Master::Told => self.told_ms.max(self.own_ms(now)),
+        }
+    }
+
+    /// The longest of them that the node itself granted or saw, in milliseconds.
+    pub fn own_ms(&self, now: BootTime) -> u32 {
+        if now <= self.until { self.ms } else { self.present_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> BootTime {
+        BootTime::from_us(ms * 1_000)
+    }
+
+    #[test]
+    fn an_older_larger_value_counts_for_a_whole_guard() {
+        let mut owed = Owed::new(1_000, 100, 0, ms(0));
+        assert_eq!((owed.ms(ms(0)), owed.ms(ms(1_010)), owed.ms(ms(1_011))), (1_000, 1_000, 100));
+        owed.raise(500, 0, ms(2_000));
+        assert_eq!((owed.ms(ms(2_505)), owed.ms(ms(2_506))), (500, 100));
+        assert_eq!(Owed::new(50, 100, 0, ms(0)).ms(ms(0)), 100);
+    }
+
+    /// A master's leases are 10 s long, the replica's own 100 ms. The link is down for a minute, during which the master
+    /// goes on granting; then the replica is promoted.
+    #[test]
+    fn what_a_master_told_counts_as_long_as_it_is_followed_and_for_a_guard_after() {
+        let mut owed = Owed::new(0, 100, 0, ms(0));
+        owed.follow(Some(10_000));
+        assert_eq!(owed.ms(ms(60_000)), 10_000);
+        owed.lead(0, ms(60_000));
+        assert_eq!((owed.ms(ms(70_100)), owed.ms(ms(70_101))), (10_000, 100));
+    }
+
+    #[test]
+    fn of_a_master_that_has_told_nothing_the_worst_is_assumed() {
+        let mut owed = Owed::new(0, 100, 0, ms(0));
+        owed.follow(None);
+        assert_eq!(owed.ms(ms(0)), MAX_TTL_LIMIT_MS);
+        owed.follow(Some(50));
+        assert_eq!(owed.ms(ms(0)), 100, "its own earlier leases count too");
+        owed.follow(None);
+        owed.lead(0, ms(1));
+        assert_eq!(owed.ms(ms(2)), MAX_TTL_LIMIT_MS);
+        owed.raise(300, 0, ms(3));
+        assert_eq!(owed.ms(ms(3)), MAX_TTL_LIMIT_MS);
+        owed.lift(0, ms(3));
+        assert_eq!((owed.ms(ms(306)), owed.ms(ms(307))), (300, 100), "an operator knows better");
+    }
+}

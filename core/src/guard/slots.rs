@@ -1,0 +1,359 @@
+//! Hash slots of a cluster: which of them this node has served without a break, and of which it may have to refuse the locks.
+//!
+//! A slot that comes to a node brings its locks along if it was imported. If it was given to the node without them (its
+//! master died, an operator assigned it), leases may still run that nobody here knows: the locks of that slot alone are
+//! guarded until they have all ended. The same where the locks of one slot are dropped together.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use crc::{CRC_16_XMODEM, Crc, Table};
+
+use crate::refusal::Refusal;
+use crate::values::time::BootTime;
+
+/// Hash slots of a cluster.
+pub const CLUSTER_SLOTS: u16 = 16_384;
+
+const WORDS: usize = CLUSTER_SLOTS as usize / 64;
+
+static CRC16: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
+
+/// The slot of the key `name`: of what stands between its first `{` and the next `}`, if that is something.
+pub fn slot_of(name: &[u8]) -> u16 {
+    let place = |bytes: &[u8], wanted| bytes.iter().position(|&byte| byte == wanted);
+    let tag = place(name, b'{').and_then(|open| {
+        let rest = &name[open + 1..];
+        place(rest, b'}').filter(|&len| len > 0).map(|len| &rest[..len])
+    });
+    CRC16.checksum(tag.unwrap_or(name)) % CLUSTER_SLOTS
+}
+
+/// Some of the slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotSet(Box<[u64; WORDS]>);
+
+impl Default for SlotSet {
+    fn default() -> Self {
+        Self(Box::new([0; WORDS]))
+    }
+}
+
+impl SlotSet {
+    /// Takes these slots in; numbers that are no slot are left out.
+    pub fn insert(&mut self, slots: RangeInclusive<u16>) {
+        let (first, last) = (usize::from(*slots.start()), usize::from((*slots.end()).min(CLUSTER_SLOTS - 1)));
+        if first > last {
+            return;
+        }
+        // Word by word: nodes have ranges of thousands.
+        for n in first / 64..=last / 64 {
+            let from = if n == first / 64 { first % 64 } else { 0 };
+            let to = if n == last / 64 { last % 64 } else { 63 };
+            self.0[n] |= u64::MAX << from & u64::MAX >> (63 - to);
+        }
+    }
+
+    /// Whether `slot` is in.
+    pub fn contains(&self, slot: u16) -> bool {
+        self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 != 0)
+    }
+
+    fn set(&mut self, slot: u16, is_in: bool) {
+        let (word, bit) = (&mut self.0[usize::from(slot / 64)], 1 << (slot % 64));
+        *word = if is_in { *word | bit } else { *word & !bit };
+    }
+}
+
+/// What a look at the cluster brought to light.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gained {
+    /// Slots whose earlier tokens this node does not know: it serves them now, or begins to import them.
+    pub unknown: usize,
+    /// Of these, slots that came without their locks: they are guarded.
+    pub guarded: usize,
+}
+
+/// The slots of a node; outside a cluster there is nothing to know of them.
+#[derive(Clone, Debug, Default)]
+pub struct Slots(Option<Box<InCluster>>);
+
+#[derive(Clone, Debug, Default)]
+struct InCluster {
+    served: SlotSet,
+    /// On their way here, key by key, at the last look.
+    imported: SlotSet,
+    /// On their way here in one step.
+    arriving: SlotSet,
+    /// The slots that the next look finds are covered by the guard of the whole node.
+    covered: bool,
+    /// Locks of these slots may be held by somebody unknown until then.
+    guards: BTreeMap<u16, BootTime>,
+    /// Live locks of these slots were deleted, by whatever; when the last of each would have ended.
+    dropped: BTreeMap<u16, BootTime>,
+}
+
+impl Slots {
+    /// The node is part of a cluster. Slots that it has already are covered by what its start proves, or by its guard.
+    pub fn begin(&mut self) {
+        self.0 = Some(Box::default());
+        self.cover();
+    }
+
+    /// The node is guarded as a whole for what it takes over now: slots that the next look finds need no guard beside.
+    pub fn cover(&mut self) {
+        if let Some(slots) = &mut self.0 {
+            slots.covered = true;
+        }
+    }
+
+    /// These slots are on their way here in one step with their locks, or are so no more.
+    pub fn arriving(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
+        if let Some(known) = &mut self.0 {
+            for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
+                known.arriving.set(slot, are_on_their_way);
+            }
+        }
+    }
+
+    /// The node serves the slots `owned` at `now`, and imports those of `imported`. What it gained without its locks is guarded
+    /// until `until`.
+    pub fn seen(&mut self, owned: &SlotSet, imported: SlotSet, now: BootTime, until: BootTime) -> Gained {
+        let mut gained = Gained::default();
+        let Some(known) = &mut self.0 else { return gained };
+        known.guards.retain(|_, until| now <= *until);
+        let covered = std::mem::take(&mut known.covered);
+        if known.served == *owned && known.imported == imported {
+            return gained;
+        }
+        for slot in 0..CLUSTER_SLOTS {
+            let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
+            if is_owned && !was_served {
+                gained.unknown += 1;
+                let brought_its_locks = known.imported.contains(slot) || known.arriving.contains(slot);
+                if !brought_its_locks && !covered {
+                    gained.guarded += 1;
+                    let end = known.guards.entry(slot).or_default();
+                    *end = until.max(*end);
+                }
+                known.arriving.set(slot, false);
+            } else if imported.contains(slot) && !known.imported.contains(slot) {
+                gained.unknown += 1;
+            }
+        }
+        known.served.clone_from(owned);
+        known.imported = imported;
+        gained
+    }
+
+    /// Whether the node is part of a cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the node knows what it may grant in the slot of `name`.
+    pub fn is_known(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
+    }
+
+    /// Whether a look at the cluster is due before anything is promised about the lock `name`: the node does not know its slot, or
+    /// not what deleted locks there of late.
+    pub fn needs_look(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|known| {
+            let slot = slot_of(name);
+            !known.served.contains(slot) || known.dropped.contains_key(&slot)
+        })
+    }
+
+    /// A live lock of `name` that would have ended at `end` was deleted, by whatever.
+    pub fn drop_lock(&mut self, name: &[u8], end: BootTime) {
+        if let Some(known) = &mut self.0 {
+            let last = known.dropped.entry(slot_of(name)).or_default();
+            *last = end.max(*last);
+        }
+    }
+
+    /// Whether it is open what deleted locks of late: of the slot of `name`, or of any (`None`).
+    pub fn has_dropped(&self, name: Option<&[u8]>) -> bool {
+        self.0.as_ref().is_some_and(|known| match name {
+            _ if known.dropped.is_empty() => false,
+            Some(name) => known.dropped.contains_key(&slot_of(name)),
+            None => true,
+        })
+    }
+
+    /// It is known by now what deleted locks of late: slots were emptied (`flushed`), or single keys. Answers how many slots are
+    /// guarded for it.
+    pub fn settle_dropped(&mut self, flushed: bool) -> usize {
+        let Some(known) = &mut self.0 else { return 0 };
+        let dropped = std::mem::take(&mut known.dropped);
+        if !flushed {
+            return 0;
+        }
+        let count = dropped.len();
+        for (slot, end) in dropped {
+            let until = known.guards.entry(slot).or_default();
+            *until = end.max(*until);
+        }
+        count
+    }
+
+    /// Refuses while the slot of `name` is guarded.
+    pub fn serve(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
+        let Some(known) = self.0.as_ref().filter(|known| !known.guards.is_empty()) else { return Ok(()) };
+        match known.guards.get(&slot_of(name)) {
+            Some(until) if now <= *until => {
+                Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An operator says that nobody holds a lock of any slot.
+    pub fn lift(&mut self) {
+        if let Some(known) = &mut self.0 {
+            known.guards.clear();
+        }
+    }
+
+    /// How many slots are guarded at `now`.
+    pub fn guarded(&self, now: BootTime) -> usize {
+        self.0.as_ref().map_or(0, |known| known.guards.values().filter(|until| now <= **until).count())
+    }
+
+    /// When the last of the guards ends, if one is armed at `now`.
+    pub fn guarded_until(&self, now: BootTime) -> Option<BootTime> {
+        self.0.as_ref()?.guards.values().copied().filter(|until| now <= *until).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: BootTime = BootTime::from_us(1_000_000);
+    const END: BootTime = BootTime::from_us(63_600_000);
+
+    fn set(slots: RangeInclusive<u16>) -> SlotSet {
+        let mut set = SlotSet::default();
+        set.insert(slots);
+        set
+    }
+
+    fn none() -> SlotSet {
+        SlotSet::default()
+    }
+
+    /// A node that has looked at a cluster in which it has nothing.
+    fn empty() -> Slots {
+        let mut slots = Slots::default();
+        slots.begin();
+        assert_eq!(slots.seen(&none(), none(), NOW, END), Gained::default());
+        slots
+    }
+
+    #[test]
+    fn keys_are_in_the_slots_that_the_servers_say() {
+        for (name, slot) in [
+            (&b""[..], 0),
+            (b"123456789", 12_739),
+            (b"k", 7_629),
+            (b"{k}.lock", 7_629),
+            (b"foo{k}{bar}", 7_629),
+            (b"{}k", slot_of(b"{}k")),
+            (b"foo", 12_182),
+        ] {
+            assert_eq!(slot_of(name), slot, "{name:?}");
+        }
+        assert_ne!(slot_of(b"{}k"), slot_of(b""), "an empty tag is none");
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn a_set_has_the_slots_that_were_put_in_and_no_others() {
+        let edges = [0, 1, 62, 63, 64, 65, 127, 128, 129, 16_319, 16_320, 16_382, 16_383, 16_384, u16::MAX];
+        for first in edges {
+            for last in edges {
+                let both = set(first..=last);
+                for slot in (0..CLUSTER_SLOTS).filter(|slot| slot % 61 == 0 || edges.contains(slot)) {
+                    assert_eq!(both.contains(slot), (first..=last).contains(&slot), "{slot} in {first} to {last}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn outside_a_cluster_nothing_is_refused() {
+        let mut slots = Slots::default();
+        slots.drop_lock(b"k", END);
+        assert!(slots.is_known(b"k") && !slots.has_dropped(None));
+        assert_eq!(slots.seen(&set(0..=9), none(), NOW, END), Gained::default());
+        assert_eq!((slots.serve(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
+    }
+
+    #[test]
+    fn slots_of_the_start_and_of_a_promotion_are_covered() {
+        let mut slots = Slots::default();
+        slots.begin();
+        assert_eq!(slots.seen(&set(0..=9_999), none(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
+        assert!(slots.is_known(b"k"));
+        slots.seen(&none(), none(), NOW, END);
+        assert!(!slots.is_known(b"k"), "what is lost is not known any more");
+        slots.cover();
+        assert_eq!(slots.seen(&set(0..=9_999), none(), NOW, END).guarded, 0);
+    }
+
+    #[test]
+    fn a_slot_without_its_locks_is_guarded_alone() {
+        let mut slots = empty();
+        assert_eq!(slots.seen(&set(7_629..=7_630), none(), NOW, END), Gained { unknown: 2, guarded: 2 });
+        assert_eq!(slots.serve(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+        assert_eq!(slots.serve(b"foo", NOW), Ok(()));
+        assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
+        // Lost and gained again: from then on, and the earlier guard was not forgotten meanwhile.
+        slots.seen(&none(), none(), NOW, END);
+        assert_eq!(slots.guarded(NOW), 2);
+        slots.seen(&set(7_629..=7_629), none(), NOW, END.plus_ms(5));
+        assert_eq!(slots.guarded_until(NOW), Some(END.plus_ms(5)));
+        let after = END.plus_ms(6);
+        assert_eq!((slots.serve(b"k", after), slots.guarded(after)), (Ok(()), 0));
+        slots.lift();
+        assert_eq!(slots.serve(b"k", NOW), Ok(()));
+    }
+
+    #[test]
+    fn a_slot_that_was_imported_is_not_guarded() {
+        let mut slots = empty();
+        assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained { unknown: 2, guarded: 0 });
+        assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained::default(), "known by now");
+        assert_eq!(slots.seen(&set(5..=5), set(6..=6), NOW, END), Gained { unknown: 1, guarded: 0 });
+        // The import of the other is given up before the slot is assigned.
+        slots.seen(&set(5..=5), none(), NOW, END);
+        assert_eq!(slots.seen(&set(5..=6), none(), NOW, END), Gained { unknown: 1, guarded: 1 });
+    }
+
+    #[test]
+    fn a_slot_that_came_in_one_step_is_not_guarded() {
+        let mut slots = empty();
+        slots.arriving(5..=6, true);
+        slots.seen(&none(), none(), NOW, END);
+        slots.arriving(6..=6, false);
+        assert_eq!(slots.seen(&set(5..=6), none(), NOW, END), Gained { unknown: 2, guarded: 1 });
+        slots.seen(&none(), none(), NOW, END);
+        slots.lift();
+        assert_eq!(slots.seen(&set(5..=5), none(), NOW, END).guarded, 1, "that was another time");
+    }
+
+    #[test]
+    fn locks_that_were_dropped_guard_their_slot_if_it_was_emptied() {
+        let mut slots = empty();
+        slots.drop_lock(b"k", END);
+        slots.drop_lock(b"{k}2", NOW);
+        assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
+        assert_eq!(slots.settle_dropped(false), 0);
+        assert_eq!((slots.serve(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
+        slots.drop_lock(b"k", END);
+        assert_eq!(slots.settle_dropped(true), 1);
+        assert_eq!(slots.serve(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+    }
+}

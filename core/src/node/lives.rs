@@ -1,0 +1,126 @@
+//! How a node begins a life, what of it must be on the disk, and how it becomes a replica or a master.
+//!
+//! Whoever writes the state file takes a state from [`Node::state_to_write`], and tells with [`Node::written`] when it is there.
+
+use crate::durability::ledger::{Beginning, Ledger};
+use crate::durability::node_state::NodeState;
+use crate::durability::start::{GuardPolicy, Start};
+use crate::guard::guard_ms;
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::tokens::Tokens;
+use crate::tokens::stripe_ceilings::StripeCeiling;
+use crate::values::cause::Cause;
+use crate::values::time::{BootTime, Now, ahead_us};
+
+impl Node {
+    /// A life begins at `now`, with tokens from [`crate::token_floor`] on. Nothing is promised before its start is judged and its
+    /// first state is on the disk.
+    pub fn begin(beginning: &Beginning<'_>, mut tokens: Tokens, now: BootTime) -> Self {
+        if let Some(last) = beginning.last {
+            // Nothing is issued before the new ceiling is on the disk: no stripe is below the last one.
+            tokens.set_ceiling(last.ceiling);
+            tokens.restore_stripes(&last.stripes);
+        } else if beginning.has_file {
+            tokens.set_ceiling(0);
+        }
+        let mut node =
+            Self { ledger: Ledger::new(beginning, now), skew_ms: beginning.skew_ms, ..Self::with_tokens(tokens) };
+        if let Some(armed) = beginning.last.and_then(|last| last.guard_now(beginning.boot, now)) {
+            node.guard.restore(armed);
+        }
+        node
+    }
+
+    /// Refuses while something that a later life must know is not on the disk. While the node is guarded, that is what a client
+    /// has to wait for.
+    pub fn ready(&self, now: BootTime) -> Result<(), Refusal> {
+        if self.ledger.is_ready() { Ok(()) } else { self.guard.serve(now).and(Err(Refusal::NotYet)) }
+    }
+
+    /// Judges, once the data is loaded, what the last life left, and whether the node is guarded for it. From now on states are
+    /// written, and the first has to be on the disk before anything is promised. Whether the node remembers every grant.
+    pub fn judge(&mut self, start: &Start<'_>, policy: GuardPolicy, now: BootTime) -> bool {
+        let owed_ms = self.ledger.judged(now);
+        let verdict = start.judge(policy, now);
+        if verdict.is_guarded {
+            self.guard.arm(Cause::Restart, now, now.plus_ms(guard_ms(owed_ms, self.skew_ms)));
+        }
+        // Whatever was armed on another boot: every lock that was loaded is from before.
+        if !verdict.is_same_boot {
+            self.guard.since_now(now);
+        }
+        self.vouches_from = verdict.vouches_from;
+        verdict.is_proved
+    }
+
+    /// The state that is to be on the disk, with its number; the newest alone counts. If it is `needed`, nothing is promised before.
+    /// `None`: there is no file, or it still has what the last life proves.
+    pub fn state_to_write(&mut self, needed: bool, now: Now) -> Option<(u64, NodeState)> {
+        self.ledger.writes().then(|| (self.ledger.number(needed), self.state(now)))
+    }
+
+    /// What a later life must know, at `now`.
+    pub fn state(&mut self, now: Now) -> NodeState {
+        let state = self.ledger.state(&mut self.tokens, self.skew_ms, now);
+        let unproved_before = self.unproved_before(state.owed_ms, now.boot);
+        NodeState { guard: self.saved_guard(now.boot), unproved_before, ..state }
+    }
+
+    /// The state with this number is on the disk, and the node's ceiling there is this.
+    pub fn written(&mut self, number: u64, ceiling: u64) {
+        self.ledger.written(number, ceiling, &mut self.tokens);
+    }
+
+    /// Whether a token was refused for want of a ceiling that nobody has handed out yet.
+    pub fn wants_write(&self, now: Now) -> bool {
+        self.ledger.wants_write(&self.tokens, self.skew_ms, now)
+    }
+
+    /// Whether a state should be written now, before anybody has to wait for it. To be asked ten times a second.
+    pub fn is_write_due(&self, now: Now) -> bool {
+        self.ledger.is_write_due(&self.tokens, self.skew_ms, now)
+    }
+
+    /// What a master tells its replicas: up to where they should take tokens for issued, the longest lease that may run, and the
+    /// ceilings of stripes.
+    pub fn tells_replicas(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
+        let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
+        (self.ledger.ceiling().max(far), self.ledger.owed().ms(now.boot), stripes)
+    }
+
+    /// A replica hears that from its master.
+    pub fn heard(&mut self, ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
+        self.tokens.learn_stripes(stripes);
+        self.ledger.heard(ceiling, owed_ms);
+    }
+
+    /// The node follows a master, or another one.
+    pub fn follows(&mut self) {
+        self.ledger.follows();
+    }
+
+    /// A replica becomes a master. The one before it issued tokens up to the ceiling that this node heard of, and may have granted
+    /// leases that never reached it.
+    pub fn leads(&mut self, policy: GuardPolicy, now: Now) {
+        let owed_ms = self.ledger.leads(self.skew_ms, now.boot);
+        self.tokens.raise_floor(self.ledger.ceiling().max(ahead_us(now.wall_us, self.skew_ms)));
+        if policy != GuardPolicy::Never {
+            self.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(owed_ms, self.skew_ms)));
+        }
+    }
+
+    /// An operator arms the guard for `ms` milliseconds, or lifts it (`None`). The disk has to know before anything else: a crash
+    /// right after could bring a lifted guard back over what was granted since, or forget an armed one.
+    pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) {
+        match ms {
+            Some(ms) => self.guard.arm(Cause::Operator, now, now.plus_ms(ms)),
+            None => {
+                self.guard.lift();
+                self.slots.lift();
+                self.ledger.lift(self.skew_ms, now);
+            }
+        }
+        self.waiting.look_at_all();
+    }
+}

@@ -1,0 +1,125 @@
+//! What one node remembers beside the locks themselves.
+
+pub mod counters;
+pub mod lives;
+
+use crate::durability::ledger::Ledger;
+use crate::guard::evicted::Evicted;
+use crate::guard::slots::Slots;
+use crate::guard::{Guard, SavedGuard, guard_ms};
+use crate::lock::Lock;
+use crate::lock::deadlines::Deadlines;
+use crate::node::counters::Counters;
+use crate::queue::waiting::Waiting;
+use crate::refusal::Refusal;
+use crate::tokens::Tokens;
+use crate::values::cause::Cause;
+use crate::values::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
+use crate::values::time::BootTime;
+
+/// One node's own memory: the rules read and write it, the locks live in the keys.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Highest tokens, so that no token ever repeats or falls.
+    pub tokens: Tokens,
+    /// When which lock's lease may have ended.
+    pub deadlines: Deadlines,
+    /// Totals since load.
+    pub counters: Counters,
+    /// Refuses while grants may have been forgotten.
+    pub guard: Guard,
+    /// Locks granted before are of a life that the node cannot prove to remember.
+    pub vouches_from: BootTime,
+    /// Locks that the server dropped to make room.
+    pub evicted: Evicted,
+    /// In a cluster: what is known of its slots.
+    pub slots: Slots,
+    /// Requests that wait for a lock.
+    pub waiting: Waiting,
+    /// What is on the disk, and must be.
+    pub ledger: Ledger,
+    /// `lock.max-clock-skew`, in milliseconds.
+    pub skew_ms: u32,
+}
+
+impl Node {
+    /// A node that issues no token up to `token_floor`.
+    pub fn new(token_floor: u64) -> Self {
+        Self::with_tokens(Tokens::new(token_floor))
+    }
+
+    /// A node with these tokens.
+    pub fn with_tokens(tokens: Tokens) -> Self {
+        Self {
+            tokens,
+            deadlines: Deadlines::default(),
+            counters: Counters::default(),
+            guard: Guard::default(),
+            vouches_from: BootTime::default(),
+            evicted: Evicted::default(),
+            slots: Slots::default(),
+            waiting: Waiting::default(),
+            ledger: Ledger::without_file(),
+            skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
+        }
+    }
+
+    /// What a later life must know of the guard. Of single slots it does not tell which: all are guarded after a start.
+    pub fn saved_guard(&self, now: BootTime) -> Option<SavedGuard> {
+        let mut guard = self.guard;
+        if let Some(until) = self.slots.guarded_until(now) {
+            guard.arm(Cause::Slot, now, until);
+        }
+        guard.saved(now)
+    }
+
+    /// What a later life must know of [`Node::vouches_from`]; zero: nothing, once the longest lease from before, of `owed_ms`,
+    /// has ended.
+    pub fn unproved_before(&self, owed_ms: u32, now: BootTime) -> BootTime {
+        let may_be_left = now <= self.vouches_from.plus_ms(guard_ms(owed_ms, self.skew_ms));
+        if may_be_left { self.vouches_from } else { BootTime::default() }
+    }
+
+    /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from a life that the node
+    /// cannot prove to remember.
+    pub fn is_suspect(&self, lock: &Lock) -> bool {
+        lock.suspect || lock.granted < self.vouches_from
+    }
+
+    /// Refuses what the node cannot vouch for: a lock that came from outside or from a life it cannot prove to remember, and
+    /// while it is guarded every lock from before the cause.
+    pub(crate) fn ensure_vouched(&self, lock: &Lock, now: BootTime) -> Result<(), Refusal> {
+        if self.is_suspect(lock) {
+            return Err(Refusal::Suspect { left_ms: lock.deadline.ms_since_rounded_up(now) });
+        }
+        match self.guard.armed(now) {
+            Some(armed) if lock.granted <= armed.since => self.guard.serve(now),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn ms(ms: u64) -> BootTime {
+        BootTime::from_us(ms * 1_000)
+    }
+
+    /// What a flush dropped cannot be granted; what it left was never in doubt.
+    #[test]
+    fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
+        let mut node = fixture::node();
+        node.guard.arm(Cause::Flush, ms(10), ms(500));
+        let lock = Lock::new(fixture::owner("me"), Default::default(), fixture::token(7), ms(5), fixture::ttl(1_000));
+        assert_eq!(node.ensure_vouched(&lock, ms(20)), Ok(()));
+        assert!(node.guard.serve(ms(20)).is_err());
+        node.guard.since_now(ms(20));
+        assert_eq!(node.ensure_vouched(&lock, ms(20)), Ok(()), "on another boot too");
+        node.guard.arm(Cause::Operator, ms(20), ms(30));
+        node.guard.arm(Cause::Flush, ms(25), ms(600));
+        assert!(node.ensure_vouched(&lock, ms(26)).is_err(), "an earlier cause stays");
+    }
+}

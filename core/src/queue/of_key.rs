@@ -1,0 +1,362 @@
+//! The queue of one key: who waits for its lock, in which order, and for whom it is kept free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::request::{Note, Owner, Ttl};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// Names a request that waits, to the one who has to answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub u64);
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The lock, for this long from the grant on (`ACQUIRE … WAIT`).
+    Lock {
+        /// Length of the lease.
+        ttl: Ttl,
+        /// The token that a quorum client proposes.
+        fence: Option<Token>,
+        /// Its owner may be repeating itself.
+        retry: bool,
+    },
+    /// To be told that the lock is free, and to have it kept free for a moment (`LOCK.WAIT`).
+    Turn,
+}
+
+/// A request that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Who has to be answered.
+    pub id: WaiterId,
+    /// What for.
+    pub want: Want,
+    /// Since when.
+    pub since: BootTime,
+    /// Until when at the longest.
+    pub until: BootTime,
+    /// It waits for the disk alone, not for anybody: it is answered as soon as it is known who has the lock.
+    pub at_once: bool,
+    owner: Box<[u8]>,
+    note: Box<[u8]>,
+}
+
+impl Waiter {
+    /// A request of `owner`, made at `since`.
+    pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
+        let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), note.bytes().into());
+        Self { id, want, since, until, at_once: false, owner, note }
+    }
+
+    /// The same, for an answer at once: only the node's state file is in its way.
+    pub fn at_once(self) -> Self {
+        Self { at_once: true, ..self }
+    }
+
+    /// Who waits.
+    pub fn owner(&self) -> Owner<'_> {
+        Owner::new(&self.owner).expect("an owner when it came")
+    }
+
+    /// For people.
+    pub fn note(&self) -> Note<'_> {
+        Note::new(&self.note).expect("a note when it came")
+    }
+}
+
+/// Where a request stands: the lower, the earlier served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    ticket: u64,
+    /// Of those with the same ticket the first to come.
+    arrival: u64,
+    /// Of one owner's requests that stand at one place the first to come.
+    repeat: u64,
+}
+
+impl Place {
+    /// The request's own arrival, wherever it stands.
+    fn arrived(self) -> u64 {
+        self.arrival.max(self.repeat)
+    }
+}
+
+/// The lock is free and kept so for somebody who was told.
+#[derive(Clone, Debug)]
+struct Reservation {
+    owner: Box<[u8]>,
+    until: BootTime,
+}
+
+/// Who may take a free lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Whoever asks: nobody waits.
+    Nobody,
+    /// The one who asks: it is kept free for it.
+    Own,
+    /// Others are before the one who asks.
+    Others,
+}
+
+/// The queue of one key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    waiters: BTreeMap<Place, Waiter>,
+    /// Where each owner's requests stand.
+    owners: BTreeSet<(Box<[u8]>, Place)>,
+    /// Where each request stands, in the order in which they came.
+    arrivals: BTreeMap<u64, Place>,
+    /// Where those stand that want their answer at once.
+    at_once: BTreeSet<Place>,
+    reserved: Option<Reservation>,
+    /// So many turns in a row were not used, while others waited.
+    unused_turns: u32,
+    /// When it is to be looked at, if nothing happens before.
+    pub(crate) alarm: Option<BootTime>,
+    /// Everybody in it can wait until then: who could not was refused.
+    pub(crate) put_off: BootTime,
+    /// From here on nobody was told yet who cannot wait until then.
+    pub(crate) not_told: Option<Place>,
+}
+
+impl Queue {
+    /// Puts a request where its ticket says: behind those with the same or a smaller one. Without a ticket it goes to
+    /// the end, or, where its owner has a request already, right behind that: who asks twice does not wait for itself.
+    pub(crate) fn join(&mut self, waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
+        let place = match (ticket, self.places_of(waiter.owner()).next()) {
+            (Some(ticket), _) => Place { ticket, arrival, repeat: 0 },
+            (None, Some(first)) => Place { repeat: arrival, ..first },
+            (None, None) => {
+                let ticket = self.waiters.last_key_value().map_or(0, |(last, _)| last.ticket);
+                Place { ticket, arrival, repeat: 0 }
+            }
+        };
+        self.owners.insert((waiter.owner.clone(), place));
+        self.arrivals.insert(place.arrived(), place);
+        if waiter.at_once {
+            self.at_once.insert(place);
+        }
+        self.waiters.insert(place, waiter);
+        place
+    }
+
+    /// Takes out the request at `place`.
+    pub(crate) fn leave(&mut self, place: Place) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&place)?;
+        self.owners.remove(&(waiter.owner.clone(), place));
+        self.arrivals.remove(&place.arrived());
+        self.at_once.remove(&place);
+        if self.waiters.is_empty() {
+            self.unused_turns = 0;
+        }
+        Some(waiter)
+    }
+
+    /// The longest lease that `owner` asks for, or those of its requests that may be `repeated`.
+    pub(crate) fn longest_ttl(&self, owner: Owner<'_>, repeated: bool) -> Option<Ttl> {
+        let ttl = |place| match self.waiters[&place].want {
+            Want::Lock { ttl, retry, .. } if retry || !repeated => Some(ttl),
+            _ => None,
+        };
+        self.places_of(owner).filter_map(ttl).max_by_key(|ttl| ttl.ms())
+    }
+
+    /// Takes out the requests of `owner` that `which` picks.
+    pub(crate) fn leave_all_of(&mut self, owner: Owner<'_>, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
+        let places: Vec<_> = self.places_of(owner).filter(|place| which(&self.waiters[place])).collect();
+        places.into_iter().filter_map(|place| self.leave(place)).collect()
+    }
+
+    /// Takes out the first requests, `count` at most.
+    pub(crate) fn leave_first(&mut self, count: usize) -> Vec<Waiter> {
+        let places: Vec<_> = self.waiters.keys().take(count).copied().collect();
+        places.into_iter().filter_map(|place| self.leave(place)).collect()
+    }
+
+    /// Looks at the `count` requests that come from `from` on, and takes out those that `which` picks; and where to go on.
+    pub(crate) fn leave_if(
+        &mut self,
+        from: Place,
+        count: usize,
+        which: impl Fn(&Waiter) -> bool,
+    ) -> (Vec<Waiter>, Option<Place>) {
+        let mut rest = self.waiters.range(from..);
+        let looked_at: Vec<_> = rest.by_ref().take(count).collect();
+        let next = rest.next().map(|(&place, _)| place);
+        let places: Vec<_> =
+            looked_at.into_iter().filter(|(_, waiter)| which(waiter)).map(|(&place, _)| place).collect();
+        (places.into_iter().filter_map(|place| self.leave(place)).collect(), next)
+    }
+
+    /// Takes out requests that want their answer at once, `count` at most.
+    pub(crate) fn leave_at_once(&mut self, count: usize) -> Vec<Waiter> {
+        let places: Vec<_> = self.at_once.iter().take(count).copied().collect();
+        places.into_iter().filter_map(|place| self.leave(place)).collect()
+    }
+
+    /// Whether anybody wants an answer at once.
+    pub(crate) fn has_at_once(&self) -> bool {
+        !self.at_once.is_empty()
+    }
+
+    /// Who is next: the first, or, after `unused_max` turns in a row that were not used, the one who has waited longest.
+    pub(crate) fn first(&self, unused_max: u32) -> Option<&Waiter> {
+        if self.unused_turns >= unused_max {
+            return self.arrivals.first_key_value().map(|(_, place)| &self.waiters[place]);
+        }
+        self.waiters.first_key_value().map(|(_, waiter)| waiter)
+    }
+
+    /// The request for the lock itself that `owner` has in the queue, and whose time is not up at `now`.
+    pub(crate) fn request_for_lock(&self, owner: Owner<'_>, now: BootTime) -> Option<&Waiter> {
+        let mut own = self.places_of(owner).map(|place| &self.waiters[&place]);
+        own.find(|waiter| waiter.want != Want::Turn && now <= waiter.until)
+    }
+
+    /// How many requests `owner` has in the queue; counted up to `enough`.
+    pub(crate) fn count_of(&self, owner: Owner<'_>, enough: usize) -> usize {
+        self.places_of(owner).take(enough).count()
+    }
+
+    /// Everybody, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.values()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Nobody waits, and it is kept free for nobody.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.reserved.is_none()
+    }
+
+    /// Keeps the lock free for `owner`.
+    pub(crate) fn reserve(&mut self, owner: Owner<'_>, until: BootTime) {
+        self.reserved = Some(Reservation { owner: owner.bytes().into(), until });
+    }
+
+    /// It is kept free no longer, if it was for `owner` (`None`: for whomever).
+    pub(crate) fn unreserve(&mut self, owner: Option<Owner<'_>>) -> bool {
+        self.reserved.take_if(|kept| owner.is_none_or(|owner| *kept.owner == *owner.bytes())).is_some()
+    }
+
+    /// Somebody's turn is over, and the lock was not acquired.
+    pub(crate) fn turn_was_not_used(&mut self) {
+        if !self.waiters.is_empty() {
+            self.unused_turns = self.unused_turns.saturating_add(1);
+        }
+    }
+
+    /// The lock was acquired.
+    pub(crate) fn was_acquired(&mut self) {
+        self.unused_turns = 0;
+    }
+
+    /// For whom the lock is kept free, or was.
+    pub(crate) fn reserved_for(&self) -> Option<&[u8]> {
+        self.reserved.as_ref().map(|reservation| &*reservation.owner)
+    }
+
+    /// For whom the lock is kept free at `now`, and until when.
+    pub(crate) fn reservation(&self, now: BootTime) -> Option<(Owner<'_>, BootTime)> {
+        let kept = self.reserved.as_ref().filter(|kept| now <= kept.until)?;
+        Some((Owner::new(&kept.owner).expect("an owner when it came"), kept.until))
+    }
+
+    /// Who may take the lock if it is free at `now` and `owner` asks.
+    pub(crate) fn claim(&self, owner: Owner<'_>, now: BootTime) -> Claim {
+        match self.reservation(now) {
+            Some((kept_for, _)) if kept_for == owner => Claim::Own,
+            Some(_) => Claim::Others,
+            _ if self.waiters.is_empty() => Claim::Nobody,
+            _ => Claim::Others,
+        }
+    }
+
+    fn places_of(&self, owner: Owner<'_>) -> impl Iterator<Item = Place> {
+        let name: Box<[u8]> = owner.bytes().into();
+        self.owners
+            .range((name.clone(), Place::default())..)
+            .take_while(move |(of, _)| *of == name)
+            .map(|&(_, place)| place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+
+    fn waiter(n: u64, name: &str) -> Waiter {
+        Waiter::new(WaiterId(n), owner(name), Note::default(), Want::Turn, at(0).boot, 100)
+    }
+
+    fn order(queue: &Queue) -> Vec<u64> {
+        queue.iter().map(|waiter| waiter.id.0).collect()
+    }
+
+    #[test]
+    fn order_is_by_ticket_then_arrival() {
+        // (tickets in order of arrival, order of service)
+        let cases: [(&[Option<u64>], &[u64]); 5] = [
+            (&[None, None, None], &[1, 2, 3]),
+            (&[Some(30), Some(10), Some(20)], &[2, 3, 1]),
+            (&[Some(7), Some(7), Some(7)], &[1, 2, 3]),
+            // Without a ticket: behind everybody who is there, and a later, smaller ticket goes before it.
+            (&[Some(20), None, Some(10), Some(20)], &[3, 1, 2, 4]),
+            (&[None, Some(10), None, Some(0)], &[1, 4, 2, 3]),
+        ];
+        for (tickets, expected) in cases {
+            let mut queue = Queue::default();
+            for (n, ticket) in (1..).zip(tickets) {
+                queue.join(waiter(n, &n.to_string()), *ticket, n);
+            }
+            assert_eq!(order(&queue), expected, "{tickets:?}");
+        }
+    }
+
+    #[test]
+    fn who_asks_twice_stands_where_it_stood() {
+        let mut queue = Queue::default();
+        let first = queue.join(waiter(1, "me"), None, 1);
+        queue.join(waiter(2, "you"), None, 2);
+        queue.join(waiter(3, "me"), None, 3);
+        assert_eq!(order(&queue), [1, 3, 2]);
+        queue.leave(first);
+        queue.join(waiter(4, "me"), None, 4);
+        assert_eq!(order(&queue), [3, 4, 2], "the place is kept as long as one of its requests stands there");
+        assert_eq!(queue.leave_all_of(owner("me"), |_| true).len(), 2);
+        assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
+    }
+
+    #[test]
+    fn owners_that_begin_alike_are_different() {
+        let mut queue = Queue::default();
+        for (n, name) in (1..).zip(["a", "ab", "b", "a\0"]) {
+            queue.join(waiter(n, name), None, n);
+        }
+        assert_eq!(queue.leave_all_of(owner("a"), |_| true).len(), 1);
+        assert_eq!(order(&queue), [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_reservation_is_for_one_owner_until_its_end() {
+        let mut queue = Queue::default();
+        let (now, until) = (at(0).boot, at(20).boot);
+        assert_eq!(queue.claim(owner("me"), now), Claim::Nobody);
+        queue.reserve(owner("me"), until);
+        assert_eq!((queue.claim(owner("me"), until), queue.claim(owner("you"), until)), (Claim::Own, Claim::Others));
+        assert_eq!(queue.claim(owner("you"), until.plus_us(1)), Claim::Nobody);
+        assert!(!queue.unreserve(Some(owner("you"))) && queue.reservation(until) == Some((owner("me"), until)));
+        queue.join(waiter(1, "you"), None, 1);
+        assert_eq!(queue.claim(owner("me"), until.plus_us(1)), Claim::Others, "too late: others wait");
+        assert!(queue.unreserve(Some(owner("me"))));
+        assert_eq!(queue.claim(owner("you"), now), Claim::Others, "the first is served by a hand-over");
+    }
+}

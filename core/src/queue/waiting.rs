@@ -1,0 +1,562 @@
+//! All requests that wait on a node: one queue a key, bounded together.
+//!
+//! A queue belongs to a database and a name, whatever the key holds: it never moves. What happens to a request in the
+//! end is an [`Answer`], kept until the one who can send it takes it. No request is forgotten: it has a place in one
+//! queue and a moment at which its wait ends, and as long as a queue's lock is free there is a moment at which that
+//! queue is looked at.
+//!
+//! No step takes long, however many wait: whatever concerns a whole queue, or all queues, is done in slices of
+//! [`ANSWERS_A_PASS_MAX`], each at a look of its own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use crate::queue::of_key::{Claim, Place, Queue, Waiter, WaiterId, Want};
+use crate::queue::wait_times::Waits;
+use crate::refusal::Refusal;
+use crate::request::{Owner, Ticket, Ttl};
+use crate::values::limits::{
+    ANSWERS_A_PASS_MAX, HANDOFF_WINDOW_DEFAULT_MS, MAX_WAITERS_DEFAULT, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS,
+    UNUSED_TURNS_MAX,
+};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// Entries that a table keeps room for when it is empty.
+const SPARE_ENTRIES: usize = 1_024;
+
+/// What a request that waited is told in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The lock is its owner's.
+    Granted {
+        /// The grant's token.
+        token: Token,
+        /// How long it waited, in milliseconds, rounded down: the lease began this long after the request came.
+        waited_ms: u64,
+    },
+    /// The lock is free, and kept so for a moment.
+    Turn,
+    /// It waited in vain: its time is up, or its owner took it back.
+    InVain(Want),
+    /// It cannot be served.
+    Refused(Refusal),
+}
+
+/// Who is next when a lock is free.
+pub(crate) enum Next {
+    /// Nobody, or it is not known yet: many are before it whose time is up.
+    Nobody,
+    /// It is kept until then for somebody who was told.
+    KeptUntil(BootTime),
+    /// This request.
+    Request(Waiter),
+}
+
+/// A look at all queues, one after the other.
+#[derive(Clone, Debug)]
+enum ToLook {
+    None,
+    All,
+    /// The others were looked at.
+    Behind(u32, Arc<[u8]>),
+}
+
+/// The queues of a node.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// By database number and name; none is empty.
+    queues: BTreeMap<u32, BTreeMap<Arc<[u8]>, Queue>>,
+    places: HashMap<WaiterId, (u32, Arc<[u8]>, Place)>,
+    timeouts: BTreeSet<(BootTime, WaiterId)>,
+    alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
+    /// Which queues are to be looked at as soon as can be, whatever else is planned.
+    to_look: ToLook,
+    /// The node could not hand over: no queue is looked at before.
+    not_before: BootTime,
+    /// Locks that are kept free.
+    reservations: usize,
+    arrivals: u64,
+    answers: HashMap<WaiterId, Answer>,
+    /// Whose answers are to be sent, in order; who is gone has none any more.
+    answered: VecDeque<WaiterId>,
+    /// `lock.max-waiters`.
+    pub max: u32,
+    /// `lock.handoff-window`, in milliseconds.
+    pub handoff_window_ms: u32,
+    /// See [`UNUSED_TURNS_MAX`].
+    pub(crate) unused_turns_max: u32,
+    /// The most that ever waited at a time.
+    most: usize,
+    timeouts_ever: u64,
+    /// How long those waited who were served.
+    pub waits: Waits,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            places: HashMap::new(),
+            timeouts: BTreeSet::new(),
+            alarms: BTreeSet::new(),
+            to_look: ToLook::None,
+            not_before: BootTime::default(),
+            reservations: 0,
+            arrivals: 0,
+            answers: HashMap::new(),
+            answered: VecDeque::new(),
+            max: MAX_WAITERS_DEFAULT,
+            handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
+            unused_turns_max: UNUSED_TURNS_MAX,
+            most: 0,
+            timeouts_ever: 0,
+            waits: Waits::default(),
+        }
+    }
+}
+
+impl Waiting {
+    /// Refuses one request more than may wait, or one more lock that is kept free.
+    pub fn room(&self) -> Result<(), Refusal> {
+        if self.len() + self.reservations < self.max as usize {
+            Ok(())
+        } else {
+            Err(Refusal::QueueFull { max: self.max })
+        }
+    }
+
+    /// The same, for a request of `owner` in the queue of `name`; and one more of it than an owner may have there.
+    pub fn room_for(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Result<(), Refusal> {
+        self.room()?;
+        let own = self.queue(db, name).map_or(0, |queue| queue.count_of(owner, OWNER_REQUESTS_MAX));
+        if own < OWNER_REQUESTS_MAX { Ok(()) } else { Err(Refusal::OwnerQueueFull) }
+    }
+
+    /// `waiter` waits for the lock `name` of `db`.
+    pub fn join(&mut self, db: u32, name: &[u8], waiter: Waiter, ticket: Option<Ticket>) {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        let (id, until) = (waiter.id, waiter.until);
+        debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
+        let (name, queue) = self.reach(db, name);
+        let place = queue.join(waiter, ticket.map(Ticket::get), arrival);
+        self.places.insert(id, (db, name, place));
+        self.timeouts.insert((until, id));
+        self.most = self.most.max(self.places.len());
+    }
+
+    /// The request `id` waits no longer, unanswered: its client is gone, or answered by somebody else. What it was to be told
+    /// is dropped.
+    pub fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
+        let Some((db, name, place)) = self.places.remove(&id) else {
+            self.answers.remove(&id);
+            return None;
+        };
+        let waiter = self.queue_mut(db, &name)?.leave(place)?;
+        self.timeouts.remove(&(waiter.until, id));
+        self.tidy(db, &name);
+        Some(waiter)
+    }
+
+    /// The owner takes its requests back; what is kept free for it is not any more.
+    pub fn withdraw(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
+        let unreserved = self.unreserve(db, name, Some(owner));
+        let Some(queue) = self.queue_mut(db, name) else { return };
+        let gone = queue.leave_all_of(owner, |_| true);
+        if unreserved {
+            queue.turn_was_not_used();
+        }
+        self.answer(gone, |waiter| Answer::InVain(waiter.want));
+        if unreserved {
+            self.look_at(db, name, now);
+        }
+        self.tidy(db, name);
+    }
+
+    /// Answers the one whose time has been up longest at `now`; `false` if there is none.
+    pub fn time_out(&mut self, now: BootTime) -> bool {
+        let Some(&(_, id)) = self.timeouts.first().filter(|(until, _)| now > *until) else { return false };
+        self.give_up(id);
+        true
+    }
+
+    /// The request `id` is refused: whatever it waits for, it cannot have.
+    pub(crate) fn refuse(&mut self, id: WaiterId, refusal: Refusal) {
+        if self.leave(id).is_some() {
+            self.push(id, Answer::Refused(refusal));
+        }
+    }
+
+    /// What is to be sent, to whom; each once, `count` at most at a time.
+    pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
+        let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(id) = self.answered.pop_front()
+        {
+            taken.extend(self.answers.remove(&id).map(|answer| (id, answer)));
+        }
+        taken
+    }
+
+    /// What the request `id` is to be told, if that is to be sent: who asks sends it.
+    pub fn take_answer_of(&mut self, id: WaiterId) -> Option<Answer> {
+        self.answers.remove(&id)
+    }
+
+    /// Whether there is something to be sent.
+    pub fn has_answers(&self) -> bool {
+        !self.answered.is_empty()
+    }
+
+    /// The first in the queue of `name`, `count` at most, wait no longer, unanswered: somebody else knows what to say. If others
+    /// are left, it is looked at again, and soon.
+    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize) -> Vec<WaiterId> {
+        self.unreserve(db, name, None);
+        let Some(queue) = self.queue_mut(db, name) else { return vec![] };
+        let gone = queue.leave_first(count);
+        let ids = gone.iter().map(|waiter| waiter.id).collect();
+        gone.iter().for_each(|waiter| self.unlist(waiter));
+        self.look_at(db, name, BootTime::default());
+        self.tidy(db, name);
+        ids
+    }
+
+    /// The queue of `name`, if there is one, is to be looked at by `when`, or earlier if that is planned.
+    pub fn look_at(&mut self, db: u32, name: &[u8], when: BootTime) {
+        let Some(queues) = self.queues.get_mut(&db) else { return };
+        let Some((name, _)) = queues.get_key_value(name) else { return };
+        let name = Arc::clone(name);
+        let Some(queue) = queues.get_mut(&name) else { return };
+        match queue.alarm {
+            Some(planned) if planned <= when => return,
+            Some(planned) => {
+                self.alarms.remove(&(planned, db, Arc::clone(&name)));
+            }
+            None => {}
+        }
+        queue.alarm = Some(when);
+        self.alarms.insert((when, db, name));
+    }
+
+    /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
+    pub fn look_at_all(&mut self) {
+        self.to_look = if self.queues.is_empty() { ToLook::None } else { ToLook::All };
+    }
+
+    /// The queue behind this one, in the order of databases and names (`None`: the first).
+    fn behind(&self, last: Option<&(u32, Arc<[u8]>)>) -> Option<(u32, Arc<[u8]>)> {
+        let mut databases = self.queues.range(last.map_or(0, |(db, _)| *db)..);
+        let here = last.and_then(|(db, name)| {
+            let rest = self.queues.get(db)?.range::<[u8], _>((Excluded(&**name), Unbounded)).next()?;
+            Some((*db, Arc::clone(rest.0)))
+        });
+        here.or_else(|| {
+            let (db, queues) = databases.find(|(db, _)| last.is_none_or(|(last, _)| *db > last))?;
+            Some((*db, Arc::clone(queues.first_key_value()?.0)))
+        })
+    }
+
+    /// Takes out the queue to be looked at that has been due longest at `now`.
+    pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
+        if now < self.not_before {
+            return None;
+        }
+        let next = match std::mem::replace(&mut self.to_look, ToLook::None) {
+            ToLook::None => None,
+            ToLook::All => self.behind(None),
+            ToLook::Behind(db, name) => self.behind(Some(&(db, name))),
+        };
+        if let Some((db, name)) = next {
+            self.to_look = ToLook::Behind(db, Arc::clone(&name));
+            return Some((db, name));
+        }
+        let (when, ..) = self.alarms.first()?;
+        if *when > now {
+            return None;
+        }
+        let (_, db, name) = self.alarms.pop_first()?;
+        if let Some(queue) = self.queue_mut(db, &name) {
+            queue.alarm = None;
+        }
+        Some((db, name))
+    }
+
+    /// When the next queue is to be looked at, or somebody's time is up.
+    pub fn next_due(&self) -> Option<BootTime> {
+        let soon = (!matches!(self.to_look, ToLook::None)).then(BootTime::default);
+        let look = soon.or_else(|| self.alarms.first().map(|(when, ..)| *when)).map(|when| when.max(self.not_before));
+        let timeout = self.timeouts.first().map(|(until, _)| until.plus_us(1));
+        look.into_iter().chain(timeout).min()
+    }
+
+    /// How many requests wait.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// No queue has anybody, and no lock is kept free.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// The most that ever waited at a time.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Requests that waited until their time was up, since load.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts_ever
+    }
+
+    /// How many wait for the lock `name` of `db`.
+    pub fn len_of(&self, db: u32, name: &[u8]) -> usize {
+        self.queue(db, name).map_or(0, Queue::len)
+    }
+
+    /// Who waits for the lock `name` of `db`, in order.
+    pub fn of(&self, db: u32, name: &[u8]) -> impl Iterator<Item = &Waiter> {
+        self.queue(db, name).into_iter().flat_map(Queue::iter)
+    }
+
+    /// The locks of `db` that have a queue.
+    pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
+        self.queues.get(&db).into_iter().flat_map(|queues| queues.keys().map(|name| &**name))
+    }
+
+    /// For whom the free lock `name` of `db` is kept, or was until a moment ago.
+    pub fn reserved_for(&self, db: u32, name: &[u8]) -> Option<&[u8]> {
+        self.queue(db, name)?.reserved_for()
+    }
+
+    /// Whether the lock `name` of `db` has a queue: when it gets free, [`crate::hand_over()`] says whose it is.
+    pub fn has_queue(&self, db: u32, name: &[u8]) -> bool {
+        self.queue(db, name).is_some()
+    }
+
+    /// The hand-over of a free lock did not come about for this reason. Where it is a matter of time, it is tried again
+    /// then, and who waits less long than that is refused now; else everybody is. What the whole node cannot do yet is tried
+    /// with one queue at a time.
+    pub fn put_off(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
+        if refusal == Refusal::NotYet {
+            self.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
+            return self.look_at(db, name, self.not_before);
+        }
+        let Some(queue) = self.queue_mut(db, name) else { return };
+        let Some(ms) = refusal.passes_in_ms() else {
+            let gone = queue.leave_first(ANSWERS_A_PASS_MAX);
+            self.unreserve(db, name, None);
+            self.answer(gone, |_| Answer::Refused(refusal));
+            self.look_at(db, name, now);
+            return self.tidy(db, name);
+        };
+        let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
+        // Who joined later can wait as long: it was asked. (A moment more is only the rounding of the time left.)
+        if then > queue.put_off.plus_ms(1) {
+            queue.put_off = then;
+            queue.not_told = Some(Place::default());
+        }
+        let until = then.min(queue.put_off);
+        if let Some(from) = queue.not_told {
+            let cannot_wait = |waiter: &Waiter| waiter.at_once || waiter.until < until;
+            let (gone, rest) = queue.leave_if(from, ANSWERS_A_PASS_MAX, cannot_wait);
+            queue.not_told = rest;
+            self.answer(gone, |_| Answer::Refused(refusal));
+            self.look_at(db, name, if rest.is_some() { now } else { then });
+        } else {
+            self.look_at(db, name, then);
+        }
+        self.tidy(db, name);
+    }
+
+    /// Somebody else has the lock `name` of `db`, or is before them: those are told who want their answer at once. How many
+    /// were; if others are left, the queue is looked at again.
+    pub(crate) fn answer_at_once(&mut self, db: u32, name: &[u8], now: BootTime) -> u64 {
+        let Some(queue) = self.queue_mut(db, name).filter(|queue| queue.has_at_once()) else { return 0 };
+        let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
+        let (count, more) = (gone.len() as u64, queue.has_at_once());
+        self.answer(gone, |waiter| Answer::InVain(waiter.want));
+        if more {
+            self.look_at(db, name, now);
+        }
+        self.tidy(db, name);
+        count
+    }
+
+    /// The lock `name` of `db` is held, by `owner` with `token`: its own requests need not wait. One that says that it may be
+    /// a repetition gets the grant there is, if the node `vouches` for it. Answers the longest lease that those ask for.
+    pub(crate) fn held_by(
+        &mut self,
+        db: u32,
+        name: &[u8],
+        owner: Owner<'_>,
+        token: Token,
+        vouched: Result<(), Refusal>,
+        now: BootTime,
+    ) -> Option<Ttl> {
+        let queue = self.queue_mut(db, name)?;
+        let repeated = queue.longest_ttl(owner, true).filter(|_| vouched.is_ok());
+        let own = queue.leave_all_of(owner, |_| true);
+        self.answer(own, |waiter| match (waiter.want, vouched) {
+            (Want::Turn, _) => Answer::Turn,
+            (Want::Lock { retry: false, .. }, _) => Answer::Refused(Refusal::Owned),
+            // Its lease lasts as long from now on as the request asks for.
+            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, waited_ms: now.ms_since(waiter.since) },
+            (Want::Lock { .. }, Err(refusal)) => Answer::Refused(refusal),
+        });
+        self.tidy(db, name);
+        repeated
+    }
+
+    /// The longest lease that `owner` asks for in the queue of `name`.
+    pub(crate) fn longest_ttl(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Option<Ttl> {
+        self.queue(db, name)?.longest_ttl(owner, false)
+    }
+
+    /// Who may take the lock `name` of `db` if it is free and `owner` asks.
+    pub(crate) fn claim(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Claim {
+        self.queue(db, name).map_or(Claim::Nobody, |queue| queue.claim(owner, now))
+    }
+
+    /// For whom the free lock `name` of `db` is kept at `now`, and until when.
+    pub fn reservation(&self, db: u32, name: &[u8], now: BootTime) -> Option<(Owner<'_>, BootTime)> {
+        self.queue(db, name)?.reservation(now)
+    }
+
+    /// `owner` was granted the lock with `token`: that answers all its requests.
+    pub(crate) fn granted(&mut self, db: u32, name: &[u8], owner: Owner<'_>, token: Token, now: BootTime) {
+        self.unreserve(db, name, None);
+        let Some(queue) = self.queue_mut(db, name) else { return };
+        queue.was_acquired();
+        let served = queue.leave_all_of(owner, |_| true);
+        self.serve(served, now, |waiter| match waiter.want {
+            Want::Lock { .. } => Answer::Granted { token, waited_ms: now.ms_since(waiter.since) },
+            Want::Turn => Answer::Turn,
+        });
+        self.tidy(db, name);
+    }
+
+    /// The free lock is kept for `owner` from now on, and everybody who waits for that owner's turn is told.
+    pub(crate) fn reserve(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
+        let until = now.plus_ms(self.handoff_window_ms);
+        self.end_reservation(db, name);
+        let (name, queue) = self.reach(db, name);
+        queue.reserve(owner, until);
+        let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn);
+        self.reservations += 1;
+        self.serve(told, now, |_| Answer::Turn);
+        self.look_at(db, &name, until.plus_us(1));
+    }
+
+    /// Drops what is left of a queue that nobody stands in.
+    pub(crate) fn tidy(&mut self, db: u32, name: &[u8]) {
+        let Some(queues) = self.queues.get_mut(&db) else { return };
+        let Some(queue) = queues.get(name).filter(|queue| queue.is_empty()) else { return };
+        let alarm = queue.alarm;
+        let removed = queues.remove_entry(name);
+        if queues.is_empty() {
+            self.queues.remove(&db);
+        }
+        if let (Some((name, _)), Some(when)) = (removed, alarm) {
+            self.alarms.remove(&(when, db, name));
+        }
+        // After a storm the tables are as large as it was.
+        if self.places.is_empty() {
+            self.places.shrink_to(SPARE_ENTRIES);
+        }
+        if self.answered.is_empty() {
+            self.answers.shrink_to(SPARE_ENTRIES);
+            self.answered.shrink_to(SPARE_ENTRIES);
+        }
+    }
+
+    /// The lock is kept free no longer for one who was told, and did not acquire it.
+    fn end_reservation(&mut self, db: u32, name: &[u8]) {
+        if self.unreserve(db, name, None)
+            && let Some(queue) = self.queue_mut(db, name)
+        {
+            queue.turn_was_not_used();
+        }
+    }
+
+    /// Who is next, now that the lock `name` of `db` is free; those before it whose time is up at `now` are answered. Who asks
+    /// for the lock itself is granted it where it is that owner's turn.
+    pub(crate) fn next(&mut self, db: u32, name: &[u8], now: BootTime) -> Next {
+        if let Some((owner, until)) = self.reservation(db, name, now) {
+            let own = self.queue(db, name).and_then(|queue| queue.request_for_lock(owner, now));
+            return own.cloned().map_or(Next::KeptUntil(until), Next::Request);
+        }
+        self.end_reservation(db, name);
+        self.tidy(db, name);
+        let unused_max = self.unused_turns_max;
+        for _ in 0..ANSWERS_A_PASS_MAX {
+            let Some(queue) = self.queue(db, name) else { return Next::Nobody };
+            let Some(first) = queue.first(unused_max) else { return Next::Nobody };
+            if now <= first.until {
+                return Next::Request(queue.request_for_lock(first.owner(), now).unwrap_or(first).clone());
+            }
+            let id = first.id;
+            self.give_up(id);
+        }
+        self.look_at(db, name, now);
+        Next::Nobody
+    }
+
+    fn give_up(&mut self, id: WaiterId) {
+        if let Some(waiter) = self.leave(id) {
+            // Who waited for the disk alone was kept waiting by nobody else.
+            let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::InVain(waiter.want) };
+            self.timeouts_ever += u64::from(!waiter.at_once);
+            self.push(id, answer);
+        }
+    }
+
+    /// It is kept free no longer, if it was for `owner` (`None`: for whomever); whether it was.
+    fn unreserve(&mut self, db: u32, name: &[u8], owner: Option<Owner<'_>>) -> bool {
+        let unreserved = self.queue_mut(db, name).is_some_and(|queue| queue.unreserve(owner));
+        self.reservations -= usize::from(unreserved);
+        unreserved
+    }
+
+    /// Answers those who waited to the end.
+    fn serve(&mut self, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
+        for waiter in &served {
+            self.waits.record(now.us_since(waiter.since));
+        }
+        self.answer(served, answer);
+    }
+
+    fn answer(&mut self, gone: Vec<Waiter>, answer: impl Fn(&Waiter) -> Answer) {
+        for waiter in gone {
+            self.unlist(&waiter);
+            self.push(waiter.id, answer(&waiter));
+        }
+    }
+
+    fn push(&mut self, id: WaiterId, answer: Answer) {
+        self.answers.insert(id, answer);
+        self.answered.push_back(id);
+    }
+
+    fn unlist(&mut self, waiter: &Waiter) {
+        self.places.remove(&waiter.id);
+        self.timeouts.remove(&(waiter.until, waiter.id));
+    }
+
+    fn queue(&self, db: u32, name: &[u8]) -> Option<&Queue> {
+        self.queues.get(&db)?.get(name)
+    }
+
+    fn queue_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut Queue> {
+        self.queues.get_mut(&db)?.get_mut(name)
+    }
+
+    /// The queue of `name` in `db`, and the name under which it is kept.
+    fn reach(&mut self, db: u32, name: &[u8]) -> (Arc<[u8]>, &mut Queue) {
+        let queues = self.queues.entry(db).or_default();
+        let name = queues.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
+        (Arc::clone(&name), queues.entry(name).or_default())
+    }
+}

@@ -1,0 +1,260 @@
+//! LOCK.ACQUIRE: who gets a free lock.
+
+use crate::lock::{Lock, live};
+use crate::node::Node;
+use crate::queue::of_key::Claim;
+use crate::refusal::Refusal;
+use crate::request::Acquire;
+use crate::rules::hand_over::grant;
+use crate::values::time::Now;
+use crate::values::token::Token;
+
+/// What came of an ACQUIRE.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The lock was free and is now this one: store it.
+    Granted(Lock),
+    /// The owner has it already and repeated itself: its lease lasts longer now, store the lock.
+    Prolonged(Token),
+    /// The same, and its lease already lasted as long as it asks for: nothing changed.
+    Unchanged(Token),
+    /// Somebody else holds it, or is before this owner.
+    Contended,
+    /// The same, and it takes its place in the queue.
+    Queues,
+    /// Only the node's state file is in its way: it takes a place in the queue for [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS)
+    /// at most, and is answered as soon as it is known who has the lock.
+    WaitsForDisk,
+}
+
+/// An ACQUIRE was refused: one whose client may be made to wait, and that waits longer than the reason lasts, takes a place
+/// in the queue instead; if the state file alone is in its way, also one that does not wait.
+///
+/// A request that proposes a token is of a client that asks several nodes: it repeats by itself, and what else it sends over the
+/// same connection must not wait for this node's disk.
+pub fn acquire_later(
+    db: u32,
+    name: &[u8],
+    ask: &Acquire<'_>,
+    refusal: Refusal,
+    may_block: bool,
+    node: &Node,
+) -> Result<Acquired, Refusal> {
+    let room = || node.waiting.room_for(db, name, ask.owner);
+    match refusal.or_queue(ask.patience.ms(), room, Acquired::Queues) {
+        Err(Refusal::NotYet) if may_block && ask.fence.is_none() && room().is_ok() => Ok(Acquired::WaitsForDisk),
+        outcome => outcome,
+    }
+}
+
+/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now` and nobody else's turn; `held` is what
+/// the key holds. While the node is guarded it grants nothing: what is free here may be held by somebody it has
+/// forgotten. Of a refusal that passes before the request's patience ends, [`acquire_later`] makes a place in the queue.
+///
+/// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
+/// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer, and it lasts as long
+/// from `now` on as the request asks for, at least. Only so can its owner count on a ttl from when it asked.
+pub fn acquire(
+    db: u32,
+    name: &[u8],
+    held: Option<&mut Lock>,
+    ask: &Acquire<'_>,
+    node: &mut Node,
+    now: Now,
+) -> Result<Acquired, Refusal> {
+    let in_memory = held.is_some();
+    let held = live(held, now.boot);
+    if let Some(lock) = held {
+        if ask.retry && lock.is_of(ask.owner) {
+            node.ensure_vouched(lock, now.boot)?;
+            return Ok(if lock.prolong(now.boot, ask.ttl) {
+                Acquired::Prolonged(lock.token)
+            } else {
+                Acquired::Unchanged(lock.token)
+            });
+        }
+        node.guard.serve(now.boot)?;
+        node.slots.serve(name, now.boot)?;
+        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(db, name, ask, node) };
+    }
+    node.guard.serve(now.boot)?;
+    node.slots.serve(name, now.boot)?;
+    node.evicted.serve(db, name, ask.owner, now.boot)?;
+    if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
+        return contended(db, name, ask, node);
+    }
+    let token = node.tokens.issue(name, ask.fence, now, node.skew_ms)?;
+    // An expired lock that the background had not deleted yet ends here.
+    node.counters.expiries += u64::from(in_memory);
+    Ok(Acquired::Granted(grant(db, name, ask, token, node, now)))
+}
+
+/// Somebody else has it: the request waits, if it wants to and there is room.
+fn contended(db: u32, name: &[u8], ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
+    if ask.patience.ms() > 0 {
+        return node.waiting.room_for(db, name, ask.owner).map(|()| Acquired::Queues);
+    }
+    node.counters.contended += 1;
+    Ok(Acquired::Contended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::request::{Note, Patience};
+    use crate::values::cause::Cause;
+
+    fn ask(name: &str, retry: bool) -> Acquire<'_> {
+        Acquire {
+            owner: owner(name),
+            ttl: ttl(500),
+            retry,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+        }
+    }
+
+    #[test]
+    fn table() {
+        let node = &mut node();
+        // (what the key holds, owner, RETRY, at ms, outcome: Ok(true) granted, Ok(false) contended)
+        let cases: [(Option<Lock>, &str, bool, u64, Result<Acquired, Refusal>); 9] = [
+            (Some(mine(1)), "you", false, 0, Ok(Acquired::Contended)),
+            (Some(mine(1)), "you", true, 1_000, Ok(Acquired::Contended)),
+            (Some(mine(3)), "me", false, 1_000, Err(Refusal::Owned)),
+            (Some(mine(3)), "me", true, 500, Ok(Acquired::Unchanged(token(7)))),
+            (Some(suspect()), "you", false, 0, Ok(Acquired::Contended)),
+            (Some(suspect()), "me", false, 0, Err(Refusal::Owned)),
+            (Some(suspect()), "me", true, 999, Err(Refusal::Suspect { left_ms: 1 })),
+            (Some(mine(1)), "m", false, 0, Ok(Acquired::Contended)),
+            (Some(mine(1)), "me2", false, 0, Ok(Acquired::Contended)),
+        ];
+        for (held, name, retry, ms, expected) in cases {
+            let mut held = held;
+            let before = held.clone();
+            assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), node, at(ms)), expected);
+            assert_eq!(held, before, "a refusal changes nothing");
+        }
+        assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
+    }
+
+    /// Its owner counts on the ttl from when it sent the request, whether that was granted now or before.
+    #[test]
+    fn a_repetition_lasts_as_long_as_it_asks_for_and_never_shortens_the_lease() {
+        let node = &mut node();
+        // (at ms, outcome, deadline after in ms), of a lease that ends at 1 000 ms and a request for 500 ms
+        let cases = [
+            (0, Acquired::Unchanged(token(7)), 1_000),
+            (500, Acquired::Unchanged(token(7)), 1_000),
+            (501, Acquired::Prolonged(token(7)), 1_001),
+            (1_000, Acquired::Prolonged(token(7)), 1_500),
+        ];
+        for (ms, expected, deadline_ms) in cases {
+            let mut lock = mine(3);
+            assert_eq!(acquire(0, b"k", Some(&mut lock), &ask("me", true), node, at(ms)), Ok(expected));
+            assert_eq!((lock.deadline(), lock.holds(), lock.granted), (at(deadline_ms).boot, 3, at(0).boot));
+        }
+        assert_eq!((node.counters.grants, node.counters.extensions), (0, 0));
+    }
+
+    #[test]
+    fn free_whether_absent_or_expired_and_for_the_full_ttl_from_the_grant() {
+        let node = &mut node();
+        for (held, name) in [(None, "you"), (Some(mine(4)), "you"), (Some(mine(4)), "me"), (Some(suspect()), "me")] {
+            let mut held = held;
+            let now = at(1_001);
+            let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask(name, true), node, now) else {
+                panic!("{held:?} is free for {name}")
+            };
+            assert_eq!((lock.owner(), lock.holds(), lock.suspect), (name.as_bytes(), 1, false));
+            assert_eq!((lock.deadline(), lock.granted), (now.boot.plus_ms(500), now.boot));
+        }
+        assert_eq!((node.counters.grants, node.counters.expiries), (4, 3));
+    }
+
+    #[test]
+    fn every_grant_has_a_larger_token() {
+        let node = &mut node();
+        let mut last = 0;
+        for ms in [5_000, 5_000, 4_000, 0, 6_000] {
+            let Ok(Acquired::Granted(lock)) = acquire(0, b"k", None, &ask("me", false), node, at(ms)) else { panic!() };
+            assert!(lock.token().get() > last);
+            last = lock.token().get();
+        }
+    }
+
+    #[test]
+    fn without_tokens_nothing_is_granted() {
+        let node = &mut Node::new(u64::MAX);
+        assert_eq!(acquire(0, b"k", None, &ask("me", false), node, at(0)), Err(Refusal::TokensExhausted));
+        assert_eq!(node.counters.grants, 0);
+    }
+
+    #[test]
+    fn while_guarded_only_a_repetition_of_what_the_node_vouches_for() {
+        let mut node = node();
+        node.guard.arm(Cause::Operator, at(10).boot, at(500).boot);
+        let guarded = Err(Refusal::Guarded { left_ms: 480, cause: Cause::Operator });
+        let mut since = Lock::new(owner("me"), Note::default(), token(9), at(15).boot, ttl(1_000));
+        for (held, name, retry) in [
+            (None, "me", true),
+            (Some(mine(1)), "you", false),
+            (Some(mine(1)), "me", false),
+            (Some(mine(1)), "me", true),
+        ] {
+            let mut held = held;
+            assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), &mut node, at(20)), guarded);
+        }
+        let repeated = acquire(0, b"k", Some(&mut since), &ask("me", true), &mut node, at(20));
+        assert_eq!(repeated, Ok(Acquired::Unchanged(token(9))));
+        assert!(acquire(0, b"k", None, &ask("me", false), &mut node, at(501)).is_ok());
+    }
+
+    #[test]
+    fn locks_of_a_life_that_is_not_remembered_are_suspect() {
+        let mut node = node();
+        node.vouches_from = at(100).boot;
+        let repeated = acquire(0, b"k", Some(&mut mine(1)), &ask("me", true), &mut node, at(200));
+        assert_eq!(repeated, Err(Refusal::Suspect { left_ms: 800 }));
+        assert_eq!(
+            acquire(0, b"k", Some(&mut mine(1)), &ask("you", true), &mut node, at(200)),
+            Ok(Acquired::Contended)
+        );
+    }
+
+    #[test]
+    fn an_evicted_lock_bars_its_key_from_others() {
+        let mut node = node();
+        node.evicted.note(0, b"k", &mine(1));
+        let refusal = Err(Refusal::Evicted { left_ms: 900 });
+        assert_eq!(acquire(0, b"k", None, &ask("you", false), &mut node, at(100)), refusal);
+        assert!(matches!(acquire(1, b"k", None, &ask("you", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
+        assert!(matches!(acquire(0, b"k", None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
+        assert!(node.evicted.is_empty());
+    }
+
+    /// Its client asks several nodes, over connections that others of its requests share, and repeats by itself.
+    #[test]
+    fn a_request_that_proposes_a_token_or_cannot_be_blocked_does_not_wait_for_the_disk() {
+        let node = node();
+        let mut ask = Acquire {
+            owner: owner("a"),
+            ttl: ttl(1_000),
+            retry: false,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+        };
+        let later = |ask: &Acquire<'_>, refusal, may_block| acquire_later(0, b"k", ask, refusal, may_block, &node);
+        assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::WaitsForDisk));
+        assert_eq!(later(&ask, Refusal::NotYet, false), Err(Refusal::NotYet));
+        let guarded = Refusal::Guarded { left_ms: 1, cause: Cause::Restart };
+        assert_eq!(later(&ask, guarded, true), Err(guarded));
+        ask.fence = Some(token(9));
+        assert_eq!(later(&ask, Refusal::NotYet, true), Err(Refusal::NotYet));
+        ask.patience = Patience::new(Some(11)).unwrap();
+        assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::Queues));
+    }
+}

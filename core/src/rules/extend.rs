@@ -1,0 +1,74 @@
+//! LOCK.EXTEND: a later deadline.
+
+use crate::lock::{Lock, live_of};
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::request::Extend;
+use crate::values::time::Now;
+use crate::values::token::Token;
+
+/// What came of an EXTEND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// The deadline is later now: store the lock.
+    Prolonged(Token),
+    /// The lease already lasted that long: nothing changed.
+    Unchanged(Token),
+    /// This owner does not hold it, or not with that token: nothing changed.
+    NotHeld,
+}
+
+/// Deadline = max(deadline, now + ttl). Never shortens a lease, never re-creates a lock that is gone.
+pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: Now) -> Result<Extended, Refusal> {
+    let Some(lock) = live_of(held, ask.owner, now.boot) else { return Ok(Extended::NotHeld) };
+    if ask.token.is_some_and(|token| token != lock.token) {
+        return Ok(Extended::NotHeld);
+    }
+    node.ensure_vouched(lock, now.boot)?;
+    node.counters.extensions += 1;
+    if lock.prolong(now.boot, ask.ttl) {
+        Ok(Extended::Prolonged(lock.token))
+    } else {
+        Ok(Extended::Unchanged(lock.token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use Extended::*;
+
+    #[test]
+    fn table() {
+        let node = &mut node();
+        // (owner, ttl, TOKEN, at ms, outcome, deadline after in ms)
+        let cases = [
+            ("me", 1_000, None, 500, Prolonged(token(7)), 1_500),
+            ("me", 1_000, Some(7), 1_000, Prolonged(token(7)), 2_000),
+            ("me", 400, None, 500, Unchanged(token(7)), 1_000),
+            ("me", 500, None, 500, Unchanged(token(7)), 1_000),
+            ("me", 1_000, Some(8), 500, NotHeld, 1_000),
+            ("you", 1_000, None, 500, NotHeld, 1_000),
+            ("me", 1_000, None, 1_001, NotHeld, 1_000),
+        ];
+        for (name, ms, tok, now, expected, deadline_ms) in cases {
+            let mut lock = mine(2);
+            let ask = Extend { owner: owner(name), ttl: ttl(ms), token: tok.map(token) };
+            assert_eq!(extend(Some(&mut lock), &ask, node, at(now)), Ok(expected));
+            assert_eq!(lock.deadline(), at(deadline_ms).boot);
+            assert_eq!((lock.token(), lock.holds()), (token(7), 2));
+        }
+        assert_eq!(node.counters.extensions, 4);
+    }
+
+    #[test]
+    fn an_absent_lock_stays_absent_and_a_suspect_one_is_not_prolonged() {
+        let node = &mut node();
+        let ask = Extend { owner: owner("me"), ttl: ttl(2_000), token: None };
+        assert_eq!(extend(None, &ask, node, at(0)), Ok(NotHeld));
+        let mut lock = suspect();
+        assert_eq!(extend(Some(&mut lock), &ask, node, at(0)), Err(Refusal::Suspect { left_ms: 1_000 }));
+        assert_eq!(lock, suspect());
+    }
+}

@@ -1,0 +1,11 @@
+//! The rules, a file a command: each decides, none performs.
+
+pub mod acquire;
+pub mod break_lock;
+pub mod check;
+pub mod extend;
+pub mod fence;
+pub mod hand_over;
+pub mod reenter;
+pub mod release;
+pub mod wait;

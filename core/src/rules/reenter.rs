@@ -1,0 +1,85 @@
+//! LOCK.REENTER: one hold more for the owner that has the lock.
+
+use crate::lock::{Lock, live_of};
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::request::Reenter;
+use crate::values::limits::HOLDS_MAX;
+use crate::values::time::Now;
+
+/// What came of a REENTER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reentered {
+    /// Holds or deadline are new; this many holds: store the lock.
+    Changed(u32),
+    /// It already had that many holds and lasts that long: nothing changed.
+    Unchanged(u32),
+    /// This owner does not hold it: nothing changed.
+    NotHeld,
+}
+
+/// Raises the holds by one or, with a level, to at least `level`: that is idempotent, so it can be repeated. The token
+/// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one.
+pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<Reentered, Refusal> {
+    let Some(lock) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
+    node.ensure_vouched(lock, now.boot)?;
+    let holds = ask.level.map_or(lock.holds + 1, |level| level.holds().max(lock.holds));
+    if holds > HOLDS_MAX {
+        return Err(Refusal::HoldsExhausted);
+    }
+    node.counters.reentries += 1;
+    let before = (lock.holds, lock.deadline);
+    lock.holds = holds;
+    if let Some(ttl) = ask.ttl {
+        lock.prolong(now.boot, ttl);
+    }
+    if before == (lock.holds, lock.deadline) { Ok(Reentered::Unchanged(holds)) } else { Ok(Reentered::Changed(holds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::request::Level;
+    use Reentered::*;
+
+    #[test]
+    fn table() {
+        let node = &mut node();
+        // (owner, holds, LEVEL, TTL, at ms, outcome, holds after, deadline after in ms)
+        let cases = [
+            ("me", 1, None, None, 0, Changed(2), 2, 1_000),
+            ("me", 2, Some(2), None, 0, Unchanged(2), 2, 1_000),
+            ("me", 2, Some(3), None, 0, Changed(3), 3, 1_000),
+            ("me", 2, Some(1), None, 0, Unchanged(2), 2, 1_000),
+            ("me", 1, None, Some(900), 500, Changed(2), 2, 1_400),
+            ("me", 1, None, Some(100), 500, Changed(2), 2, 1_000),
+            ("me", 2, Some(2), Some(900), 500, Changed(2), 2, 1_400),
+            ("me", 2, Some(2), Some(100), 500, Unchanged(2), 2, 1_000),
+            ("you", 1, None, None, 0, NotHeld, 1, 1_000),
+            ("me", 1, None, Some(900), 1_001, NotHeld, 1, 1_000),
+        ];
+        for (name, holds, level, ms, now, expected, after, deadline_ms) in cases {
+            let mut lock = mine(holds);
+            let ask = Reenter {
+                owner: owner(name),
+                level: level.map(|level| Level::new(Some(level)).unwrap()),
+                ttl: ms.map(ttl),
+            };
+            assert_eq!(reenter(Some(&mut lock), &ask, node, at(now)), Ok(expected));
+            assert_eq!((lock.holds(), lock.deadline(), lock.token()), (after, at(deadline_ms).boot, token(7)));
+        }
+        assert_eq!(node.counters.reentries, 8);
+    }
+
+    #[test]
+    fn bounded_and_not_for_suspect_or_absent_locks() {
+        let node = &mut node();
+        let ask = Reenter { owner: owner("me"), level: None, ttl: Some(ttl(5_000)) };
+        let mut lock = mine(HOLDS_MAX);
+        assert_eq!(reenter(Some(&mut lock), &ask, node, at(0)), Err(Refusal::HoldsExhausted));
+        assert_eq!(lock, mine(HOLDS_MAX), "a refusal changes nothing");
+        assert_eq!(reenter(Some(&mut suspect()), &ask, node, at(0)), Err(Refusal::Suspect { left_ms: 1_000 }));
+        assert_eq!(reenter(None, &ask, node, at(0)), Ok(NotHeld));
+    }
+}

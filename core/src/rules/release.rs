@@ -1,0 +1,96 @@
+//! LOCK.RELEASE: giving holds back.
+
+use crate::lock::{Lock, live_of};
+use crate::node::Node;
+use crate::request::Release;
+use crate::values::time::Now;
+
+/// What came of a RELEASE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The last hold went: delete the lock.
+    Freed,
+    /// Fewer holds are left, this many: store the lock.
+    Lowered(u32),
+    /// It already had no more than the level leaves: nothing changed.
+    Unchanged(u32),
+    /// This owner does not hold it, or not with that token: nothing changed.
+    NotHeld,
+}
+
+/// Lowers the holds of the lock `name` of `db` by one or, with a level, to `level - 1`: that is idempotent, so it can be
+/// repeated. It also takes back what this owner still waits for, unless it is about one grant alone (a token).
+pub fn release(
+    db: u32,
+    name: &[u8],
+    held: Option<&mut Lock>,
+    ask: &Release<'_>,
+    node: &mut Node,
+    now: Now,
+) -> Released {
+    if ask.token.is_none() {
+        node.waiting.withdraw(db, name, ask.owner, now.boot);
+    }
+    let Some(lock) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
+    if ask.token.is_some_and(|token| token != lock.token) {
+        return Released::NotHeld;
+    }
+    let left = ask.level.map_or(lock.holds, |level| level.holds()).saturating_sub(1);
+    if left >= lock.holds {
+        Released::Unchanged(lock.holds)
+    } else if left == 0 {
+        node.counters.releases += 1;
+        Released::Freed
+    } else {
+        lock.holds = left;
+        Released::Lowered(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::request::Level;
+
+    #[test]
+    fn table() {
+        use Released::*;
+        let node = &mut node();
+        // (owner, holds, LEVEL, TOKEN, at ms, outcome, holds after)
+        let cases = [
+            ("me", 1, None, None, 0, Freed, 1),
+            ("me", 3, None, None, 0, Lowered(2), 2),
+            ("me", 3, Some(1), None, 0, Freed, 3),
+            ("me", 3, Some(2), None, 0, Lowered(1), 1),
+            ("me", 3, Some(3), None, 0, Lowered(2), 2),
+            ("me", 3, Some(4), None, 0, Unchanged(3), 3),
+            ("me", 3, Some(1_000_000), None, 0, Unchanged(3), 3),
+            ("me", 1, None, Some(7), 1_000, Freed, 1),
+            ("me", 1, None, Some(6), 0, NotHeld, 1),
+            ("me", 1, None, Some(8), 0, NotHeld, 1),
+            ("you", 1, None, None, 0, NotHeld, 1),
+            ("me", 1, None, None, 1_001, NotHeld, 1),
+        ];
+        for (name, holds, level, tok, ms, expected, after) in cases {
+            let mut lock = mine(holds);
+            let ask = Release {
+                owner: owner(name),
+                level: level.map(|level| Level::new(Some(level)).unwrap()),
+                token: tok.map(token),
+            };
+            assert_eq!(release(0, b"k", Some(&mut lock), &ask, node, at(ms)), expected);
+            assert_eq!(lock.holds(), after);
+            assert_eq!(lock.deadline(), mine(1).deadline());
+        }
+        assert_eq!(node.counters.releases, 3);
+    }
+
+    #[test]
+    fn an_absent_lock_is_not_held_and_a_suspect_one_can_be_released() {
+        let node = &mut node();
+        let ask = Release { owner: owner("me"), level: None, token: None };
+        assert_eq!(release(0, b"k", None, &ask, node, at(0)), Released::NotHeld);
+        assert_eq!(release(0, b"k", Some(&mut suspect()), &ask, node, at(0)), Released::Freed);
+    }
+}

@@ -1,0 +1,32 @@
+//! Why a node may have forgotten grants.
+
+/// Why the guard is armed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The node started and cannot prove that it remembers every grant.
+    Restart,
+    /// It was a replica: its master may have granted what never reached it.
+    Promotion,
+    /// Live locks were dropped (FLUSHALL, FLUSHDB, SWAPDB).
+    Flush,
+    /// A slot of the cluster came without its locks, or they were dropped. In a life: that slot alone; after a start: all.
+    Slot,
+    /// An operator's word.
+    Operator,
+}
+
+impl Cause {
+    /// Every cause, for reading one from its word.
+    pub const ALL: [Cause; 5] = [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Slot, Cause::Operator];
+
+    /// Its stable word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Cause::Restart => "restart",
+            Cause::Promotion => "promotion",
+            Cause::Flush => "flush",
+            Cause::Slot => "slot",
+            Cause::Operator => "operator",
+        }
+    }
+}

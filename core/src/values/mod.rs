@@ -1,0 +1,7 @@
+//! Values that everything else is made of.
+
+pub mod cause;
+pub mod limits;
+pub mod time;
+pub mod token;
+pub mod wall_clock;

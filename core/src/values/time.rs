@@ -1,0 +1,95 @@
+//! Time as the rules see it: handed in, never read.
+
+use crate::values::limits::TOKEN_HINT_MAX;
+
+/// Microseconds in a millisecond.
+const US_PER_MS: u64 = 1_000;
+
+/// A point on the boot clock (Linux: `CLOCK_BOOTTIME`), in microseconds since the machine booted. It runs at a
+/// steady rate, also while the machine sleeps, and nobody can set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BootTime(u64);
+
+impl BootTime {
+    /// A point `us` microseconds after boot.
+    pub const fn from_us(us: u64) -> Self {
+        Self(us)
+    }
+
+    /// Microseconds since boot.
+    pub const fn as_us(self) -> u64 {
+        self.0
+    }
+
+    /// This point plus `ms` milliseconds.
+    pub const fn plus_ms(self, ms: u32) -> Self {
+        self.plus_us(ms as u64 * US_PER_MS)
+    }
+
+    /// This point plus `us` microseconds.
+    pub const fn plus_us(self, us: u64) -> Self {
+        Self(self.0.saturating_add(us))
+    }
+
+    /// Microseconds from `earlier` to this point; 0 if `earlier` is not earlier.
+    pub const fn us_since(self, earlier: BootTime) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Whole milliseconds from `earlier` to this point; 0 if `earlier` is not earlier.
+    pub const fn ms_since(self, earlier: BootTime) -> u64 {
+        self.us_since(earlier) / US_PER_MS
+    }
+
+    /// Milliseconds from `earlier` to this point, rounded up: how long to wait to be sure.
+    pub const fn ms_since_rounded_up(self, earlier: BootTime) -> u64 {
+        self.us_since(earlier).div_ceil(US_PER_MS)
+    }
+}
+
+/// One boot of one machine: boot-clock times compare only within one. Random where the system does not tell, so
+/// that nothing compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootId(pub [u8; 16]);
+
+/// The latest that a clock may show elsewhere when one here shows `wall_us`, if clocks are up to `skew_ms` apart.
+pub const fn ahead_us(wall_us: u64, skew_ms: u32) -> u64 {
+    wall_us + skew_ms as u64 * US_PER_MS
+}
+
+/// The two clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The boot clock: every lease decision is made on it.
+    pub boot: BootTime,
+    /// The wall clock in microseconds since 1970, at most [`TOKEN_HINT_MAX`]: a hint for token values, nothing else.
+    pub wall_us: u64,
+}
+
+impl Now {
+    /// The moment at which the clocks showed `boot` and `wall_us`.
+    pub fn new(boot: BootTime, wall_us: u64) -> Self {
+        Self { boot, wall_us: wall_us.min(TOKEN_HINT_MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_saturate_and_round_the_safe_way() {
+        let later = BootTime::from_us(2_999);
+        let earlier = BootTime::from_us(1_000);
+        assert_eq!(later.ms_since(earlier), 1);
+        assert_eq!(later.ms_since_rounded_up(earlier), 2);
+        assert_eq!(earlier.ms_since(later), 0);
+        assert_eq!(earlier.ms_since_rounded_up(later), 0);
+        assert_eq!(BootTime::from_us(u64::MAX).plus_ms(1), BootTime::from_us(u64::MAX));
+    }
+
+    #[test]
+    fn a_mad_wall_clock_is_only_a_hint() {
+        assert_eq!(Now::new(BootTime::default(), u64::MAX).wall_us, TOKEN_HINT_MAX);
+    }
+}

@@ -1,0 +1,122 @@
+//! The wall clock as a hint for tokens: followed, but not at once wherever it jumps.
+//!
+//! Tokens never fall. So a wall clock that shows a far future for a moment (a wrong date that somebody corrects, a virtual
+//! machine that wakes up, a broken clock chip) would leave the node's tokens there for good, where no other node follows. Time that
+//! passes and small steps are followed at once; a jump ahead only once the clock has stood by it for a while.
+
+use crate::values::limits::{CLOCK_JUMP_US, CLOCK_SETTLES_MS, NODE_DOWN_US};
+use crate::values::time::BootTime;
+
+/// What the wall clock is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallClock {
+    /// How far it is ahead of the boot clock, in microseconds.
+    ahead_us: u64,
+    /// Where it jumped to, in the same way, and when that was seen first.
+    jumped: Option<(u64, BootTime)>,
+}
+
+impl WallClock {
+    /// Before it was looked at.
+    pub const UNKNOWN: Self = Self { ahead_us: 0, jumped: None };
+
+    /// At the start of a node whose tokens were at most `ceiling`, if that is known: the clock shows `wall_us`. A node is not
+    /// down for years, so a clock that says so is one that jumped.
+    pub fn new(boot: BootTime, wall_us: u64, ceiling: Option<u64>) -> Self {
+        let wall_ahead = wall_us.saturating_sub(boot.as_us());
+        match ceiling {
+            Some(ceiling) if wall_us > ceiling.saturating_add(NODE_DOWN_US) => {
+                Self { ahead_us: ceiling.saturating_sub(boot.as_us()), jumped: Some((wall_ahead, boot)) }
+            }
+            _ => Self { ahead_us: wall_ahead, jumped: None },
+        }
+    }
+
+    /// The clock shows `wall_us` at `boot`.
+    pub fn look(&mut self, boot: BootTime, wall_us: u64) {
+        let wall_ahead = wall_us.saturating_sub(boot.as_us());
+        if wall_ahead <= self.ahead_us.saturating_add(CLOCK_JUMP_US) {
+            *self = Self { ahead_us: wall_ahead, jumped: None };
+            return;
+        }
+        match self.jumped {
+            Some((to, since)) if wall_ahead.abs_diff(to) <= CLOCK_JUMP_US => {
+                if boot.ms_since(since) >= CLOCK_SETTLES_MS {
+                    *self = Self { ahead_us: wall_ahead, jumped: None };
+                }
+            }
+            _ => self.jumped = Some((wall_ahead, boot)),
+        }
+    }
+
+    /// How far it is taken to be ahead of the boot clock, in microseconds.
+    pub fn ahead_us(&self) -> u64 {
+        self.ahead_us
+    }
+
+    /// Where the clock shows a time that is not followed yet: how far ahead of the one that is, in microseconds.
+    pub fn jump_us(&self) -> Option<u64> {
+        self.jumped.map(|(to, _)| to.saturating_sub(self.ahead_us))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_US: u64 = 86_400_000_000;
+    const START_US: u64 = 20_000 * DAY_US;
+
+    fn boot(ms: u64) -> BootTime {
+        BootTime::from_us(ms * 1_000)
+    }
+
+    fn shown(clock: &WallClock, ms: u64) -> u64 {
+        boot(ms).as_us() + clock.ahead_us() - START_US - ms * 1_000
+    }
+
+    fn started() -> WallClock {
+        WallClock::new(boot(0), START_US, Some(START_US))
+    }
+
+    #[test]
+    fn steps_are_followed_at_once_and_time_goes_on() {
+        let mut clock = started();
+        assert_eq!(shown(&clock, 5), 0);
+        clock.look(boot(5), START_US + 5_000 + DAY_US);
+        assert_eq!(shown(&clock, 6), DAY_US);
+        clock.look(boot(7), START_US + 7_000);
+        assert_eq!((shown(&clock, 7), clock.jump_us()), (0, None), "back, too");
+        clock.look(boot(8), 5);
+        assert_eq!(clock.ahead_us(), 0, "as far as it goes");
+    }
+
+    #[test]
+    fn a_moment_in_a_far_future_is_not_followed_and_one_that_lasts_is() {
+        let mut clock = started();
+        let far = 10_000 * DAY_US;
+        for ms in (0..CLOCK_SETTLES_MS).step_by(100) {
+            clock.look(boot(ms), START_US + far + ms * 1_000);
+            assert_eq!((shown(&clock, ms), clock.jump_us()), (0, Some(far)));
+        }
+        let mut corrected = clock;
+        corrected.look(boot(CLOCK_SETTLES_MS), START_US + CLOCK_SETTLES_MS * 1_000);
+        assert_eq!((shown(&corrected, CLOCK_SETTLES_MS), corrected.jump_us()), (0, None));
+        // Somewhere else: from the beginning.
+        let mut elsewhere = clock;
+        elsewhere.look(boot(CLOCK_SETTLES_MS), START_US + 2 * far);
+        assert_eq!(elsewhere.jump_us(), Some(2 * far - CLOCK_SETTLES_MS * 1_000));
+        clock.look(boot(CLOCK_SETTLES_MS), START_US + far + CLOCK_SETTLES_MS * 1_000);
+        assert_eq!((shown(&clock, CLOCK_SETTLES_MS), clock.jump_us()), (far, None));
+    }
+
+    #[test]
+    fn at_a_start_the_last_life_tells_what_is_a_jump() {
+        let far = START_US + 20_000 * DAY_US;
+        assert_eq!(WallClock::new(boot(0), far, None).ahead_us(), far, "a new node knows nothing better");
+        let clock = WallClock::new(boot(0), far, Some(START_US));
+        assert_eq!((shown(&clock, 0), clock.jump_us()), (0, Some(20_000 * DAY_US)));
+        let clock = WallClock::new(boot(0), START_US + 100 * DAY_US, Some(START_US));
+        assert_eq!((shown(&clock, 0), clock.jump_us()), (100 * DAY_US, None), "it was down for a while");
+    }
+}
