@@ -69,6 +69,7 @@ pub use durability::ties::{AofFile, FileId, Found, LifeId};
 pub use format::digest::LocksDigest;
 pub use format::record;
 pub use guard::evicted::Evicted;
+pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, Owed};
 pub use guard::slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};

@@ -3,6 +3,7 @@
 //! A server tells of it while it happens, and nothing can be refused any more: only the node's memory changes here.
 
 use super::step::Key;
+use crate::guard::flush::Flush;
 use crate::lock::Lock;
 use crate::lock::deadlines::Detached;
 use crate::node::Node;
@@ -71,13 +72,83 @@ impl Node {
         }
     }
 
-    /// Locks were dropped, the last of which would have ended at `last`, and their holders do not know. Whether any was live: then
-    /// nothing is granted until `last`, and the disk has to know of that before anything else happens.
+    /// Locks were dropped for good, the last of which would have ended at `last`, and their holders do not know. Whether any was
+    /// live: then nothing is granted until `last`, and the disk has to know of that before anything else happens.
     pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
         let is_live = now <= last;
         if is_live {
+            if let Some(flush) = &mut self.flush {
+                flush.guard.arm(Cause::Flush, now, last);
+            }
             self.guard.arm(Cause::Flush, now, last);
         }
         is_live
+    }
+
+    /// The same, but that may be the start of a reload: [`Node::take_flush`] says what to look for when data was loaded. Hands
+    /// `dropped` back if none of them was live.
+    pub fn dropped_perhaps(&mut self, dropped: Detached, now: BootTime) -> Result<(), Detached> {
+        let Some(last) = dropped.last().filter(|last| now <= *last) else { return Err(dropped) };
+        let guard = self.guard;
+        self.flush.get_or_insert(Flush { guard, dropped: vec![] }).dropped.push(dropped);
+        self.guard.arm(Cause::Flush, now, last);
+        Ok(())
+    }
+
+    /// Data was loaded, or cannot bring back any more what the last flushes dropped: these locks, if any were live.
+    pub fn take_flush(&mut self) -> Option<Flush> {
+        self.flush.take()
+    }
+
+    /// Every lock of `flush` is back: there is nothing to guard.
+    pub fn reloaded(&mut self, flush: &Flush) {
+        self.guard = flush.guard;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, mine, node};
+
+    /// A lock of `name` until 1 000 ms, then a flush at `at_ms` that may be the start of a reload.
+    fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
+        node.watch(Key { db: 0, name }, Some(&mut mine(1)));
+        let dropped = node.flush(None);
+        node.dropped_perhaps(dropped, at(at_ms).boot)
+    }
+
+    #[test]
+    fn a_reload_leaves_the_guard_as_it_was_before_the_first_flush() {
+        let mut node = node();
+        node.guard.arm(Cause::Operator, at(0).boot, at(100).boot);
+        let before = node.guard;
+        assert!(flushed(&mut node, b"one", 10).is_ok() && flushed(&mut node, b"two", 20).is_ok());
+        assert_eq!(node.guard.left_ms(at(20).boot), 980);
+        let flush = node.take_flush().unwrap();
+        let names: Vec<_> = flush.locks().map(|(_, name, end)| (name, end)).collect();
+        assert_eq!(names, [(&b"one"[..], at(1_000).boot), (b"two", at(1_000).boot)]);
+        node.reloaded(&flush);
+        assert_eq!(node.guard, before);
+        assert!(node.take_flush().is_none());
+    }
+
+    #[test]
+    fn what_was_dropped_for_good_meanwhile_stays_guarded_after_a_reload() {
+        let mut node = node();
+        assert!(flushed(&mut node, b"one", 10).is_ok());
+        assert!(node.dropped(at(500).boot, at(20).boot));
+        let flush = node.take_flush().unwrap();
+        node.reloaded(&flush);
+        assert_eq!(node.guard.left_ms(at(20).boot), 480);
+    }
+
+    #[test]
+    fn locks_that_had_ended_are_nothing_to_guard() {
+        let mut node = node();
+        assert_eq!(flushed(&mut node, b"one", 1_001).unwrap_err().len(), 1);
+        assert!(!node.dropped(at(1_000).boot, at(1_001).boot));
+        assert!(node.take_flush().is_none());
+        node.guard.serve(at(1_001).boot).unwrap();
     }
 }

@@ -5,6 +5,7 @@
 //! early. It is a value without a clock: `now` is handed in.
 
 pub mod evicted;
+pub mod flush;
 pub mod outstanding;
 pub mod slots;
 

@@ -1,10 +1,12 @@
 //! What one node remembers beside the locks themselves.
 
+pub mod cluster;
 pub mod counters;
 pub mod lives;
 
 use crate::durability::ledger::Ledger;
 use crate::guard::evicted::Evicted;
+use crate::guard::flush::Flush;
 use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
 use crate::lock::Lock;
@@ -32,6 +34,8 @@ pub struct Node {
     pub vouches_from: BootTime,
     /// Locks that the server dropped to make room.
     pub evicted: Evicted,
+    /// Live locks that a flush dropped, until it is clear whether it was the start of a reload.
+    pub(crate) flush: Option<Flush>,
     /// In a cluster: what is known of its slots.
     pub slots: Slots,
     /// Requests that wait for a lock.
@@ -57,6 +61,7 @@ impl Node {
             guard: Guard::default(),
             vouches_from: BootTime::default(),
             evicted: Evicted::default(),
+            flush: None,
             slots: Slots::default(),
             waiting: Waiting::default(),
             ledger: Ledger::without_file(),

@@ -1,0 +1,25 @@
+//! A flush that may turn out to be the start of a reload (DEBUG RELOAD, a replica that loads its master's data).
+
+use crate::guard::Guard;
+use crate::lock::deadlines::Detached;
+use crate::values::time::BootTime;
+
+/// Live locks that were dropped, until it is clear whether they are loaded again.
+#[derive(Clone, Debug)]
+pub struct Flush {
+    /// The guard as it would be without them.
+    pub(crate) guard: Guard,
+    pub(crate) dropped: Vec<Detached>,
+}
+
+impl Flush {
+    /// Database, name and end of every lock that was dropped: if all are back, at least as long, it was a reload.
+    pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
+        self.dropped.iter().flat_map(Detached::locks)
+    }
+
+    /// The bookkeeping of what was dropped: a million entries take a while to free.
+    pub fn into_dropped(self) -> Vec<Detached> {
+        self.dropped
+    }
+}

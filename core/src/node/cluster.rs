@@ -1,0 +1,32 @@
+//! A node in a cluster: what follows for its memory when it looks which slots it serves.
+
+use crate::durability::start::token_floor;
+use crate::durability::ties::Found;
+use crate::guard::guard_ms;
+use crate::guard::slots::{Gained, SlotSet};
+use crate::node::Node;
+use crate::values::time::{BootTime, Now};
+
+impl Node {
+    /// The node is part of a cluster. The locks of slots that it has already are known to its start, or it is guarded for them.
+    pub fn begin_in_cluster(&mut self) {
+        self.slots.begin();
+    }
+
+    /// The node serves the slots `owned` at `now`, and imports those of `imported`. What came without its locks is guarded as long as
+    /// the longest lease that this node may grant, since nobody knows what the owner before granted, and no token is issued that
+    /// the owner before can have issued.
+    pub fn sees_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
+        let until = now.boot.plus_ms(self.guard_ms(now.boot));
+        let gained = self.slots.seen(owned, imported, now.boot, until);
+        if gained.unknown > 0 {
+            self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));
+        }
+        gained
+    }
+
+    /// How long a guard is that is armed at `now` for leases nobody knows, in milliseconds.
+    pub fn guard_ms(&self, now: BootTime) -> u32 {
+        guard_ms(self.ledger.owed().ms(now), self.skew_ms)
+    }
+}
