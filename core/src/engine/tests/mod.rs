@@ -1,0 +1,6 @@
+//! What happens to one key and its queue, whoever brings it about.
+
+mod bounds;
+mod not_now;
+mod passing_on;
+mod turns;

@@ -1,0 +1,218 @@
+//! What keeps a free lock from those who wait: a guard, an eviction, the disk, the server, a permission.
+
+use super::super::fixture::{Key, granted};
+use super::super::{Event, Key as At, Question, Reply, Request, Said, Step, Work};
+use crate::fixture::*;
+use crate::queue::of_key::{Waiter, WaiterId, Want};
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
+use crate::request::Note;
+use crate::values::cause::Cause;
+use crate::values::limits::DISK_WAIT_MS;
+
+#[test]
+fn the_guard_refuses_who_cannot_outwait_it_and_serves_the_others_after() {
+    let mut key = Key::new();
+    key.acquire("a", 10_000, 0).unwrap();
+    let short = key.acquire("b", 1_000, 400).unwrap().unwrap();
+    let long = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.node.guard_by_operator(Some(500), at(0).boot);
+    let guarded = Refusal::Guarded { left_ms: 500, cause: Cause::Operator };
+    assert_eq!(key.settle(), [(short, Answer::Refused(guarded))], "while the lock is held, too");
+    assert_eq!(key.acquire("d", 1_000, 500), Err(guarded));
+    let late = key.acquire("d", 1_000, 501).unwrap().unwrap();
+    key.now = 100;
+    key.release("a");
+    assert_eq!((key.settle(), key.holder()), (vec![], None));
+    assert!(key.wait("e", 100, None).is_err());
+    key.now = 500;
+    assert_eq!(key.settle(), []);
+    key.now = 501;
+    assert_eq!((granted(&key.settle()), key.queue()), (vec![long], vec![late]));
+}
+
+#[test]
+fn an_evicted_lock_keeps_its_queue_waiting_until_its_lease_would_have_ended() {
+    let mut key = Key::new();
+    key.acquire("a", 300, 0).unwrap();
+    let short = key.acquire("b", 1_000, 200).unwrap().unwrap();
+    let long = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    let lock = key.lock.clone().unwrap();
+    key.del();
+    assert!(key.node.evict(At { db: 0, name: b"k" }, &lock, at(0)));
+    assert!(matches!(key.settle()[..], [(id, Answer::Refused(Refusal::Evicted { .. }))] if id == short));
+    key.now = 300;
+    assert_eq!(key.settle(), []);
+    key.now = 301;
+    assert_eq!(granted(&key.settle()), [long]);
+}
+
+#[test]
+fn without_a_ceiling_the_queue_waits_and_without_tokens_it_is_told() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    key.node.tokens.set_ceiling(0);
+    key.now = 1;
+    key.release("a");
+    assert!(key.settle().is_empty());
+    key.now = 11;
+    key.node.tokens.set_ceiling(u64::MAX);
+    assert_eq!(granted(&key.settle()), [b], "tried again");
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.node.tokens.raise_floor(u64::MAX);
+    key.release("b");
+    assert_eq!(key.settle(), [(c, Answer::Refused(Refusal::TokensExhausted))]);
+}
+
+/// What the whole node cannot do is tried with one queue at a time, however many there are.
+#[test]
+fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
+    let mut key = Key::new();
+    for n in 0..100_u8 {
+        let want = Want::Lock { ttl: ttl(60_000), fence: None, retry: false };
+        let waiter = Waiter::new(WaiterId(n.into()), owner("o"), Note::default(), want, at(0).boot, 60_000);
+        key.node.waiting.join(0, &[n], waiter, None);
+    }
+    key.node.waiting.look_at_all();
+    key.says = Key::says_not_yet;
+    let mut looks = 0;
+    for ms in 0..1_000 {
+        key.now = ms;
+        while let Some(Work::Look(_, name)) = key.node.take_due(at(ms).boot, true) {
+            looks += 1;
+            assert_eq!(key.perform_for(&name, &Request::Look), Ok(Reply::Null));
+        }
+    }
+    assert_eq!((looks, key.others.len()), (100, 0), "one every 10 ms");
+    key.says = |_| None;
+    key.now = 2_000;
+    assert_eq!(granted(&key.settle()).len(), 100, "and none was forgotten");
+    assert_eq!(key.others.len(), 100);
+}
+
+/// An ACQUIRE that does not wait, while only the node's state file is in its way: as if it had been answered at once.
+#[test]
+fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
+    let no_ceiling = |key: &mut Key| key.node.tokens.set_ceiling(0);
+    // Nothing at all may be promised, to nobody: whoever asks waits.
+    let no_disk = |key: &mut Key| key.node.ledger.taken(true);
+    let disk = |key: &mut Key| {
+        key.node.tokens.set_ceiling(u64::MAX);
+        key.node.ledger.taken(false);
+        key.now += 11;
+    };
+    let want = Want::Lock { ttl: ttl(1_000), fence: None, retry: false };
+    let wait_for_disk = |key: &mut Key, name: &str| {
+        no_disk(key);
+        key.acquire(name, 1_000, 0).unwrap().unwrap()
+    };
+    // The disk comes: the first gets the lock, the others hear that they do not.
+    let mut key = Key::new();
+    no_ceiling(&mut key);
+    let first = key.acquire("a", 1_000, 0).unwrap().unwrap();
+    assert_eq!(key.acquire("b", 1_000, 0), Ok(None), "another is before it");
+    let ids = [first, wait_for_disk(&mut key, "b"), wait_for_disk(&mut key, "c")];
+    assert_eq!(key.settle(), []);
+    disk(&mut key);
+    let answers = key.settle();
+    assert_eq!(granted(&answers), [ids[0]]);
+    assert_eq!(answers[1..], [(ids[1], Answer::InVain(want)), (ids[2], Answer::InVain(want))]);
+    assert_eq!((key.node.counters.contended, key.node.waiting.timeouts()), (3, 0));
+    // It is held by another, or kept for one who was told: not for this one. Its own is its own.
+    for (other, outcome) in [("b", Answer::InVain(want)), ("a", Answer::Refused(Refusal::Owned))] {
+        let id = wait_for_disk(&mut key, other);
+        disk(&mut key);
+        assert_eq!(key.settle(), [(id, outcome)], "{other}");
+    }
+    key.release("a");
+    assert_eq!(key.wait("t", 0, None).unwrap().0, Reply::Turn(true));
+    let (other, own) = (wait_for_disk(&mut key, "u"), wait_for_disk(&mut key, "t"));
+    disk(&mut key);
+    let answers = key.settle();
+    assert_eq!((granted(&answers), answers.len()), (vec![own], 2));
+    assert!(answers.contains(&(other, Answer::InVain(want))));
+    // A guard is told of, even if it would end before the disk is waited for in vain.
+    let id = wait_for_disk(&mut key, "u");
+    key.node.guard.arm(Cause::Operator, at(key.now).boot, at(key.now + 5).boot);
+    assert!(matches!(key.settle()[..], [(told, Answer::Refused(Refusal::Guarded { .. }))] if told == id));
+    disk(&mut key);
+    // The disk does not come.
+    key.now += 5_000;
+    key.settle();
+    no_ceiling(&mut key);
+    let id = key.acquire("v", 1_000, 0).unwrap().unwrap();
+    key.now += u64::from(DISK_WAIT_MS);
+    assert_eq!(key.settle(), []);
+    key.now += 1;
+    assert_eq!(key.settle(), [(id, Answer::Refused(Refusal::NotYet))]);
+}
+
+/// Where the server grants nothing for now, what ended is gone and those who wait are served as soon as it does; where it grants
+/// nothing any more they are told.
+#[test]
+fn what_may_not_be_granted_is_free() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    key.says = |question| matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::NotYet));
+    key.release("a");
+    assert_eq!(key.effects(), [Step::Tell(Event::Released), Step::Delete(None)]);
+    assert_eq!((key.settle(), key.lock.is_none()), (vec![], true));
+    key.now = 11;
+    key.says = |_| None;
+    assert_eq!(granted(&key.settle()), [b]);
+    // So where a later life would not know of the grant.
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.node.ledger.taken(true);
+    key.release("b");
+    assert_eq!((key.settle(), key.lock.is_none()), (vec![], true));
+    key.now = 22;
+    key.node.ledger.taken(false);
+    assert_eq!(granted(&key.settle()), [c]);
+    let d = key.acquire("d", 1_000, 5_000).unwrap().unwrap();
+    key.says = Key::says_poisoned;
+    key.release("c");
+    assert_eq!((key.settle(), key.lock.is_none()), (vec![(d, Answer::Refused(Refusal::Poisoned))], true));
+}
+
+#[test]
+fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    assert_eq!((b, c), (1, 2));
+    key.says = |question| (question == Question::IsPermitted(WaiterId(1))).then_some(Said::Refused(Refusal::Forbidden));
+    key.release("a");
+    let answers = key.settle();
+    assert_eq!(answers[0], (b, Answer::Refused(Refusal::Forbidden)));
+    assert_eq!((granted(&answers), answers.len()), (vec![c], 2));
+}
+
+/// Who is asked about is who gets it: that need not be the first in the queue.
+#[test]
+fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
+    let forbidden =
+        |question| (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden));
+    // The time of the one before it is up.
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    key.acquire("b", 1_000, 10).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.now = 11;
+    key.says = forbidden;
+    key.release("a");
+    assert_eq!((c, key.holder()), (2, None));
+    assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
+    // It is kept for the second.
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.del();
+    key.node.waiting.reserve(0, b"k", owner("c"), at(0).boot);
+    key.says = forbidden;
+    assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
+    assert_eq!(key.holder(), None);
+}

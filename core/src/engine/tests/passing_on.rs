@@ -1,0 +1,194 @@
+//! A lock passes on to the first who waits.
+
+use super::super::fixture::{Key, granted, handed_over};
+use super::super::{Event, Reply, Request, Step, Work};
+use crate::fixture::*;
+use crate::queue::of_key::{Waiter, WaiterId, Want};
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
+use crate::request::{Note, Release};
+
+#[test]
+fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let first = key.lock.as_ref().unwrap().token();
+    let b = key.acquire("b", 700, 5_000).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.now = 30;
+    key.release("a");
+    let lock = key.lock.clone().unwrap();
+    assert_eq!(key.settle(), [(b, Answer::Granted { token: lock.token(), waited_ms: 30 })]);
+    assert!(lock.token() > first && lock.owner() == b"b" && lock.deadline() == at(730).boot);
+    assert_eq!(key.queue(), [c]);
+    key.now = 731;
+    assert_eq!(granted(&key.settle()), [c], "a lease that ends passes on too");
+    let counters = key.node.counters;
+    assert_eq!((counters.grants, counters.hand_overs, key.node.waiting.waits.count()), (3, 2, 2));
+}
+
+/// Its client was promised an answer by then, and does not count on the lock any more.
+#[test]
+fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 50).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.now = 51;
+    key.release("a");
+    let answers = key.settle();
+    assert!(matches!(answers[0], (id, Answer::InVain(_)) if id == b), "{answers:?}");
+    assert_eq!(granted(&answers), [c]);
+}
+
+#[test]
+fn nobody_passes_the_queue() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    key.del();
+    assert_eq!(key.acquire("c", 1_000, 0), Ok(None));
+    assert_eq!(granted(&key.settle()), [b]);
+    assert_eq!(key.holder(), Some(&b"b"[..]));
+}
+
+#[test]
+fn a_grant_answers_every_request_of_its_owner() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 50).unwrap().unwrap();
+    key.acquire("c", 1_000, 500).unwrap().unwrap();
+    let again = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let (_, turn) = key.wait("b", 5_000, Some(9)).unwrap();
+    key.release("a");
+    let answers = key.settle();
+    assert_eq!(granted(&answers), [b, again]);
+    assert!(answers.contains(&(turn, Answer::Turn)) && answers.len() == 3);
+    assert_eq!((key.queue().len(), key.node.counters.hand_overs), (1, 1));
+}
+
+#[test]
+fn release_takes_back_what_its_owner_waits_for() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let ask = Release { owner: owner("b"), level: None, token: Some(token(7)) };
+    assert_eq!(key.perform(&Request::Release(ask)), Ok(Reply::Null));
+    assert_eq!(key.queue(), [b], "about one grant alone");
+    key.release("b");
+    assert!(matches!(key.settle()[..], [(id, Answer::InVain(Want::Lock { .. }))] if id == b));
+    assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
+}
+
+/// One owner asked twice, for leases of different length: both are told that it is theirs for theirs.
+#[test]
+fn the_lease_is_the_longest_that_its_owner_was_told_of() {
+    for kept in [false, true] {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        key.acquire("b", 300, 5_000).unwrap().unwrap();
+        key.acquire("b", 30_000, 5_000).unwrap().unwrap();
+        if kept {
+            // The lock is gone and kept for its owner, who has asked for it already.
+            key.del();
+            key.node.waiting.reserve(0, b"k", owner("b"), at(0).boot);
+            key.perform(&Request::Look).unwrap();
+        } else {
+            key.release("a");
+        }
+        assert_eq!(granted(&key.settle()).len(), 2);
+        assert_eq!(key.lock.as_ref().unwrap().deadline(), at(30_000).boot);
+    }
+}
+
+/// The guard kept a repetition of the holder's own request waiting: when it ends the holder is told what it has.
+#[test]
+fn the_holder_does_not_wait_for_itself() {
+    let mut key = Key::new();
+    key.acquire("a", 10_000, 0).unwrap();
+    key.node.guard_by_operator(Some(9_499), at(0).boot);
+    let again = key.acquire_again("a", 1_000, 20_000).unwrap().unwrap();
+    let plain = key.acquire("a", 1_000, 20_000).unwrap().unwrap();
+    let token = key.lock.as_ref().unwrap().token();
+    key.now = 9_500;
+    let answers = key.settle();
+    assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 9_500 })), "{answers:?}");
+    assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
+    assert!(key.node.waiting.is_empty());
+    assert_eq!(key.lock.as_ref().unwrap().deadline(), at(10_500).boot, "for as long as it was told");
+    assert_eq!(key.node.deadlines.earliest(), Some(at(10_500).boot));
+}
+
+/// Its handle may name another client by the time that the answer would be sent.
+#[test]
+fn the_answer_of_a_client_that_has_gone_is_dropped() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    key.release("b");
+    key.release("c");
+    assert_eq!(key.node.waiting.leave(WaiterId(b)), None);
+    let mut waiter = Waiter::new(WaiterId(b), owner("d"), Note::default(), Want::Turn, at(0).boot, 5_000);
+    waiter.until = at(5_000).boot;
+    key.node.waiting.join(0, b"k", waiter, None);
+    assert_eq!(key.settle().iter().map(|answer| answer.0).collect::<Vec<_>>(), [c]);
+    assert_eq!(key.queue(), [b]);
+}
+
+/// Its lease is over, and the background has not come to it yet.
+#[test]
+fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    key.now = 1_001;
+    assert_eq!(key.acquire("c", 1_000, 0), Ok(None));
+    assert_eq!(key.effects(), handed_over(Event::Expired), "before it is answered");
+    assert_eq!(granted(&key.settle()), [b]);
+    assert_eq!(key.holder(), Some(&b"b"[..]));
+    // And where nobody waits it takes its place.
+    key.now = 2_002;
+    key.acquire("c", 1_000, 0).unwrap();
+    assert_eq!((key.effects(), key.holder()), (vec![Step::Replace], Some(&b"c"[..])));
+}
+
+/// The steps by which a lock ends: the key goes, or it is the next one's.
+#[test]
+fn what_ends_is_deleted_or_handed_over_and_told_once() {
+    type End = fn(&mut Key) -> Event;
+    let ends: [End; 3] = [
+        |key| {
+            assert_eq!(key.release("a"), Some(0));
+            Event::Released
+        },
+        |key| {
+            let token = key.lock.as_ref().unwrap().token();
+            assert_eq!(key.perform(&Request::Break), Ok(Reply::Token(token)));
+            Event::Broken
+        },
+        |key| {
+            key.now = 1_001;
+            let Some(Work::Expire(due)) = key.node.take_due(at(key.now).boot, true) else { panic!("nothing is due") };
+            key.perform(&Request::Expire(&due)).unwrap();
+            Event::Expired
+        },
+    ];
+    for end in ends {
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        assert_eq!(key.effects(), [Step::Store(Event::Acquired)]);
+        let event = end(&mut key);
+        assert_eq!((key.effects(), key.lock.is_none()), (vec![Step::Delete(Some(event))], true));
+        assert!(key.node.deadlines.is_empty());
+
+        let mut key = Key::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+        let event = end(&mut key);
+        assert_eq!(key.effects(), handed_over(event));
+        assert_eq!(granted(&key.settle()), [b]);
+        assert_eq!(key.holder(), Some(&b"b"[..]));
+        assert_eq!(key.node.deadlines.len(), 1);
+    }
+}

@@ -1,0 +1,106 @@
+//! Turns of LOCK.WAIT, and the reservations that they bring.
+
+use super::super::Reply;
+use super::super::fixture::{Key, granted};
+use crate::fixture::*;
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
+use crate::values::limits::UNUSED_TURNS_MAX;
+
+#[test]
+fn a_reservation_used_unused_and_taken_back() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let (_, b) = key.wait("b", 5_000, None).unwrap();
+    let (_, c) = key.wait("c", 5_000, None).unwrap();
+    let (_, d) = key.wait("d", 5_000, None).unwrap();
+    key.release("a");
+    assert_eq!(key.settle(), [(b, Answer::Turn)]);
+    key.acquire("c", 1_000, 0).unwrap();
+    assert_eq!(key.holder(), None, "it is kept for b");
+    key.now = 20;
+    assert_eq!(key.settle(), []);
+    key.now = 21;
+    assert_eq!(key.settle(), [(c, Answer::Turn)], "unused: the next is told");
+    key.acquire("b", 1_000, 0).unwrap();
+    assert_eq!(key.holder(), None, "too late");
+    key.release("c");
+    assert_eq!(key.settle(), [(d, Answer::Turn)], "taken back");
+    key.acquire("d", 1_000, 0).unwrap();
+    assert_eq!(key.holder(), Some(&b"d"[..]));
+    key.release("d");
+    assert!(key.settle().is_empty() && key.node.waiting.is_empty());
+}
+
+#[test]
+fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
+    let mut key = Key::new();
+    for ms in [0, 5, 20] {
+        key.now = ms;
+        assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(true));
+    }
+    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(false));
+    key.now = 21;
+    key.settle();
+    assert!(key.node.waiting.is_empty());
+    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(true));
+    key.acquire("b", 1_000, 0).unwrap();
+    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(true), "its own");
+}
+
+/// Locks that are kept free take room, and none is left behind when its key turns out to be something else.
+#[test]
+fn reservations_are_bounded_and_end() {
+    let mut key = Key::new();
+    key.node.waiting.max = 1;
+    assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(true));
+    let full = Err(Refusal::QueueFull { max: 1 });
+    assert_eq!(key.wait_for(b"other", "b", 0, None), full);
+    key.node.waiting.put_off(0, b"k", Refusal::WrongType, at(0).boot);
+    assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
+    assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(true), 0)));
+}
+
+/// Two clients that take turns in being told, with the smallest ticket, and never acquire.
+#[test]
+fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let (_, turn) = key.wait("b", 60_000, Some(7)).unwrap();
+    let lock = key.acquire("c", 1_000, 60_000).unwrap().unwrap();
+    key.wait("x", 60_000, Some(0)).unwrap();
+    key.wait("y", 60_000, Some(0)).unwrap();
+    key.release("a");
+    for n in 0..UNUSED_TURNS_MAX {
+        let answers = key.settle();
+        assert!(matches!(answers[..], [(id, Answer::Turn)] if id != turn), "turn {n}: {answers:?}");
+        key.wait(&format!("x{n}"), 60_000, Some(0)).unwrap();
+        if n == 0 {
+            // A turn that is given back is not used either.
+            key.release("x");
+        } else {
+            key.now += 21;
+        }
+    }
+    assert_eq!(key.settle(), [(turn, Answer::Turn)], "whatever the tickets");
+    key.now += 21;
+    assert_eq!(granted(&key.settle()), [lock], "and so on, until somebody acquires");
+    let (_, turn) = key.wait("b", 60_000, Some(7)).unwrap();
+    key.release("c");
+    assert!(key.settle().iter().all(|answer| answer.0 != turn), "then tickets count again");
+}
+
+/// Clients that ask several nodes and collide leave a turn unused now and then.
+#[test]
+fn a_few_unused_turns_change_no_order() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    // The later they come, the smaller their tickets.
+    let turn = |key: &mut Key, n: u32| key.wait(&n.to_string(), 60_000, Some(n.into())).unwrap().1;
+    let turns: Vec<_> = (1..=UNUSED_TURNS_MAX).rev().map(|n| turn(&mut key, n)).collect();
+    key.release("a");
+    for expected in turns.into_iter().rev() {
+        assert_eq!(key.settle(), [(expected, Answer::Turn)]);
+        key.now += 21;
+    }
+}
