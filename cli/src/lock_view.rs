@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
+use crate::node_failure::NodeFailure;
 use crate::nodes::{Fields, Nodes, Reply};
 use crate::show::{printable, time};
-use crate::trouble::Trouble;
 
 /// Most waiters that are listed.
 const WAITERS_LISTED: usize = 10;
@@ -98,7 +98,7 @@ impl LockView {
     }
 
     /// This lock on these nodes, now; with what each node had to say.
-    pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Result<Reply, Trouble>>) {
+    pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Result<Reply, NodeFailure>>) {
         let replies = nodes.ask(&question(key)).await;
         (Self::of(key, replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority()), replies)
     }

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{LockView, question};
+use crate::node_failure::{NodeFailure, line};
 use crate::nodes::{Link, Node, Nodes, Reply};
 use crate::show::{json, out, printable, table, tell, time};
-use crate::trouble::{Trouble, line};
 
 /// Keys that a node looks at in one step of SCAN: a millisecond's work.
 const SCAN_COUNT: usize = 1_000;
@@ -42,14 +42,14 @@ pub fn unknown(
     nodes: &Nodes,
     key: &[u8],
     view: Option<&LockView>,
-    replies: &[Result<Reply, Trouble>],
+    replies: &[Result<Reply, NodeFailure>],
 ) -> Option<Failure> {
-    let why = |reply: &Result<Reply, Trouble>| match reply {
+    let why = |reply: &Result<Reply, NodeFailure>| match reply {
         Ok(Reply { value: Value::Nil, guard: Some((ms, reason)) }) => {
             Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
         }
         Ok(_) => None,
-        Err(trouble) => Some(trouble.to_string()),
+        Err(failure) => Some(failure.to_string()),
     };
     let named = nodes.list.iter().zip(replies);
     let whys: Vec<(&str, String)> = named.filter_map(|(node, reply)| Some((node.name.as_str(), why(reply)?))).collect();
@@ -138,7 +138,7 @@ pub async fn locks(
     let scanned = join_all(links.into_iter().map(|link| async {
         let mut link = link?;
         let keys = scan(&mut link, pattern, most).await?;
-        Ok::<_, Trouble>((link, keys))
+        Ok::<_, NodeFailure>((link, keys))
     }))
     .await;
     nodes.need_majority(&scanned)?;
@@ -158,7 +158,7 @@ pub async fn locks(
 }
 
 /// The names of a node's locks.
-async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Trouble> {
+async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, NodeFailure> {
     let mut keys = BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
@@ -166,7 +166,7 @@ async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BT
         scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("redislock");
         let reply = link.ask(&scan).await?;
         let (next, found): (String, Vec<Vec<u8>>) =
-            FromRedisValue::from_redis_value(reply).map_err(|why| Trouble::strange("SCAN", why))?;
+            FromRedisValue::from_redis_value(reply).map_err(|why| NodeFailure::strange("SCAN", why))?;
         keys.extend(found);
         if next == "0" || most.is_some_and(|most| keys.len() >= most) {
             return Ok(keys);

@@ -11,13 +11,13 @@ mod exit;
 mod hold;
 mod lock_view;
 mod look;
+mod node_failure;
 mod node_view;
 mod nodes;
 mod show;
 mod signals;
 mod taking;
 mod top;
-mod trouble;
 
 use std::io::{Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use crate::arguments::{Guard, Word};
 use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::look::ask;
+use crate::node_failure::{NodeFailure, line};
 use crate::nodes::{Fields, Link, Node, Nodes};
 use crate::show::{json, out, table, tell, time};
-use crate::trouble::{Trouble, line};
 
 /// A round trip is the shortest of so many.
 const PINGS: usize = 3;
@@ -24,7 +24,7 @@ pub struct NodeView {
     /// Its address, without passwords.
     pub node: String,
     /// Why it cannot be asked; all else is empty then.
-    pub error: Option<Trouble>,
+    pub error: Option<NodeFailure>,
     pub id: String,
     pub incarnation: u64,
     pub version: String,
@@ -81,10 +81,10 @@ impl NodeView {
         }
     }
 
-    async fn filled(mut self, node: &Node) -> Result<(Self, Link), Trouble> {
+    async fn filled(mut self, node: &Node) -> Result<(Self, Link), NodeFailure> {
         let mut link = node.connect().await?;
         let told = link.ask(&cmd("LOCK.NODE")).await?;
-        let told = Fields::of(told).ok_or_else(|| Trouble::strange("LOCK.NODE", "it has no fields"))?;
+        let told = Fields::of(told).ok_or_else(|| NodeFailure::strange("LOCK.NODE", "it has no fields"))?;
         // At once for all nodes, so that their clocks can be compared.
         let mut round_trip = Duration::MAX;
         for _ in 0..PINGS {
@@ -93,7 +93,7 @@ impl NodeView {
             round_trip = round_trip.min(sent.elapsed());
         }
         let info = link.ask(cmd("INFO").arg("everything")).await?;
-        let info = Info(String::from_redis_value(info).map_err(|why| Trouble::strange("INFO", why))?);
+        let info = Info(String::from_redis_value(info).map_err(|why| NodeFailure::strange("INFO", why))?);
         let view = Self {
             id: told.get("id"),
             incarnation: told.get("incarnation"),
@@ -121,9 +121,9 @@ impl NodeView {
     /// Its state, and for how long.
     pub fn state_line(&self) -> String {
         match &self.error {
-            Some(Trouble::Silent(_)) => "unreachable".to_owned(),
-            Some(Trouble::NoModule) => "no lock module".to_owned(),
-            Some(Trouble::Error(code, _)) => code.clone(),
+            Some(NodeFailure::Silent(_)) => "unreachable".to_owned(),
+            Some(NodeFailure::NoModule) => "no lock module".to_owned(),
+            Some(NodeFailure::Error(code, _)) => code.clone(),
             None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
             None => self.state.clone(),
         }
@@ -186,8 +186,9 @@ struct Guarded {
 /// There is no such node, it cannot be asked, or the person does not want it.
 pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(addresses, &guard.node)?;
-    let failed =
-        |why: Trouble| Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {why}", node.name));
+    let failed = |why: NodeFailure| {
+        Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {why}", node.name))
+    };
     let mut link = node.connect().await.map_err(failed)?;
     let mut command = cmd("LOCK.GUARD");
     match guard.word {
@@ -203,7 +204,7 @@ pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result
     }
     let guard_ms = match link.ask(&command).await.map_err(failed)? {
         Value::Int(ms) => u64::try_from(ms).unwrap_or(0),
-        other => return Err(failed(Trouble::strange("LOCK.GUARD", format!("{other:?}")))),
+        other => return Err(failed(NodeFailure::strange("LOCK.GUARD", format!("{other:?}")))),
     };
     if as_json {
         json(&Guarded { node: node.name.clone(), guard_ms })?;

@@ -10,7 +10,7 @@ use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConn
 use tokio::time::timeout;
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
-use crate::trouble::{Trouble, grouped, line};
+use crate::node_failure::{NodeFailure, grouped, line};
 
 /// How long a node is given to be connected to, and to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ impl Nodes {
     }
 
     /// Sends `command` to each, and returns what each answers.
-    pub async fn ask(&self, command: &Cmd) -> Vec<Result<Reply, Trouble>> {
+    pub async fn ask(&self, command: &Cmd) -> Vec<Result<Reply, NodeFailure>> {
         join_all(self.list.iter().map(|node| async {
             let mut link = node.connect().await?;
             Ok(Reply { value: link.ask(command).await?, guard: link.guard })
@@ -107,7 +107,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Fewer than a majority of `replies` are answers.
-    pub fn need_majority<T>(&self, replies: &[Result<T, Trouble>]) -> Result<(), Failure> {
+    pub fn need_majority<T>(&self, replies: &[Result<T, NodeFailure>]) -> Result<(), Failure> {
         let answered = replies.iter().filter(|reply| reply.is_ok()).count();
         if answered >= self.majority() {
             return Ok(());
@@ -122,12 +122,12 @@ impl Nodes {
 
     /// Why the client got no lock.
     pub fn failed(&self, error: Error) -> Failure {
-        let troubles = error.nodes().iter().map(|error| (error.node.as_str(), Trouble::told(&error.why)));
+        let failures = error.nodes().iter().map(|error| (error.node.as_str(), NodeFailure::told(&error.why)));
         match error.kind() {
             _ if error.nodes().is_empty() => Failure::from(error),
-            ErrorKind::NoQuorum | ErrorKind::BadArgument => self.failure(error.summary(), troubles),
+            ErrorKind::NoQuorum | ErrorKind::BadArgument => self.failure(error.summary(), failures),
             _ => {
-                let whys = line(troubles.map(|(node, trouble)| (node, trouble.to_string())), self.len());
+                let whys = line(failures.map(|(node, failure)| (node, failure.to_string())), self.len());
                 let code = Failure::from(error.clone()).code;
                 Failure::new(code, format!("{}: {whys}", error.summary()))
             }
@@ -136,10 +136,10 @@ impl Nodes {
 
     /// The failure of what is wrong with these nodes: if so many refuse the request that no majority is left, it is of no use to
     /// ask again.
-    pub fn failure<'a>(&self, summary: &str, troubles: impl IntoIterator<Item = (&'a str, Trouble)>) -> Failure {
-        let troubles: Vec<(&str, Trouble)> = troubles.into_iter().collect();
-        let texts = || troubles.iter().map(|(node, trouble)| (*node, trouble.to_string()));
-        let refused = troubles.iter().filter(|(_, trouble)| trouble.is_refusal()).count();
+    pub fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (&'a str, NodeFailure)>) -> Failure {
+        let failures: Vec<(&str, NodeFailure)> = failures.into_iter().collect();
+        let texts = || failures.iter().map(|(node, failure)| (*node, failure.to_string()));
+        let refused = failures.iter().filter(|(_, failure)| failure.is_refusal()).count();
         if refused <= self.len() - self.majority() {
             return Failure::new(NO_QUORUM, format!("{summary}: {}", line(texts(), self.len())));
         }
@@ -177,12 +177,12 @@ impl Node {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn connect(&self) -> Result<Link, Trouble> {
+    pub async fn connect(&self) -> Result<Link, NodeFailure> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let connected = timeout(PATIENCE, connecting).await.map_err(|_| Trouble::late())?;
-        let connection = connected.map_err(|error| Trouble::unreachable(&error))?;
+        let connected = timeout(PATIENCE, connecting).await.map_err(|_| NodeFailure::late())?;
+        let connection = connected.map_err(|error| NodeFailure::unreachable(&error))?;
         let mut link = Link { connection, guard: None };
         // A server without the module answers to SCAN too, and has no locks.
         let told = link.ask(&redis::cmd("LOCK.NODE")).await?;
@@ -198,10 +198,10 @@ impl Link {
     ///
     /// # Errors
     /// Why it does not, or the error that it answers.
-    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, NodeFailure> {
         match timeout(PATIENCE, self.connection.send_packed_command(command)).await {
-            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| Trouble::from(&error)),
-            Err(_) => Err(Trouble::late()),
+            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| NodeFailure::from(&error)),
+            Err(_) => Err(NodeFailure::late()),
         }
     }
 
@@ -209,14 +209,14 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::ask`], for any of them.
-    pub async fn ask_many(&mut self, commands: impl IntoIterator<Item = Cmd>) -> Result<Vec<Value>, Trouble> {
+    pub async fn ask_many(&mut self, commands: impl IntoIterator<Item = Cmd>) -> Result<Vec<Value>, NodeFailure> {
         let mut pipeline = redis::pipe();
         for command in commands {
             pipeline.add_command(command);
         }
         match timeout(PATIENCE, pipeline.query_async(&mut self.connection)).await {
-            Ok(replies) => replies.map_err(|error| Trouble::from(&error)),
-            Err(_) => Err(Trouble::late()),
+            Ok(replies) => replies.map_err(|error| NodeFailure::from(&error)),
+            Err(_) => Err(NodeFailure::late()),
         }
     }
 }

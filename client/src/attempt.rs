@@ -14,7 +14,7 @@ use crate::node::WINDOW;
 use crate::nodes::{Calls, Nodes};
 use crate::options::Checked;
 use crate::pace::Given;
-use crate::wire::{self, Lease, Trouble};
+use crate::wire::{self, Lease, NodeFailure};
 use crate::{Error, ErrorKind, clock};
 
 /// A lock that was taken, and what is still under way: late answers.
@@ -101,13 +101,13 @@ pub async fn acquire_waiting(
     let proposal = nodes.clock.propose();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64);
     let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, &lease).await;
-    let is_lasting = reply.as_ref().is_err_and(Trouble::is_lasting);
+    let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
     let (reply, waited_ms) = match reply {
         Ok(value) => match wire::granted_after_wait(&value) {
             Some((token, waited_ms)) => (Ok(token), waited_ms),
             None => return Ok(None),
         },
-        Err(trouble) => (Err(trouble), 0),
+        Err(failure) => (Err(failure), 0),
     };
     let ask = Ask::Acquire { ttl_ms: checked.ttl_ms, proposal, retry: false };
     let (answer, why) = nodes.heard(ask, reply);

@@ -8,10 +8,10 @@ use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, Span, debug_span};
 
 use crate::attempt::{self, Taken};
-use crate::keeper::{self, Auto};
 use crate::locking::{self, Turns};
 use crate::nodes::Nodes;
 use crate::options::Checked;
+use crate::renewer::{self, Auto};
 use crate::thread::Thread;
 use crate::wire::{Lease, ShownKey};
 use crate::{Error, ErrorKind, Guard, Options};
@@ -385,7 +385,7 @@ impl Client {
                 taken = taking => taken?,
             };
             let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold });
-            Ok(keeper::keep(&nodes, taken, checked, auto))
+            Ok(renewer::start(&nodes, taken, checked, auto))
         };
         let (shared, orders, lease) = thread.run(taken.instrument(span).with_current_subscriber()).await??;
         Ok(Guard::new(thread, &self.0.nodes, lease, shared, orders, checked))

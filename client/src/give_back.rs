@@ -14,10 +14,10 @@ use tokio::sync::{mpsc, watch};
 use crate::clock;
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::wire::{Lease, Trouble};
+use crate::wire::{Lease, NodeFailure};
 
 /// What a node answered, by its place in the list.
-pub type Answered = (usize, Result<Value, Trouble>);
+pub type Answered = (usize, Result<Value, NodeFailure>);
 
 /// Counts what is under way and must not be cut off.
 #[derive(Clone, Debug, Default)]
@@ -75,8 +75,8 @@ impl Debt {
 }
 
 /// Whether the node will not say more than that, asked again.
-pub fn is_final(reply: &Result<Value, Trouble>) -> bool {
-    reply.as_ref().err().is_none_or(Trouble::is_lasting)
+pub fn is_final(reply: &Result<Value, NodeFailure>) -> bool {
+    reply.as_ref().err().is_none_or(NodeFailure::is_lasting)
 }
 
 impl Nodes {

@@ -8,11 +8,11 @@ use palisade_core::quorum::majority;
 use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::keeper::{End, Order, Shared};
 use crate::nodes::Nodes;
 use crate::options::Checked;
+use crate::renewer::{End, Order, Shared};
 use crate::thread::Thread;
-use crate::wire::{Lease, NOT_HELD, Trouble};
+use crate::wire::{Lease, NOT_HELD, NodeFailure};
 use crate::{Error, ErrorKind, NodeError, clock};
 
 /// A lock that is held, as long as it [is valid](Guard::is_valid).
@@ -194,14 +194,14 @@ impl Guard {
             released: false,
         };
         let replies = self.tell_all(self.lease.reenter(level), |reply| matches!(reply, Ok(Value::Int(_)))).await?;
-        let is_yes = |reply: &&Option<Result<Value, Trouble>>| matches!(reply, Some(Ok(Value::Int(_))));
+        let is_yes = |reply: &&Option<Result<Value, NodeFailure>>| matches!(reply, Some(Ok(Value::Int(_))));
         if replies.iter().filter(is_yes).count() >= majority(self.nodes.len()) {
             return Ok(guard);
         }
-        let why = |reply: Option<Result<Value, Trouble>>| match reply {
+        let why = |reply: Option<Result<Value, NodeFailure>>| match reply {
             Some(Ok(Value::Int(_))) | None => None,
             Some(Ok(_)) => Some(NOT_HELD.to_owned()),
-            Some(Err(trouble)) => Some(trouble.to_string()),
+            Some(Err(failure)) => Some(failure.to_string()),
         };
         let whys: Vec<_> = replies.into_iter().map(why).collect();
         Err(Error::new(ErrorKind::NoQuorum, "too few nodes took notice of the re-entry")
@@ -212,8 +212,8 @@ impl Guard {
     async fn tell_all(
         &self,
         command: redis::Cmd,
-        counts: fn(&Result<Value, Trouble>) -> bool,
-    ) -> Result<Vec<Option<Result<Value, Trouble>>>, Error> {
+        counts: fn(&Result<Value, NodeFailure>) -> bool,
+    ) -> Result<Vec<Option<Result<Value, NodeFailure>>>, Error> {
         let (nodes, given) = (Arc::clone(&self.nodes), self.checked.given);
         let told = self.thread.run(async move {
             let mut replies: Vec<_> = nodes.list.iter().map(|_| None).collect();
@@ -314,7 +314,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.released && self.shared.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // It was the last one. If its keeper has ended, there is nothing to give back.
+            // It was the last one. If its renewer has ended, there is nothing to give back.
             let order = Order::Release { done: None, counted: self.nodes.under_way.begin() };
             let _ = self.orders.send(order);
         }

@@ -29,7 +29,7 @@ use tracing::{debug, info, warn};
 use crate::address::url_of;
 use crate::give_back::{Debt, is_final};
 use crate::pace::{Given, Pace};
-use crate::wire::{self, Lease, Trouble};
+use crate::wire::{self, Lease, NodeFailure};
 use crate::{Error, ErrorKind, clock};
 
 /// How long a connection may take to be made, and the node to say who it is.
@@ -122,7 +122,7 @@ enum State {
     /// Never connected yet.
     Connecting,
     Up(Link),
-    Down(Trouble),
+    Down(NodeFailure),
 }
 
 impl Node {
@@ -181,16 +181,16 @@ impl Node {
                     self.answers_again.notify_waiters();
                     let _ = broken.wait_for(|&broken| broken >= number).await;
                     warn!(node = self.name, "the connection is given up");
-                    self.state.send_replace(State::Down(Trouble::Broken("the connection broke".to_owned())));
+                    self.state.send_replace(State::Down(NodeFailure::Broken("the connection broke".to_owned())));
                     if made.elapsed() > BACK_OFF.1 {
                         pause = BACK_OFF.0;
                         continue;
                     }
                 }
-                Err(trouble) => {
-                    debug!(node = self.name, %trouble, "no connection");
-                    let is_lasting = trouble.is_lasting();
-                    self.state.send_replace(State::Down(trouble));
+                Err(failure) => {
+                    debug!(node = self.name, %failure, "no connection");
+                    let is_lasting = failure.is_lasting();
+                    self.state.send_replace(State::Down(failure));
                     if is_lasting {
                         self.answers_again.notify_waiters();
                     }
@@ -204,7 +204,7 @@ impl Node {
     }
 
     /// Which server it is, as soon as it is connected.
-    pub async fn connected(&self, by: Instant) -> Result<NodeId, Trouble> {
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
         self.link(by).await.map(|link| link.id)
     }
 
@@ -215,11 +215,11 @@ impl Node {
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
-    ) -> (Option<NodeId>, Result<Value, Trouble>) {
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let began = Instant::now();
         let Admitted { link, permit } = match self.admit(given, began).await {
             Ok(admitted) => admitted,
-            Err(trouble) => return (None, Err(trouble)),
+            Err(failure) => return (None, Err(failure)),
         };
         about.inspect(|lease| lease.goes_to(self.place));
         let id = link.id;
@@ -228,7 +228,7 @@ impl Node {
 
     /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
     /// that has been silent for longer than it would be given.
-    async fn admit(&self, given: Given, began: Instant) -> Result<Admitted, Trouble> {
+    async fn admit(&self, given: Given, began: Instant) -> Result<Admitted, NodeFailure> {
         let connect_by = match given {
             Given::Exactly(time) => began + time,
             Given::Within { .. } => began + CONNECT_TIMEOUT,
@@ -239,7 +239,7 @@ impl Node {
                 && since + given.least() <= Instant::now()
             {
                 let silent = since.elapsed().as_millis();
-                return Err(Trouble::Unreachable(format!("it has not answered for {silent} ms")));
+                return Err(NodeFailure::Unreachable(format!("it has not answered for {silent} ms")));
             }
             let permit = tokio::select! {
                 biased;
@@ -248,7 +248,7 @@ impl Node {
             };
             // It may be another connection than the one there was before the wait.
             let link = self.link(connect_by).await?;
-            let Ok(permit) = permit else { return Err(Trouble::Unreachable("the client is closed".to_owned())) };
+            let Ok(permit) = permit else { return Err(NodeFailure::Unreachable("the client is closed".to_owned())) };
             return Ok(Admitted { link, permit });
         }
     }
@@ -276,7 +276,7 @@ impl Node {
         command: Cmd,
         given: Given,
         began: Instant,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, NodeFailure> {
         let (number, mut connection) = (link.number, link.connection);
         let sent = Instant::now();
         // If that is later than the node's time allows, it is heard all the same.
@@ -302,7 +302,7 @@ impl Node {
         }
         self.is_silent(sent);
         tokio::spawn(Arc::clone(self).listen_on(request, permit, number, sent));
-        Err(Trouble::Silent)
+        Err(NodeFailure::Silent)
     }
 
     /// When a request that was sent then is overdue. As long as the node answers others, which were sent before, it is at work.
@@ -368,24 +368,24 @@ impl Node {
         command: &Cmd,
         patience: Duration,
         about: &Lease,
-    ) -> (Option<NodeId>, Result<Value, Trouble>) {
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         // Who waits can wait for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
-        if let Err(trouble) = self.link(connect_by).await {
-            return (None, Err(trouble));
+        if let Err(failure) = self.link(connect_by).await {
+            return (None, Err(failure));
         }
         about.goes_to(self.place);
         let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience).await;
             // One that was idle may have been closed meanwhile.
-            if !matches!(reply, Err(Trouble::Broken(_))) {
+            if !matches!(reply, Err(NodeFailure::Broken(_))) {
                 return (id, reply);
             }
         }
-        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(Trouble::Silent)) {
+        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(NodeFailure::Silent)) {
             Ok(link) => self.ask_on(link, command, patience).await,
-            Err(trouble) => (None, Err(trouble)),
+            Err(failure) => (None, Err(failure)),
         }
     }
 
@@ -394,20 +394,20 @@ impl Node {
         mut link: Link,
         command: &Cmd,
         patience: Duration,
-    ) -> (Option<NodeId>, Result<Value, Trouble>) {
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let mut states = self.state.subscribe();
         let reply = tokio::select! {
             reply = timeout(patience, link.connection.send_packed_command(command)) => match reply {
-                Ok(reply) => Trouble::or_value(reply),
-                Err(_) => Err(Trouble::Silent),
+                Ok(reply) => NodeFailure::or_value(reply),
+                Err(_) => Err(NodeFailure::Silent),
             },
             // The other connection to the node broke: this one may be half open.
             _ = states.wait_for(|state| matches!(state, State::Down(_))) => {
-                Err(Trouble::Unreachable("the node is down".to_owned()))
+                Err(NodeFailure::Unreachable("the node is down".to_owned()))
             }
         };
         let id = link.id;
-        if matches!(reply, Ok(_) | Err(Trouble::Refused(..))) {
+        if matches!(reply, Ok(_) | Err(NodeFailure::Refused(..))) {
             let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < IDLE_WAITERS {
                 idle.push(link);
@@ -416,9 +416,9 @@ impl Node {
         (Some(id), reply)
     }
 
-    fn heard(&self, number: u64, sent: Instant, reply: Result<Value, RedisError>) -> Result<Value, Trouble> {
-        let answer = Trouble::or_value(reply);
-        if answer.as_ref().is_err_and(|trouble| !trouble.is_answer()) {
+    fn heard(&self, number: u64, sent: Instant, reply: Result<Value, RedisError>) -> Result<Value, NodeFailure> {
+        let answer = NodeFailure::or_value(reply);
+        if answer.as_ref().is_err_and(|failure| !failure.is_answer()) {
             give_up(&self.broken, number);
             return answer;
         }
@@ -437,7 +437,7 @@ impl Node {
     pub fn is_worth_asking(&self) -> bool {
         let can = match &*self.state.borrow() {
             State::Connecting | State::Up(_) => true,
-            State::Down(trouble) => trouble.is_lasting(),
+            State::Down(failure) => failure.is_lasting(),
         };
         can && self.silent_since.borrow().is_none()
     }
@@ -512,24 +512,24 @@ impl Node {
     }
 
     /// The connection; waits for the very first one, and for no other.
-    async fn link(&self, deadline: Instant) -> Result<Link, Trouble> {
+    async fn link(&self, deadline: Instant) -> Result<Link, NodeFailure> {
         let known = |state: &State| match state {
             State::Connecting => None,
             State::Up(link) => Some(Ok(link.clone())),
-            State::Down(trouble) => Some(Err(trouble.clone())),
+            State::Down(failure) => Some(Err(failure.clone())),
         };
         if let Some(link) = known(&self.state.borrow()) {
             return link;
         }
         let mut states = self.state.subscribe();
         match timeout_at(deadline, states.wait_for(|state| known(state).is_some())).await {
-            Ok(Ok(state)) => known(&state).unwrap_or(Err(Trouble::Silent)),
-            _ => Err(Trouble::Unreachable("no connection yet".to_owned())),
+            Ok(Ok(state)) => known(&state).unwrap_or(Err(NodeFailure::Silent)),
+            _ => Err(NodeFailure::Unreachable("no connection yet".to_owned())),
         }
     }
 
     /// A new connection to a server that can be a node.
-    async fn connect(&self, number: u64) -> Result<Link, Trouble> {
+    async fn connect(&self, number: u64) -> Result<Link, NodeFailure> {
         let broken = Arc::clone(&self.broken);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -542,13 +542,13 @@ impl Node {
                 }
                 Ok::<(), SendError>(())
             });
-        let unreachable = |why: String| Trouble::Unreachable(why);
-        let unfit = |why: String| Trouble::Unfit(why);
+        let unreachable = |why: String| NodeFailure::Unreachable(why);
+        let unfit = |why: String| NodeFailure::Unfit(why);
         let connected = async {
             let mut connection =
                 self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| {
                     let why = format!("it cannot be reached: {error}");
-                    if Trouble::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
+                    if NodeFailure::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
                         unfit(why)
                     } else {
                         unreachable(why)
@@ -556,12 +556,12 @@ impl Node {
                 })?;
             let asked = Instant::now();
             let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
-            let node = Trouble::or_value(node).map_err(|trouble| match trouble {
-                Trouble::Refused(code, text) if code == "ERR" && text.contains("unknown command") => {
+            let node = NodeFailure::or_value(node).map_err(|failure| match failure {
+                NodeFailure::Refused(code, text) if code == "ERR" && text.contains("unknown command") => {
                     unfit("the server has no lock module: start it with --loadmodule libpalisade.so".to_owned())
                 }
-                trouble if trouble.is_lasting() => unfit(trouble.to_string()),
-                trouble => unreachable(trouble.to_string()),
+                failure if failure.is_lasting() => unfit(failure.to_string()),
+                failure => unreachable(failure.to_string()),
             })?;
             let took = asked.elapsed();
             let id = wire::node_id(&node).ok_or_else(|| unfit("its LOCK.NODE has no id".to_owned()))?;

@@ -16,7 +16,7 @@ use crate::clock::HybridClock;
 use crate::give_back::{Answered, Tally};
 use crate::node::{CONNECT_TIMEOUT, Node, WINDOW};
 use crate::pace::Given;
-use crate::wire::{self, Lease, Trouble};
+use crate::wire::{self, Lease, NodeFailure};
 use crate::{Error, ErrorKind, Holder, NodeError};
 
 /// How long a client that is closed waits for what is being given back.
@@ -154,7 +154,7 @@ impl Nodes {
             match connected {
                 Ok(id) if ids.insert(id) && ids.len() >= majority(self.len()) => return Ok(()),
                 Ok(_) => {}
-                Err(trouble) => whys[n] = Some(trouble.to_string()),
+                Err(failure) => whys[n] = Some(failure.to_string()),
             }
         }
         let text =
@@ -181,8 +181,8 @@ impl Nodes {
             let mut is_lasting;
             let (id, answer, why) = loop {
                 let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), given, Some(&lease)).await;
-                let is_silent = matches!(reply, Err(Trouble::Silent));
-                is_lasting = reply.as_ref().is_err_and(Trouble::is_lasting);
+                let is_silent = matches!(reply, Err(NodeFailure::Silent));
+                is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
                 let (answer, why) = nodes.heard(ask, reply);
                 let Answer::NotYet { ms } = answer else {
                     // Asked again right before its time was up, it has not had time to say the same again.
@@ -205,7 +205,7 @@ impl Nodes {
     }
 
     /// What a node's reply means; proposals go on from the token in it.
-    pub fn heard(&self, ask: Ask, reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
+    pub fn heard(&self, ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<String>) {
         let (answer, why) = wire::answer(ask, reply);
         if let Answer::Token(token) = answer {
             self.clock.saw(token);

@@ -1,4 +1,4 @@
-//! The client's own thread: its connections, its timers and the keepers of its locks live there.
+//! The client's own thread: its connections, its timers and the renewers of its locks live there.
 //!
 //! So a lock is extended whatever the application does with its own runtime: computes for minutes on its only thread, ends
 //! it, or has none. And what a node is given to answer is not spent on waiting for a turn in that runtime.

@@ -69,7 +69,7 @@ pub async fn turn(
             }
             Ok(_) => {}
             // What does not pass by itself.
-            Err(trouble) if trouble.is_lasting() => whys[node] = Some(trouble.to_string()),
+            Err(failure) if failure.is_lasting() => whys[node] = Some(failure.to_string()),
             Err(_) if goes_on => asked.push(ask(node, AGAIN)),
             Err(_) => {}
         }

@@ -114,7 +114,7 @@ impl std::fmt::Display for ShownKey<'_> {
 }
 
 /// What a node's reply to `ask` means to the machine; and for people, why it is no token.
-pub fn answer(ask: Ask, reply: Result<Value, Trouble>) -> (Answer, Option<String>) {
+pub fn answer(ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<String>) {
     match reply {
         Ok(Value::Int(value)) => match u64::try_from(value).ok().and_then(Token::new) {
             Some(token) => (Answer::Token(token), None),
@@ -128,14 +128,14 @@ pub fn answer(ask: Ask, reply: Result<Value, Trouble>) -> (Answer, Option<String
             (Answer::No, Some(why.to_owned()))
         }
         Ok(other) => (Answer::Failed, Some(format!("it answered {other:?}"))),
-        Err(trouble) => {
-            let ms = trouble.ms();
-            let answer = match trouble.code() {
+        Err(failure) => {
+            let ms = failure.ms();
+            let answer = match failure.code() {
                 Some("GUARDED") => Answer::Guarded { ms },
                 Some("NOTYET") => Answer::NotYet { ms: u32::try_from(ms).unwrap_or(u32::MAX) },
                 _ => Answer::Failed,
             };
-            (answer, Some(trouble.to_string()))
+            (answer, Some(failure.to_string()))
         }
     }
 }
@@ -184,7 +184,7 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
 
 /// Why a node gave no answer, or an error.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub enum NodeFailure {
     /// It did not answer in time.
     Silent,
     /// It was not asked: it cannot be reached.
@@ -197,7 +197,7 @@ pub enum Trouble {
     Refused(String, String),
 }
 
-impl Trouble {
+impl NodeFailure {
     /// What `error` of the connection means.
     pub fn of(error: &RedisError) -> Self {
         match error.code() {
@@ -251,7 +251,7 @@ impl Trouble {
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Silent => f.write_str("it did not answer in time"),

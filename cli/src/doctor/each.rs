@@ -111,8 +111,8 @@ mod tests {
 
     use super::super::{Level, Patient};
     use super::*;
+    use crate::node_failure::NodeFailure;
     use crate::node_view::NodeView;
-    use crate::trouble::Trouble;
 
     fn healthy() -> Patient {
         let settings = [
@@ -138,7 +138,7 @@ mod tests {
     fn each_fault_is_found_and_nothing_else() {
         let cases: [(&str, fn(&mut Patient), Level); 12] = [
             ("serves", |_| {}, Ok),
-            ("cannot be asked: down", |p| p.view.error = Some(Trouble::Silent("down".to_owned())), Change),
+            ("cannot be asked: down", |p| p.view.error = Some(NodeFailure::Silent("down".to_owned())), Change),
             ("it is a replica", |p| p.view.role = "replica".to_owned(), Fail),
             ("guarded for 5ms", |p| p.view.guard_ms = 5, Change),
             ("its round trip is 30.00ms", |p| p.view.round_trip_us = 30_000, Change),

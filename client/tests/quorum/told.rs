@@ -86,7 +86,7 @@ async fn events_name_the_key() {
     locks.lock(key).await.unwrap().release().await;
     assert!(heard("released"));
     for Heard { target, fields } in HEARD.lock().unwrap().iter() {
-        let about_a_lock = ["keeper", "waiting", "attempt", "locking"].iter().any(|module| target.ends_with(module));
+        let about_a_lock = ["renewer", "waiting", "attempt", "locking"].iter().any(|module| target.ends_with(module));
         assert!(!about_a_lock || fields.0.contains_key("key"), "{target}: {:?}", fields.0);
     }
 }

@@ -32,7 +32,7 @@ const AGAIN_OF_LEFT: u32 = 4;
 /// But not sooner than this.
 const AGAIN_LEAST: Duration = Duration::from_millis(5);
 
-/// What guards and their keeper share.
+/// What guards and their renewer share.
 #[derive(Debug)]
 pub struct Shared {
     token: AtomicU64,
@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-/// What a guard asks of its keeper.
+/// What a guard asks of its renewer.
 pub enum Order {
     /// Extend now, to leases of this length.
     Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
@@ -94,7 +94,7 @@ pub struct Auto {
 }
 
 /// Begins to keep what was taken; ends when it is released or lost, or nobody gives orders any more.
-pub fn keep(
+pub fn start(
     nodes: &Arc<Nodes>,
     taken: Taken,
     checked: Checked,
@@ -110,7 +110,7 @@ pub fn keep(
     let lease = Arc::clone(&taken.lease);
     let (orders, inbox) = mpsc::unbounded_channel();
     let give_back = GiveBack::new(nodes, &lease, checked);
-    let keeper = Keeper {
+    let renewer = Renewer {
         nodes: Arc::clone(nodes),
         lease: Arc::clone(&lease),
         held: taken.held,
@@ -124,18 +124,18 @@ pub fn keep(
         give_back,
         _counted: nodes.held.begin(),
     };
-    tokio::spawn(keeper.run(inbox).with_current_subscriber());
+    tokio::spawn(renewer.run(inbox).with_current_subscriber());
     (shared, orders, lease)
 }
 
-impl Drop for Keeper {
+impl Drop for Renewer {
     /// However it ends, also with its runtime: nobody extends the lock from here on, and nobody is left relying on it.
     fn drop(&mut self) {
         self.shared.end(End::Lost);
     }
 }
 
-struct Keeper {
+struct Renewer {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     held: Held,
@@ -152,7 +152,7 @@ struct Keeper {
     _counted: Counted,
 }
 
-impl Keeper {
+impl Renewer {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
         self.plan(self.ttl() / ROUNDS_A_LEASE);
         loop {
@@ -277,8 +277,8 @@ impl Keeper {
             let held = match reply {
                 Ok(Value::Int(_)) => Some(true),
                 Ok(_) => Some(false),
-                Err(trouble) => {
-                    self.whys[node] = Some(trouble.to_string());
+                Err(failure) => {
+                    self.whys[node] = Some(failure.to_string());
                     None
                 }
             };

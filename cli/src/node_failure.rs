@@ -15,7 +15,7 @@ const REFUSALS: [&str; 5] = ["ERR", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"
 
 /// What is wrong with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum NodeFailure {
     /// It does not answer, or not what a lock node answers.
     Silent(String),
     /// A server without the lock module.
@@ -24,7 +24,7 @@ pub enum Trouble {
     Error(String, String),
 }
 
-impl Trouble {
+impl NodeFailure {
     /// It did not answer in time.
     pub fn late() -> Self {
         Self::Silent("it does not answer".to_owned())
@@ -89,7 +89,7 @@ fn is_code(word: &str) -> bool {
     word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-impl From<&RedisError> for Trouble {
+impl From<&RedisError> for NodeFailure {
     fn from(error: &RedisError) -> Self {
         match (error.code(), error.detail()) {
             (Some("ERR"), Some(text)) if text.contains("unknown command") => Self::NoModule,
@@ -101,7 +101,7 @@ impl From<&RedisError> for Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (code, text) = match self {
             Self::Silent(why) => return f.write_str(why),
@@ -126,16 +126,16 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl Serialize for Trouble {
+impl Serialize for NodeFailure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
 /// What is wrong with some of `count` nodes, each text once, after those that it is about.
-pub fn grouped<'a>(troubles: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
+pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = vec![];
-    for (node, text) in troubles {
+    for (node, text) in failures {
         match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, nodes)) => nodes.push(node),
             None => groups.push((text, vec![node])),
@@ -150,8 +150,8 @@ pub fn grouped<'a>(troubles: impl IntoIterator<Item = (&'a str, String)>, count:
 }
 
 /// The same in a line.
-pub fn line<'a>(troubles: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> String {
-    let groups = grouped(troubles, count).into_iter().map(|(who, text)| format!("{who}: {text}"));
+pub fn line<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> String {
+    let groups = grouped(failures, count).into_iter().map(|(who, text)| format!("{who}: {text}"));
     groups.collect::<Vec<_>>().join("; ")
 }
 
@@ -184,9 +184,9 @@ mod tests {
                 false,
             ),
         ] {
-            let trouble = Trouble::told(why);
-            assert!(trouble.to_string().starts_with(text), "{trouble}");
-            assert_eq!(trouble.is_refusal(), refuses, "{why}");
+            let failure = NodeFailure::told(why);
+            assert!(failure.to_string().starts_with(text), "{failure}");
+            assert_eq!(failure.is_refusal(), refuses, "{why}");
         }
     }
 }
