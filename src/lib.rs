@@ -12,7 +12,6 @@
 #![deny(unsafe_code)]
 
 mod aof_folder;
-mod arguments;
 mod audience;
 mod clock;
 mod cluster;

@@ -3,7 +3,6 @@
 
 use palisade_core::{Refusal, stripes_from_text};
 
-use super::SINCE;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
 use crate::life;
@@ -16,7 +15,7 @@ impl Command for Ceiling {
         name: life::CEILING,
         summary: c"Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
         complexity: c"O(1)",
-        since: SINCE,
+        since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,
         key: None,
@@ -26,7 +25,7 @@ impl Command for Ceiling {
             Argument { name: c"ceilings", token: Some(c"STRIPES"), shape: Shape::Bytes },
         ],
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -2,7 +2,6 @@
 
 use palisade_core::{LifeId, Refusal};
 
-use super::SINCE;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, life, state};
 
@@ -17,13 +16,13 @@ impl Command for Node {
         name: c"LOCK.NODE",
         summary: c"Answers who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
         complexity: c"O(1)",
-        since: SINCE,
+        since: c"0.1.0",
         flags: c"fast allow-stale",
         acl: AclGroup::Read,
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
