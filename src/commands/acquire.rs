@@ -8,7 +8,7 @@ use super::declaration::arguments;
 use super::key::open;
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, driver};
+use crate::{clock, command_names, driver};
 
 arguments! {
     /// What is asked.
@@ -27,7 +27,7 @@ pub struct Acquire;
 
 impl Command for Acquire {
     const SPEC: Spec = Spec {
-        name: c"LOCK.ACQUIRE",
+        name: command_names::ACQUIRE,
         summary: c"Takes a lock for an owner, waiting in turn if asked to, and answers its fencing token, with WAIT also the \
                    milliseconds waited; Null if somebody else holds it.",
         complexity: c"O(1)",

@@ -4,8 +4,9 @@ use palisade_core::{Refusal, Token, check};
 
 use super::declaration::arguments;
 use super::key::look;
+use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, life, state};
+use crate::{clock, state};
 
 arguments! {
     /// What is asked.
@@ -36,7 +37,7 @@ impl Command for Check {
         let Asked { token } = Asked::read(call)?;
         let key = look(call)?;
         let now = clock::now();
-        life::ready(call.ctx, now.boot)?;
+        readiness::ready(call.ctx, now.boot)?;
         Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))
     }
 }

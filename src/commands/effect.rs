@@ -10,8 +10,9 @@ use palisade_core::record::{self, Arrival};
 use super::declaration::arguments;
 use super::key::open;
 use crate::driver::{effects, timer};
+use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, start, state};
+use crate::{clock, command_names, state};
 
 arguments! {
     /// What is told.
@@ -25,7 +26,7 @@ pub struct Effect;
 
 impl Command for Effect {
     const SPEC: Spec = Spec {
-        name: effects::EFFECT,
+        name: command_names::EFFECT,
         summary: c"Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
         complexity: c"O(1)",
         since: c"0.1.0",
@@ -67,6 +68,6 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         timer::arm(call.ctx);
     }
     // Passed on as it came, to this replica's own replicas and AOF.
-    call.ctx.replicate_record(effects::EFFECT, key.name(), record);
+    call.ctx.replicate_record(command_names::EFFECT, key.name(), record);
     Ok(Reply::Ok)
 }

@@ -4,8 +4,9 @@ use palisade_core::Refusal;
 
 use super::declaration::arguments;
 use super::values;
+use crate::clock;
+use crate::durability::{operator, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, life};
 
 arguments! {
     /// What is asked.
@@ -34,7 +35,7 @@ impl Command for Floor {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { raise } = Asked::read(call)?;
-        life::ready(call.ctx, clock::boot_now())?;
-        life::raise_floor(raise.map(|values::Floor(token)| token)).map(Reply::Integer)
+        readiness::ready(call.ctx, clock::boot_now())?;
+        operator::raise_floor(raise.map(|values::Floor(token)| token)).map(Reply::Integer)
     }
 }

@@ -4,9 +4,10 @@ use palisade_core::Refusal;
 
 use super::declaration::arguments;
 use super::values::GuardMs;
-use crate::driver::timer;
+use crate::driver::{cluster, timer};
+use crate::durability::{operator, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, cluster, life, state};
+use crate::{clock, state};
 
 arguments! {
     /// What the operator says.
@@ -37,7 +38,7 @@ impl Command for Guard {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let asked = Asked::read(call)?;
-        let _ = life::ready(call.ctx, clock::boot_now());
+        let _ = readiness::ready(call.ctx, clock::boot_now());
         let ms = match asked {
             None => {
                 let now = clock::boot_now();
@@ -48,7 +49,7 @@ impl Command for Guard {
         };
         // The word is about the node as it is after its start, with the slots that it has by now.
         cluster::look(call.ctx);
-        let left_ms = life::guard_by_operator(ms);
+        let left_ms = operator::set_guard(ms);
         timer::arm(call.ctx);
         left_ms.map(Reply::Integer)
     }

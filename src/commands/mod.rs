@@ -22,6 +22,4 @@ mod table;
 mod values;
 mod wait;
 
-pub use acquire::Acquire;
 pub use table::register;
-pub use wait::Wait;

@@ -2,8 +2,9 @@
 
 use palisade_core::{LifeId, Refusal};
 
+use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, config, life, state};
+use crate::{clock, config, state};
 
 /// The version of the contract that the commands keep.
 const PROTOCOL: u64 = 1;
@@ -27,7 +28,7 @@ impl Command for Node {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.
-        let _ = life::ready(call.ctx, clock::boot_now());
+        let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
         let LifeId { node: id, incarnation } = state::with(|node| node.ledger.life());
         let (guard_ms, cause) = state::with(|node| {

@@ -8,7 +8,7 @@ use super::declaration::arguments;
 use super::key::look;
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, driver};
+use crate::{clock, command_names, driver};
 
 arguments! {
     /// What is asked.
@@ -24,7 +24,7 @@ pub struct Wait;
 
 impl Command for Wait {
     const SPEC: Spec = Spec {
-        name: c"LOCK.WAIT",
+        name: command_names::WAIT,
         summary:
             c"Waits until a lock is free for this owner, for whom it then is kept for a moment, and answers 1; 0 if \
                    that did not happen in time. Grants nothing. For clients that acquire over several nodes.",

@@ -5,10 +5,12 @@ use std::ptr::{null, null_mut};
 
 use palisade_core::Refusal;
 
-use super::context::{Context, warn};
-use super::key::{KeyName, string_bytes};
+use super::api::{api, raw};
+use super::boundary;
+use super::context::Context;
+use super::log::{c_text, warn};
 use super::reply::{Reply, send};
-use super::{api, boundary, raw};
+use super::string::{KeyName, string_bytes};
 
 /// One command: what it is, and what it does.
 pub trait Command {
@@ -204,7 +206,7 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: docs/acl.md gives rules by name.
     let own = if add.is_some() { " lock" } else { "" };
     let blocking = if spec.flags.to_string_lossy().contains("blocking") { " blocking" } else { "" };
-    let categories = super::context::c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
+    let categories = c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
     // SAFETY: the module is being loaded, the command is ours, the text outlives the call.
     if unsafe { set(command, categories.as_ptr()) } != raw::REDISMODULE_OK as c_int {
         warn(&format!("the server did not take the ACL categories {categories:?} of {:?}", spec.name));
