@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 
 use palisade_core::engine::Key;
 
-use crate::driver::{blocked_clients, timer};
-use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, Source};
-use crate::{audience, clock, cluster, life, losses, start, state};
+use crate::driver::{blocked_clients, cluster, propagation, timer};
+use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
+use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, SlotEvents, Source};
+use crate::{clock, state};
 
 /// The node's answers to the server's events.
 pub struct NodeEvents;
@@ -16,19 +17,19 @@ pub struct NodeEvents;
 impl Events for NodeEvents {
     fn cron(ctx: Context<'_>) {
         clock::look_at_wall_clock();
-        audience::look(ctx);
-        life::tick(ctx);
+        propagation::look(ctx);
+        tick::tick(ctx);
         cluster::tick(ctx);
         timer::look_after(ctx);
     }
 
     fn forked() {
-        audience::came();
-        life::forked();
+        propagation::came();
+        incarnation::forked();
     }
 
     fn loading(from: Source) {
-        audience::came();
+        propagation::came();
         LOADING.set(Some(from));
         if from == Source::Master {
             state::with(|node| node.follows());
@@ -39,37 +40,29 @@ impl Events for NodeEvents {
     fn loaded_all(ctx: Context<'_>, complete: bool) {
         LOADING.set(None);
         if complete {
-            losses::reloaded(ctx);
+            dropped_locks::reloaded(ctx);
         }
         start::decide(ctx);
     }
 
     fn replica_came() {
-        life::replica_came();
+        promotion::tell_soon();
     }
 
     fn role(ctx: Context<'_>, is_master: bool) {
-        audience::came();
+        propagation::came();
         if is_master {
             // The slots of the master before come right after; the node is guarded as a whole.
             state::with(|node| node.slots.cover());
-        } else {
-            blocked_clients::dismiss_all(ctx);
+        } else if blocked_clients::dismiss_all() {
+            timer::go_on_soon(ctx);
         }
-        life::role_changed(is_master);
-    }
-
-    fn slots_change(ctx: Context<'_>) {
-        cluster::look(ctx);
-    }
-
-    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool) {
-        cluster::arriving(slots, are_on_their_way);
+        promotion::role_changed(is_master);
     }
 
     fn configured(ctx: Context<'_>, names: &[&CStr]) {
-        audience::came();
-        life::configured(ctx, names);
+        propagation::came();
+        settings::configured(ctx, names);
     }
 
     fn shutdown(ctx: Context<'_>) {
@@ -77,7 +70,7 @@ impl Events for NodeEvents {
     }
 
     fn evicted(ctx: Context<'_>, name: KeyName<'_>) {
-        losses::evicted(ctx.db(), name.bytes());
+        dropped_locks::evicted(ctx.db(), name.bytes());
     }
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
@@ -85,10 +78,10 @@ impl Events for NodeEvents {
         // Replayed from the AOF it is final; else the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
-            Some(_) if replayed && losses::were_lifted(ctx, &detached) => losses::free(vec![detached]),
-            Some(last) if ctx.is_master() => losses::dropped(last, (!replayed).then_some(detached)),
+            Some(_) if replayed && dropped_locks::were_lifted(ctx, &detached) => dropped_locks::free(vec![detached]),
+            Some(last) if ctx.is_master() => dropped_locks::dropped(last, (!replayed).then_some(detached)),
             // A replica's master knows what is lost.
-            _ => losses::free(vec![detached]),
+            _ => dropped_locks::free(vec![detached]),
         }
         timer::arm(ctx);
     }
@@ -97,8 +90,8 @@ impl Events for NodeEvents {
         let lost = state::with(|node| node.swap(one, other));
         if let Some((db, last)) = lost.filter(|_| ctx.is_master()) {
             let replayed = LOADING.get() == Some(Source::Aof);
-            if !replayed || !losses::were_lifted(ctx, &state::with(|node| node.deadlines.copy(db))) {
-                losses::dropped(last, None);
+            if !replayed || !dropped_locks::were_lifted(ctx, &state::with(|node| node.deadlines.copy(db))) {
+                dropped_locks::dropped(last, None);
             }
         }
         timer::arm(ctx);
@@ -119,6 +112,16 @@ impl Events for NodeEvents {
         }
         state::with(|node| node.arrived(Key { db: ctx.db(), name: name.bytes() }, lock, clock::boot_now()));
         timer::arm(ctx);
+    }
+}
+
+impl SlotEvents for NodeEvents {
+    fn slots_change(ctx: Context<'_>) {
+        cluster::look(ctx);
+    }
+
+    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool) {
+        cluster::arriving(slots, are_on_their_way);
     }
 }
 

@@ -4,9 +4,10 @@ use std::ffi::CStr;
 
 use palisade_core::LifeId;
 
-use crate::driver::blocked_clients;
+use crate::driver::{blocked_clients, propagation};
+use crate::durability::incarnation;
 use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
-use crate::{audience, clock, config, life, state};
+use crate::{clock, config, state};
 
 /// The module's section.
 pub struct Section;
@@ -15,7 +16,7 @@ impl InfoSection for Section {
     fn fields() -> Vec<(&'static CStr, Field)> {
         let now = clock::boot_now();
         let number = |value: u64| Field::Number(value);
-        let failing = life::with(|life| life.failing);
+        let failing = incarnation::with(|incarnation| incarnation.failing);
         state::with(|node| {
             let counters = &node.counters;
             let LifeId { node: id, incarnation } = node.ledger.life();
@@ -43,7 +44,7 @@ impl InfoSection for Section {
                 (c"token_floor", number(node.tokens.floor())),
                 (c"token_ceiling", number(node.tokens.ceiling())),
                 (c"deadlines", number(node.deadlines.len() as u64)),
-                (c"propagates", number((!audience::is_empty()).into())),
+                (c"propagates", number((!propagation::is_empty()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
                 (c"outstanding_ttl_ms", number(node.ledger.owed().ms(now).into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),

@@ -1,42 +1,38 @@
 //! Palisade's server module: native locks for Redis and Valkey.
 //!
 //! The rules of locks are in `palisade-core`, and so is the engine that decides what happens when a command arrives or
-//! something comes due; this crate translates between them and the server. A command of `commands` reads its arguments and makes
-//! them a request; `driver` performs what the engine decides: it alone writes to the server. `audience` knows whether anybody
-//! listens to changes, `cluster` where a key is served; `lock_type` is the data type;
-//! `events` what the server tells about its keys; `state` the node's memory; `start`, `life`, `keeper` and `state_file` what the
-//! node keeps over its lives, on the disk; `data_stamp`, `aof_folder` and `file_id` tie that to the data; `losses` locks that are
-//! dropped while they are held; `config` what an operator sets;
-//! `ffi` the seam to the server's C API, the only place with `unsafe`.
+//! something comes due; this crate translates between them and the server.
+//!
+//! Each of these imports only those below it (`tests/imports.rs`):
+//!
+//! - `commands` reads what a client sends and makes it a request; `events`, `lock_type` and `info_section` are what the server
+//!   calls besides.
+//! - `driver` performs what the engine decides: it alone writes to the server.
+//! - `durability` is what the node keeps on the disk over its incarnations.
+//! - `state` is the node's memory, `config` what an operator sets, `clock` what time it is.
+//! - `ffi` is the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
 
-mod aof_folder;
-mod arguments;
-mod audience;
 mod clock;
-mod cluster;
+mod command_names;
 mod commands;
 mod config;
-mod data_stamp;
 mod driver;
+mod durability;
 mod events;
 #[allow(unsafe_code)]
 mod ffi;
-mod file_id;
 mod info_section;
 mod integer;
-mod keeper;
-mod life;
 mod lock_type;
-mod losses;
-mod start;
 mod state;
-mod state_file;
 
 use std::ffi::CStr;
 
-use ffi::{CallReply, Context, warn};
+use driver::cluster;
+use durability::start;
+use ffi::{CallReply, Context, Module, warn};
 
 /// Commands of the server without which locks would go wrong in silence, and what each is for; the last two only in a
 /// cluster.
@@ -46,21 +42,27 @@ const NEEDED: [(&CStr, &str); 3] = [
     (c"CLUSTER", "waiters are redirected by what it tells"),
 ];
 
-/// Makes the module's type, commands, parameters and events known to the server.
-fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    look_for_commands(ctx)?;
-    ffi::register_data_type::<lock_type::LockType>(ctx)?;
-    commands::register(ctx)?;
-    config::register(ctx, arguments)?;
-    ffi::register_info::<info_section::Section>(ctx)
+/// The module, as the server loads it.
+struct Palisade;
+
+impl Module for Palisade {
+    fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
+        look_for_commands(ctx)?;
+        ffi::register_data_type::<lock_type::LockType>(ctx)?;
+        commands::register(ctx)?;
+        config::register(ctx, arguments)?;
+        ffi::register_info::<info_section::Section>(ctx)
+    }
+
+    /// Subscribing comes last of all: servers before 7.2 go on calling a module whose loading failed after it.
+    fn begin(ctx: Context<'_>) -> Result<(), String> {
+        start::begin(ctx)?;
+        cluster::begin(ctx);
+        ffi::subscribe::<events::NodeEvents>(ctx)
+    }
 }
 
-/// Parameters are set, data is not loaded yet: from here on the module works. Subscribing comes last of all: servers
-/// before 7.2 go on calling a module whose loading failed after it.
-fn begin(ctx: Context<'_>) -> Result<(), String> {
-    start::begin(ctx)?;
-    ffi::subscribe::<events::NodeEvents>(ctx)
-}
+ffi::entry_point!(Palisade);
 
 /// Looks whether `rename-command` hides what the module needs. Of CONFIG it is only warned: without it the node is guarded
 /// at every start, which is safe.

@@ -7,9 +7,10 @@ use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival};
 use palisade_core::{BootTime, DeadlineEntry, Lock};
 
-use crate::driver::{blocked_clients, effects};
+use crate::driver::{cluster, timer};
+use crate::durability::dropped_locks;
 use crate::ffi::{Context, DataType, KeyName, warn};
-use crate::{clock, cluster, config, events, losses, state};
+use crate::{clock, command_names, config, events, state};
 
 /// Least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
@@ -18,7 +19,7 @@ const WARNING_PAUSE_MS: u64 = 1_000;
 pub struct LockType;
 
 impl DataType for LockType {
-    const AOF_COMMAND: &'static CStr = effects::EFFECT;
+    const AOF_COMMAND: &'static CStr = command_names::EFFECT;
 
     fn save(lock: &Lock, out: &mut Vec<u8>) {
         record::encode(lock, clock::boot_now(), clock::boot_id(), out);
@@ -42,12 +43,15 @@ impl DataType for LockType {
         if !by_us {
             cluster::dropped(name, lock.deadline());
         }
-        losses::unlinked(db, name, lock);
+        dropped_locks::unlinked(db, name, lock);
         state::with(|node| node.unlinked(Key { db, name }, lock));
     }
 
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
-        blocked_clients::left(ctx, db, name);
+        // Its queue is looked at in the next pass of the event loop, after whatever took it.
+        if state::with(|node| node.left(Key { db, name })) {
+            timer::arm(ctx);
+        }
     }
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {

@@ -91,6 +91,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.GUARD ARM 172800001", "ERR ARM needs an integer"),
         ("LOCK.GUARD ARM x", "ERR ARM needs an integer"),
         ("LOCK.GUARD LIFT 5", "ERR unknown option: this command takes LIFT or ARM ms"),
+        ("LOCK.GUARD ARM 5 LIFT", "ERR unknown option: this command takes LIFT or ARM ms"),
         ("LOCK.GUARD DROP", "ERR unknown option: this command takes LIFT or ARM ms"),
         ("LOCK.CEILING 1 1", "ERR LOCK"),
         ("LOCK.EFFECT k x", "ERR LOCK.EFFECT and LOCK.CEILING are how a master tells"),

@@ -161,6 +161,7 @@ fn an_operator_brings_nodes_together_again() {
         ("LOCK.FLOOR RAISE 9007199254740991", "ERR RAISE needs a token from 1 to 6755399441055744"),
         ("LOCK.FLOOR RAISE", "ERR option RAISE needs a value after it"),
         ("LOCK.FLOOR 5", "ERR unknown option: this command takes RAISE token"),
+        ("LOCK.FLOOR RAISE 5 RAISE 6", "ERR option RAISE was given twice: give it once"),
         ("LOCK.FLOOR RAISE 5 6", "ERR unknown option: this command takes RAISE token"),
     ] {
         assert_eq!(error(client.say(line)), why);

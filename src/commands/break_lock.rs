@@ -3,7 +3,7 @@
 use palisade_core::Refusal;
 use palisade_core::engine::Request;
 
-use super::{CONSTANT, SINCE, open};
+use super::key::open;
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, driver};
@@ -16,14 +16,14 @@ impl Command for Break {
         name: c"LOCK.BREAK",
         summary: c"Frees a lock whoever holds it and answers the broken token; Null if it is free. For operators: the \
                    holder does not notice.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,
         key: Some(KeyAccess::Delete),
         arguments: &[],
         master_only: true,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -3,30 +3,30 @@
 
 use palisade_core::{Refusal, stripes_from_text};
 
-use super::SINCE;
+use crate::command_names;
+use crate::durability::promotion;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
 use crate::integer::parse_integer;
-use crate::life;
 
 /// A master's ceilings of tokens, and the longest lease it may owe.
 pub struct Ceiling;
 
 impl Command for Ceiling {
     const SPEC: Spec = Spec {
-        name: life::CEILING,
+        name: command_names::CEILING,
         summary: c"Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
         complexity: c"O(1)",
-        since: SINCE,
+        since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,
         key: None,
         arguments: &[
             Argument { name: c"ceiling", token: None, shape: Shape::Integer },
             Argument { name: c"owed-max-ttl", token: None, shape: Shape::Integer },
-            Argument { name: c"ceilings", token: Some(c"STRIPES"), shape: Shape::Bytes },
+            Argument { name: c"ceilings", token: Some(command_names::STRIPES), shape: Shape::Bytes },
         ],
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -36,7 +36,7 @@ impl Command for Ceiling {
         let number = |n| call.argument(n).and_then(parse_integer);
         if let (Some(ceiling), Some(owed_ms)) = (number(0), number(1)) {
             let stripes = call.argument(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));
-            life::heard(ceiling, u32::try_from(owed_ms).unwrap_or(u32::MAX), &stripes.unwrap_or_default());
+            promotion::heard(ceiling, u32::try_from(owed_ms).unwrap_or(u32::MAX), &stripes.unwrap_or_default());
         }
         Ok(Reply::Ok)
     }

@@ -1,11 +1,19 @@
 //! `LOCK.CHECK key token`
 
-use palisade_core::{Refusal, check};
+use palisade_core::{Refusal, Token, check};
 
-use super::{CONSTANT, SINCE, look};
-use crate::arguments::Arguments;
-use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, life, state};
+use super::declaration::arguments;
+use super::key::look;
+use crate::durability::readiness;
+use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
+use crate::{clock, state};
+
+arguments! {
+    /// What is asked.
+    struct Asked {
+        token: Token,
+    }
+}
 
 /// Is this token the current grant?
 pub struct Check;
@@ -15,21 +23,21 @@ impl Command for Check {
         name: c"LOCK.CHECK",
         summary: c"Answers how many milliseconds are left of the grant with exactly this token; Null if it is not the \
                    current one.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"readonly fast",
         acl: AclGroup::Read,
         key: Some(KeyAccess::Read),
-        arguments: &[Argument { name: c"token", token: None, shape: Shape::Integer }],
+        arguments: Asked::ARGUMENTS,
         master_only: true,
-        vouches: true,
+        refused_when_poisoned: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let token = Arguments::after_key(call).token()?;
+        let Asked { token } = Asked::read(call)?;
         let key = look(call)?;
         let now = clock::now();
-        life::ready(call.ctx, now.boot)?;
+        readiness::ready(call.ctx, now.boot)?;
         Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))
     }
 }

@@ -7,27 +7,35 @@ use palisade_core::Refusal;
 use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival};
 
-use super::{CONSTANT, SINCE, open};
-use crate::arguments::Arguments;
+use super::declaration::arguments;
+use super::key::open;
 use crate::driver::{effects, timer};
-use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
-use crate::{clock, start, state};
+use crate::durability::start;
+use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
+use crate::{clock, command_names, state};
+
+arguments! {
+    /// What is told.
+    struct Told<'a> {
+        record: &'a [u8],
+    }
+}
 
 /// The lock is this now.
 pub struct Effect;
 
 impl Command for Effect {
     const SPEC: Spec = Spec {
-        name: effects::EFFECT,
+        name: command_names::EFFECT,
         summary: c"Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,
         key: Some(KeyAccess::Insert),
-        arguments: &[Argument { name: c"record", token: None, shape: Shape::Bytes }],
+        arguments: Told::ARGUMENTS,
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -48,7 +56,7 @@ impl Command for Effect {
 }
 
 fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
-    let record = Arguments::after_key(call).bytes();
+    let Told { record } = Told::read(call)?;
     let now = clock::boot_now();
     let lock = record::decode(record, arrival, now, clock::boot_id()).map_err(Refusal::BadRecord)?;
     let mut key = open(call)?;
@@ -60,6 +68,6 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         timer::arm(call.ctx);
     }
     // Passed on as it came, to this replica's own replicas and AOF.
-    call.ctx.replicate_record(effects::EFFECT, key.name(), record);
+    call.ctx.replicate_record(command_names::EFFECT, key.name(), record);
     Ok(Reply::Ok)
 }

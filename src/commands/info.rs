@@ -2,10 +2,18 @@
 
 use palisade_core::{BootTime, Lock, Refusal, Waiter, Want};
 
-use super::{CONSTANT, SINCE, look};
-use crate::arguments::{Arguments, parse_listed_waiters};
-use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
+use super::declaration::arguments;
+use super::key::look;
+use super::values::ListedWaiters;
+use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, state};
+
+arguments! {
+    /// What is asked.
+    struct Asked {
+        [WAITERS n] waiters: ListedWaiters,
+    }
+}
 
 /// Who holds the lock?
 pub struct Info;
@@ -15,18 +23,18 @@ impl Command for Info {
         name: c"LOCK.INFO",
         summary: c"Answers who holds a lock, with which token, since when and for how long, and the first who wait for it if asked; \
                    Null if it is free.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"readonly fast",
         acl: AclGroup::Read,
         key: Some(KeyAccess::Read),
-        arguments: &[Argument { name: c"n", token: Some(c"WAITERS"), shape: Shape::Integer }],
+        arguments: Asked::ARGUMENTS,
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let listed = request(&mut Arguments::after_key(call))?;
+        let Asked { waiters: listed } = Asked::read(call)?;
         let now = clock::boot_now();
         let key = look(call)?;
         let (db, name) = (call.ctx.db(), key.name().bytes());
@@ -50,7 +58,7 @@ impl Command for Info {
                 ("waiters", Reply::Integer(waiters as u64)),
                 ("suspect", number(&|lock| node.is_suspect(lock).into())),
             ];
-            if let Some(count) = listed {
+            if let Some(ListedWaiters(count)) = listed {
                 let waiters = node.waiting.of(db, name).take(count).map(|waiter| describe(waiter, now));
                 fields.push(("queue", Reply::List(waiters.collect())));
                 let (owner, until) = reserved.map_or((&b""[..], now), |(owner, until)| (owner.bytes(), until));
@@ -74,17 +82,4 @@ fn describe(waiter: &Waiter, now: BootTime) -> Reply {
         ("wants", Reply::Bytes(wants.as_bytes().to_vec())),
         ("note", Reply::Bytes(waiter.note().bytes().to_vec())),
     ])
-}
-
-/// How many who wait are to be listed.
-fn request(arguments: &mut Arguments<'_>) -> Result<Option<usize>, Refusal> {
-    let mut listed = None;
-    while let Some(option) = arguments.option() {
-        if option.eq_ignore_ascii_case(b"WAITERS") {
-            arguments.value("WAITERS", &mut listed, parse_listed_waiters)?;
-        } else {
-            return Err(Refusal::UnknownOption { known: "WAITERS n" });
-        }
-    }
-    Ok(listed)
 }

@@ -2,9 +2,9 @@
 
 use palisade_core::{LifeId, Refusal};
 
-use super::SINCE;
+use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, config, life, state};
+use crate::{clock, config, state};
 
 /// The version of the contract that the commands keep.
 const PROTOCOL: u64 = 1;
@@ -17,18 +17,18 @@ impl Command for Node {
         name: c"LOCK.NODE",
         summary: c"Answers who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
         complexity: c"O(1)",
-        since: SINCE,
+        since: c"0.1.0",
         flags: c"fast allow-stale",
         acl: AclGroup::Read,
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.
-        let _ = life::ready(call.ctx, clock::boot_now());
+        let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
         let LifeId { node: id, incarnation } = state::with(|node| node.ledger.life());
         let (guard_ms, cause) = state::with(|node| {

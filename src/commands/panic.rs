@@ -2,7 +2,6 @@
 
 use palisade_core::Refusal;
 
-use super::{CONSTANT, SINCE};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
 /// Fails.
@@ -12,14 +11,14 @@ impl Command for Panic {
     const SPEC: Spec = Spec {
         name: c"LOCK.PANIC",
         summary: c"Fails on purpose, for tests.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"write",
         acl: AclGroup::Operator,
         key: None,
         arguments: &[],
         master_only: false,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -2,13 +2,22 @@
 
 use palisade_core::Refusal;
 use palisade_core::engine::Request;
-use palisade_core::request::Reenter as Ask;
+use palisade_core::request::{Level, Owner, Reenter as Ask, Ttl};
 
-use super::{CONSTANT, SINCE, open};
-use crate::arguments::{Arguments, parse_level, parse_ttl};
+use super::declaration::arguments;
+use super::key::open;
 use crate::driver::blocked_clients::Form;
-use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
+use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, driver};
+
+arguments! {
+    /// What is asked.
+    struct Asked<'a> {
+        owner: Owner<'a>,
+        [LEVEL n as level] level: Level,
+        [TTL ms as ttl] ttl: Ttl,
+    }
+}
 
 /// One hold more.
 pub struct Reenter;
@@ -19,37 +28,19 @@ impl Command for Reenter {
         summary:
             c"Adds one hold, or as many as a level needs, and answers how many there are; Null if this owner does \
                    not hold the lock.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Write,
         key: Some(KeyAccess::Update),
-        arguments: &[
-            Argument { name: c"owner", token: None, shape: Shape::Bytes },
-            Argument { name: c"level", token: Some(c"LEVEL"), shape: Shape::Integer },
-            Argument { name: c"ttl", token: Some(c"TTL"), shape: Shape::Integer },
-        ],
+        arguments: Asked::ARGUMENTS,
         master_only: true,
-        vouches: true,
+        refused_when_poisoned: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let request = Request::Reenter(request(&mut Arguments::after_key(call))?);
+        let Asked { owner, level, ttl } = Asked::read(call)?;
+        let request = Request::Reenter(Ask { owner, level, ttl });
         driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
     }
-}
-
-fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Ask<'a>, Refusal> {
-    let owner = arguments.owner()?;
-    let (mut level, mut ttl) = (None, None);
-    while let Some(option) = arguments.option() {
-        if option.eq_ignore_ascii_case(b"LEVEL") {
-            arguments.value("LEVEL", &mut level, parse_level)?;
-        } else if option.eq_ignore_ascii_case(b"TTL") {
-            arguments.value("TTL", &mut ttl, parse_ttl)?;
-        } else {
-            return Err(Refusal::UnknownOption { known: "LEVEL n and TTL ms" });
-        }
-    }
-    Ok(Ask { owner, level, ttl })
 }

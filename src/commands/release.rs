@@ -1,14 +1,23 @@
 //! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 
-use palisade_core::Refusal;
 use palisade_core::engine::Request;
-use palisade_core::request::Release as Ask;
+use palisade_core::request::{Level, Owner, Release as Ask};
+use palisade_core::{Refusal, Token};
 
-use super::{CONSTANT, SINCE, open};
-use crate::arguments::{Arguments, parse_level, parse_token};
+use super::declaration::arguments;
+use super::key::open;
 use crate::driver::blocked_clients::Form;
-use crate::ffi::{AclGroup, Argument, Call, Command, KeyAccess, Reply, Shape, Spec};
+use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, driver};
+
+arguments! {
+    /// What is asked.
+    struct Asked<'a> {
+        owner: Owner<'a>,
+        [LEVEL n as level] level: Level,
+        [TOKEN t as token] token: Token,
+    }
+}
 
 /// Gives holds back.
 pub struct Release;
@@ -18,37 +27,19 @@ impl Command for Release {
         name: c"LOCK.RELEASE",
         summary: c"Gives one hold back, or all down to a level, and answers how many are left (0: the lock is free); \
                    Null if this owner does not hold it.",
-        complexity: CONSTANT,
-        since: SINCE,
+        complexity: c"O(1)",
+        since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Write,
         key: Some(KeyAccess::Delete),
-        arguments: &[
-            Argument { name: c"owner", token: None, shape: Shape::Bytes },
-            Argument { name: c"level", token: Some(c"LEVEL"), shape: Shape::Integer },
-            Argument { name: c"token", token: Some(c"TOKEN"), shape: Shape::Integer },
-        ],
+        arguments: Asked::ARGUMENTS,
         master_only: true,
-        vouches: false,
+        refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let request = Request::Release(request(&mut Arguments::after_key(call))?);
+        let Asked { owner, level, token } = Asked::read(call)?;
+        let request = Request::Release(Ask { owner, level, token });
         driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
     }
-}
-
-fn request<'a>(arguments: &mut Arguments<'a>) -> Result<Ask<'a>, Refusal> {
-    let owner = arguments.owner()?;
-    let (mut level, mut token) = (None, None);
-    while let Some(option) = arguments.option() {
-        if option.eq_ignore_ascii_case(b"LEVEL") {
-            arguments.value("LEVEL", &mut level, parse_level)?;
-        } else if option.eq_ignore_ascii_case(b"TOKEN") {
-            arguments.value("TOKEN", &mut token, parse_token)?;
-        } else {
-            return Err(Refusal::UnknownOption { known: "LEVEL n and TOKEN t" });
-        }
-    }
-    Ok(Ask { owner, level, token })
 }

@@ -3,14 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
-use palisade_core::engine::{Key, Reply as AtOnce, Request};
+use palisade_core::engine::{Reply as AtOnce, Request};
 use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use palisade_core::{Answer, Refusal, Token, WaiterId, Want};
 
-use super::timer;
-use crate::commands::{Acquire, Wait};
-use crate::ffi::{Blocked, BlockedClients, Command, Context, KeyName, Reply};
-use crate::state;
+use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
+use crate::{command_names, state};
 
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
@@ -38,8 +36,8 @@ const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 /// Blocks the client of this command until its request is answered. The name under which that is.
 pub fn block(ctx: Context<'_>, request: &Request<'_>, form: Form) -> WaiterId {
     let command = match request {
-        Request::Wait(_) => Wait::SPEC.name,
-        _ => Acquire::SPEC.name,
+        Request::Wait(_) => command_names::WAIT,
+        _ => command_names::ACQUIRE,
     };
     let blocked = Blocked::new::<Clients>(ctx, command);
     let id = WaiterId(blocked.id());
@@ -48,14 +46,10 @@ pub fn block(ctx: Context<'_>, request: &Request<'_>, form: Form) -> WaiterId {
 }
 
 /// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
-/// the next ones. Each costs the server more than it costs the rules, and it does that work in one go.
-pub fn deliver(ctx: Context<'_>) {
-    let (answers, more) = state::with(|node| (node.waiting.take_answers(MAY_ANSWER.get()), node.waiting.has_answers()));
-    for (id, answer) in answers {
+/// the next ones ([`has_more`]). Each costs the server more than it costs the rules, and it does that work in one go.
+pub fn deliver() {
+    for (id, answer) in state::with(|node| node.waiting.take_answers(MAY_ANSWER.get())) {
         send(id, |form| reply(answer, form));
-    }
-    if more {
-        timer::arm(ctx);
     }
 }
 
@@ -94,15 +88,13 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
 /// they tell; a Valkey in a cluster, or one whose client can be redirected, does not. They leave their queues at once, whatever
-/// comes next, and are told from the next pass of the event loop on, as many in each as may be answered.
-pub fn dismiss_all(ctx: Context<'_>) {
+/// comes next, and are told from the next pass of the event loop on, as many in each as may be answered. Whether there are any.
+pub fn dismiss_all() -> bool {
     let all = BLOCKED.take();
-    if all.is_empty() {
-        return;
-    }
+    let some = !all.is_empty();
     state::with(|node| all.keys().for_each(|id| drop(node.waiting.leave(*id))));
     LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, (blocked, _))| (id, blocked))));
-    timer::go_on_soon(ctx);
+    some
 }
 
 /// Tells one of those who waited when the node became a replica; `false` if there is none.
@@ -122,14 +114,6 @@ fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
     blocked.answer(told);
     MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
     MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));
-}
-
-/// The lock `name` of `db` left without a command of ours: its queue is looked at in the next pass of the event loop,
-/// after whatever took it.
-pub fn left(ctx: Context<'_>, db: u32, name: &[u8]) {
-    if state::with(|node| node.left(Key { db, name })) {
-        timer::arm(ctx);
-    }
 }
 
 /// How a command is answered that does not wait.

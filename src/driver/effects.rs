@@ -4,16 +4,13 @@
 //! that it is gone (DEL), so it needs no clock and no rule to hold the same.
 
 use std::cell::RefCell;
-use std::ffi::CStr;
 
 use palisade_core::engine::Event;
 use palisade_core::{Lock, Now, record};
 
+use super::propagation;
 use crate::ffi::{Context, KeyName, LockKey};
-use crate::{audience, clock};
-
-/// The command that tells replicas and the AOF what a lock holds.
-pub const EFFECT: &CStr = c"LOCK.EFFECT";
+use crate::{clock, command_names};
 
 /// Tells those who listen to key events (`notify-keyspace-events` with `d`).
 pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
@@ -50,14 +47,14 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
         RECORD.with_borrow_mut(|record| {
             record.clear();
             record::encode(lock, now.boot, clock::boot_id(), record);
-            ctx.replicate_record(EFFECT, key.name(), record);
+            ctx.replicate_record(command_names::EFFECT, key.name(), record);
         });
     }
 }
 
 /// Where nobody hears of a change, it is counted instead: whether that is done.
 fn only_counted(ctx: Context<'_>) -> bool {
-    audience::is_empty() && ctx.count_change()
+    propagation::is_empty() && ctx.count_change()
 }
 
 /// The lock that the key holds is new or changed here: what every node does about it, whoever decided it.

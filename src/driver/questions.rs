@@ -5,9 +5,10 @@ use std::cell::Cell;
 use palisade_core::engine::{By, Question, Said};
 use palisade_core::{BootTime, Refusal};
 
-use super::blocked_clients;
+use super::{blocked_clients, cluster};
+use crate::clock;
+use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
-use crate::{clock, cluster, life};
 
 /// For how long it stands whether enough replicas follow, in milliseconds. The server itself looks once a second.
 const REPLICAS_STAND_MS: u64 = 100;
@@ -35,7 +36,7 @@ impl Questions {
             Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
             Question::MayGrant(_) => Said::Yes,
             Question::OnDisk => {
-                life::look_at_disk(ctx);
+                readiness::look_at_disk(ctx);
                 Said::Yes
             }
         }

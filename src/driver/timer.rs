@@ -9,7 +9,8 @@ use std::ops::RangeInclusive;
 use palisade_core::engine::{Request, Work};
 use palisade_core::{BootTime, Now, Refusal};
 
-use super::{blocked_clients, perform_due};
+use super::blocked_clients::{self, Form};
+use super::perform::perform;
 use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId};
 use crate::{clock, state};
 
@@ -135,7 +136,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
         now = clock::boot_now();
     }
     BUSY.set(Some(now));
-    blocked_clients::deliver(ctx);
+    blocked_clients::deliver();
     if !idle || !blocked_clients::may_answer() || blocked_clients::has_more() {
         ctx.in_next_pass(go_on);
         return;
@@ -155,7 +156,10 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     };
     ctx.select(db);
     KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
-        Ok(mut key) => perform_due(ctx, &mut key, &request, Now { boot: now, ..clock::now() }),
+        Ok(mut key) => {
+            // Nobody is answered, so nothing is refused either.
+            let _ = perform(ctx, &mut key, &request, Form::Token, Now { boot: now, ..clock::now() });
+        }
         Err(NotALock) => state::with(|node| node.waiting.put_off(db, name, Refusal::WrongType, now)),
     });
     true

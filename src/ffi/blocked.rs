@@ -10,11 +10,12 @@ use std::ptr::NonNull;
 
 use palisade_core::Refusal;
 
+use super::api::{api, raw};
+use super::boundary;
 use super::context::Context;
-use super::key::KeyName;
 use super::reply::{Reply, send};
+use super::string::KeyName;
 use super::user::User;
-use super::{api, boundary, raw};
 
 /// What the module does when the server ends a wait.
 pub trait BlockedClients {

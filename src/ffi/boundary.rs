@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::context::warn;
+use super::log::warn;
 
 static POISONED: AtomicBool = AtomicBool::new(false);
 

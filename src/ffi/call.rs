@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
 
+use super::api::{api, raw};
 use super::context::Context;
-use super::key::KeyName;
-use super::{api, raw};
+use super::string::KeyName;
 
 /// The reply of a command, owned; its elements are borrowed from it.
 pub struct CallReply(NonNull<raw::RedisModuleCallReply>);

@@ -5,10 +5,12 @@ use std::ptr::{null, null_mut};
 
 use palisade_core::Refusal;
 
-use super::context::{Context, warn};
-use super::key::{KeyName, string_bytes};
+use super::api::{api, raw};
+use super::boundary;
+use super::context::Context;
+use super::log::{c_text, warn};
 use super::reply::{Reply, send};
-use super::{api, boundary, raw};
+use super::string::{KeyName, string_bytes};
 
 /// One command: what it is, and what it does.
 pub trait Command {
@@ -39,8 +41,8 @@ pub struct Spec {
     pub arguments: &'static [Argument],
     /// Whether a replica must refuse it, also one that takes writes from clients.
     pub master_only: bool,
-    /// Whether it promises something, and is refused when the module can no longer be trusted.
-    pub vouches: bool,
+    /// Whether its answer promises something: then it is refused once a panic was caught, since nothing is certain any more.
+    pub refused_when_poisoned: bool,
 }
 
 /// Who a command is for: becomes ACL categories where the server has them for modules.
@@ -119,6 +121,8 @@ pub struct Call<'a> {
     /// The server.
     pub ctx: Context<'a>,
     argv: &'a [*mut raw::RedisModuleString],
+    /// Where in `argv` the arguments after the key begin.
+    after_key: usize,
 }
 
 impl<'a> Call<'a> {
@@ -128,19 +132,36 @@ impl<'a> Call<'a> {
         unsafe { KeyName::new(self.argv[1]) }
     }
 
-    /// Argument `n` after the command's name, counted from 0, if it was given.
+    /// Argument `n` after the command's key, or its name if it has none, counted from 0, if it was given.
     pub fn argument(&self, n: usize) -> Option<&'a [u8]> {
         // SAFETY: the server keeps the arguments for the length of the call.
-        self.argv.get(1 + n).map(|&argument| unsafe { string_bytes(argument) })
+        self.argv.get(self.after_key + n).map(|&argument| unsafe { string_bytes(argument) })
     }
 }
 
 /// The module's own ACL category.
 const ACL_CATEGORY: &CStr = c"lock";
 
-/// Registers command `C`.
-pub fn register<C: Command>(ctx: Context<'_>) -> Result<(), String> {
-    let spec = &C::SPEC;
+/// A command as it is registered.
+pub struct Entry {
+    /// What is told of it.
+    pub spec: &'static Spec,
+    trampoline: Trampoline,
+}
+
+/// How the server calls a command.
+type Trampoline = extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
+
+impl Entry {
+    /// That of command `C`.
+    pub const fn of<C: Command>() -> Self {
+        Self { spec: const { &C::SPEC }, trampoline: trampoline::<C> }
+    }
+}
+
+/// Makes a command known to the server.
+pub fn register(ctx: Context<'_>, entry: &Entry) -> Result<(), String> {
+    let Entry { spec, trampoline } = *entry;
     let text = |name: &CStr| name.to_string_lossy().into_owned();
     let (first, last, step) = if spec.key.is_some() { (1, 1, 1) } else { (0, 0, 0) };
     // SAFETY: the module is being loaded; the strings are constants.
@@ -148,7 +169,7 @@ pub fn register<C: Command>(ctx: Context<'_>) -> Result<(), String> {
         api!(RedisModule_CreateCommand(
             ctx.raw(),
             spec.name.as_ptr(),
-            Some(trampoline::<C>),
+            Some(trampoline),
             spec.flags.as_ptr(),
             first,
             last,
@@ -185,7 +206,7 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: docs/acl.md gives rules by name.
     let own = if add.is_some() { " lock" } else { "" };
     let blocking = if spec.flags.to_string_lossy().contains("blocking") { " blocking" } else { "" };
-    let categories = super::context::c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
+    let categories = c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
     // SAFETY: the module is being loaded, the command is ours, the text outlives the call.
     if unsafe { set(command, categories.as_ptr()) } != raw::REDISMODULE_OK as c_int {
         warn(&format!("the server did not take the ACL categories {categories:?} of {:?}", spec.name));
@@ -320,12 +341,13 @@ extern "C" fn trampoline<C: Command>(
         if C::SPEC.master_only && !ctx.is_master() {
             return Err(Refusal::MasterOnly);
         }
-        if C::SPEC.vouches && boundary::is_poisoned() {
+        if C::SPEC.refused_when_poisoned && boundary::is_poisoned() {
             return Err(Refusal::Poisoned);
         }
         // SAFETY: the server hands over `argc` strings that last for the call.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        C::run(&Call { ctx, argv })
+        let after_key = const { if C::SPEC.key.is_some() { 2 } else { 1 } };
+        C::run(&Call { ctx, argv, after_key })
     });
     // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
     boundary::run(C::SPEC.name, || send(ctx, &result.unwrap_or(Err(Refusal::Panicked))));

@@ -6,9 +6,11 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::context::{Context, c_text};
-use super::key::string_bytes;
-use super::{api, boundary, raw};
+use super::api::{api, raw};
+use super::boundary;
+use super::context::Context;
+use super::log::c_text;
+use super::string::string_bytes;
 
 /// A number that an operator sets.
 pub struct NumericConfig {

@@ -1,13 +1,12 @@
 //! What the module can ask of the server while the server calls it.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::call::CallReply;
-use super::key::KeyName;
-use super::{api, boundary, raw};
+use super::api::{api, raw};
+use super::string::KeyName;
 
 /// Client id of the AOF loader (`CLIENT_ID_AOF`).
 const AOF_CLIENT_ID: u64 = u64::MAX;
@@ -47,10 +46,6 @@ pub(super) fn detached(body: impl FnOnce(Context<'_>)) {
     }
 }
 
-/// A running timer.
-#[derive(Clone, Copy, Debug)]
-pub struct TimerId(raw::RedisModuleTimerID);
-
 /// The server, for the length of one call from it.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -75,6 +70,11 @@ impl<'a> Context<'a> {
 
     pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
         self.raw
+    }
+
+    /// Whether a client's command is being run, not a timer or an event.
+    pub(super) fn has_command(self) -> bool {
+        self.has_command
     }
 
     /// The database that keys are looked up in.
@@ -136,42 +136,9 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
     }
 
-    /// Counts one change of the data towards the next RDB file, where nobody hears of changes: what
-    /// [`Self::replicate_record`] and [`Self::replicate_del`] do then, at a fraction of the cost. Not in a timer or an event
-    /// (`false`).
-    pub fn count_change(self) -> bool {
-        if self.has_command {
-            // SAFETY: the context is live for 'a and has a command, which is not sent as nobody listens.
-            unsafe { api!(RedisModule_ReplicateVerbatim(self.raw)) };
-        }
-        self.has_command
-    }
-
     /// The AOF is on.
     pub fn has_aof(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
-    }
-
-    /// Sends `command key payload` to the replicas and the AOF.
-    pub fn replicate_record(self, command: &'static CStr, key: KeyName<'_>, payload: &[u8]) {
-        // SAFETY: the context is live for 'a; the format announces a module string and a buffer with its length,
-        // which follow and outlive the call.
-        unsafe {
-            api!(RedisModule_Replicate(
-                self.raw,
-                command.as_ptr(),
-                c"sb".as_ptr(),
-                key.raw(),
-                payload.as_ptr(),
-                payload.len()
-            ))
-        };
-    }
-
-    /// Sends `DEL key` to the replicas and the AOF.
-    pub fn replicate_del(self, key: KeyName<'_>) {
-        // SAFETY: the context is live for 'a; the format announces a module string, which follows.
-        unsafe { api!(RedisModule_Replicate(self.raw, c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
     }
 
     /// Tells those who WATCH or track `key` that it changed.
@@ -188,138 +155,8 @@ impl<'a> Context<'a> {
         };
     }
 
-    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: after a step of it, too early or late.
-    pub fn start_timer(self, ms: i64, callback: fn(Context<'_>)) -> TimerId {
-        // SAFETY: the context is live; the timer's data is the callback itself, which lives as long as the module.
-        TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw, ms, Some(on_timer), callback as *mut c_void)) })
-    }
-
-    /// Calls `callback` in the next pass of the event loop, after what clients have sent by then; the loop does not sleep
-    /// before. (A timer of 0 ms does that too, but not from a timer: then the loop sleeps for a millisecond.)
-    pub fn in_next_pass(self, callback: fn(Context<'_>)) {
-        extern "C" fn on_wake(data: *mut c_void) {
-            // What is written here would be sent to nobody: a timer does it, in this very pass.
-            detached(|ctx| {
-                // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
-                unsafe { api!(RedisModule_CreateTimer(ctx.raw, 0, Some(on_timer), data)) };
-            });
-        }
-        // SAFETY: the callback's data is a function, which lives as long as the module.
-        unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
-    }
-
-    /// Stops a timer; one that has already run is left alone.
-    pub fn stop_timer(self, timer: TimerId) {
-        // SAFETY: the context is live; the server looks the id up; the data is not asked for.
-        unsafe { api!(RedisModule_StopTimer(self.raw, timer.0, null_mut())) };
-    }
-
-    /// What the server's configuration parameter `name` is.
-    pub fn parameter(self, name: &CStr) -> Option<String> {
-        CallReply::of_words(self, c"CONFIG", c"GET", name)?.value().element(1)?.text()
-    }
-
-    /// Whether the server's configuration parameter `name` is `value`.
-    pub fn parameter_is(self, name: &CStr, value: &str) -> bool {
-        self.parameter(name).is_some_and(|is| is == value)
-    }
-
-    /// The server is a Valkey.
-    pub fn is_valkey(self) -> bool {
-        // SAFETY: the context is live; the data is freed right after it was asked.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo(self.raw, c"server".as_ptr()));
-            let version = api!(RedisModule_ServerInfoGetFieldC(info, c"valkey_version".as_ptr()));
-            let found = !version.is_null();
-            api!(RedisModule_FreeServerInfo(self.raw, info));
-            found
-        }
-    }
-
-    /// A number of the server's INFO.
-    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        let mut failed = 0;
-        // SAFETY: the context is live; the data is freed right after it was read.
-        let number = unsafe {
-            let info = api!(RedisModule_GetServerInfo(self.raw, section.as_ptr()));
-            let number = api!(RedisModule_ServerInfoGetFieldUnsigned(info, field.as_ptr(), &mut failed));
-            api!(RedisModule_FreeServerInfo(self.raw, info));
-            number
-        };
-        (failed == raw::REDISMODULE_OK as c_int).then_some(number)
-    }
-
-    /// A text of the server's INFO.
-    pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
-        // SAFETY: the context is live; the data is freed right after the text in it was copied.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo(self.raw, section.as_ptr()));
-            let text = api!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
-            api!(RedisModule_FreeServerInfo(self.raw, info));
-            text
-        }
-    }
-
-    /// Sends `command one other option text` to the replicas, without the last two where the text is empty, and not to the AOF.
-    pub fn replicate_to_replicas(
-        self,
-        command: &'static CStr,
-        one: u64,
-        other: u64,
-        option: &'static CStr,
-        text: &str,
-    ) {
-        let (one, other) = (one as std::ffi::c_longlong, other as std::ffi::c_longlong);
-        // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length, which follow
-        // and outlive the call, and that the AOF is left out. Without a text the format has only the numbers.
-        unsafe {
-            let format = if text.is_empty() { c"llA" } else { c"llcbA" };
-            api!(RedisModule_Replicate(
-                self.raw,
-                command.as_ptr(),
-                format.as_ptr(),
-                one,
-                other,
-                option.as_ptr(),
-                text.as_ptr().cast::<c_char>(),
-                text.len()
-            ))
-        };
-    }
-
     pub(super) fn has(self, flag: u32) -> bool {
         // SAFETY: the context is live for 'a.
         unsafe { api!(RedisModule_GetContextFlags(self.raw)) & flag as c_int != 0 }
     }
-}
-
-extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
-    boundary::run(c"a timer", || {
-        // SAFETY: `start_timer` is the only one that creates timers, and their data is such a function.
-        let callback: fn(Context<'_>) = unsafe { std::mem::transmute(data) };
-        // SAFETY: the server's context lasts for the call.
-        callback(unsafe { Context::new(ctx) });
-    });
-}
-
-/// Writes a warning to the server's log: somebody has to do something.
-pub fn warn(text: &str) {
-    log(c"warning", text);
-}
-
-/// Writes a notice to the server's log: worth a line in production.
-pub fn notice(text: &str) {
-    log(c"notice", text);
-}
-
-fn log(level: &CStr, text: &str) {
-    let text = c_text(text);
-    // SAFETY: a log line may come without a context; the format takes one C string, which follows.
-    unsafe { api!(RedisModule_Log(null_mut(), level.as_ptr(), c"<lock> %s".as_ptr(), text.as_ptr())) };
-}
-
-/// `text` as a C string; a NUL byte in it, which C would take for its end, becomes a question mark.
-pub fn c_text(text: &str) -> CString {
-    CString::new(text.replace('\0', "?")).unwrap_or_default()
 }

@@ -5,13 +5,14 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use palisade_core::Lock;
 
-use super::context::{self, Context, warn};
-use super::key::{self, KeyName, string_bytes};
-use super::{api, boundary, raw};
+use super::api::{api, raw};
+use super::context::{self, Context};
+use super::log::warn;
+use super::string::{KeyName, string_bytes};
+use super::{boundary, key, value};
 
 /// The name that TYPE tells, nine characters as the server wants it.
 const NAME: &CStr = c"redislock";
@@ -44,38 +45,6 @@ pub trait DataType {
     fn memory(lock: &Lock, name_bytes: usize) -> usize;
 }
 
-/// Locks that the server keeps for us.
-static IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
-
-/// The number of locks in memory: held ones, and for a moment those that expired or wait to be freed.
-pub fn locks_in_memory() -> usize {
-    IN_MEMORY.load(Ordering::Relaxed)
-}
-
-/// Hands a lock over to the server, which gives it back through `free`.
-pub(super) fn hand_over(lock: Box<Lock>) -> NonNull<Lock> {
-    IN_MEMORY.fetch_add(1, Ordering::Relaxed);
-    NonNull::from(Box::leak(lock))
-}
-
-/// Takes a lock back from the server and drops it. May run on any thread.
-///
-/// # Safety
-/// `lock` comes from `hand_over`, and nobody uses it any more.
-pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
-    IN_MEMORY.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: `hand_over` leaked this box; the caller's promise.
-    drop(unsafe { Box::from_raw(lock.as_ptr()) });
-}
-
-/// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.
-static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(null_mut());
-
-/// The server's handle of the data type; null before it is registered.
-pub(super) fn handle() -> *mut raw::RedisModuleType {
-    HANDLE.load(Ordering::Relaxed)
-}
-
 /// Registers the data type.
 pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
     let mut methods = raw::RedisModuleTypeMethods {
@@ -106,7 +75,7 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
     if handle.is_null() {
         return Err("the server did not take the data type redislock: does another module have it?".to_owned());
     }
-    HANDLE.store(handle, Ordering::Relaxed);
+    value::set_handle(handle);
     Ok(())
 }
 
@@ -132,7 +101,7 @@ extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int
             // Flags of the server as a whole need no context, and this one has no client.
             let loaded = D::load(Context::new(null_mut()), name, bytes);
             api!(RedisModule_Free(buffer.cast()));
-            loaded.map_or(null_mut(), |lock| hand_over(lock).as_ptr().cast())
+            loaded.map_or(null_mut(), |lock| value::give(lock).as_ptr().cast())
         }
     })
     .unwrap_or(null_mut())
@@ -190,7 +159,7 @@ extern "C" fn free(value: *mut c_void) {
     boundary::run(c"freeing a lock", || {
         if let Some(lock) = NonNull::new(value.cast::<Lock>()) {
             // SAFETY: every value of this type was handed over, and the server frees it once.
-            unsafe { take_back(lock) };
+            unsafe { value::take_back(lock) };
         }
     });
 }

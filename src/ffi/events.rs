@@ -5,14 +5,15 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ops::RangeInclusive;
 
+use super::api::{api, raw};
+use super::boundary;
 use super::context::{self, Context};
-use super::key::KeyName;
-use super::{api, boundary, raw, slots};
+use super::slots::{self, SlotEvents};
+use super::string::KeyName;
 
 /// What the module does about it.
-pub trait Events {
+pub trait Events: SlotEvents {
     /// About ten times a second (`hz`), whatever the wall clock does.
     fn cron(ctx: Context<'_>);
 
@@ -36,12 +37,6 @@ pub trait Events {
 
     /// The server is a master from now on, or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
-
-    /// A client said CLUSTER SETSLOT or FLUSHSLOT a moment ago, and was or was not obeyed.
-    fn slots_change(ctx: Context<'_>);
-
-    /// These slots are on their way here in one step with their keys, or are so no more.
-    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool);
 
     /// CONFIG SET named these parameters.
     fn configured(ctx: Context<'_>, names: &[&CStr]);

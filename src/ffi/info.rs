@@ -2,8 +2,10 @@
 
 use std::ffi::{CStr, c_int};
 
-use super::context::{Context, c_text};
-use super::{api, boundary, raw};
+use super::api::{api, raw};
+use super::boundary;
+use super::context::Context;
+use super::log::c_text;
 
 /// What INFO shows.
 pub trait InfoSection {

@@ -1,66 +1,15 @@
-//! Keys: their names, and the locks they hold.
+//! Keys and the locks they hold.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 use palisade_core::Lock;
 
+use super::api::{api, raw};
 use super::context::Context;
-use super::{api, data_type, raw};
-
-/// The name of a key, borrowed from the server.
-#[derive(Clone, Copy)]
-pub struct KeyName<'a> {
-    raw: *mut raw::RedisModuleString,
-    bytes: &'a [u8],
-}
-
-impl<'a> KeyName<'a> {
-    /// # Safety
-    /// `raw` is a string of the server that lives for `'a` and is not changed meanwhile.
-    pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
-        // SAFETY: the caller's promise.
-        Self { raw, bytes: unsafe { string_bytes(raw) } }
-    }
-
-    pub(super) fn raw(self) -> *mut raw::RedisModuleString {
-        self.raw
-    }
-
-    /// The name's bytes.
-    pub fn bytes(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// Calls `body` with `bytes` as a name.
-    pub fn with<T>(bytes: &[u8], body: impl FnOnce(KeyName<'_>) -> T) -> T {
-        struct Owned(*mut raw::RedisModuleString);
-        impl Drop for Owned {
-            fn drop(&mut self) {
-                // SAFETY: created below, without a context, and freed only here.
-                unsafe { api!(RedisModule_FreeString(null_mut(), self.0)) };
-            }
-        }
-        // SAFETY: the server copies the bytes; without a context the string is ours to free.
-        let owned = Owned(unsafe { api!(RedisModule_CreateString(null_mut(), bytes.as_ptr().cast(), bytes.len())) });
-        // SAFETY: the string lives until `owned` is dropped, after `body`.
-        body(unsafe { KeyName::new(owned.0) })
-    }
-}
-
-/// The bytes of a string of the server.
-///
-/// # Safety
-/// `string` lives for `'a` and is not changed meanwhile.
-pub(super) unsafe fn string_bytes<'a>(string: *const raw::RedisModuleString) -> &'a [u8] {
-    let mut len = 0;
-    // SAFETY: the caller's promise; `len` is ours.
-    unsafe {
-        let bytes = api!(RedisModule_StringPtrLen(string, &mut len));
-        if bytes.is_null() { &[] } else { std::slice::from_raw_parts(bytes.cast(), len) }
-    }
-}
+use super::string::KeyName;
+use super::value;
 
 thread_local! {
     /// A key is being deleted by the module itself.
@@ -110,7 +59,7 @@ impl<'a> LockKey<'a> {
         unsafe {
             match api!(RedisModule_KeyType(raw)) as isize {
                 raw::REDISMODULE_KEYTYPE_EMPTY => {}
-                raw::REDISMODULE_KEYTYPE_MODULE if api!(RedisModule_ModuleTypeGetType(raw)) == data_type::handle() => {
+                raw::REDISMODULE_KEYTYPE_MODULE if api!(RedisModule_ModuleTypeGetType(raw)) == value::handle() => {
                     key.lock = NonNull::new(api!(RedisModule_ModuleTypeGetValue(raw)).cast());
                 }
                 _ => return Err(NotALock),
@@ -142,14 +91,13 @@ impl<'a> LockKey<'a> {
             held.replace(lock);
             return;
         }
-        let value = data_type::hand_over(Box::new(lock));
+        let value = value::give(Box::new(lock));
         // SAFETY: the key is open for writing; the value is a lock on the heap, which the server owns from here on.
-        let status = unsafe {
-            api!(RedisModule_ModuleTypeSetValue(self.raw, data_type::handle(), value.as_ptr().cast::<c_void>()))
-        };
+        let status =
+            unsafe { api!(RedisModule_ModuleTypeSetValue(self.raw, value::handle(), value.as_ptr().cast::<c_void>())) };
         if status != raw::REDISMODULE_OK as c_int {
             // SAFETY: the server did not take it.
-            unsafe { data_type::take_back(value) };
+            unsafe { value::take_back(value) };
             panic!("the server did not take a lock for a key open for writing");
         }
         self.lock = Some(value);

@@ -5,8 +5,11 @@
 
 use std::ffi::c_int;
 
-use super::context::{Context, warn};
-use super::{api, boundary, config, raw};
+use super::api::{api, raw};
+use super::context::{self, Context};
+use super::log::warn;
+use super::string::string_bytes;
+use super::{boundary, command, config};
 
 /// The module's name: the prefix of its parameters and of its fields in INFO.
 const NAME: &std::ffi::CStr = c"lock";
@@ -20,13 +23,47 @@ const OLDEST_SERVER: c_int = 0x0007_0000;
 /// 0.1.0 as MODULE LIST shows it: major × 10000 + minor × 100 + patch.
 const VERSION: c_int = 100;
 
-/// The entry that the server looks for.
+/// What is done when the server loads the module.
+pub trait Module {
+    /// Makes the module's type, commands, parameters and events known to the server.
+    fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String>;
+
+    /// Parameters are set, data is not loaded yet: from here on the module works.
+    fn begin(ctx: Context<'_>) -> Result<(), String>;
+}
+
+/// What the entry is called with.
+pub type EntryContext = *mut raw::RedisModuleCtx;
+
+/// What the entry is called with: the module's arguments.
+pub type EntryArguments = *mut *mut raw::RedisModuleString;
+
+/// Makes a [`Module`] the one that the server finds in this library.
+macro_rules! entry_point {
+    ($module:ty) => {
+        /// The entry that the server looks for.
+        ///
+        /// # Safety
+        /// Called by the server alone, with its context and `argc` arguments that last for the call.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, unsafe_code)]
+        pub unsafe extern "C" fn RedisModule_OnLoad(
+            ctx: $crate::ffi::EntryContext,
+            argv: $crate::ffi::EntryArguments,
+            argc: std::ffi::c_int,
+        ) -> std::ffi::c_int {
+            // SAFETY: the caller's promise.
+            unsafe { $crate::ffi::on_load::<$module>(ctx, argv, argc) }
+        }
+    };
+}
+pub(crate) use entry_point;
+
+/// The server loads the module `M`.
 ///
 /// # Safety
-/// Called by the server alone, with its context and `argc` arguments that last for the call.
-#[unsafe(no_mangle)]
-#[allow(non_snake_case)]
-pub unsafe extern "C" fn RedisModule_OnLoad(
+/// As for the entry.
+pub unsafe fn on_load<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -42,10 +79,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     let loaded = boundary::run(c"loading the module", || {
         // SAFETY: the server's context and arguments last for the call.
         let (ctx, arguments) = unsafe {
-            let arguments = (0..argc as usize).map(|n| super::key::string_bytes(*argv.add(n))).collect::<Vec<_>>();
+            let arguments = (0..argc as usize).map(|n| string_bytes(*argv.add(n))).collect::<Vec<_>>();
             (Context::new(ctx), arguments)
         };
-        load(ctx, &arguments)
+        load::<M>(ctx, &arguments)
     });
     match loaded {
         Some(Ok(())) => raw::REDISMODULE_OK as c_int,
@@ -57,7 +94,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
+fn load<M: Module>(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     // SAFETY: reads a pointer that the server filled in, or did not.
     let version = unsafe { raw::RedisModule_GetServerVersion }.map_or(0, |version| {
         // SAFETY: takes nothing.
@@ -66,17 +103,17 @@ fn load(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     if let Some(why) = too_old(version) {
         return Err(why);
     }
-    super::context::look_at_server(ctx);
+    context::look_at_server(ctx);
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
     if ctx.is_valkey() {
         options |= OPTION_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     // SAFETY: the module is being loaded. We check for errors of loading, and signal changed keys ourselves.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
-    super::command::add_acl_category(ctx);
-    crate::register(ctx, arguments)?;
+    command::add_acl_category(ctx);
+    M::register(ctx, arguments)?;
     config::load(ctx)?;
-    crate::begin(ctx)
+    M::begin(ctx)
 }
 
 /// Why a server of this version is refused, if it is. Those before 6.0.9 do not tell their version: it is 0.

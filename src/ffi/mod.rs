@@ -8,6 +8,7 @@
 //! The API's functions are pointers that the server fills in when the module is loaded; what is newer than the
 //! oldest supported server (Redis 7.0) may be absent and is asked for each time.
 
+mod api;
 mod blocked;
 mod boundary;
 mod call;
@@ -19,34 +20,36 @@ mod events;
 mod info;
 mod key;
 mod load;
+mod log;
+mod replication;
 mod reply;
+mod server_info;
 mod slots;
+mod string;
+mod timers;
 mod user;
+mod value;
 
 pub use blocked::{Blocked, BlockedClients};
 pub use boundary::is_poisoned;
 pub use call::CallReply;
-pub use command::{AclGroup, Argument, Call, Command, KeyAccess, Shape, Spec, register as register_command};
+pub use command::{AclGroup, Argument, Call, Command, Entry, KeyAccess, Shape, Spec, register as register_command};
 pub use config::{
     ChoiceConfig, NumericConfig, TextConfig, register as register_config, register_choice, register_text,
 };
-pub use context::{Context, TimerId, notice, warn};
-pub use data_type::{DataType, locks_in_memory, register as register_data_type};
+pub use context::Context;
+pub use data_type::{DataType, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
 pub use info::{Field, InfoSection, register as register_info};
-pub use key::{KeyName, LockKey, NotALock};
+pub use key::{LockKey, NotALock};
+pub(crate) use load::entry_point;
+pub use load::{EntryArguments, EntryContext, Module, on_load};
+pub use log::{notice, warn};
 pub use reply::Reply;
-
-use redis_module::raw;
-
-/// Calls a function of the API that every supported server has.
-macro_rules! api {
-    ($function:ident($($argument:expr),* $(,)?)) => {{
-        let function = $crate::ffi::raw::$function.expect(concat!(stringify!($function), " is part of every supported server"));
-        function($($argument),*)
-    }};
-}
-use api;
+pub use slots::SlotEvents;
+pub use string::KeyName;
+pub use timers::TimerId;
+pub use value::locks_in_memory;
 
 /// The server counts the module's memory as its own. Tests have no server, so they use the system's allocator.
 #[cfg(not(test))]

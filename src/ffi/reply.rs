@@ -4,8 +4,9 @@ use std::ffi::c_long;
 
 use palisade_core::Refusal;
 
-use super::api;
-use super::context::{Context, c_text};
+use super::api::api;
+use super::context::Context;
+use super::log::c_text;
 
 /// The answer of a command.
 #[derive(Clone, Debug)]

@@ -6,11 +6,21 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::ops::RangeInclusive;
 
+use super::api::{api, raw};
+use super::boundary;
 use super::context::{self, Context};
-use super::events::Events;
-use super::key::string_bytes;
-use super::{api, boundary, raw};
+use super::string::string_bytes;
+
+/// What the module does when slots come and go.
+pub trait SlotEvents {
+    /// A client said CLUSTER SETSLOT or FLUSHSLOT a moment ago, and was or was not obeyed.
+    fn slots_change(ctx: Context<'_>);
+
+    /// These slots are on their way here in one step with their keys, or are so no more.
+    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool);
+}
 
 /// Valkey 9: a slot moves in one step with its keys.
 const EVENT_ATOMIC_SLOT_MIGRATION: u64 = 19;
@@ -42,7 +52,7 @@ thread_local! {
 }
 
 /// Has the server tell `E` of slots.
-pub(super) fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
+pub(super) fn subscribe<E: SlotEvents>(ctx: Context<'_>) -> Result<(), String> {
     // A load that came to nothing may have left one that never came.
     LOOKS.set(false);
     // SAFETY: the module is being loaded.
@@ -58,7 +68,7 @@ pub(super) fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     Ok(())
 }
 
-extern "C" fn on_command<E: Events>(filter: *mut raw::RedisModuleCommandFilterCtx) {
+extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server's record of the command lasts for the call, and so do its arguments.
     let argument = |n| unsafe {
         let argument = api!(RedisModule_CommandFilterArgGet(filter, n));
@@ -78,7 +88,7 @@ extern "C" fn on_command<E: Events>(filter: *mut raw::RedisModuleCommandFilterCt
     });
 }
 
-extern "C" fn on_migration<E: Events>(
+extern "C" fn on_migration<E: SlotEvents>(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,

@@ -3,9 +3,9 @@
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
+use super::api::{api, raw};
 use super::context::Context;
-use super::key::KeyName;
-use super::{api, raw};
+use super::string::KeyName;
 
 /// The user of a client, by name: the rules for that name may change, and the user may be deleted.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use palisade_core::{FileId, NodeState, Unreadable};
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 
+use super::file_id::file_id;
 use crate::ffi::warn;
-use crate::file_id::file_id;
 
 /// What every state file begins with.
 const BEGINNING: &[u8] = b"palisade-node ";
@@ -295,7 +295,7 @@ fn starts_as_ours(path: &Path, beginning: &[u8]) -> io::Result<bool> {
     Ok(is_ours(&bytes, beginning))
 }
 
-/// A new file beside the one at `path`, locked. What an earlier life left half written goes; what is not ours stays.
+/// A new file beside the one at `path`, locked. What an earlier incarnation left half written goes; what is not ours stays.
 fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     for name in names_beside(path, ".new") {
         if fs::symlink_metadata(&name).is_ok_and(|found| found.is_file()) && starts_as_ours(&name, ANY_BEGINNING)? {

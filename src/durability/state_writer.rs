@@ -1,8 +1,8 @@
 //! Keeps the state file up to date: read when the module is loaded, written by a thread of its own from then on.
 //!
-//! The event loop hands a state over and goes on; what is on the disk it learns from two numbers. It waits for a write
+//! The event loop gives it a state and goes on; two numbers tell what is on the disk. The event loop waits for a write
 //! only at the end of a start, before anything is granted, at a shutdown, and where an operator's command ends what a
-//! later life would believe.
+//! later incarnation would believe.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use palisade_core::NodeState;
 
-use crate::aof_folder::AofFolder;
-use crate::state_file::{Failure, Read, StateFile};
+use super::aof_folder::AofFolder;
+use super::state_file::{Failure, Read, StateFile};
 
 /// How long the thread waits before it tries a failed write again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
 /// Writes the state file.
-pub struct Keeper {
+pub struct StateWriter {
     shared: Arc<Shared>,
 }
 
@@ -47,17 +47,17 @@ struct Written {
     file: StateFile,
 }
 
-/// What a life says of itself, but for what only shows when that is written: which file it is written to, and how far the AOF
+/// What an incarnation says of itself, but for what only shows when that is written: which file it is written to, and how far the AOF
 /// has got.
 #[derive(Clone, Debug)]
 pub struct Stated {
     /// All else.
     pub state: NodeState,
-    /// The AOF that everything granted in this life is in.
+    /// The AOF that everything granted in this incarnation is in.
     pub aof: Option<AofFolder>,
 }
 
-impl Keeper {
+impl StateWriter {
     /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
     pub fn open(path: PathBuf) -> Result<(Self, Option<Read>), String> {
         let (file, last) = StateFile::open(&path)?;
@@ -73,12 +73,12 @@ impl Keeper {
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("lock-state".to_owned())
-            .spawn(move || thread.keep())
+            .spawn(move || thread.write_whatever_is_wanted())
             .map_err(|error| format!("no thread can be had for the state file: {error}"))?;
         Ok((Self { shared }, last))
     }
 
-    /// Has `state` written, in place of what is not written yet; its number tells when it is: see [`Keeper::saved`].
+    /// Has `state` written, in place of what is not written yet; its number tells when it is: see [`StateWriter::saved`].
     pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
@@ -123,9 +123,9 @@ impl Keeper {
     }
 }
 
-/// A server may drop the module and load it anew: the thread ends, and the locks are gone before the next life takes them,
+/// A server may drop the module and load it anew: the thread ends, and the locks are gone before the next incarnation takes them,
 /// which belong to the process.
-impl Drop for Keeper {
+impl Drop for StateWriter {
     fn drop(&mut self) {
         relock(&self.shared.wanted).closed = true;
         self.shared.wake.notify_one();
@@ -135,7 +135,7 @@ impl Drop for Keeper {
 
 impl Shared {
     /// The thread: writes whatever is wanted and not yet written.
-    fn keep(&self) {
+    fn write_whatever_is_wanted(&self) {
         let mut wanted = relock(&self.wanted);
         loop {
             if wanted.closed {
@@ -195,27 +195,27 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_read_by_the_next_life() {
+    fn what_was_saved_is_read_by_the_next_incarnation() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
-        let (keeper, last) = Keeper::open(path.clone()).unwrap();
-        assert_eq!((last, keeper.saved(), keeper.ceiling()), (None, 0, 0));
-        keeper.save_now(1, state(5));
-        assert_eq!((keeper.saved(), keeper.ceiling()), (1, 5));
-        keeper.save(2, state(6));
-        while keeper.saved() < 2 {
+        let (writer, last) = StateWriter::open(path.clone()).unwrap();
+        assert_eq!((last, writer.saved(), writer.ceiling()), (None, 0, 0));
+        writer.save_now(1, state(5));
+        assert_eq!((writer.saved(), writer.ceiling()), (1, 5));
+        writer.save(2, state(6));
+        while writer.saved() < 2 {
             std::thread::yield_now();
         }
-        keeper.close(3, state(7));
-        keeper.save(4, state(8));
-        drop(keeper);
-        let (keeper, last) = Keeper::open(path.clone()).unwrap();
+        writer.close(3, state(7));
+        writer.save(4, state(8));
+        drop(writer);
+        let (writer, last) = StateWriter::open(path.clone()).unwrap();
         let last = last.unwrap();
         assert_eq!(last.state.ceiling, 7, "nothing is written after the end");
         assert!(!last.state.is_copy(Some(last.file)));
-        drop(keeper);
+        drop(writer);
         fs::copy(&path, dir.path().join("copy")).unwrap();
-        let copy = Keeper::open(dir.path().join("copy")).unwrap().1.unwrap();
+        let copy = StateWriter::open(dir.path().join("copy")).unwrap().1.unwrap();
         assert!(copy.state.is_copy(Some(copy.file)));
     }
 
@@ -224,19 +224,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
         fs::create_dir(&folder).unwrap();
-        let (keeper, _) = Keeper::open(folder.join("state")).unwrap();
-        keeper.save_now(1, state(3));
+        let (writer, _) = StateWriter::open(folder.join("state")).unwrap();
+        writer.save_now(1, state(3));
         fs::rename(&folder, &away).unwrap();
-        keeper.save(2, state(9));
-        while keeper.failure().is_none() {
+        writer.save(2, state(9));
+        while writer.failure().is_none() {
             std::thread::yield_now();
         }
-        assert_eq!((keeper.saved(), keeper.ceiling()), (1, 3));
+        assert_eq!((writer.saved(), writer.ceiling()), (1, 3));
         fs::rename(&away, &folder).unwrap();
-        while keeper.saved() < 2 {
+        while writer.saved() < 2 {
             std::thread::yield_now();
         }
-        assert_eq!((keeper.ceiling(), keeper.failure()), (9, None));
-        keeper.close(3, state(9));
+        assert_eq!((writer.ceiling(), writer.failure()), (9, None));
+        writer.close(3, state(9));
     }
 }

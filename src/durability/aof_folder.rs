@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use palisade_core::AofFile;
 
+use super::file_id::file_id;
 use crate::ffi::Context;
-use crate::file_id::file_id;
 
 /// Where the AOF is: a folder with a manifest (Redis from 7.0).
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
-//! The stamp beside the server's data: which life of which node uses it.
+//! The stamp beside the server's data: which incarnation of which node uses it.
 //!
-//! A state file says what a life granted, and where everything of it is: in the data of the folder that the server works in. If
-//! another life used that data since (under another port, with another state file or none), what the state file says is about
-//! data that is no more. So every life puts its stamp into the folder before it grants anything, and what a start finds there
-//! must be the stamp of the life that the state file is about.
+//! A state file says what an incarnation granted, and where everything of it is: in the data of the folder that the server works
+//! in. If another incarnation used that data since (under another port, with another state file or none), what the state file
+//! says is about data that is no more. So every incarnation puts its stamp into the folder before it grants anything, and what a
+//! start finds there must be the stamp of the incarnation that the state file is about.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use palisade_core::LifeId;
 
+use super::state_file::replace_file;
 use crate::ffi::warn;
-use crate::state_file::replace_file;
 
 /// The stamp's name in the server's folder.
 const NAME: &str = "lock-data.life";
@@ -27,17 +27,17 @@ impl DataStamp {
         Self(std::path::absolute(NAME).unwrap_or_else(|_| NAME.into()))
     }
 
-    /// Which life used the data last, if that is known.
+    /// Which incarnation used the data last, if that is known.
     pub fn read(&self) -> Option<LifeId> {
         parse(&fs::read_to_string(&self.0).ok()?)
     }
 
-    /// From now on `life` uses the data; on the disk when this returns.
+    /// From now on the incarnation `id` uses the data; on the disk when this returns.
     ///
     /// # Errors
-    /// The stamp of another life is there and stays: it could be believed later.
-    pub fn put(&self, life: LifeId) -> Result<(), String> {
-        let Err(error) = replace_file(&self.0, |_| text(life)) else { return Ok(()) };
+    /// The stamp of another incarnation is there and stays: it could be believed later.
+    pub fn put(&self, id: LifeId) -> Result<(), String> {
+        let Err(error) = replace_file(&self.0, |_| text(id)) else { return Ok(()) };
         let why = format!("{} cannot be written: {error}", self.0.display());
         // Without any stamp nobody is believed.
         match fs::remove_file(&self.0) {
@@ -69,10 +69,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stamp = DataStamp(dir.path().join(NAME));
         assert_eq!(stamp.read(), None);
-        let life = LifeId { node: 7, incarnation: 12 };
-        stamp.put(life).unwrap();
-        assert_eq!(stamp.read(), Some(life));
-        let text = text(life);
+        let id = LifeId { node: 7, incarnation: 12 };
+        stamp.put(id).unwrap();
+        assert_eq!(stamp.read(), Some(id));
+        let text = text(id);
         for len in 0..text.len() {
             assert_eq!(parse(&text[..len]), None, "{len} bytes");
         }

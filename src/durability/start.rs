@@ -1,20 +1,23 @@
-//! How a life of the node starts and ends: what the last one left is read when the module is loaded, and judged when
+//! How an incarnation of the node starts and ends: what the last one left is read when the module is loaded, and judged when
 //! the data is; what this one leaves is written when the server shuts down.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use palisade_core::{
     Beginning, BootTime, CleanEnd, Found, LifeId, LocksDigest, Node, NodeState, Start, Tokens, token_floor,
 };
 
-use crate::aof_folder::AofFolder;
-use crate::data_stamp::DataStamp;
+use super::aof_folder::AofFolder;
+use super::data_stamp::DataStamp;
+use super::incarnation::{self, Incarnation};
+use super::state_writer::{StateWriter, Stated};
+use super::{promotion, settings};
 use crate::ffi::{Context, KeyName, LockKey, Source, notice};
-use crate::keeper::{Keeper, Stated};
-use crate::life::{self, Life};
-use crate::{clock, cluster, config, state};
+use crate::{clock, config, state};
 
 thread_local! {
+    /// What the last incarnation left, until it is judged what it proves.
+    static LAST: RefCell<Option<LastIncarnation>> = const { RefCell::new(None) };
     /// What the server read its data from at its start, if it had any.
     static LOADED_FROM: Cell<Option<Source>> = const { Cell::new(None) };
     /// Something in the AOF was not understood.
@@ -23,23 +26,23 @@ thread_local! {
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the last life left, until it is decided what it proves.
-pub struct LastLife {
+/// What an incarnation left.
+struct LastIncarnation {
     /// Its state file, if there is a readable one.
-    pub state: Option<NodeState>,
+    state: Option<NodeState>,
     /// What was found beside it, before the server read its data.
-    pub found: Found,
+    found: Found,
 }
 
-/// The module is loaded, data is not. Every token of an earlier life is below the ceiling in the state file; without
+/// The module is loaded, data is not. Every token of an earlier incarnation is below the ceiling in the state file; without
 /// one, below the clock and its greatest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
-    life::forget();
+    incarnation::forget();
     let skew_ms = config::max_clock_skew_ms();
-    let (keeper, read) = match config::state_file() {
+    let (state_writer, read) = match config::state_file() {
         Some(path) => {
-            let (keeper, read) = Keeper::open(path)?;
-            (Some(keeper), read)
+            let (state_writer, read) = StateWriter::open(path)?;
+            (Some(state_writer), read)
         }
         None => (None, None),
     };
@@ -53,7 +56,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     let beginning = Beginning {
         last: last.as_ref(),
         found: &found,
-        has_file: keeper.is_some(),
+        has_file: state_writer.is_some(),
         new_id: rand::random(),
         boot: clock::boot_id(),
         max_ttl_ms: config::max_ttl_ms(),
@@ -68,18 +71,10 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     if last.as_ref().is_some_and(|last| last.is_copy(file)) {
         notice("the state file is a copy: this is another node than the one that wrote it, and proves nothing by it");
     }
-    life::begin(Life {
-        keeper,
-        stamp,
-        last: Some(LastLife { state: last, found }),
-        aof: None,
-        told: BootTime::default(),
-        told_stripe_change: 0,
-        failing: false,
-        is_stamp_failing: false,
-    });
-    life::inspect_configuration(ctx);
-    cluster::begin(ctx);
+    LAST.set(Some(LastIncarnation { state: last, found }));
+    incarnation::begin(Incarnation { state_writer, stamp, aof: None, failing: false, is_stamp_failing: false });
+    promotion::begin();
+    settings::inspect(ctx);
     Ok(())
 }
 
@@ -95,13 +90,13 @@ pub fn missed_a_lock() {
     MISSED.set(true);
 }
 
-/// Judges, once the data is loaded, what the last life left, and puts on the disk what a later one must know of this.
+/// Judges, once the data is loaded, what the last incarnation left, and puts on the disk what a later one must know of this.
 /// Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
     if ctx.is_loading() || state::with(|node| node.ledger.is_judged()) {
         return;
     }
-    let Some(LastLife { state: last, found }) = life::with(|life| life.last.take()) else { return };
+    let Some(LastIncarnation { state: last, found }) = LAST.take() else { return };
     let last = last.as_ref();
     let from = LOADED_FROM.get();
     let counts = |deadline| Start::counts(last, clock::boot_id(), deadline);
@@ -109,24 +104,19 @@ pub fn decide(ctx: Context<'_>) {
     let from_aof = from == Some(Source::Aof) && !MISSED.get();
     let judged = Start { last, found: &found, loaded, from_aof, boot: clock::boot_id() };
     let now = clock::now();
-    let goes_to_aof =
-        WITH_SERVER.get() && ctx.is_master() && matches!(from, None | Some(Source::Aof)) && everything_goes_to_aof(ctx);
+    let goes_to_aof = WITH_SERVER.get()
+        && ctx.is_master()
+        && matches!(from, None | Some(Source::Aof))
+        && settings::everything_goes_to_aof(ctx);
     let aof = goes_to_aof.then(|| AofFolder::of(ctx)).flatten();
-    life::with(|life| life.aof = aof);
+    incarnation::with(|incarnation| incarnation.aof = aof);
     let proved = state::with(|node| node.judge(&judged, config::restart_guard(), now.boot));
-    life::put_stamp();
-    life::save_at_once(now);
-    let LifeId { node: id, incarnation } = state::with(|node| node.ledger.life());
+    incarnation::put_stamp();
+    incarnation::save_at_once(now);
+    let LifeId { node: id, incarnation: number } = state::with(|node| node.ledger.life());
     let remembers = if proved { "remembers every grant" } else { "cannot prove that it remembers every grant" };
-    notice(&format!("node {id:032x}, life {incarnation}, {remembers} of its last life"));
-    life::log_guard(now);
-}
-
-/// The AOF is on, synced at every command, also while it is rewritten.
-pub fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
-    ctx.parameter_is(c"appendonly", "yes")
-        && ctx.parameter_is(c"appendfsync", "always")
-        && ctx.parameter_is(c"no-appendfsync-on-rewrite", "no")
+    notice(&format!("node {id:032x}, life {number}, {remembers} of its last life"));
+    incarnation::log_guard(now);
 }
 
 /// The server ends: leaves the proof of what there was. A replica leaves none: its master may grant more meanwhile. Nor
@@ -136,9 +126,9 @@ pub fn end(ctx: Context<'_>) {
     let now = clock::now();
     let Some((number, state)) = state::with(|node| node.state_to_write(false, now)) else { return };
     let end = remembered.then(|| CleanEnd { at: now.boot, locks: digest(ctx, |deadline| now.boot <= deadline) });
-    life::with(|life| {
-        if let Some(keeper) = &life.keeper {
-            keeper.close(number, Stated { state: NodeState { end, ..state }, aof: life.aof.clone() });
+    incarnation::with(|incarnation| {
+        if let Some(writer) = &incarnation.state_writer {
+            writer.close(number, Stated { state: NodeState { end, ..state }, aof: incarnation.aof.clone() });
         }
     });
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use palisade_core::engine::Key;
 use palisade_core::{BootTime, Cause, Detached, Guard, Lock};
 
+use super::incarnation;
 use crate::ffi::{Context, KeyName, LockKey};
-use crate::{clock, life, state};
+use crate::{clock, state};
 
 /// So many entries of the bookkeeping are freed without a thread of their own.
 const FREED_AT_ONCE: usize = 1_000;
@@ -41,7 +42,7 @@ pub fn dropped(last: BootTime, detached: Option<Detached>) {
         });
         node.dropped(last, now.boot);
     });
-    life::save_at_once(now);
+    incarnation::save_at_once(now);
 }
 
 /// Whether an operator lifted a guard after each of these locks was granted: then what drops them, replayed from the AOF, is
@@ -69,13 +70,13 @@ pub fn reloaded(ctx: Context<'_>) {
     if dropped.iter().flat_map(Detached::locks).all(|(db, name, end)| is_back(db, name, end)) {
         let now = clock::now();
         state::with(|node| node.guard = guard);
-        life::save(now);
+        incarnation::save(now);
     }
     free(dropped);
 }
 
 /// What was dropped is gone for good: no reload brings it back any more.
-pub fn settle() {
+pub fn confirm_flush() {
     if let Some((_, dropped)) = BEFORE_FLUSH.take() {
         free(dropped);
     }
@@ -102,12 +103,12 @@ pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
 }
 
 /// The key `name` of `db` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
-/// know either, so nothing proves this life any more.
+/// know either, so nothing proves this incarnation any more.
 pub fn evicted(db: u32, name: &[u8]) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
     let Some((_, _, lock)) = unlinked else { return };
     if state::with(|node| node.evict(Key { db, name }, &lock, now)) {
-        life::not_all_in_aof();
+        incarnation::not_all_in_aof();
     }
 }

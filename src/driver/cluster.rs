@@ -12,8 +12,9 @@ use std::ops::RangeInclusive;
 
 use palisade_core::{BootTime, Found, SlotSet, guard_ms, token_floor};
 
+use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
-use crate::{clock, config, life, state};
+use crate::{clock, config, state};
 
 /// The server writes the whole map of the cluster for a look: of a hundred nodes with slots in many ranges 2 ms long. So as many
 /// times as long as that took there is no look by itself: it takes at most 1 % of the time.
@@ -57,7 +58,7 @@ pub fn look(ctx: Context<'_>) {
         return;
     }
     let start = clock::boot_now();
-    settle_dropped(ctx);
+    confirm_slot_flush(ctx);
     let nodes = CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text());
     let slots = nodes.as_deref().and_then(slots_of_myself);
     let now = clock::now();
@@ -80,9 +81,9 @@ pub fn look(ctx: Context<'_>) {
             gained.guarded,
             guard_ms(owed_ms, config::max_clock_skew_ms())
         ));
-        life::save_at_once(now);
+        incarnation::save_at_once(now);
     } else if gained.unknown > 0 {
-        life::save(now);
+        incarnation::save(now);
     }
 }
 
@@ -96,7 +97,7 @@ pub fn know(ctx: Context<'_>, key: KeyName<'_>) {
     if !is_known {
         look(ctx);
     } else if has_dropped {
-        settle_dropped(ctx);
+        confirm_slot_flush(ctx);
     }
 }
 
@@ -114,7 +115,7 @@ pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
 
 /// Finds out whether live locks that were deleted of late went with their whole slots (CLUSTER FLUSHSLOT). For the events of a
 /// key that is just as if it were deleted alone, so the server's count of the command tells.
-fn settle_dropped(ctx: Context<'_>) {
+fn confirm_slot_flush(ctx: Context<'_>) {
     let count = FLUSHES.get().map(|_| flushes(ctx));
     let flushed = FLUSHES.replace(count) != count;
     let guarded = state::with(|node| node.slots.settle_dropped(flushed));
@@ -122,7 +123,7 @@ fn settle_dropped(ctx: Context<'_>) {
         warn(&format!(
             "CLUSTER FLUSHSLOT dropped held locks: nothing is granted in {guarded} slots until the last of them would have ended"
         ));
-        life::save_at_once(clock::now());
+        incarnation::save_at_once(clock::now());
     }
 }
 

@@ -1,0 +1,18 @@
+//! Names of commands that more files than their own have to say.
+
+use std::ffi::CStr;
+
+/// Takes a lock, and can wait for it.
+pub const ACQUIRE: &CStr = c"LOCK.ACQUIRE";
+
+/// Waits for a lock.
+pub const WAIT: &CStr = c"LOCK.WAIT";
+
+/// Tells replicas and the AOF what a lock holds.
+pub const EFFECT: &CStr = c"LOCK.EFFECT";
+
+/// Tells replicas a master's ceilings and what it owes.
+pub const CEILING: &CStr = c"LOCK.CEILING";
+
+/// What comes before the ceilings of stripes in [`CEILING`].
+pub const STRIPES: &CStr = c"STRIPES";

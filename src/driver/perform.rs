@@ -1,0 +1,73 @@
+//! Performs a request step by step.
+//!
+//! A server calls the module back in the middle of an effect (a key is unlinked, an event is told), so the node is borrowed
+//! while the engine decides what is next, and not while that is done.
+
+use palisade_core::engine::{Event, Key, Reply as Answer, Request, Run, Said, Step};
+use palisade_core::{Now, Refusal};
+
+use super::blocked_clients::{self, Form};
+use super::questions::Questions;
+use super::{cluster, effects};
+use crate::durability::incarnation;
+use crate::ffi::{Context, LockKey};
+use crate::state;
+
+/// What came of a request.
+pub struct Performed {
+    /// How the command is answered.
+    pub answer: Result<Answer, Refusal>,
+    /// The key holds another lock now, whose lease may end before all others. (That of one that was changed ends later than
+    /// before.)
+    pub is_stored: bool,
+    /// Somebody may have an answer now.
+    pub touches_queue: bool,
+}
+
+/// Performs `request` for `key`; one who has to wait is answered in this form later.
+#[inline(always)]
+pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form: Form, now: Now) -> Performed {
+    let name = key.name();
+    let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
+    let mut questions = Questions::default();
+    let mut said = Said::Yes;
+    let mut is_stored = false;
+    let answer = loop {
+        let step = state::with(|node| run.next(key.lock_mut(), said, node, now));
+        said = Said::Yes;
+        match step {
+            Step::Store(event) => {
+                effects::store(ctx, key, run.granted(), event, now);
+                is_stored = true;
+            }
+            Step::Replace => {
+                effects::tell(ctx, Event::Expired, name);
+                effects::store(ctx, key, run.granted(), Event::Acquired, now);
+                is_stored = true;
+            }
+            Step::Changed(event) => {
+                effects::changed(ctx, key, now);
+                if let Some(event) = event {
+                    effects::tell(ctx, event, name);
+                }
+            }
+            Step::Tell(event) => effects::tell(ctx, event, name),
+            Step::Delete(event) => {
+                if let Some(event) = event {
+                    effects::tell(ctx, event, name);
+                }
+                effects::freed(ctx, key);
+            }
+            Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
+            Step::LookAtSlots => cluster::know(ctx, name),
+            Step::Redirect => questions.redirect_all(ctx, name),
+            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, request, form)),
+            Step::Write => incarnation::save(now),
+            Step::Done(answer) => break answer,
+        }
+        if let Some(answer) = run.answered() {
+            break answer;
+        }
+    };
+    Performed { answer, is_stored, touches_queue: run.touches_queue() }
+}

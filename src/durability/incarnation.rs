@@ -1,0 +1,157 @@
+//! This incarnation of the node: the files that it keeps, and what of its state is on the disk.
+//!
+//! Whatever a later incarnation must know is on the disk before this one relies on it: the ceiling above which it issues no
+//! token, the guard, and whether the AOF has everything. Where that is not so yet, promises are refused with NOTYET for
+//! the milliseconds that a write takes. Only where an operator ends something that a later incarnation would believe (the
+//! AOF's settings, the role, a flush of live locks, an armed guard) is the write waited for, since what was promised in the
+//! very same transaction may depend on it.
+
+use std::cell::RefCell;
+
+use palisade_core::Now;
+
+use super::aof_folder::AofFolder;
+use super::data_stamp::DataStamp;
+use super::state_writer::{StateWriter, Stated};
+use crate::ffi::{notice, warn};
+use crate::{clock, state};
+
+/// What this incarnation has beside the node's memory: its files.
+pub struct Incarnation {
+    /// Writes the state file; `None`: the node has none.
+    pub state_writer: Option<StateWriter>,
+    /// Says beside the data that this incarnation uses it.
+    pub stamp: DataStamp,
+    /// Everything granted in this incarnation is in this AOF.
+    pub aof: Option<AofFolder>,
+    /// The last write of the state file failed, and that was logged.
+    pub failing: bool,
+    /// The stamp could not be put, and that was logged.
+    pub is_stamp_failing: bool,
+}
+
+thread_local! {
+    static INCARNATION: RefCell<Option<Incarnation>> = const { RefCell::new(None) };
+}
+
+/// What an earlier load of the module left goes, and with it its locks on the state file: the server did not keep it.
+pub fn forget() {
+    INCARNATION.take();
+}
+
+/// This incarnation begins.
+pub fn begin(incarnation: Incarnation) {
+    INCARNATION.set(Some(incarnation));
+}
+
+/// Calls `body` with this incarnation. No call to the server that can call back may be made in it.
+pub fn with<T>(body: impl FnOnce(&mut Incarnation) -> T) -> T {
+    INCARNATION
+        .with_borrow_mut(|incarnation| body(incarnation.as_mut().expect("the module is loaded before it is called")))
+}
+
+/// Tells the node what is on the disk by now.
+pub fn look_at_file() {
+    with(|incarnation| {
+        if let Some(writer) = &incarnation.state_writer {
+            state::with(|node| {
+                node.written(writer.saved(), writer.ceiling());
+                node.ledger.taken(writer.is_taken());
+            });
+        }
+    });
+}
+
+/// Says beside the data that this incarnation uses it. Promises wait for that, so every tick tries again: the log is told once
+/// that it fails, and once that it does no more.
+pub fn put_stamp() {
+    let id = state::with(|node| node.ledger.life());
+    let (result, was_failing) = with(|incarnation| {
+        let result = incarnation.stamp.put(id);
+        let was_failing = std::mem::replace(&mut incarnation.is_stamp_failing, result.is_err());
+        (result, was_failing)
+    });
+    if result.is_ok() {
+        state::with(|node| node.ledger.stamped());
+    }
+    match result {
+        Err(why) if !was_failing => warn(&format!(
+            "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
+             it can be replaced"
+        )),
+        Ok(()) if was_failing => notice("the stamp of another life beside the data is gone: grants go on"),
+        _ => {}
+    }
+}
+
+/// Has the state written; promises go on meanwhile.
+pub fn save(now: Now) {
+    hand_out(false, now, StateWriter::save);
+}
+
+/// Writes the state before anything else happens: something that a later incarnation would believe is true no more, and
+/// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
+/// fails, promises wait until it does not.
+pub fn save_at_once(now: Now) {
+    hand_out(true, now, StateWriter::save_now);
+    look_at_file();
+}
+
+/// Gives the state to its writer, if there is anything to write.
+fn hand_out(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u64, Stated)) {
+    with(|incarnation| {
+        if let Some((number, state)) = state::with(|node| node.state_to_write(is_needed, now))
+            && let Some(writer) = &incarnation.state_writer
+        {
+            write(writer, number, Stated { state, aof: incarnation.aof.clone() });
+        }
+    });
+}
+
+/// The server forked. If that is to rewrite the AOF, a new file goes on from here, and the state file should say so.
+pub fn forked() {
+    if with(|incarnation| incarnation.aof.is_some()) {
+        save(clock::now());
+    }
+}
+
+/// From now on the AOF may not have everything, perhaps not even what this very transaction granted.
+pub fn not_all_in_aof() {
+    if with(|incarnation| incarnation.aof.take()).is_some() {
+        save_at_once(clock::now());
+    }
+}
+
+/// Says once when the state file cannot be written, and once when it can again.
+pub fn log_failures() {
+    let failure = with(|incarnation| {
+        let failure = incarnation.state_writer.as_ref().and_then(StateWriter::failure);
+        let changed = failure.is_some() != incarnation.failing;
+        incarnation.failing = failure.is_some();
+        changed.then_some((failure, incarnation.state_writer.as_ref().is_some_and(StateWriter::is_taken)))
+    });
+    match failure {
+        Some((Some(why), true)) => warn(&format!(
+            "{why}. Its lock file was removed or replaced while this server ran. Nothing is promised here from now on \
+             (NOTYET), releasing works: end one of the two, then restart the other"
+        )),
+        Some((Some(why), false)) => warn(&format!(
+            "the state file cannot be written: {why}. Grants go on up to the ceiling that is on the disk, then they are \
+             refused with NOTYET until it can be written again"
+        )),
+        Some((None, _)) => notice("the state file can be written again"),
+        None => {}
+    }
+}
+
+/// Tells the log how long the node is guarded, and why.
+pub fn log_guard(now: Now) {
+    let armed = state::with(|node| Some((node.guard.armed(now.boot)?.cause, node.guard.left_ms(now.boot))));
+    if let Some((cause, left_ms)) = armed {
+        notice(&format!(
+            "this node may have forgotten grants ({}) and grants nothing for {left_ms} ms: LOCK.GUARD LIFT ends that if \
+             you know that nobody holds a lock here",
+            cause.word()
+        ));
+    }
+}

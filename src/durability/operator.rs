@@ -1,0 +1,44 @@
+//! What an operator says about the guard and about tokens: it is on the disk when it is answered.
+
+use palisade_core::{Refusal, Token};
+
+use super::{dropped_locks, incarnation, promotion};
+use crate::ffi::notice;
+use crate::{clock, state};
+
+/// Arms the guard for `ms` milliseconds, or lifts it (`None`). Answers how long it lasts; where the disk fails,
+/// refuses with NOTYET: it is as the operator said, and the node promises nothing until that is on the disk.
+pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
+    let now = clock::now();
+    state::with(|node| node.guard_by_operator(ms, now.boot));
+    if ms.is_some() {
+        incarnation::log_guard(now);
+    } else {
+        notice("an operator lifted the guard: the node serves");
+    }
+    dropped_locks::confirm_flush();
+    // Else a crash right after could bring a lifted guard back over what was granted since, or forget an armed one.
+    incarnation::save_at_once(now);
+    state::with(|node| if node.ledger.is_ready() { Ok(node.guard.left_ms(now.boot)) } else { Err(Refusal::NotYet) })
+}
+
+/// Raises the floor of tokens to `token`, if that is higher. Answers where it is, once the disk knows.
+pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
+    let now = clock::now();
+    let (before, floor) = state::with(|node| {
+        let before = node.tokens.floor();
+        if let Some(token) = token {
+            node.tokens.raise_floor(token.get());
+        }
+        (before, node.tokens.floor())
+    });
+    if floor > before {
+        notice(&format!("an operator raised the floor of tokens from {before} to {floor}"));
+        incarnation::save_at_once(now);
+        promotion::tell_soon();
+        if !state::with(|node| node.ledger.is_ready()) {
+            return Err(Refusal::NotYet);
+        }
+    }
+    Ok(floor)
+}

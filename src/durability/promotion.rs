@@ -1,0 +1,65 @@
+//! What a replica must know to be promoted: a master tells it, and it hears; what either does when its role changes.
+
+use std::cell::Cell;
+
+use palisade_core::{BootTime, Now, StripeCeiling, stripes_to_text};
+
+use super::incarnation;
+use crate::ffi::Context;
+use crate::{clock, command_names, config, state};
+
+/// How often a master tells its replicas its ceiling and what it owes, in milliseconds.
+const TELL_REPLICAS_MS: u64 = 2_000;
+
+thread_local! {
+    /// When replicas were told last.
+    static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
+    /// The last change in ceilings of stripes that they were told of.
+    static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The module is loaded: nobody was told anything.
+pub fn begin() {
+    tell_soon();
+    TOLD_STRIPE_CHANGE.set(0);
+}
+
+/// A replica has come, or something has changed that replicas should know at once: the next tick tells them.
+pub fn tell_soon() {
+    TOLD.set(BootTime::default());
+}
+
+/// A master tells its replicas what they need to know when one of them is promoted.
+pub fn tell_replicas(ctx: Context<'_>, now: Now) {
+    // A key whose token was raised far ahead is news at once: no later ceiling would cover it.
+    let changes = state::with(|node| node.tokens.stripe_changes());
+    let due = now.boot.ms_since(TOLD.get()) >= TELL_REPLICAS_MS || changes > TOLD_STRIPE_CHANGE.get();
+    if !due || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
+        return;
+    }
+    TOLD.set(now.boot);
+    TOLD_STRIPE_CHANGE.set(changes);
+    if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
+        let (ceiling, owed_ms, stripes) = state::with(|node| node.tells_replicas(now));
+        let stripes = stripes_to_text(&stripes);
+        ctx.replicate_to_replicas(command_names::CEILING, ceiling, owed_ms.into(), command_names::STRIPES, &stripes);
+    }
+}
+
+/// A replica hears its master's ceilings and what it owes.
+pub fn heard(ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
+    state::with(|node| node.heard(ceiling, owed_ms, stripes));
+}
+
+/// The role changed. A master that was a replica may not know what its own master granted last.
+pub fn role_changed(is_master: bool) {
+    let now = clock::now();
+    incarnation::with(|incarnation| incarnation.aof = None);
+    if is_master {
+        state::with(|node| node.leads(config::restart_guard(), now));
+        incarnation::log_guard(now);
+    } else {
+        state::with(|node| node.follows());
+    }
+    incarnation::save_at_once(now);
+}

@@ -1,0 +1,24 @@
+//! Whether the node may promise anything: its start is judged, and what a later incarnation must know is on the disk.
+
+use palisade_core::{BootTime, Refusal};
+
+use super::{incarnation, start};
+use crate::ffi::Context;
+use crate::state;
+
+/// Refuses while the start is not judged, or something that a later incarnation must know is not on the disk.
+pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
+    let ready = || state::with(|node| node.ready(now));
+    ready().or_else(|_| {
+        look_at_disk(ctx);
+        ready()
+    })
+}
+
+/// Tells the node what is on the disk by now; judges the start, if that is open.
+pub fn look_at_disk(ctx: Context<'_>) {
+    if !state::with(|node| node.ledger.is_judged()) {
+        start::decide(ctx);
+    }
+    incarnation::look_at_file();
+}

@@ -1,0 +1,27 @@
+//! The server's log.
+
+use std::ffi::{CStr, CString};
+use std::ptr::null_mut;
+
+use super::api::api;
+
+/// Writes a warning to the server's log: somebody has to do something.
+pub fn warn(text: &str) {
+    log(c"warning", text);
+}
+
+/// Writes a notice to the server's log: worth a line in production.
+pub fn notice(text: &str) {
+    log(c"notice", text);
+}
+
+fn log(level: &CStr, text: &str) {
+    let text = c_text(text);
+    // SAFETY: a log line may come without a context; the format takes one C string, which follows.
+    unsafe { api!(RedisModule_Log(null_mut(), level.as_ptr(), c"<lock> %s".as_ptr(), text.as_ptr())) };
+}
+
+/// `text` as a C string; a NUL byte in it, which C would take for its end, becomes a question mark.
+pub fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
+}

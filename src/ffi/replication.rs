@@ -1,0 +1,69 @@
+//! What replicas and the AOF are sent.
+
+use std::ffi::{CStr, c_char};
+
+use super::api::api;
+use super::context::Context;
+use super::string::KeyName;
+
+impl Context<'_> {
+    /// Counts one change of the data towards the next RDB file, where nobody hears of changes: what
+    /// [`Self::replicate_record`] and [`Self::replicate_del`] do then, at a fraction of the cost. Not in a timer or an event
+    /// (`false`).
+    pub fn count_change(self) -> bool {
+        if self.has_command() {
+            // SAFETY: the context is live for the call and has a command, which is not sent as nobody listens.
+            unsafe { api!(RedisModule_ReplicateVerbatim(self.raw())) };
+        }
+        self.has_command()
+    }
+
+    /// Sends `command key payload` to the replicas and the AOF.
+    pub fn replicate_record(self, command: &'static CStr, key: KeyName<'_>, payload: &[u8]) {
+        // SAFETY: the context is live for the call; the format announces a module string and a buffer with its length,
+        // which follow and outlive the call.
+        unsafe {
+            api!(RedisModule_Replicate(
+                self.raw(),
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                key.raw(),
+                payload.as_ptr(),
+                payload.len()
+            ))
+        };
+    }
+
+    /// Sends `DEL key` to the replicas and the AOF.
+    pub fn replicate_del(self, key: KeyName<'_>) {
+        // SAFETY: the context is live for the call; the format announces a module string, which follows.
+        unsafe { api!(RedisModule_Replicate(self.raw(), c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
+    }
+
+    /// Sends `command one other option text` to the replicas, without the last two where the text is empty, and not to the AOF.
+    pub fn replicate_to_replicas(
+        self,
+        command: &'static CStr,
+        one: u64,
+        other: u64,
+        option: &'static CStr,
+        text: &str,
+    ) {
+        let (one, other) = (one as std::ffi::c_longlong, other as std::ffi::c_longlong);
+        // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length, which follow
+        // and outlive the call, and that the AOF is left out. Without a text the format has only the numbers.
+        unsafe {
+            let format = if text.is_empty() { c"llA" } else { c"llcbA" };
+            api!(RedisModule_Replicate(
+                self.raw(),
+                command.as_ptr(),
+                format.as_ptr(),
+                one,
+                other,
+                option.as_ptr(),
+                text.as_ptr().cast::<c_char>(),
+                text.len()
+            ))
+        };
+    }
+}

@@ -1,0 +1,49 @@
+//! Timers of the server, and what is done in the next pass of its event loop.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use super::api::{api, raw};
+use super::boundary;
+use super::context::{Context, detached};
+
+/// A running timer.
+#[derive(Clone, Copy, Debug)]
+pub struct TimerId(raw::RedisModuleTimerID);
+
+impl Context<'_> {
+    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: after a step of it, too early or late.
+    pub fn start_timer(self, ms: i64, callback: fn(Context<'_>)) -> TimerId {
+        // SAFETY: the context is live; the timer's data is the callback itself, which lives as long as the module.
+        TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw(), ms, Some(on_timer), callback as *mut c_void)) })
+    }
+
+    /// Calls `callback` in the next pass of the event loop, after what clients have sent by then; the loop does not sleep
+    /// before. (A timer of 0 ms does that too, but not from a timer: then the loop sleeps for a millisecond.)
+    pub fn in_next_pass(self, callback: fn(Context<'_>)) {
+        extern "C" fn on_wake(data: *mut c_void) {
+            // What is written here would be sent to nobody: a timer does it, in this very pass.
+            detached(|ctx| {
+                // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
+                unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer), data)) };
+            });
+        }
+        // SAFETY: the callback's data is a function, which lives as long as the module.
+        unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
+    }
+
+    /// Stops a timer; one that has already run is left alone.
+    pub fn stop_timer(self, timer: TimerId) {
+        // SAFETY: the context is live; the server looks the id up; the data is not asked for.
+        unsafe { api!(RedisModule_StopTimer(self.raw(), timer.0, null_mut())) };
+    }
+}
+
+extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    boundary::run(c"a timer", || {
+        // SAFETY: `start_timer` is the only one that creates timers, and their data is such a function.
+        let callback: fn(Context<'_>) = unsafe { std::mem::transmute(data) };
+        // SAFETY: the server's context lasts for the call.
+        callback(unsafe { Context::new(ctx) });
+    });
+}

@@ -1,0 +1,45 @@
+//! Locks on the heap that the server keeps for the module as values of keys, and how it knows that they are locks.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use palisade_core::Lock;
+
+use super::api::raw;
+
+/// Locks that the server keeps for us.
+static IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of locks in memory: held ones, and for a moment those that expired or wait to be freed.
+pub fn locks_in_memory() -> usize {
+    IN_MEMORY.load(Ordering::Relaxed)
+}
+
+/// Gives a lock to the server, which gives it back through `free`.
+pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
+    IN_MEMORY.fetch_add(1, Ordering::Relaxed);
+    NonNull::from(Box::leak(lock))
+}
+
+/// Takes a lock back from the server and drops it. May run on any thread.
+///
+/// # Safety
+/// `lock` comes from `give`, and nobody uses it any more.
+pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
+    IN_MEMORY.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: `give` leaked this box; the caller's promise.
+    drop(unsafe { Box::from_raw(lock.as_ptr()) });
+}
+
+/// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.
+static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(null_mut());
+
+/// The server's handle of the data type; null before it is registered.
+pub(super) fn handle() -> *mut raw::RedisModuleType {
+    HANDLE.load(Ordering::Relaxed)
+}
+
+/// The server made the data type, and this is its handle.
+pub(super) fn set_handle(handle: *mut raw::RedisModuleType) {
+    HANDLE.store(handle, Ordering::Relaxed);
+}
