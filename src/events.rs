@@ -53,7 +53,7 @@ impl Events for NodeEvents {
         propagation::came();
         if is_master {
             // The slots of the master before come right after; the node is guarded as a whole.
-            state::with(|node| node.slots.cover());
+            state::with(|node| node.covers_slots());
         } else if blocked_clients::dismiss_all() {
             timer::go_on_soon(ctx);
         }
@@ -79,7 +79,11 @@ impl Events for NodeEvents {
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
             Some(_) if replayed && dropped_locks::were_lifted(ctx, &detached) => dropped_locks::free(vec![detached]),
-            Some(last) if ctx.is_master() => dropped_locks::dropped(last, (!replayed).then_some(detached)),
+            Some(last) if replayed && ctx.is_master() => {
+                dropped_locks::dropped(last);
+                dropped_locks::free(vec![detached]);
+            }
+            Some(_) if ctx.is_master() => dropped_locks::dropped_perhaps(detached),
             // A replica's master knows what is lost.
             _ => dropped_locks::free(vec![detached]),
         }
@@ -90,8 +94,8 @@ impl Events for NodeEvents {
         let lost = state::with(|node| node.swap(one, other));
         if let Some((db, last)) = lost.filter(|_| ctx.is_master()) {
             let replayed = LOADING.get() == Some(Source::Aof);
-            if !replayed || !dropped_locks::were_lifted(ctx, &state::with(|node| node.deadlines.copy(db))) {
-                dropped_locks::dropped(last, None);
+            if !replayed || !dropped_locks::were_lifted(ctx, &state::with(|node| node.deadlines().copy(db))) {
+                dropped_locks::dropped(last);
             }
         }
         timer::arm(ctx);

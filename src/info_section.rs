@@ -18,9 +18,9 @@ impl InfoSection for Section {
         let number = |value: u64| Field::Number(value);
         let failing = incarnation::with(|incarnation| incarnation.failing);
         state::with(|node| {
-            let counters = &node.counters;
-            let LifeId { node: id, incarnation } = node.ledger.life();
-            let armed = node.guard.armed(now);
+            let counters = &node.counters();
+            let LifeId { node: id, incarnation } = node.ledger().life();
+            let armed = node.guard().armed(now);
             vec![
                 (c"held", number(locks_in_memory() as u64)),
                 (c"grants", number(counters.grants)),
@@ -30,28 +30,28 @@ impl InfoSection for Section {
                 (c"breaks", number(counters.breaks)),
                 (c"extensions", number(counters.extensions)),
                 (c"reentries", number(counters.reentries)),
-                (c"waiters", number(node.waiting.len() as u64)),
+                (c"waiters", number(node.waiting().len() as u64)),
                 (c"max_waiters", number(config::max_waiters().into())),
-                (c"waiters_most", number(node.waiting.most() as u64)),
+                (c"waiters_most", number(node.waiting().most() as u64)),
                 (c"hand_overs", number(counters.hand_overs)),
                 (c"turns", number(counters.turns)),
-                (c"wait_timeouts", number(node.waiting.timeouts())),
+                (c"wait_timeouts", number(node.waiting().timeouts())),
                 (c"answers_most", number(blocked_clients::most_answered() as u64)),
-                (c"wait_p50_us", number(node.waiting.waits.quantile_us(0.5))),
-                (c"wait_p99_us", number(node.waiting.waits.quantile_us(0.99))),
-                (c"wait_max_us", number(node.waiting.waits.quantile_us(1.0))),
-                (c"token_high", number(node.tokens.high())),
-                (c"token_floor", number(node.tokens.floor())),
-                (c"token_ceiling", number(node.tokens.ceiling())),
-                (c"deadlines", number(node.deadlines.len() as u64)),
+                (c"wait_p50_us", number(node.waiting().waits.quantile_us(0.5))),
+                (c"wait_p99_us", number(node.waiting().waits.quantile_us(0.99))),
+                (c"wait_max_us", number(node.waiting().waits.quantile_us(1.0))),
+                (c"token_high", number(node.tokens().high())),
+                (c"token_floor", number(node.tokens().floor())),
+                (c"token_ceiling", number(node.tokens().ceiling())),
+                (c"deadlines", number(node.deadlines().len() as u64)),
                 (c"propagates", number((!propagation::is_empty()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
-                (c"outstanding_ttl_ms", number(node.ledger.owed().ms(now).into())),
+                (c"outstanding_ttl_ms", number(node.ledger().owed().ms(now).into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
-                (c"guard_ms", number(node.guard.left_ms(now))),
+                (c"guard_ms", number(node.guard().left_ms(now))),
                 (c"guard_reason", Field::Word(armed.map_or("", |armed| armed.cause.word()).to_owned())),
-                (c"guarded_slots", number(node.slots.guarded(now) as u64)),
-                (c"evicted", number(node.evicted.len() as u64)),
+                (c"guarded_slots", number(node.slots().guarded(now) as u64)),
+                (c"evicted", number(node.evicted().len() as u64)),
                 (c"node_id", Field::Word(format!("{id:032x}"))),
                 (c"incarnation", number(incarnation)),
                 (c"state_file_failing", number(failing.into())),

@@ -69,7 +69,7 @@ fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
             return Err("its ttl is longer than lock.max-ttl allows".to_owned());
         }
         let skew_ms = config::max_clock_skew_ms();
-        if !state::with(|node| node.tokens.plausible(name, lock.token(), now.wall_us, skew_ms)) {
+        if !state::with(|node| node.tokens().plausible(name, lock.token(), now.wall_us, skew_ms)) {
             return Err("its token is further ahead than lock.max-clock-skew allows".to_owned());
         }
     }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
-use palisade_core::Node;
+use palisade_core::{Node, Settings};
 
 use crate::config;
 
@@ -22,9 +22,11 @@ pub fn begin(node: Node) {
 
 /// What an operator sets for the rules is this from now on.
 pub fn configured(node: &mut Node) {
-    node.skew_ms = config::max_clock_skew_ms();
-    node.waiting.max = config::max_waiters();
-    node.waiting.handoff_window_ms = config::handoff_window_ms();
+    node.configure(Settings {
+        max_clock_skew_ms: config::max_clock_skew_ms(),
+        max_waiters: config::max_waiters(),
+        handoff_window_ms: config::handoff_window_ms(),
+    });
 }
 
 /// Calls `body` with the node's memory.

@@ -42,7 +42,7 @@ impl Command for Guard {
         let ms = match asked {
             None => {
                 let now = clock::boot_now();
-                return Ok(Reply::Integer(state::with(|node| node.guard.left_ms(now))));
+                return Ok(Reply::Integer(state::with(|node| node.guard().left_ms(now))));
             }
             Some(Asked::Lift) => None,
             Some(Asked::Arm(GuardMs(ms))) => Some(ms),

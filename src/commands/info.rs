@@ -40,8 +40,8 @@ impl Command for Info {
         let (db, name) = (call.ctx.db(), key.name().bytes());
         let lock = key.lock().filter(|lock| !lock.is_expired(now));
         state::with(|node| {
-            let reserved = node.waiting.reservation(db, name, now).filter(|_| lock.is_none());
-            let waiters = node.waiting.len_of(db, name);
+            let reserved = node.waiting().reservation(db, name, now).filter(|_| lock.is_none());
+            let waiters = node.waiting().len_of(db, name);
             // A free lock has something to tell only to one who asks for its queue.
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
@@ -59,7 +59,7 @@ impl Command for Info {
                 ("suspect", number(&|lock| node.is_suspect(lock).into())),
             ];
             if let Some(ListedWaiters(count)) = listed {
-                let waiters = node.waiting.of(db, name).take(count).map(|waiter| describe(waiter, now));
+                let waiters = node.waiting().of(db, name).take(count).map(|waiter| describe(waiter, now));
                 fields.push(("queue", Reply::List(waiters.collect())));
                 let (owner, until) = reserved.map_or((&b""[..], now), |(owner, until)| (owner.bytes(), until));
                 fields.push(("reserved", Reply::Bytes(owner.to_vec())));

@@ -30,10 +30,10 @@ impl Command for Node {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.
         let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
-        let LifeId { node: id, incarnation } = state::with(|node| node.ledger.life());
+        let LifeId { node: id, incarnation } = state::with(|node| node.ledger().life());
         let (guard_ms, cause) = state::with(|node| {
-            let cause = node.guard.armed(now).map_or("", |armed| armed.cause.word());
-            (node.guard.left_ms(now), cause)
+            let cause = node.guard().armed(now).map_or("", |armed| armed.cause.word());
+            (node.guard().left_ms(now), cause)
         });
         let word = |word: &str| Reply::Bytes(word.as_bytes().to_vec());
         Ok(Reply::Map(vec![

@@ -48,7 +48,7 @@ pub fn block(ctx: Context<'_>, request: &Request<'_>, form: Form) -> WaiterId {
 /// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
 /// the next ones ([`has_more`]). Each costs the server more than it costs the rules, and it does that work in one go.
 pub fn deliver() {
-    for (id, answer) in state::with(|node| node.waiting.take_answers(MAY_ANSWER.get())) {
+    for (id, answer) in state::with(|node| node.take_answers(MAY_ANSWER.get())) {
         send(id, |form| reply(answer, form));
     }
 }
@@ -65,7 +65,7 @@ pub fn may_answer() -> bool {
 
 /// Whether some wait for the next pass to be answered.
 pub fn has_more() -> bool {
-    state::with(|node| node.waiting.has_answers()) || LEAVING.with_borrow(|leaving| !leaving.is_empty())
+    state::with(|node| node.waiting().has_answers()) || LEAVING.with_borrow(|leaving| !leaving.is_empty())
 }
 
 /// The most clients that were answered in one pass of the event loop, since load.
@@ -76,7 +76,7 @@ pub fn most_answered() -> usize {
 /// Answers those who wait for the lock `name` of `db` with an error of the server's own: as many as may be answered in this
 /// pass. The queue of the others is looked at in the next.
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
-    for id in state::with(|node| node.waiting.dismiss(db, name, MAY_ANSWER.get())) {
+    for id in state::with(|node| node.dismiss(db, name, MAY_ANSWER.get())) {
         send(id, |_| Ok(Reply::Error(error.to_owned())));
     }
 }
@@ -92,7 +92,7 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 pub fn dismiss_all() -> bool {
     let all = BLOCKED.take();
     let some = !all.is_empty();
-    state::with(|node| all.keys().for_each(|id| drop(node.waiting.leave(*id))));
+    state::with(|node| all.keys().for_each(|id| drop(node.leave_queue(*id))));
     LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, (blocked, _))| (id, blocked))));
     some
 }
@@ -161,7 +161,7 @@ impl BlockedClients for Clients {
             return Ok(Reply::Error(DEMOTED.to_owned()));
         }
         // It may have its answer already, and only not have been sent it.
-        let answer = state::with(|node| node.waiting.take_answer_of(WaiterId(client)));
+        let answer = state::with(|node| node.take_answer_of(WaiterId(client)));
         let (want, form) = leave(client);
         match answer {
             Some(answer) => reply(answer, form.unwrap_or(Form::Token)),
@@ -189,5 +189,5 @@ fn leave(client: u64) -> (Option<Want>, Option<Form>) {
         blocked.give_back();
         form
     });
-    (state::with(|node| node.waiting.leave(id)).map(|waiter| waiter.want), form)
+    (state::with(|node| node.leave_queue(id)).map(|waiter| waiter.want), form)
 }

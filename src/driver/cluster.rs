@@ -10,11 +10,11 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, Found, SlotSet, guard_ms, token_floor};
+use palisade_core::{BootTime, SlotSet};
 
 use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
-use crate::{clock, config, state};
+use crate::{clock, state};
 
 /// The server writes the whole map of the cluster for a look: of a hundred nodes with slots in many ranges 2 ms long. So as many
 /// times as long as that took there is no look by itself: it takes at most 1 % of the time.
@@ -33,7 +33,7 @@ thread_local! {
 /// The module is loaded: of the slots that the node has by now its start knows the locks, or is guarded.
 pub fn begin(ctx: Context<'_>) {
     if ctx.is_cluster() {
-        state::with(|node| node.slots.begin());
+        state::with(|node| node.begin_in_cluster());
         FLUSHES.set(ctx.is_valkey().then(|| flushes(ctx)));
         look(ctx);
     }
@@ -64,22 +64,12 @@ pub fn look(ctx: Context<'_>) {
     let now = clock::now();
     RESTS_UNTIL.set(now.boot.plus_us(rest_us(now.boot.us_since(start))));
     let Some((owned, imported)) = slots else { return };
-    // What the owner before may have granted nobody knows: as much as this node may.
-    let owed_ms = state::with(|node| node.ledger.owed().ms(now.boot));
-    let gained = state::with(|node| {
-        let until = now.boot.plus_ms(guard_ms(owed_ms, node.skew_ms));
-        let gained = node.slots.seen(&owned, imported, now.boot, until);
-        if gained.unknown > 0 {
-            node.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, node.skew_ms));
-        }
-        gained
-    });
+    let (gained, guard_ms) = state::with(|node| (node.sees_slots(&owned, imported, now), node.guard_ms(now.boot)));
     if gained.guarded > 0 {
         warn(&format!(
             "{} slots of the cluster came to this node without their locks, which somebody may hold: nothing is granted in \
              them for {} ms. LOCK.GUARD LIFT ends that if you know that nobody does",
-            gained.guarded,
-            guard_ms(owed_ms, config::max_clock_skew_ms())
+            gained.guarded, guard_ms
         ));
         incarnation::save_at_once(now);
     } else if gained.unknown > 0 {
@@ -93,7 +83,8 @@ pub fn know(ctx: Context<'_>, key: KeyName<'_>) {
         return;
     }
     let name = key.bytes();
-    let (has_dropped, is_known) = state::with(|node| (node.slots.has_dropped(Some(name)), node.slots.is_known(name)));
+    let (has_dropped, is_known) =
+        state::with(|node| (node.slots().has_dropped(Some(name)), node.slots().is_known(name)));
     if !is_known {
         look(ctx);
     } else if has_dropped {
@@ -104,13 +95,13 @@ pub fn know(ctx: Context<'_>, key: KeyName<'_>) {
 /// A live lock of `name`, which would have ended at `end`, was deleted by the server: perhaps with its whole slot.
 pub fn dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
-        state::with(|node| node.slots.drop_lock(name, end));
+        state::with(|node| node.dropped_in_slot(name, end));
     }
 }
 
 /// Slots are on their way here in one step with their locks, or are so no more.
 pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
-    state::with(|node| node.slots.arriving(slots, are_on_their_way));
+    state::with(|node| node.slots_arrive(slots, are_on_their_way));
 }
 
 /// Finds out whether live locks that were deleted of late went with their whole slots (CLUSTER FLUSHSLOT). For the events of a
@@ -118,7 +109,7 @@ pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
 fn confirm_slot_flush(ctx: Context<'_>) {
     let count = FLUSHES.get().map(|_| flushes(ctx));
     let flushed = FLUSHES.replace(count) != count;
-    let guarded = state::with(|node| node.slots.settle_dropped(flushed));
+    let guarded = state::with(|node| node.confirm_slot_flush(flushed));
     if guarded > 0 {
         warn(&format!(
             "CLUSTER FLUSHSLOT dropped held locks: nothing is granted in {guarded} slots until the last of them would have ended"

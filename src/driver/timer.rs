@@ -160,7 +160,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
             // Nobody is answered, so nothing is refused either.
             let _ = perform(ctx, &mut key, &request, Form::Token, Now { boot: now, ..clock::now() });
         }
-        Err(NotALock) => state::with(|node| node.waiting.put_off(db, name, Refusal::WrongType, now)),
+        Err(NotALock) => state::with(|node| node.postpone(db, name, Refusal::WrongType, now)),
     });
     true
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use palisade_core::engine::Key;
-use palisade_core::{BootTime, Cause, Detached, Guard, Lock};
+use palisade_core::{BootTime, Detached, Lock, Node};
 
 use super::incarnation;
 use crate::ffi::{Context, KeyName, LockKey};
@@ -20,35 +20,31 @@ const FREED_AT_ONCE: usize = 1_000;
 static EVICTS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The guard before the last flushes and what they dropped, until it is clear whether that was the start of a reload.
-    static BEFORE_FLUSH: RefCell<Option<(Guard, Vec<Detached>)>> = const { RefCell::new(None) };
     /// The lock that was unlinked last, if the server may evict keys.
     static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Lock)>> = const { RefCell::new(None) };
 }
 
-/// Live locks are dropped; the last of them would have ended at `last`. If that is replayed from the AOF it is final; else
-/// it may be the start of a reload, and `detached` are the locks to come back.
-pub fn dropped(last: BootTime, detached: Option<Detached>) {
+/// Locks are dropped for good; the last of them would have ended at `last`.
+pub fn dropped(last: BootTime) {
     let now = clock::now();
-    if now.boot > last {
-        return free(detached.into_iter().collect());
+    if state::with(|node| node.dropped(last, now.boot)) {
+        incarnation::save_at_once(now);
     }
-    state::with(|node| {
-        BEFORE_FLUSH.with_borrow_mut(|before| match (&mut *before, detached) {
-            (Some((_, all)), Some(detached)) => all.push(detached),
-            (None, Some(detached)) => *before = Some((node.guard, vec![detached])),
-            (Some((guard, _)), None) => guard.arm(Cause::Flush, now.boot, last),
-            (None, None) => {}
-        });
-        node.dropped(last, now.boot);
-    });
-    incarnation::save_at_once(now);
+}
+
+/// The locks `detached` are dropped; that may be the start of a reload, which brings them back.
+pub fn dropped_perhaps(detached: Detached) {
+    let now = clock::now();
+    match state::with(|node| node.dropped_perhaps(detached, now.boot)) {
+        Ok(()) => incarnation::save_at_once(now),
+        Err(not_live) => free(vec![not_live]),
+    }
 }
 
 /// Whether an operator lifted a guard after each of these locks was granted: then what drops them, replayed from the AOF, is
 /// nothing to guard any more. (What dropped a lock later left an armed guard in the state file.)
 pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
-    let lifted = state::with(|node| node.ledger.lifted());
+    let lifted = state::with(|node| node.ledger().lifted());
     lifted != BootTime::default()
         && locks.names().all(|(db, name)| {
             ctx.select(db);
@@ -60,25 +56,24 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
 
 /// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
 pub fn reloaded(ctx: Context<'_>) {
-    let Some((guard, dropped)) = BEFORE_FLUSH.take() else { return };
+    let Some(flush) = state::with(Node::take_flush) else { return };
     let is_back = |db, name: &[u8], end| {
         ctx.select(db);
         KeyName::with(name, |name| {
             LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_some_and(|lock| lock.deadline() >= end))
         })
     };
-    if dropped.iter().flat_map(Detached::locks).all(|(db, name, end)| is_back(db, name, end)) {
-        let now = clock::now();
-        state::with(|node| node.guard = guard);
-        incarnation::save(now);
+    if flush.locks().all(|(db, name, end)| is_back(db, name, end)) {
+        state::with(|node| node.reloaded(&flush));
+        incarnation::save(clock::now());
     }
-    free(dropped);
+    free(flush.into_dropped());
 }
 
 /// What was dropped is gone for good: no reload brings it back any more.
 pub fn confirm_flush() {
-    if let Some((_, dropped)) = BEFORE_FLUSH.take() {
-        free(dropped);
+    if let Some(flush) = state::with(Node::take_flush) {
+        free(flush.into_dropped());
     }
 }
 

@@ -56,7 +56,7 @@ pub fn look_at_file() {
         if let Some(writer) = &incarnation.state_writer {
             state::with(|node| {
                 node.written(writer.saved(), writer.ceiling());
-                node.ledger.taken(writer.is_taken());
+                node.file_taken(writer.is_taken());
             });
         }
     });
@@ -65,14 +65,14 @@ pub fn look_at_file() {
 /// Says beside the data that this incarnation uses it. Promises wait for that, so every tick tries again: the log is told once
 /// that it fails, and once that it does no more.
 pub fn put_stamp() {
-    let id = state::with(|node| node.ledger.life());
+    let id = state::with(|node| node.ledger().life());
     let (result, was_failing) = with(|incarnation| {
         let result = incarnation.stamp.put(id);
         let was_failing = std::mem::replace(&mut incarnation.is_stamp_failing, result.is_err());
         (result, was_failing)
     });
     if result.is_ok() {
-        state::with(|node| node.ledger.stamped());
+        state::with(|node| node.stamped());
     }
     match result {
         Err(why) if !was_failing => warn(&format!(
@@ -146,7 +146,7 @@ pub fn log_failures() {
 
 /// Tells the log how long the node is guarded, and why.
 pub fn log_guard(now: Now) {
-    let armed = state::with(|node| Some((node.guard.armed(now.boot)?.cause, node.guard.left_ms(now.boot))));
+    let armed = state::with(|node| Some((node.guard().armed(now.boot)?.cause, node.guard().left_ms(now.boot))));
     if let Some((cause, left_ms)) = armed {
         notice(&format!(
             "this node may have forgotten grants ({}) and grants nothing for {left_ms} ms: LOCK.GUARD LIFT ends that if \

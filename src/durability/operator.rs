@@ -19,24 +19,18 @@ pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
     dropped_locks::confirm_flush();
     // Else a crash right after could bring a lifted guard back over what was granted since, or forget an armed one.
     incarnation::save_at_once(now);
-    state::with(|node| if node.ledger.is_ready() { Ok(node.guard.left_ms(now.boot)) } else { Err(Refusal::NotYet) })
+    state::with(|node| if node.ledger().is_ready() { Ok(node.guard().left_ms(now.boot)) } else { Err(Refusal::NotYet) })
 }
 
 /// Raises the floor of tokens to `token`, if that is higher. Answers where it is, once the disk knows.
 pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
     let now = clock::now();
-    let (before, floor) = state::with(|node| {
-        let before = node.tokens.floor();
-        if let Some(token) = token {
-            node.tokens.raise_floor(token.get());
-        }
-        (before, node.tokens.floor())
-    });
+    let (before, floor) = state::with(|node| node.raise_floor(token.map_or(0, Token::get)));
     if floor > before {
         notice(&format!("an operator raised the floor of tokens from {before} to {floor}"));
         incarnation::save_at_once(now);
         promotion::tell_soon();
-        if !state::with(|node| node.ledger.is_ready()) {
+        if !state::with(|node| node.ledger().is_ready()) {
             return Err(Refusal::NotYet);
         }
     }

@@ -32,7 +32,7 @@ pub fn tell_soon() {
 /// A master tells its replicas what they need to know when one of them is promoted.
 pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     // A key whose token was raised far ahead is news at once: no later ceiling would cover it.
-    let changes = state::with(|node| node.tokens.stripe_changes());
+    let changes = state::with(|node| node.tokens().stripe_changes());
     let due = now.boot.ms_since(TOLD.get()) >= TELL_REPLICAS_MS || changes > TOLD_STRIPE_CHANGE.get();
     if !due || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
         return;

@@ -17,7 +17,7 @@ pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
 
 /// Tells the node what is on the disk by now; judges the start, if that is open.
 pub fn look_at_disk(ctx: Context<'_>) {
-    if !state::with(|node| node.ledger.is_judged()) {
+    if !state::with(|node| node.ledger().is_judged()) {
         start::decide(ctx);
     }
     incarnation::look_at_file();

@@ -80,7 +80,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
 
 /// The server starts to read its data.
 pub fn loading(from: Source) {
-    if !state::with(|node| node.ledger.is_judged()) {
+    if !state::with(|node| node.ledger().is_judged()) {
         LOADED_FROM.set(Some(from));
     }
 }
@@ -93,7 +93,7 @@ pub fn missed_a_lock() {
 /// Judges, once the data is loaded, what the last incarnation left, and puts on the disk what a later one must know of this.
 /// Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
-    if ctx.is_loading() || state::with(|node| node.ledger.is_judged()) {
+    if ctx.is_loading() || state::with(|node| node.ledger().is_judged()) {
         return;
     }
     let Some(LastIncarnation { state: last, found }) = LAST.take() else { return };
@@ -113,7 +113,7 @@ pub fn decide(ctx: Context<'_>) {
     let proved = state::with(|node| node.judge(&judged, config::restart_guard(), now.boot));
     incarnation::put_stamp();
     incarnation::save_at_once(now);
-    let LifeId { node: id, incarnation: number } = state::with(|node| node.ledger.life());
+    let LifeId { node: id, incarnation: number } = state::with(|node| node.ledger().life());
     let remembers = if proved { "remembers every grant" } else { "cannot prove that it remembers every grant" };
     notice(&format!("node {id:032x}, life {number}, {remembers} of its last life"));
     incarnation::log_guard(now);
@@ -122,7 +122,7 @@ pub fn decide(ctx: Context<'_>) {
 /// The server ends: leaves the proof of what there was. A replica leaves none: its master may grant more meanwhile. Nor
 /// does a node that still remembers evicted locks, since no file does.
 pub fn end(ctx: Context<'_>) {
-    let remembered = ctx.is_master() && state::with(|node| node.evicted.is_empty());
+    let remembered = ctx.is_master() && state::with(|node| node.evicted().is_empty());
     let now = clock::now();
     let Some((number, state)) = state::with(|node| node.state_to_write(false, now)) else { return };
     let end = remembered.then(|| CleanEnd { at: now.boot, locks: digest(ctx, |deadline| now.boot <= deadline) });
@@ -136,7 +136,7 @@ pub fn end(ctx: Context<'_>) {
 /// The digest of the locks in memory whose deadlines `counts` picks.
 fn digest(ctx: Context<'_>, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
     let names: Vec<(u32, Box<[u8]>)> =
-        state::with(|node| node.deadlines.names().map(|(db, name)| (db, name.into())).collect());
+        state::with(|node| node.deadlines().names().map(|(db, name)| (db, name.into())).collect());
     let mut digest = LocksDigest::default();
     for (db, name) in names {
         ctx.select(db);

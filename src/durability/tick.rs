@@ -11,8 +11,8 @@ pub fn tick(ctx: Context<'_>) {
     let now = clock::now();
     dropped_locks::confirm_flush();
     let (is_stamped, is_write_due) = state::with(|node| {
-        node.evicted.sweep(now.boot);
-        (node.ledger.is_stamped() || !node.ledger.is_judged(), node.is_write_due(now))
+        node.sweep(now.boot);
+        (node.ledger().is_stamped() || !node.ledger().is_judged(), node.is_write_due(now))
     });
     if !is_stamped {
         incarnation::put_stamp();

@@ -182,12 +182,12 @@ impl Slots {
         })
     }
 
-    /// It is known by now what deleted locks of late: slots were emptied (`flushed`), or single keys. Answers how many slots are
+    /// It is known by now what deleted locks of late: slots were emptied (`is_flush`), or single keys. Answers how many slots are
     /// guarded for it.
-    pub fn settle_dropped(&mut self, flushed: bool) -> usize {
+    pub fn confirm_flush(&mut self, is_flush: bool) -> usize {
         let Some(known) = &mut self.0 else { return 0 };
         let dropped = std::mem::take(&mut known.dropped);
-        if !flushed {
+        if !is_flush {
             return 0;
         }
         let count = dropped.len();
@@ -350,10 +350,10 @@ mod tests {
         slots.drop_lock(b"k", END);
         slots.drop_lock(b"{k}2", NOW);
         assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
-        assert_eq!(slots.settle_dropped(false), 0);
+        assert_eq!(slots.confirm_flush(false), 0);
         assert_eq!((slots.serve(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
         slots.drop_lock(b"k", END);
-        assert_eq!(slots.settle_dropped(true), 1);
+        assert_eq!(slots.confirm_flush(true), 1);
         assert_eq!(slots.serve(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
     }
 }

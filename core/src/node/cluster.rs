@@ -1,5 +1,7 @@
 //! A node in a cluster: what follows for its memory when it looks which slots it serves.
 
+use std::ops::RangeInclusive;
+
 use crate::durability::start::token_floor;
 use crate::durability::ties::Found;
 use crate::guard::guard_ms;
@@ -23,6 +25,26 @@ impl Node {
             self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));
         }
         gained
+    }
+
+    /// The node is guarded as a whole for what it takes over now: slots that it finds with its next look need no guard beside.
+    pub fn covers_slots(&mut self) {
+        self.slots.cover();
+    }
+
+    /// These slots are on their way here in one step with their locks, or are so no more.
+    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
+        self.slots.arriving(slots, are_on_their_way);
+    }
+
+    /// The live lock `name`, which would have ended at `end`, was deleted by the server: perhaps with its whole slot.
+    pub fn dropped_in_slot(&mut self, name: &[u8], end: BootTime) {
+        self.slots.drop_lock(name, end);
+    }
+
+    /// It is known by now what deleted locks of late: whole slots were emptied, or single keys. How many slots are guarded for it.
+    pub fn confirm_slot_flush(&mut self, is_flush: bool) -> usize {
+        self.slots.confirm_flush(is_flush)
     }
 
     /// How long a guard is that is armed at `now` for leases nobody knows, in milliseconds.

@@ -72,6 +72,31 @@ impl Node {
         self.ledger.written(number, ceiling, &mut self.tokens);
     }
 
+    /// The data is marked as used by this life.
+    pub fn stamped(&mut self) {
+        self.ledger.stamped();
+    }
+
+    /// Whether another server has the state file: nothing may be promised under this node's name.
+    pub fn file_taken(&mut self, is_taken: bool) {
+        self.ledger.taken(is_taken);
+    }
+
+    /// An operator raises the floor of tokens to `token` (LOCK.FLOOR), or another node may have issued tokens up to there. The
+    /// floors before and after.
+    pub fn raise_floor(&mut self, token: u64) -> (u64, u64) {
+        let before = self.tokens.floor();
+        if token > before {
+            self.tokens.raise_floor(token);
+        }
+        (before, self.tokens.floor())
+    }
+
+    /// Drops what is needed no longer, ten times a second.
+    pub fn sweep(&mut self, now: BootTime) {
+        self.evicted.sweep(now);
+    }
+
     /// Whether a token was refused for want of a ceiling that nobody has handed out yet.
     pub fn wants_write(&self, now: Now) -> bool {
         self.ledger.wants_write(&self.tokens, self.skew_ms, now)

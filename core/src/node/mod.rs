@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod counters;
 pub mod lives;
+pub mod queue;
 
 use crate::durability::ledger::Ledger;
 use crate::guard::evicted::Evicted;
@@ -18,6 +19,17 @@ use crate::tokens::Tokens;
 use crate::values::cause::Cause;
 use crate::values::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
 use crate::values::time::BootTime;
+
+/// What an operator sets for the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `lock.max-clock-skew`, in milliseconds.
+    pub max_clock_skew_ms: u32,
+    /// `lock.max-waiters`.
+    pub max_waiters: u32,
+    /// `lock.handoff-window`, in milliseconds.
+    pub handoff_window_ms: u32,
+}
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Clone, Debug)]
@@ -67,6 +79,63 @@ impl Node {
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }
+    }
+
+    /// What an operator sets for the rules.
+    pub fn configure(&mut self, settings: Settings) {
+        self.skew_ms = settings.max_clock_skew_ms;
+        self.waiting.max = settings.max_waiters;
+        self.waiting.handoff_window_ms = settings.handoff_window_ms;
+    }
+
+    /// Highest tokens and ceilings.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// When which lock's lease may have ended.
+    pub fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    /// Totals since load.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The guard of the whole node.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Locks granted before are of a life that the node cannot prove to remember.
+    pub fn vouches_from(&self) -> BootTime {
+        self.vouches_from
+    }
+
+    /// Locks that the server dropped to make room.
+    pub fn evicted(&self) -> &Evicted {
+        &self.evicted
+    }
+
+    /// In a cluster: what is known of its slots.
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// Requests that wait for a lock.
+    pub fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// What is on the disk, and must be.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// `lock.max-clock-skew`, in milliseconds.
+    pub fn skew_ms(&self) -> u32 {
+        self.skew_ms
     }
 
     /// What a later life must know of the guard. Of single slots it does not tell which: all are guarded after a start.

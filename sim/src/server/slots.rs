@@ -47,7 +47,7 @@ impl Server {
                 self.node.slots.drop_lock(&name, end);
             }
         }
-        if self.node.slots.settle_dropped(!self.without.is(Rule::SlotsGuarded)) > 0 {
+        if self.node.slots.confirm_flush(!self.without.is(Rule::SlotsGuarded)) > 0 {
             self.save_first(now);
         }
         self.node.waiting.look_at(DB, &name(key), now.boot);

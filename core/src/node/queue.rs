@@ -1,0 +1,34 @@
+//! What a driver does with those who wait, beside performing steps.
+
+use crate::node::Node;
+use crate::queue::of_key::{Waiter, WaiterId};
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
+use crate::values::time::BootTime;
+
+impl Node {
+    /// Takes out answers to requests that waited, at most `count`: each has to be sent.
+    pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
+        self.waiting.take_answers(count)
+    }
+
+    /// Takes out the answer to one request, if there is one.
+    pub fn take_answer_of(&mut self, id: WaiterId) -> Option<Answer> {
+        self.waiting.take_answer_of(id)
+    }
+
+    /// The client of this request has gone, or does not wait any more. The request, if it waited.
+    pub fn leave_queue(&mut self, id: WaiterId) -> Option<Waiter> {
+        self.waiting.leave(id)
+    }
+
+    /// Takes requests out of the queue of `name` in `db`, at most `count`, without an answer: the driver has one.
+    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize) -> Vec<WaiterId> {
+        self.waiting.dismiss(db, name, count)
+    }
+
+    /// Nobody can be granted the lock `name` of `db` now, for this reason.
+    pub fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
+        self.waiting.put_off(db, name, refusal, now);
+    }
+}
