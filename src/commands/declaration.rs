@@ -191,6 +191,8 @@ impl<'a> Words<'a> {
     }
 
     /// The next one as an argument that must be there: the server has counted them.
+    // Inlined it saves every command up to 40 instructions (`make instructions`).
+    #[inline(always)]
     pub fn required<T: Value<'a>>(&mut self) -> Result<T, Refusal> {
         T::parse(self.take().unwrap_or_default())
     }
