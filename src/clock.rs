@@ -29,7 +29,7 @@ thread_local! {
     static WALL: Cell<WallClock> = const { Cell::new(WallClock::UNKNOWN) };
 }
 
-/// The node starts; its last life's tokens were at most `ceiling`, if that is known.
+/// The node starts; the tokens of its last incarnation were at most `ceiling`, if that is known.
 pub fn begin(ceiling: Option<u64>) {
     go_by(WallClock::new(boot_now(), wall_us(), ceiling));
 }

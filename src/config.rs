@@ -62,7 +62,7 @@ static NUMBERS: [&NumericConfig; 4] = [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, 
 static RESTART_GUARD: ChoiceConfig =
     ChoiceConfig { name: c"restart-guard", words: [c"auto", c"always", c"never"], value: AtomicI64::new(0) };
 
-/// `lock.state-file`: where the node keeps what it must know over its lives; empty: nowhere.
+/// `lock.state-file`: where the node keeps what it must know over its incarnations; empty: nowhere.
 static STATE_FILE: TextConfig = TextConfig { name: c"state-file", value: Mutex::new(String::new()) };
 
 /// When a start is guarded.

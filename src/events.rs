@@ -24,12 +24,12 @@ impl Events for NodeEvents {
     }
 
     fn forked() {
-        propagation::came();
+        propagation::may_have_begun();
         incarnation::forked();
     }
 
     fn loading(from: Source) {
-        propagation::came();
+        propagation::may_have_begun();
         LOADING.set(Some(from));
         if from == Source::Master {
             state::with(|node| node.follows());
@@ -50,7 +50,7 @@ impl Events for NodeEvents {
     }
 
     fn role(ctx: Context<'_>, is_master: bool) {
-        propagation::came();
+        propagation::may_have_begun();
         if is_master {
             // The slots of the master before come right after; the node is guarded as a whole.
             state::with(|node| node.covers_slots());
@@ -61,7 +61,7 @@ impl Events for NodeEvents {
     }
 
     fn configured(ctx: Context<'_>, names: &[&CStr]) {
-        propagation::came();
+        propagation::may_have_begun();
         settings::configured(ctx, names);
     }
 

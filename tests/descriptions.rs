@@ -52,7 +52,11 @@ pub fn typed(argument: &Reply) -> String {
     }
     assert_eq!(texts(&argument.field("flags")), ["optional"]);
     let token = argument.field("token").as_text();
-    if argument.field("type") == text("pure-token") { format!("[{token}]") } else { format!("[{token} {name}]") }
+    if argument.field("type") != text("pure-token") {
+        return format!("[{token} {name}]");
+    }
+    assert_eq!(name, token.to_lowercase());
+    format!("[{token}]")
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_replica_gets_locks_by_full_synchronisation() {
 }
 
 #[test]
-fn a_replica_refuses_writes_and_vouches_for_nothing() {
+fn a_replica_refuses_writes_and_promises_nothing() {
     let (server, replica) = pair();
     let (mut master, mut copy) = (server.client(), replica.client());
     let token = master.say("LOCK.ACQUIRE k me 60000").as_int();

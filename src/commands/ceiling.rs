@@ -33,6 +33,7 @@ impl Command for Ceiling {
         if !call.ctx.is_from_master() && !call.ctx.is_from_aof() {
             return Err(Refusal::Internal);
         }
+        // Read leniently, unlike what clients send: a newer master may say more, and what is understood counts.
         let number = |n| call.argument(n).and_then(parse_integer);
         if let (Some(ceiling), Some(owed_ms)) = (number(0), number(1)) {
             let stripes = call.argument(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));

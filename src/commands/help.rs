@@ -6,12 +6,13 @@ use palisade_core::Refusal;
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// The commands that it shows.
-static SHOWN: OnceLock<Vec<&'static Spec>> = OnceLock::new();
+/// Tells the commands that it shows. (Not a list: a module that is refused is taken out of memory with its statics, and what
+/// those have on the heap would be left.)
+static SHOWN: OnceLock<fn() -> Vec<&'static Spec>> = OnceLock::new();
 
-/// From now on shows `commands`, in this order.
-pub fn show(commands: impl Iterator<Item = &'static Spec>) {
-    let _ = SHOWN.set(commands.collect());
+/// From now on shows the commands that `shown` tells, in that order.
+pub fn show(shown: fn() -> Vec<&'static Spec>) {
+    let _ = SHOWN.set(shown);
 }
 
 /// What the commands are.
@@ -34,7 +35,7 @@ impl Command for Help {
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {
         let line = |line: String| Reply::Bytes(line.into_bytes());
         let mut lines = vec!["Locks with fencing tokens. Times are milliseconds. Commands are:".to_owned()];
-        for spec in SHOWN.get().into_iter().flatten() {
+        for spec in SHOWN.get().map_or_else(Vec::new, |shown| shown()) {
             lines.push(spec.syntax());
             lines.push(format!("    {}", spec.summary.to_string_lossy()));
         }

@@ -45,6 +45,6 @@ const fn internal<C: Command>() -> Row {
 
 /// Makes every command known to the server.
 pub fn register(ctx: Context<'_>) -> Result<(), String> {
-    help::show(COMMANDS.iter().filter(|row| row.is_for_clients).map(|row| row.command.spec));
+    help::show(|| COMMANDS.iter().filter(|row| row.is_for_clients).map(|row| row.command.spec).collect());
     COMMANDS.iter().try_for_each(|row| register_command(ctx, &row.command))
 }

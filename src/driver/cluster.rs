@@ -78,7 +78,7 @@ pub fn look(ctx: Context<'_>) {
 }
 
 /// Before something is promised about the lock of `key`: looks, if what the node knows of its slot may not be the last word.
-pub fn know(ctx: Context<'_>, key: KeyName<'_>) {
+pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     if !ctx.is_cluster() {
         return;
     }

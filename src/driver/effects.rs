@@ -54,7 +54,7 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
 
 /// Where nobody hears of a change, it is counted instead: whether that is done.
 fn only_counted(ctx: Context<'_>) -> bool {
-    propagation::is_empty() && ctx.count_change()
+    propagation::nobody_listens() && ctx.count_change()
 }
 
 /// The lock that the key holds is new or changed here: what every node does about it, whoever decided it.

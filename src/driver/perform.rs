@@ -59,7 +59,7 @@ pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, f
                 effects::freed(ctx, key);
             }
             Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
-            Step::LookAtSlots => cluster::know(ctx, name),
+            Step::LookAtSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
             Step::Block => said = Said::Blocked(blocked_clients::block(ctx, request, form)),
             Step::Write => incarnation::save(now),

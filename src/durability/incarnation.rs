@@ -86,19 +86,19 @@ pub fn put_stamp() {
 
 /// Has the state written; promises go on meanwhile.
 pub fn save(now: Now) {
-    hand_out(false, now, StateWriter::save);
+    give_to_writer(false, now, StateWriter::save);
 }
 
 /// Writes the state before anything else happens: something that a later incarnation would believe is true no more, and
 /// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
 /// fails, promises wait until it does not.
 pub fn save_at_once(now: Now) {
-    hand_out(true, now, StateWriter::save_now);
+    give_to_writer(true, now, StateWriter::save_now);
     look_at_file();
 }
 
 /// Gives the state to its writer, if there is anything to write.
-fn hand_out(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u64, Stated)) {
+fn give_to_writer(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u64, Stated)) {
     with(|incarnation| {
         if let Some((number, state)) = state::with(|node| node.state_to_write(is_needed, now))
             && let Some(writer) = &incarnation.state_writer
