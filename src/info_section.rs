@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use palisade_core::LifeId;
+use palisade_core::IncarnationId;
 
 use crate::driver::{blocked_clients, propagation};
 use crate::durability::incarnation;
@@ -19,7 +19,7 @@ impl InfoSection for Section {
         let failing = incarnation::with(|incarnation| incarnation.failing);
         state::with(|node| {
             let counters = &node.counters();
-            let LifeId { node: id, incarnation } = node.ledger().life();
+            let IncarnationId { node: id, number: incarnation } = node.ledger().incarnation();
             let armed = node.guard().armed(now);
             vec![
                 (c"held", number(locks_in_memory() as u64)),
@@ -46,7 +46,7 @@ impl InfoSection for Section {
                 (c"deadlines", number(node.deadlines().len() as u64)),
                 (c"propagates", number((!propagation::nobody_listens()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
-                (c"outstanding_ttl_ms", number(node.ledger().owed().ms(now).into())),
+                (c"outstanding_ttl_ms", number(node.ledger().outstanding_ttl().ms(now).into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),
                 (c"guard_ms", number(node.guard().left_ms(now))),
                 (c"guard_reason", Field::Word(armed.map_or("", |armed| armed.cause.word()).to_owned())),

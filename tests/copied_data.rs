@@ -1,4 +1,4 @@
-//! What a state file says counts only for the data that it is about: not for a copy of either, not for data that another life
+//! What a state file says counts only for the data that it is about: not for a copy of either, not for data that another incarnation
 //! used since, not for an older AOF.
 
 use std::fs;

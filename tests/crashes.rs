@@ -19,7 +19,7 @@ const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
 const KEYS: usize = 12;
 const WORKERS: usize = 4;
 
-/// What clients were told of one key, over all lives.
+/// What clients were told of one key, over all incarnations.
 #[derive(Clone, Copy)]
 struct Told {
     /// The largest token.
@@ -111,7 +111,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         let fresh = client.insist("LOCK.ACQUIRE fresh me 1");
         // What the node says of itself. (A short guard may be over before a busy machine lets us ask.)
         let log = server.log();
-        let verdict = log.lines().rfind(|line| line.ends_with("of its last life")).unwrap();
+        let verdict = log.lines().rfind(|line| line.ends_with("of its last incarnation")).unwrap();
         assert_eq!(verdict.contains(", remembers every grant "), remembers, "{what}, round {round}:\n{log}");
         let refused = matches!(&fresh, Reply::Error(text) if text.starts_with("GUARDED "));
         assert!(!(remembers && refused), "{what}, round {round}: {fresh:?}\n{log}");

@@ -29,7 +29,7 @@ fn a_load_that_the_server_undid_leaves_nothing_behind() {
     let token = client.insist("LOCK.ACQUIRE k me 5000").as_int();
     assert_eq!(client.say("LOCK.ACQUIRE k you 5000"), null());
     assert_eq!(client.say("LOCK.EXTEND k me 5000"), int(token));
-    assert_eq!(client.say("LOCK.NODE").field("incarnation"), int(1), "none of the others was a life");
+    assert_eq!(client.say("LOCK.NODE").field("incarnation"), int(1), "none of the others was an incarnation");
     assert_eq!(server.info("held"), 1);
     // What the server reads is of the type that it knows now.
     assert_eq!(client.say("DEBUG RELOAD"), text("OK"));

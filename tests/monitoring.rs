@@ -76,7 +76,7 @@ fn the_log_has_no_key_owner_or_note() {
     server.kill();
     server.start_again();
     let log = server.log();
-    for line in ["life 2", "a lock was refused", "grants nothing for", "maxmemory-policy"] {
+    for line in ["incarnation 2", "a lock was refused", "grants nothing for", "maxmemory-policy"] {
         assert!(log.contains(line), "{line}: {log}");
     }
     // The server itself names the file of its AOF, its options and its clients' addresses, none of them secret here.

@@ -24,7 +24,7 @@ fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {
     assert_eq!(copy.say("LOCK.BREAK k"), int(token));
     let newer = copy.insist("LOCK.ACQUIRE k you 300").as_int();
     assert!(newer > token);
-    // The AOF of this life began as a replica's: nothing proves that it has everything.
+    // The AOF of this incarnation began as a replica's: nothing proves that it has everything.
     drop(copy);
     replica.kill();
     replica.start_again();

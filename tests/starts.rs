@@ -1,4 +1,4 @@
-//! A start either proves that the node remembers every grant of its last life, or is guarded.
+//! A start either proves that the node remembers every grant of its last incarnation, or is guarded.
 
 use std::fs;
 
@@ -219,7 +219,7 @@ fn setting_the_aof_to_what_it_is_changes_nothing_and_moving_it_does() {
     assert_guarded(&server, token);
 }
 
-/// A lock of a life that was not remembered stayed suspect for that life only: after a clean restart a stale holder was
+/// A lock of an incarnation that was not remembered stayed suspect for that incarnation only: after a clean restart a stale holder was
 /// vouched for.
 #[test]
 fn a_suspect_lock_is_suspect_in_the_next_life_too() {

@@ -1,4 +1,4 @@
-//! What a node keeps over its lives: identity, and a ceiling below which all its tokens are.
+//! What a node keeps over its incarnations: identity, and a ceiling below which all its tokens are.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -410,7 +410,7 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     assert!(read(path).contains(&id));
 }
 
-/// The stamp of the life before cannot be replaced: nothing is granted, and the log is told once, not at every try.
+/// The stamp of the incarnation before cannot be replaced: nothing is granted, and the log is told once, not at every try.
 #[test]
 fn a_stamp_that_cannot_be_put_is_told_of_once() {
     let (mut server, _) = held(Setup::new().aof());
@@ -432,6 +432,6 @@ fn a_stamp_that_cannot_be_put_is_told_of_once() {
     fs::remove_dir_all(&stamp).unwrap();
     assert!(client.insist("LOCK.ACQUIRE other me 60000 FENCE 1").as_int() > 0);
     assert_eq!(told("nothing is granted until it can be replaced"), 1, "{}", server.log());
-    assert_eq!(told("the stamp of another life beside the data is gone"), 1, "{}", server.log());
+    assert_eq!(told("the stamp of another incarnation beside the data is gone"), 1, "{}", server.log());
     assert!(read(stamp).starts_with("palisade-data 1"));
 }

@@ -73,10 +73,10 @@ fn stay_above_those_of_an_earlier_life_without_any_data() {
 
 #[test]
 fn stay_above_those_of_loaded_locks() {
-    // Without a state file: what was loaded is all that the second life knows.
+    // Without a state file: what was loaded is all that the second incarnation knows.
     for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
         let mut server = setup.module_arguments(&["state-file", "", "max-clock-skew", "60000"]).start();
-        // The first life starts a minute ahead, as the second does not.
+        // The first incarnation starts a minute ahead, as the second does not.
         let token = server.client().say("LOCK.ACQUIRE k me 60000").as_int();
         server.shutdown("");
         server.start_again_with(|setup| setup.module_arguments(&["state-file", "", "max-clock-skew", "0"]));

@@ -444,7 +444,7 @@ impl Node {
 
     /// `debt` is to be given back here as soon as the node answers.
     pub fn owe(&self, debt: &Arc<Debt>) {
-        let mut owed = self.owed();
+        let mut owed = self.outstanding_ttl();
         if owed.len() < OWED_MAX {
             owed.push_back(Arc::clone(debt));
         }
@@ -452,7 +452,7 @@ impl Node {
     }
 
     /// What is still to be given back here.
-    pub fn owed(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
+    pub fn outstanding_ttl(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -472,7 +472,7 @@ impl Node {
             let _ = owes.wait_for(|count| *count > 0).await;
             let mut states = self.state.subscribe();
             let mut silent = self.silent_since.subscribe();
-            let ends = self.owed().front().map_or(clock::boot_now(), |debt| debt.until);
+            let ends = self.outstanding_ttl().front().map_or(clock::boot_now(), |debt| debt.until);
             tokio::select! {
                 // By then the first of them has ended by itself.
                 () = sleep(clock::until(ends)) => {}
@@ -482,7 +482,7 @@ impl Node {
                 } => {}
             }
             let now = clock::boot_now();
-            let batch: Vec<_> = self.owed().iter().take(PAID_AT_A_TIME).cloned().collect();
+            let batch: Vec<_> = self.outstanding_ttl().iter().take(PAID_AT_A_TIME).cloned().collect();
             let release = async |debt: &Arc<Debt>| {
                 if now >= debt.until {
                     return true;
@@ -499,7 +499,7 @@ impl Node {
             let paid = join_all(batch.iter().map(release)).await;
             let all_paid = paid.iter().all(|paid| *paid);
             {
-                let mut owed = self.owed();
+                let mut owed = self.outstanding_ttl();
                 owed.drain(..batch.len());
                 batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));
                 self.owes.send_replace(owed.len());

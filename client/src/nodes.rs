@@ -133,7 +133,7 @@ impl Nodes {
         let mut leases = HashSet::new();
         let mut nodes = vec![];
         for node in &self.list {
-            let owed = node.owed();
+            let owed = node.outstanding_ttl();
             let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
             leases.extend(unpaid.iter().map(|debt| debt.lease.owner));
             if !unpaid.is_empty() {

@@ -12,14 +12,14 @@
 //! | free | nothing, or a lock whose deadline has passed | every command, at once |
 //! | held | a lock whose deadline has not passed | its owner may extend, re-enter, release; others are refused |
 //! | kept free | nothing, or a lock whose deadline has passed | the owner that was told it is free may take it for a moment; others find it contended |
-//! | held, suspect | the same, but it came from outside (`RESTORE`) or from a life that the node cannot prove to remember | others are refused; its owner may release it, nothing else |
+//! | held, suspect | the same, but it came from outside (`RESTORE`) or from an incarnation that the node cannot prove to remember | others are refused; its owner may release it, nothing else |
 //!
 //! # Invariants
 //!
 //! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]). A node that may have
 //!    forgotten grants is guarded until they have all ended ([`Guard`]).
 //! 2. A grant's token is larger than every token the key ever had ([`Tokens`]): also after the key was released,
-//!    deleted or flushed, because `last` lives outside the keys, and in another life, because none is issued above
+//!    deleted or flushed, because `last` lives outside the keys, and in another incarnation, because none is issued above
 //!    a ceiling that is on the disk.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
@@ -38,7 +38,7 @@
 //! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
 //! | `tokens`, `guard`, `queue` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`] |
-//! | `durability` | what a node keeps over its lives ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
+//! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
 //! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`break_lock()`], [`wait()`], [`hand_over()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
@@ -65,12 +65,12 @@ mod values;
 pub use durability::ledger::{Beginning, Ledger};
 pub use durability::node_state::{CleanEnd, NodeState, Unreadable};
 pub use durability::start::{GuardPolicy, Start, Verdict, token_floor};
-pub use durability::ties::{AofFile, FileId, Found, LifeId};
+pub use durability::ties::{AofFile, FileId, Found, IncarnationId};
 pub use format::digest::LocksDigest;
 pub use format::record;
 pub use guard::evicted::Evicted;
 pub use guard::flush::Flush;
-pub use guard::outstanding::{Master, Owed};
+pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
 pub use lock::Lock;

@@ -146,7 +146,7 @@ impl fmt::Display for Refusal {
             ),
             Self::Suspect { left_ms } => write!(
                 f,
-                "GUARDED {left_ms} this lock came from outside (RESTORE, MIGRATE) or from a life that the node cannot \
+                "GUARDED {left_ms} this lock came from outside (RESTORE, MIGRATE) or from an incarnation that the node cannot \
                  prove to remember: it keeps others out until its lease ends and can be released, nothing else"
             ),
             Self::Guarded { left_ms, cause } => write!(

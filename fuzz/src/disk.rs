@@ -1,11 +1,11 @@
 //! A disk that is as far as the input says, and a server that refuses now and then: what a node has to live with.
 
 use palisade_core::BootId;
-use palisade_core::{LifeId, Node, NodeState, Now, Tokens};
+use palisade_core::{IncarnationId, Node, NodeState, Now, Tokens};
 
 use crate::record::HERE;
 
-/// What a later life would find, and what is on its way there.
+/// What a later incarnation would find, and what is on its way there.
 #[derive(Default)]
 pub struct Disk {
     handed: Option<(u64, NodeState)>,
@@ -49,12 +49,12 @@ impl Disk {
         self.is_known_as_taken = self.is_taken;
     }
 
-    /// Whether everything that a later life must know is there, and the node knows of no other server: that shows only at a write.
+    /// Whether everything that a later incarnation must know is there, and the node knows of no other server: that shows only at a write.
     pub fn is_up_to_it(&self) -> bool {
         !self.is_known_as_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
     }
 
-    /// A later life begins above this: up to here tokens of `name` may be issued.
+    /// A later incarnation begins above this: up to here tokens of `name` may be issued.
     pub fn ceiling_of(&self, name: &[u8]) -> u64 {
         let Some((_, state)) = &self.there else { return 0 };
         let mut tokens = Tokens::new(0);
@@ -63,8 +63,8 @@ impl Disk {
         tokens.ceiling_of(name)
     }
 
-    /// Which life writes to it.
-    pub fn is_of(&self, life: LifeId) -> bool {
-        self.there.as_ref().is_none_or(|(_, state)| state.life() == life)
+    /// Which incarnation writes to it.
+    pub fn is_of(&self, incarnation: IncarnationId) -> bool {
+        self.there.as_ref().is_none_or(|(_, state)| state.incarnation() == incarnation)
     }
 }

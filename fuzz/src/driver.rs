@@ -265,11 +265,11 @@ impl World {
         }
     }
 
-    /// Nothing is promised that a later life does not know of.
+    /// Nothing is promised that a later incarnation does not know of.
     fn may_promise(&self, place: Place) {
         if let Some(disk) = self.disk.as_ref() {
             assert!(disk.is_up_to_it(), "{place:?} is promised before the disk knows");
-            assert!(disk.is_of(self.node.ledger.life()));
+            assert!(disk.is_of(self.node.ledger.incarnation()));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use palisade_core::BootId;
-use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, Owed, Start, Tokens};
+use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, OutstandingTtl, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 
 /// The text as it is, and once more with the checksum that belongs to it: what is behind the checksum is reached too.
@@ -45,27 +45,28 @@ fn start(state: &NodeState) {
         if let Some(armed) = state.guard_now(boot, now) {
             guard.restore(armed);
             assert_eq!(guard.armed(now).is_some(), guard.left_ms(now) > 0);
-            assert_eq!(guard.serve(now).is_err(), guard.left_ms(now) > 0);
+            assert_eq!(guard.ensure_open(now).is_err(), guard.left_ms(now) > 0);
         }
         let loaded = state.end.map_or(LocksDigest::default(), |end| end.locks);
-        let found = Found { file: state.file, used_by: Some(state.life()), aof: state.aof.into_iter().collect() };
+        let found =
+            Found { file: state.file, used_by: Some(state.incarnation()), aof: state.aof.into_iter().collect() };
         let proof = |found: &Found, from_aof| Start { last: Some(state), found, loaded, from_aof, boot }.is_proved();
         let is_tied = state.file.is_some();
         assert_eq!(proof(&found, false), is_tied && state.end.is_some(), "the locks of a clean end, and nothing else");
         assert_eq!(
             proof(&found, true),
             is_tied && (state.end.is_some() || state.aof.is_some()),
-            "or the AOF of that life"
+            "or the AOF of that incarnation"
         );
         let copied = state.file.map(|file| FileId { born_ns: file.born_ns ^ 1, ..file });
         assert!(!proof(&Found { file: copied, ..found.clone() }, true), "a copy proves nothing");
         assert!(!proof(&Found { used_by: None, ..found }, true), "nor what nobody knows the user of");
     }
-    assert!(Owed::new(state.owed_ms, 1, u32::MAX, now).ms(now) >= state.owed_ms);
+    assert!(OutstandingTtl::new(state.outstanding_ttl_ms, 1, u32::MAX, now).ms(now) >= state.outstanding_ttl_ms);
     let mut tokens = Tokens::new(state.ceiling);
     tokens.set_ceiling(state.ceiling);
     tokens.restore_stripes(&state.stripes);
     if let Ok(token) = tokens.issue(b"k", None, Now::new(now, u64::from(u32::MAX)), 0) {
-        panic!("token {} of a life whose ceiling was {}", token.get(), state.ceiling);
+        panic!("token {} of an incarnation whose ceiling was {}", token.get(), state.ceiling);
     }
 }

@@ -99,9 +99,9 @@ pub fn key_of(place: Place, name: &[u8]) -> Key<'_> {
 
 impl World {
     /// A node without a state file, or with one that nothing is in yet.
-    pub fn new(token_floor: u64, vouches_from: BootTime, has_file: bool) -> Self {
+    pub fn new(token_floor: u64, trusted_since: BootTime, has_file: bool) -> Self {
         let mut node = if has_file { begun(token_floor) } else { Node::new(token_floor) };
-        node.vouches_from = vouches_from;
+        node.trusted_since = trusted_since;
         let mut world = Self {
             node,
             locks: BTreeMap::new(),
@@ -324,11 +324,11 @@ impl World {
                 self.tell(place, &owner);
             }
             Answer::Turn => {}
-            Answer::InVain(_) if at_once && !taken_back => {
+            Answer::TimedOut(_) if at_once && !taken_back => {
                 let kept = self.oracle.is_kept(place, self.boot);
                 assert!(kept || self.is_held(place) && !self.is_held_by(place, &owner), "{owner:?} was to wait");
             }
-            Answer::InVain(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
+            Answer::TimedOut(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
             Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
             Answer::Refused(Refusal::Poisoned) => assert!(self.was_poisoned),
             Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
@@ -407,7 +407,7 @@ impl World {
     }
 }
 
-/// A life that knows of no earlier one, as the first of every node.
+/// An incarnation that knows of no earlier one, as the first of every node.
 fn begun(token_floor: u64) -> Node {
     let found = Found::default();
     let node = Node::new(token_floor);

@@ -31,7 +31,7 @@ pub enum Rule {
     FromTheSend,
     /// Validity ends earlier than the leases by what clocks can drift apart.
     DriftMargin,
-    /// Tokens are issued up to a ceiling that is on the disk, and a later life starts above it.
+    /// Tokens are issued up to a ceiling that is on the disk, and a later incarnation starts above it.
     Ceiling,
     /// Raising a token is not bound by the node's clock.
     FenceBeyondTheClock,

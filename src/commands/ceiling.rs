@@ -35,9 +35,13 @@ impl Command for Ceiling {
         }
         // Read leniently, unlike what clients send: a newer master may say more, and what is understood counts.
         let number = |n| call.argument(n).and_then(parse_integer);
-        if let (Some(ceiling), Some(owed_ms)) = (number(0), number(1)) {
+        if let (Some(ceiling), Some(outstanding_ttl_ms)) = (number(0), number(1)) {
             let stripes = call.argument(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));
-            promotion::heard(ceiling, u32::try_from(owed_ms).unwrap_or(u32::MAX), &stripes.unwrap_or_default());
+            promotion::heard(
+                ceiling,
+                u32::try_from(outstanding_ttl_ms).unwrap_or(u32::MAX),
+                &stripes.unwrap_or_default(),
+            );
         }
         Ok(Reply::Ok)
     }

@@ -1,6 +1,6 @@
 //! `LOCK.NODE`
 
-use palisade_core::{LifeId, Refusal};
+use palisade_core::{IncarnationId, Refusal};
 
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
@@ -30,7 +30,7 @@ impl Command for Node {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.
         let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
-        let LifeId { node: id, incarnation } = state::with(|node| node.ledger().life());
+        let IncarnationId { node: id, number: incarnation } = state::with(|node| node.ledger().incarnation());
         let (guard_ms, cause) = state::with(|node| {
             let cause = node.guard().armed(now).map_or("", |armed| armed.cause.word());
             (node.guard().left_ms(now), cause)

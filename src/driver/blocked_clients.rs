@@ -131,7 +131,7 @@ fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     match answer {
         Answer::Granted { token, waited_ms } => Ok(granted(token, waited_ms, form)),
         Answer::Turn => Ok(Reply::Integer(1)),
-        Answer::InVain(want) => Ok(in_vain(want)),
+        Answer::TimedOut(want) => Ok(in_vain(want)),
         Answer::Refused(refusal) => Err(refusal),
     }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use palisade_core::LifeId;
+use palisade_core::IncarnationId;
 
 use super::state_file::replace_file;
 use crate::ffi::warn;
@@ -28,7 +28,7 @@ impl DataStamp {
     }
 
     /// Which incarnation used the data last, if that is known.
-    pub fn read(&self) -> Option<LifeId> {
+    pub fn read(&self) -> Option<IncarnationId> {
         parse(&fs::read_to_string(&self.0).ok()?)
     }
 
@@ -36,7 +36,7 @@ impl DataStamp {
     ///
     /// # Errors
     /// The stamp of another incarnation is there and stays: it could be believed later.
-    pub fn put(&self, id: LifeId) -> Result<(), String> {
+    pub fn put(&self, id: IncarnationId) -> Result<(), String> {
         let Err(error) = replace_file(&self.0, |_| text(id)) else { return Ok(()) };
         let why = format!("{} cannot be written: {error}", self.0.display());
         // Without any stamp nobody is believed.
@@ -50,14 +50,14 @@ impl DataStamp {
     }
 }
 
-fn text(LifeId { node, incarnation }: LifeId) -> String {
-    format!("palisade-data 1\nid {node:032x}\nincarnation {incarnation}\n")
+fn text(IncarnationId { node, number }: IncarnationId) -> String {
+    format!("palisade-data 1\nid {node:032x}\nincarnation {number}\n")
 }
 
-fn parse(text: &str) -> Option<LifeId> {
+fn parse(text: &str) -> Option<IncarnationId> {
     let rest = text.strip_prefix("palisade-data 1\nid ")?.strip_suffix('\n')?;
     let (node, incarnation) = rest.split_once("\nincarnation ")?;
-    Some(LifeId { node: u128::from_str_radix(node, 16).ok()?, incarnation: incarnation.parse().ok()? })
+    Some(IncarnationId { node: u128::from_str_radix(node, 16).ok()?, number: incarnation.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stamp = DataStamp(dir.path().join(NAME));
         assert_eq!(stamp.read(), None);
-        let id = LifeId { node: 7, incarnation: 12 };
+        let id = IncarnationId { node: 7, number: 12 };
         stamp.put(id).unwrap();
         assert_eq!(stamp.read(), Some(id));
         let text = text(id);

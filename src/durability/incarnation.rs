@@ -65,7 +65,7 @@ pub fn look_at_file() {
 /// Says beside the data that this incarnation uses it. Promises wait for that, so every tick tries again: the log is told once
 /// that it fails, and once that it does no more.
 pub fn put_stamp() {
-    let id = state::with(|node| node.ledger().life());
+    let id = state::with(|node| node.ledger().incarnation());
     let (result, was_failing) = with(|incarnation| {
         let result = incarnation.stamp.put(id);
         let was_failing = std::mem::replace(&mut incarnation.is_stamp_failing, result.is_err());
@@ -76,10 +76,10 @@ pub fn put_stamp() {
     }
     match result {
         Err(why) if !was_failing => warn(&format!(
-            "{why}. It says that another life used the data here, and would be believed later: nothing is granted until \
+            "{why}. It says that another incarnation used the data here, and would be believed later: nothing is granted until \
              it can be replaced"
         )),
-        Ok(()) if was_failing => notice("the stamp of another life beside the data is gone: grants go on"),
+        Ok(()) if was_failing => notice("the stamp of another incarnation beside the data is gone: grants go on"),
         _ => {}
     }
 }

@@ -40,15 +40,21 @@ pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     TOLD.set(now.boot);
     TOLD_STRIPE_CHANGE.set(changes);
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        let (ceiling, owed_ms, stripes) = state::with(|node| node.tells_replicas(now));
+        let (ceiling, outstanding_ttl_ms, stripes) = state::with(|node| node.tells_replicas(now));
         let stripes = stripes_to_text(&stripes);
-        ctx.replicate_to_replicas(command_names::CEILING, ceiling, owed_ms.into(), command_names::STRIPES, &stripes);
+        ctx.replicate_to_replicas(
+            command_names::CEILING,
+            ceiling,
+            outstanding_ttl_ms.into(),
+            command_names::STRIPES,
+            &stripes,
+        );
     }
 }
 
 /// A replica hears its master's ceilings and what it owes.
-pub fn heard(ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
-    state::with(|node| node.heard(ceiling, owed_ms, stripes));
+pub fn heard(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
+    state::with(|node| node.heard(ceiling, outstanding_ttl_ms, stripes));
 }
 
 /// The role changed. A master that was a replica may not know what its own master granted last.

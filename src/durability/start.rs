@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use palisade_core::{
-    Beginning, BootTime, CleanEnd, Found, LifeId, LocksDigest, Node, NodeState, Start, Tokens, token_floor,
+    Beginning, BootTime, CleanEnd, Found, IncarnationId, LocksDigest, Node, NodeState, Start, Tokens, token_floor,
 };
 
 use super::aof_folder::AofFolder;
@@ -113,9 +113,9 @@ pub fn decide(ctx: Context<'_>) {
     let proved = state::with(|node| node.judge(&judged, config::restart_guard(), now.boot));
     incarnation::put_stamp();
     incarnation::save_at_once(now);
-    let LifeId { node: id, incarnation: number } = state::with(|node| node.ledger().life());
+    let IncarnationId { node: id, number } = state::with(|node| node.ledger().incarnation());
     let remembers = if proved { "remembers every grant" } else { "cannot prove that it remembers every grant" };
-    notice(&format!("node {id:032x}, life {number}, {remembers} of its last life"));
+    notice(&format!("node {id:032x}, incarnation {number}, {remembers} of its last incarnation"));
     incarnation::log_guard(now);
 }
 

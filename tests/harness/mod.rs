@@ -324,12 +324,12 @@ impl Server {
 
     /// Begins to start it again: it may load its data for a while.
     pub fn begin_again(&mut self) {
-        // The socket of the life before would answer "connection refused", not "absent".
+        // The socket of the incarnation before would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
     }
 
-    /// Sets up its next life in another way.
+    /// Sets up its next incarnation in another way.
     pub fn change(&mut self, change: impl FnOnce(Setup) -> Setup) {
         self.setup = change(std::mem::replace(&mut self.setup, Setup::bare()));
     }

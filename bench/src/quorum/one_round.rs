@@ -71,7 +71,7 @@ pub async fn measure(
     }
     beginning.note(format!(
         "{BUDGETED_RATE} locks/s, clocks of clients within ± {BUDGETED_SKEW_MS} ms, {KEYS} keys. A new node starts its tokens above all \
-         that an earlier life can have issued if clocks agree, each node above its own: until its clock has passed that, proposals are \
+         that an earlier incarnation can have issued if clocks agree, each node above its own: until its clock has passed that, proposals are \
          behind, and nodes differ."
     ));
     for node in &nodes {

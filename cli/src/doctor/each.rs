@@ -83,7 +83,7 @@ fn memory(patient: &Patient) -> Vec<Finding> {
     } else if is("lock.state-file", "") {
         found(
             Change,
-            "it has no state file: it is guarded at every start, and its tokens rely on the wall clock between two lives",
+            "it has no state file: it is guarded at every start, and its tokens rely on the wall clock between two incarnations",
             "leave lock.state-file to its default",
         );
     } else if !every_grant_is_on_disk {

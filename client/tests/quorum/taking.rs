@@ -9,7 +9,7 @@ use crate::harness::{Setup, int};
 async fn one_round_one_token_a_majority() {
     let nodes = Nodes::start_with(5, || Setup::new().module_arguments(&["max-clock-skew", "100"]));
     let locks = nodes.client().await;
-    // A new node's tokens start where those of an earlier life, if there was one, can have ended: until the clock gets there each
+    // A new node's tokens start where those of an earlier incarnation, if there was one, can have ended: until the clock gets there each
     // goes on from where it started itself. And it issues none above a ceiling that it raises within moments.
     let clock = || nodes.0[0].client().say("LOCK.NODE").field("clock_us").as_int() as u64;
     let started = clock();

@@ -1,4 +1,4 @@
-//! What a node keeps over its lives, what must be on the disk before what is promised, and what a start can prove.
+//! What a node keeps over its incarnations, what must be on the disk before what is promised, and what a start can prove.
 
 pub mod ledger;
 pub mod node_state;

@@ -1,4 +1,4 @@
-//! What a node keeps in its state file, over all its lives.
+//! What a node keeps in its state file, over all its incarnations.
 //!
 //! A text of lines, a name and a value each, the last one a checksum of all before it:
 //!
@@ -14,8 +14,8 @@
 //! boot 9c1e…                    the boot of the machine that times below belong to
 //! guard restart 123 456 62600   cause, since, until (boot clock, µs), milliseconds left when written; or: guard none
 //! lifted 123                    when an operator lifted a guard last (boot clock, µs); 0: never on this boot
-//! unproved-before 123           locks granted before are of a life that was not remembered (boot clock, µs); 0: none are
-//! aof 1838 1795234601000000 56  everything granted in this life is in this AOF file (number, birth, bytes at least); or: aof none
+//! unproved-before 123           locks granted before are of an incarnation that was not remembered (boot clock, µs); 0: none are
+//! aof 1838 1795234601000000 56  everything granted in this incarnation is in this AOF file (number, birth, bytes at least); or: aof none
 //! end 123 3 9a… 77…             a clean end: when (boot clock, µs), locks that ran on: count, digest, digest for another
 //!                               boot; or: end none
 //! check 0f…                     first 16 hexadecimal digits of the SHA-256 of the lines above
@@ -28,7 +28,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::durability::ties::{AofFile, FileId, Found, LifeId};
+use crate::durability::ties::{AofFile, FileId, Found, IncarnationId};
 use crate::format::digest::LocksDigest;
 use crate::guard::outstanding::Master;
 use crate::guard::{Armed, SavedGuard};
@@ -51,7 +51,7 @@ pub struct CleanEnd {
     pub locks: LocksDigest,
 }
 
-/// What a node keeps over its lives.
+/// What a node keeps over its incarnations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeState {
     /// The file that this was written to.
@@ -65,7 +65,7 @@ pub struct NodeState {
     /// Those stripes, in their order.
     pub stripes: Vec<StripeCeiling>,
     /// The longest lease that may still run, in milliseconds.
-    pub owed_ms: u32,
+    pub outstanding_ttl_ms: u32,
     /// Whose leases that counts beside the node's own.
     pub master: Master,
     /// The boot that times here belong to.
@@ -74,11 +74,11 @@ pub struct NodeState {
     pub guard: Option<SavedGuard>,
     /// When an operator lifted a guard last; zero: never on this boot.
     pub lifted: BootTime,
-    /// Locks granted before are of a life that the node could not prove to remember, and some may be left.
+    /// Locks granted before are of an incarnation that the node could not prove to remember, and some may be left.
     pub unproved_before: BootTime,
-    /// Everything granted in this life is in this AOF.
+    /// Everything granted in this incarnation is in this AOF.
     pub aof: Option<AofFile>,
-    /// The clean end of this life.
+    /// The clean end of this incarnation.
     pub end: Option<CleanEnd>,
 }
 
@@ -100,7 +100,7 @@ impl NodeState {
             incarnation: 1,
             ceiling: 0,
             stripes: vec![],
-            owed_ms: 0,
+            outstanding_ttl_ms: 0,
             master: Master::Myself,
             boot,
             guard: None,
@@ -123,7 +123,7 @@ impl NodeState {
         let _ = write!(text, "id {:032x}\nincarnation {}\nceiling {}\n", self.id, self.incarnation, self.ceiling);
         let stripes = stripes_to_text(&self.stripes);
         let _ = writeln!(text, "stripes {}", if stripes.is_empty() { "none" } else { &stripes });
-        let _ = writeln!(text, "owed-max-ttl-ms {}", self.owed_ms);
+        let _ = writeln!(text, "owed-max-ttl-ms {}", self.outstanding_ttl_ms);
         let _ = writeln!(text, "master {}\nboot {boot:032x}", self.master.word());
         let _ = match &self.guard {
             None => writeln!(text, "guard none"),
@@ -181,7 +181,7 @@ impl NodeState {
                 stripes: Some(value("stripes")?)
                     .filter(|text| *text != "none")
                     .map_or(Some(vec![]), stripes_from_text)?,
-                owed_ms: value("owed-max-ttl-ms")?.parse().ok()?,
+                outstanding_ttl_ms: value("owed-max-ttl-ms")?.parse().ok()?,
                 master: Master::of_word(value("master")?)?,
                 boot: BootId(hex(value("boot")?)?.to_be_bytes()),
                 guard: parse_guard(value("guard")?).ok()?,
@@ -192,25 +192,26 @@ impl NodeState {
             }),
             VERSION_WITHOUT_TIES => {
                 let (id, incarnation) = (hex(value("id")?)?, value("incarnation")?.parse().ok()?);
-                let (ceiling, owed_ms) = (value("ceiling")?.parse().ok()?, value("owed-max-ttl-ms")?.parse().ok()?);
+                let (ceiling, outstanding_ttl_ms) =
+                    (value("ceiling")?.parse().ok()?, value("owed-max-ttl-ms")?.parse().ok()?);
                 let boot = BootId(hex(value("boot")?)?.to_be_bytes());
                 let guard = parse_guard(value("guard")?).ok()?;
                 let unproved_before = BootTime::from_us(value("unproved-before")?.parse().ok()?);
-                Some(Self { incarnation, ceiling, owed_ms, guard, unproved_before, ..Self::new(id, boot) })
+                Some(Self { incarnation, ceiling, outstanding_ttl_ms, guard, unproved_before, ..Self::new(id, boot) })
             }
             _ => None,
         }
     }
 
-    /// The life that this is about.
-    pub fn life(&self) -> LifeId {
-        LifeId { node: self.id, incarnation: self.incarnation }
+    /// The incarnation that this is about.
+    pub fn incarnation(&self) -> IncarnationId {
+        IncarnationId { node: self.id, number: self.incarnation }
     }
 
     /// Whether what was found beside it is what it is about: it was read from the very file that it was written to, and no other
-    /// life used the data since.
+    /// incarnation used the data since.
     pub fn is_tied_to(&self, found: &Found) -> bool {
-        self.file.is_some() && self.file == found.file && found.used_by == Some(self.life())
+        self.file.is_some() && self.file == found.file && found.used_by == Some(self.incarnation())
     }
 
     /// Whether it was read from another file than it was written to: the node that wrote it may be elsewhere, or further.
@@ -218,7 +219,7 @@ impl NodeState {
         self.file.is_some() && self.file != file
     }
 
-    /// Until when the guard of an earlier life lasts, and since when, on this boot's clock: exact within one boot, on
+    /// Until when the guard of an earlier incarnation lasts, and since when, on this boot's clock: exact within one boot, on
     /// another what was left, from now on.
     pub fn guard_now(&self, boot: BootId, now: BootTime) -> Option<Armed> {
         let SavedGuard { armed, left_ms } = self.guard?;
@@ -304,7 +305,7 @@ mod tests {
                 StripeCeiling { stripe: 0, ceiling: 1_826_770_601_882_918 },
                 StripeCeiling { stripe: 65_535, ceiling: 1 },
             ],
-            owed_ms: 60_000,
+            outstanding_ttl_ms: 60_000,
             master: Master::Silent,
             boot: BootId([9; 16]),
             guard: Some(SavedGuard {
@@ -338,7 +339,7 @@ mod tests {
         let expected = NodeState {
             incarnation: 12,
             ceiling: 1_795_234_601_882_918,
-            owed_ms: 60_000,
+            outstanding_ttl_ms: 60_000,
             guard: state.guard,
             unproved_before: BootTime::from_us(99),
             ..NodeState::new(7, BootId([9; 16]))

@@ -1,4 +1,4 @@
-//! What a start can prove, whether the node remembers every grant of its last life, and what follows from it.
+//! What a start can prove, whether the node remembers every grant of its last incarnation, and what follows from it.
 
 use crate::durability::node_state::{CleanEnd, NodeState};
 use crate::durability::ties::{AofFile, Found};
@@ -20,7 +20,7 @@ pub enum GuardPolicy {
 /// What is known at the end of a start, when data is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
-    /// What the last life left in the state file, if there is a readable one.
+    /// What the last incarnation left in the state file, if there is a readable one.
     pub last: Option<&'a NodeState>,
     /// What was found beside it.
     pub found: &'a Found,
@@ -33,7 +33,7 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Whether the node provably remembers every grant of its last life: the state file is the one that this life left, nobody
+    /// Whether the node provably remembers every grant of its last incarnation: the state file is the one that this incarnation left, nobody
     /// else used the data since, and either the locks loaded are the very ones that ran on at its clean end, or everything it
     /// ever granted is in the AOF that was loaded.
     pub fn is_proved(&self) -> bool {
@@ -62,16 +62,16 @@ impl Start<'_> {
         let is_proved = self.is_proved();
         let is_same_boot = self.last.is_none_or(|last| last.boot == self.boot);
         let unproved_before = self.last.map_or(BootTime::default(), |last| last.unproved_before);
-        let vouches_from = if policy != GuardPolicy::Never && !is_proved {
+        let trusted_since = if policy != GuardPolicy::Never && !is_proved {
             now
         } else if unproved_before != BootTime::default() && !is_same_boot {
-            // The last life could not vouch for some of these; on another boot it is not known for which.
+            // The last incarnation could not vouch for some of these; on another boot it is not known for which.
             now
         } else {
             unproved_before
         };
         let is_guarded = policy == GuardPolicy::Always || (policy == GuardPolicy::Auto && !is_proved);
-        Verdict { is_proved, is_guarded, is_same_boot, vouches_from }
+        Verdict { is_proved, is_guarded, is_same_boot, trusted_since }
     }
 }
 
@@ -82,16 +82,16 @@ pub struct Verdict {
     pub is_proved: bool,
     /// It is guarded until the longest lease that may still run has ended.
     pub is_guarded: bool,
-    /// The machine has not been started since the last life: times of that life mean something.
+    /// The machine has not been started since the last incarnation: times of that incarnation mean something.
     pub is_same_boot: bool,
     /// For locks that were granted before, the node cannot vouch.
-    pub vouches_from: BootTime,
+    pub trusted_since: BootTime,
 }
 
-/// No earlier life of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
+/// No earlier incarnation of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
 /// the most if clocks agree. It may have been raised to a token of another node, which is ahead of a clock that is ahead of
-/// this one. Where the file is a copy, or another life used the data since, nobody knows how far that got: then both count, and
-/// what the ceiling is raised by when a life goes on from there.
+/// this one. Where the file is a copy, or another incarnation used the data since, nobody knows how far that got: then both count, and
+/// what the ceiling is raised by when an incarnation goes on from there.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
     match last {
@@ -104,7 +104,7 @@ pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::ties::{FileId, LifeId};
+    use crate::durability::ties::{FileId, IncarnationId};
 
     const HERE: BootId = BootId([1; 16]);
     const ELSEWHERE: BootId = BootId([2; 16]);
@@ -116,9 +116,9 @@ mod tests {
         NodeState { file: Some(FILE), aof, end, ..NodeState::new(1, boot) }
     }
 
-    /// Everything as the last life left it.
+    /// Everything as the last incarnation left it.
     fn untouched() -> Found {
-        Found { file: Some(FILE), used_by: Some(LifeId { node: 1, incarnation: 1 }), aof: vec![AOF] }
+        Found { file: Some(FILE), used_by: Some(IncarnationId { node: 1, number: 1 }), aof: vec![AOF] }
     }
 
     fn digest(count: u64, exact: u128, other_boot: u128) -> LocksDigest {
@@ -153,7 +153,7 @@ mod tests {
         assert!(!Start { last: None, found: &found, loaded: none, from_aof: true, boot: HERE }.is_proved());
     }
 
-    /// A clean end, and a life with everything in the AOF: neither is believed of a copy, or of data that others used.
+    /// A clean end, and an incarnation with everything in the AOF: neither is believed of a copy, or of data that others used.
     #[test]
     fn what_is_not_tied_to_the_data_proves_nothing() {
         let loaded = digest(2, 5, 6);
@@ -163,13 +163,13 @@ mod tests {
             ("a file of an unknown kind", Found { file: None, ..untouched() }, false, false),
             (
                 "another node used the data",
-                Found { used_by: Some(LifeId { node: 2, incarnation: 1 }), ..untouched() },
+                Found { used_by: Some(IncarnationId { node: 2, number: 1 }), ..untouched() },
                 false,
                 false,
             ),
             (
-                "another life did",
-                Found { used_by: Some(LifeId { node: 1, incarnation: 2 }), ..untouched() },
+                "another incarnation did",
+                Found { used_by: Some(IncarnationId { node: 1, number: 2 }), ..untouched() },
                 false,
                 false,
             ),
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000);
         assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000);
         let copy = Found { file: Some(FileId { number: 8, ..FILE }), ..untouched() };
-        let used = Found { used_by: Some(LifeId { node: 8, incarnation: 1 }), ..untouched() };
+        let used = Found { used_by: Some(IncarnationId { node: 8, number: 1 }), ..untouched() };
         for found in [copy, used] {
             assert_eq!(token_floor(Some(&last), &found, 1_000, 2_000), 50_000_000 + ISSUED_LEAD + START_LEAD);
             assert_eq!(token_floor(Some(&last), &found, 60_000_000, 2_000), 60_000_000 - 1_000 + unknown);

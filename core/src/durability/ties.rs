@@ -9,7 +9,7 @@ pub struct FileId {
     pub born_ns: u64,
 }
 
-/// The AOF file that a life writes to.
+/// The AOF file that an incarnation writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AofFile {
     /// Which file.
@@ -18,23 +18,23 @@ pub struct AofFile {
     pub bytes: u64,
 }
 
-/// One life of one node.
+/// One incarnation of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LifeId {
+pub struct IncarnationId {
     /// The node.
     pub node: u128,
-    /// Which of its lives.
-    pub incarnation: u64,
+    /// Which of its incarnations.
+    pub number: u64,
 }
 
 /// What a start finds beside the state file: whether the data that is loaded is the very data that the state file is about. A copy
-/// of either, or data that another life used since, is not.
+/// of either, or data that another incarnation used since, is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Which file the state was read from.
     pub file: Option<FileId>,
-    /// Which life used the data last.
-    pub used_by: Option<LifeId>,
+    /// Which incarnation used the data last.
+    pub used_by: Option<IncarnationId>,
     /// The files of the AOF before it was loaded.
     pub aof: Vec<AofFile>,
 }

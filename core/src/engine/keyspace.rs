@@ -13,9 +13,9 @@ use crate::values::time::{BootTime, Now};
 
 impl Node {
     /// `key` holds `lock` from now on, if it holds any: it will be deleted when its lease ends.
-    pub fn watch(&mut self, Key { db, name }: Key<'_>, lock: Option<&mut Lock>) {
+    pub fn schedule_expiry(&mut self, Key { db, name }: Key<'_>, lock: Option<&mut Lock>) {
         if let Some(lock) = lock {
-            self.deadlines.watch(db, name, lock);
+            self.deadlines.schedule(db, name, lock);
         }
     }
 
@@ -23,18 +23,18 @@ impl Node {
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         self.ledger.saw_lease(lock.ttl_ms(), self.skew_ms, now);
-        self.tokens.learn(key.name, lock.token());
-        self.watch(key, Some(lock));
+        self.tokens.observe(key.name, lock.token());
+        self.schedule_expiry(key, Some(lock));
     }
 
     /// `lock` is about to leave `key`, by whatever command or event.
     pub fn unlinked(&mut self, key: Key<'_>, lock: &mut Lock) {
-        self.deadlines.forget(key.db, lock);
+        self.deadlines.cancel(key.db, lock);
     }
 
     /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it. Whether there is one.
     pub fn left(&mut self, Key { db, name }: Key<'_>) -> bool {
-        self.waiting.look_at(db, name, BootTime::default());
+        self.waiting.wake_at(db, name, BootTime::default());
         self.waiting.has_queue(db, name)
     }
 
@@ -56,7 +56,7 @@ impl Node {
     /// it.
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
         // Those of other databases too: the guard may be armed now.
-        self.waiting.look_at_all();
+        self.waiting.wake_all();
         self.deadlines.detach(db)
     }
 
@@ -65,7 +65,7 @@ impl Node {
     pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
         self.deadlines.swap(one, other);
         // What is there now counts.
-        self.waiting.look_at_all();
+        self.waiting.wake_all();
         match [one, other].map(|db| (db, self.deadlines.last(db))) {
             [(db, Some(last)), (_, None)] | [(_, None), (db, Some(last))] => Some((db, last)),
             _ => None,
@@ -113,7 +113,7 @@ mod tests {
 
     /// A lock of `name` until 1 000 ms, then a flush at `at_ms` that may be the start of a reload.
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
-        node.watch(Key { db: 0, name }, Some(&mut mine(1)));
+        node.schedule_expiry(Key { db: 0, name }, Some(&mut mine(1)));
         let dropped = node.flush(None);
         node.dropped_perhaps(dropped, at(at_ms).boot)
     }
@@ -149,6 +149,6 @@ mod tests {
         assert_eq!(flushed(&mut node, b"one", 1_001).unwrap_err().len(), 1);
         assert!(!node.dropped(at(1_000).boot, at(1_001).boot));
         assert!(node.take_flush().is_none());
-        node.guard.serve(at(1_001).boot).unwrap();
+        node.guard.ensure_open(at(1_001).boot).unwrap();
     }
 }

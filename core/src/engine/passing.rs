@@ -106,7 +106,7 @@ impl Passing {
                         self.forbidden += 1;
                         self.stage = Stage::First;
                         if self.forbidden == ANSWERS_A_PASS_MAX {
-                            node.waiting.look_at(db, name, now.boot);
+                            node.waiting.wake_at(db, name, now.boot);
                             self.stage = Stage::Stays;
                         }
                     }
@@ -130,7 +130,7 @@ impl Passing {
                             return self.then(Stage::Stored, Step::Store(Event::HandedOver));
                         }
                         Ok(HandedOver::Prolonged) => {
-                            node.watch(Key { db, name }, held);
+                            node.schedule_expiry(Key { db, name }, held);
                             return self.then(Stage::Over, Step::Changed(Some(Event::Extended)));
                         }
                         Ok(HandedOver::Free | HandedOver::Held) => self.stage = Stage::Stays,
@@ -147,7 +147,7 @@ impl Passing {
                     }
                 }
                 Stage::Stored => {
-                    node.watch(Key { db, name }, held.take());
+                    node.schedule_expiry(Key { db, name }, held.take());
                     self.stage = Stage::Over;
                 }
                 Stage::Stays if self.has_ended && held.is_some() => return self.then(Stage::Over, Step::Delete(None)),
@@ -164,7 +164,7 @@ impl Passing {
 
     /// Nobody gets it now.
     fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, node: &mut Node, now: Now) {
-        node.waiting.put_off(db, name, refusal, now.boot);
+        node.waiting.postpone(db, name, refusal, now.boot);
         self.stage = Stage::Stays;
     }
 }

@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
                     }
                 }
                 Stage::Stored(token) => {
-                    node.watch(self.key, held.as_deref_mut());
+                    node.schedule_expiry(self.key, held.as_deref_mut());
                     self.stage = Stage::Answers(Ok(Reply::Token(*token)));
                 }
                 Stage::Blocks { for_disk } => {
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
         match self.request {
             Request::Acquire { .. } => {
                 // Whoever waits is before the one who asks now.
-                match serve(self.key, held, By::Command, node, now) {
+                match serve_queue(self.key, held, By::Command, node, now) {
                     Some(passing) => self.stage = Stage::Serves(passing),
                     None => self.promises(node),
                 }
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
                     _ => Stage::Answers(Ok(Reply::Null)),
                 };
             }
-            Request::Look => self.stage = passes(serve(self.key, held, By::Itself, node, now), Reply::Null),
+            Request::Look => self.stage = passes(serve_queue(self.key, held, By::Itself, node, now), Reply::Null),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> Run<'a> {
                 Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
                 Released::NotHeld => {
                     // It may have been its turn.
-                    self.goes_on(passes(serve(self.key, held.as_deref(), By::Command, node, now), Reply::Null))
+                    self.goes_on(passes(serve_queue(self.key, held.as_deref(), By::Command, node, now), Reply::Null))
                 }
             },
             Request::Extend(ask) => match extend(held.as_deref_mut(), ask, node, now) {
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
                 self.touches_queue = true;
                 match wait(db, name, held.as_deref(), ask, node, now) {
                     Ok(Waited::Turn) => self.answer(Ok(Reply::Turn(true))),
-                    Ok(Waited::InVain) => self.answer(Ok(Reply::Turn(false))),
+                    Ok(Waited::TimedOut) => self.answer(Ok(Reply::Turn(false))),
                     Ok(Waited::Queues) => self.block(false),
                     Err(refusal) => self.is_refused(refusal, node, now),
                 }
@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
         node.waiting.join(db, name, waiter, ticket);
         // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
         if for_disk || !is_others {
-            node.waiting.look_at(db, name, now.boot);
+            node.waiting.wake_at(db, name, now.boot);
         }
     }
 
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
         reply: Reply,
         node: &mut Node,
     ) -> Option<Step> {
-        node.watch(self.key, held);
+        node.schedule_expiry(self.key, held);
         self.stage = Stage::Answers(Ok(reply));
         Some(Step::Changed(event))
     }
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
 }
 
 /// If somebody waits for the lock of `key`, it may pass on.
-fn serve(key: Key<'_>, held: Option<&Lock>, by: By, node: &mut Node, now: Now) -> Option<Passing> {
+fn serve_queue(key: Key<'_>, held: Option<&Lock>, by: By, node: &mut Node, now: Now) -> Option<Passing> {
     if !node.waiting.has_queue(key.db, key.name) {
         return None;
     }

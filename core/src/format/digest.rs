@@ -1,4 +1,4 @@
-//! A digest of all locks: whether what was loaded is what there was at the end of the last life.
+//! A digest of all locks: whether what was loaded is what there was at the end of the last incarnation.
 
 use sha2::{Digest as _, Sha256};
 

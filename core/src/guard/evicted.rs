@@ -27,7 +27,7 @@ impl Evicted {
     }
 
     /// Refuses `owner` the lock `name` of `db` while somebody else's evicted lock bars it.
-    pub fn serve(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
+    pub fn ensure_open(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
         match self.bars(db, name, owner, now) {
             Some(until) => Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now).max(1) }),
             None => Ok(()),
@@ -69,8 +69,8 @@ mod tests {
         let deadline = at(1_000).boot;
         assert_eq!(evicted.bars(0, b"k", owner("you"), deadline), Some(deadline));
         let barred = |left_ms| Err(Refusal::Evicted { left_ms });
-        assert_eq!(evicted.serve(0, b"k", owner("you"), at(0).boot), barred(1_000));
-        assert_eq!(evicted.serve(0, b"k", owner("you"), deadline), barred(1));
+        assert_eq!(evicted.ensure_open(0, b"k", owner("you"), at(0).boot), barred(1_000));
+        assert_eq!(evicted.ensure_open(0, b"k", owner("you"), deadline), barred(1));
         assert_eq!(evicted.bars(0, b"k", owner("you"), deadline.plus_us(1)), None);
         assert_eq!(evicted.bars(0, b"k", owner("me"), deadline), None);
         assert_eq!(evicted.bars(1, b"k", owner("you"), deadline), None);

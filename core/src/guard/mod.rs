@@ -54,7 +54,7 @@ impl Guard {
         self.0 = Some(Armed { until, since, cause: later });
     }
 
-    /// An earlier life was guarded, and still would be.
+    /// An earlier incarnation was guarded, and still would be.
     pub fn restore(&mut self, armed: Armed) {
         self.0 = Some(armed);
     }
@@ -81,13 +81,13 @@ impl Guard {
         self.armed(now).map_or(0, |armed| armed.until.ms_since_rounded_up(now).max(1))
     }
 
-    /// What a later life must know of it; `None`: nothing.
+    /// What a later incarnation must know of it; `None`: nothing.
     pub fn saved(&self, now: BootTime) -> Option<SavedGuard> {
         Some(SavedGuard { armed: self.armed(now)?, left_ms: self.left_ms(now) })
     }
 
     /// Refuses while it is armed.
-    pub fn serve(&self, now: BootTime) -> Result<(), Refusal> {
+    pub fn ensure_open(&self, now: BootTime) -> Result<(), Refusal> {
         match self.armed(now) {
             Some(armed) => Err(Refusal::Guarded { left_ms: self.left_ms(now), cause: armed.cause }),
             None => Ok(()),
@@ -96,9 +96,11 @@ impl Guard {
 }
 
 /// How long a node that may have forgotten everything must refuse, in milliseconds, if the longest lease it can have
-/// granted is `owed_ms`.
-pub fn guard_ms(owed_ms: u32, skew_ms: u32) -> u32 {
-    let ms = u64::from(owed_ms) + (u64::from(owed_ms) * DRIFT_PERCENT).div_ceil(100) + u64::from(skew_ms);
+/// granted is `outstanding_ttl_ms`.
+pub fn guard_ms(outstanding_ttl_ms: u32, skew_ms: u32) -> u32 {
+    let ms = u64::from(outstanding_ttl_ms)
+        + (u64::from(outstanding_ttl_ms) * DRIFT_PERCENT).div_ceil(100)
+        + u64::from(skew_ms);
     u32::try_from(ms).unwrap_or(u32::MAX)
 }
 
@@ -113,10 +115,10 @@ mod tests {
     #[test]
     fn length_covers_the_longest_lease_with_drift_and_skew() {
         // (longest lease, skew, guard)
-        for (owed, skew, expected) in
+        for (outstanding, skew, expected) in
             [(60_000, 2_000, 62_600), (1, 0, 2), (100, 0, 101), (86_400_000, 60_000, 87_324_000)]
         {
-            assert_eq!(guard_ms(owed, skew), expected);
+            assert_eq!(guard_ms(outstanding, skew), expected);
         }
         assert_eq!(guard_ms(u32::MAX, u32::MAX), u32::MAX);
     }
@@ -124,15 +126,15 @@ mod tests {
     #[test]
     fn refuses_through_its_end_and_says_how_long() {
         let mut guard = Guard::default();
-        assert_eq!(guard.serve(ms(0)), Ok(()));
+        assert_eq!(guard.ensure_open(ms(0)), Ok(()));
         guard.arm(Cause::Restart, ms(10), ms(20));
         let refusal = |left_ms| Err(Refusal::Guarded { left_ms, cause: Cause::Restart });
-        assert_eq!(guard.serve(ms(10)), refusal(10));
-        assert_eq!(guard.serve(ms(20)), refusal(1));
-        assert_eq!(guard.serve(ms(20).plus_us(1)), Ok(()));
+        assert_eq!(guard.ensure_open(ms(10)), refusal(10));
+        assert_eq!(guard.ensure_open(ms(20)), refusal(1));
+        assert_eq!(guard.ensure_open(ms(20).plus_us(1)), Ok(()));
         guard.arm(Cause::Restart, ms(30), ms(40));
         guard.lift();
-        assert_eq!((guard.serve(ms(30)), guard.left_ms(ms(30))), (Ok(()), 0));
+        assert_eq!((guard.ensure_open(ms(30)), guard.left_ms(ms(30))), (Ok(()), 0));
     }
 
     /// Every sequence of up to four causes with small times: the end is never before any cause's own, moves only away

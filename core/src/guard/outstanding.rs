@@ -1,4 +1,4 @@
-//! The longest lease that may still run: `lock.max-ttl`, a larger one of an earlier life, or what the node's master grants.
+//! The longest lease that may still run: `lock.max-ttl`, a larger one of an earlier incarnation, or what the node's master grants.
 
 use crate::guard::guard_ms;
 use crate::values::limits::MAX_TTL_LIMIT_MS;
@@ -34,21 +34,21 @@ impl Master {
     }
 }
 
-/// How long leases of this node can be, counting those of earlier lives and of its master.
+/// How long leases of this node can be, counting those of earlier incarnations and of its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owed {
+pub struct OutstandingTtl {
     ms: u32,
-    /// Until then the larger value of an earlier life counts.
+    /// Until then the larger value of an earlier incarnation counts.
     until: BootTime,
     present_ms: u32,
-    /// The longest lease that was seen in this life.
+    /// The longest lease that was seen in this incarnation.
     seen_ms: u32,
     master: Master,
     /// How long the leases of a master may be that told so.
     told_ms: u32,
 }
 
-impl Owed {
+impl OutstandingTtl {
     /// A master that grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
@@ -119,37 +119,37 @@ mod tests {
 
     #[test]
     fn an_older_larger_value_counts_for_a_whole_guard() {
-        let mut owed = Owed::new(1_000, 100, 0, ms(0));
-        assert_eq!((owed.ms(ms(0)), owed.ms(ms(1_010)), owed.ms(ms(1_011))), (1_000, 1_000, 100));
-        owed.raise(500, 0, ms(2_000));
-        assert_eq!((owed.ms(ms(2_505)), owed.ms(ms(2_506))), (500, 100));
-        assert_eq!(Owed::new(50, 100, 0, ms(0)).ms(ms(0)), 100);
+        let mut outstanding = OutstandingTtl::new(1_000, 100, 0, ms(0));
+        assert_eq!((outstanding.ms(ms(0)), outstanding.ms(ms(1_010)), outstanding.ms(ms(1_011))), (1_000, 1_000, 100));
+        outstanding.raise(500, 0, ms(2_000));
+        assert_eq!((outstanding.ms(ms(2_505)), outstanding.ms(ms(2_506))), (500, 100));
+        assert_eq!(OutstandingTtl::new(50, 100, 0, ms(0)).ms(ms(0)), 100);
     }
 
     /// A master's leases are 10 s long, the replica's own 100 ms. The link is down for a minute, during which the master
     /// goes on granting; then the replica is promoted.
     #[test]
     fn what_a_master_told_counts_as_long_as_it_is_followed_and_for_a_guard_after() {
-        let mut owed = Owed::new(0, 100, 0, ms(0));
-        owed.follow(Some(10_000));
-        assert_eq!(owed.ms(ms(60_000)), 10_000);
-        owed.lead(0, ms(60_000));
-        assert_eq!((owed.ms(ms(70_100)), owed.ms(ms(70_101))), (10_000, 100));
+        let mut outstanding = OutstandingTtl::new(0, 100, 0, ms(0));
+        outstanding.follow(Some(10_000));
+        assert_eq!(outstanding.ms(ms(60_000)), 10_000);
+        outstanding.lead(0, ms(60_000));
+        assert_eq!((outstanding.ms(ms(70_100)), outstanding.ms(ms(70_101))), (10_000, 100));
     }
 
     #[test]
     fn of_a_master_that_has_told_nothing_the_worst_is_assumed() {
-        let mut owed = Owed::new(0, 100, 0, ms(0));
-        owed.follow(None);
-        assert_eq!(owed.ms(ms(0)), MAX_TTL_LIMIT_MS);
-        owed.follow(Some(50));
-        assert_eq!(owed.ms(ms(0)), 100, "its own earlier leases count too");
-        owed.follow(None);
-        owed.lead(0, ms(1));
-        assert_eq!(owed.ms(ms(2)), MAX_TTL_LIMIT_MS);
-        owed.raise(300, 0, ms(3));
-        assert_eq!(owed.ms(ms(3)), MAX_TTL_LIMIT_MS);
-        owed.lift(0, ms(3));
-        assert_eq!((owed.ms(ms(306)), owed.ms(ms(307))), (300, 100), "an operator knows better");
+        let mut outstanding = OutstandingTtl::new(0, 100, 0, ms(0));
+        outstanding.follow(None);
+        assert_eq!(outstanding.ms(ms(0)), MAX_TTL_LIMIT_MS);
+        outstanding.follow(Some(50));
+        assert_eq!(outstanding.ms(ms(0)), 100, "its own earlier leases count too");
+        outstanding.follow(None);
+        outstanding.lead(0, ms(1));
+        assert_eq!(outstanding.ms(ms(2)), MAX_TTL_LIMIT_MS);
+        outstanding.raise(300, 0, ms(3));
+        assert_eq!(outstanding.ms(ms(3)), MAX_TTL_LIMIT_MS);
+        outstanding.lift(0, ms(3));
+        assert_eq!((outstanding.ms(ms(306)), outstanding.ms(ms(307))), (300, 100), "an operator knows better");
     }
 }

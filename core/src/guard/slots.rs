@@ -199,7 +199,7 @@ impl Slots {
     }
 
     /// Refuses while the slot of `name` is guarded.
-    pub fn serve(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
+    pub fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
         let Some(known) = self.0.as_ref().filter(|known| !known.guards.is_empty()) else { return Ok(()) };
         match known.guards.get(&slot_of(name)) {
             Some(until) if now <= *until => {
@@ -288,7 +288,7 @@ mod tests {
         slots.drop_lock(b"k", END);
         assert!(slots.is_known(b"k") && !slots.has_dropped(None));
         assert_eq!(slots.seen(&set(0..=9), none(), NOW, END), Gained::default());
-        assert_eq!((slots.serve(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
+        assert_eq!((slots.ensure_open(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
     }
 
     #[test]
@@ -307,8 +307,8 @@ mod tests {
     fn a_slot_without_its_locks_is_guarded_alone() {
         let mut slots = empty();
         assert_eq!(slots.seen(&set(7_629..=7_630), none(), NOW, END), Gained { unknown: 2, guarded: 2 });
-        assert_eq!(slots.serve(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
-        assert_eq!(slots.serve(b"foo", NOW), Ok(()));
+        assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+        assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
         assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
         // Lost and gained again: from then on, and the earlier guard was not forgotten meanwhile.
         slots.seen(&none(), none(), NOW, END);
@@ -316,9 +316,9 @@ mod tests {
         slots.seen(&set(7_629..=7_629), none(), NOW, END.plus_ms(5));
         assert_eq!(slots.guarded_until(NOW), Some(END.plus_ms(5)));
         let after = END.plus_ms(6);
-        assert_eq!((slots.serve(b"k", after), slots.guarded(after)), (Ok(()), 0));
+        assert_eq!((slots.ensure_open(b"k", after), slots.guarded(after)), (Ok(()), 0));
         slots.lift();
-        assert_eq!(slots.serve(b"k", NOW), Ok(()));
+        assert_eq!(slots.ensure_open(b"k", NOW), Ok(()));
     }
 
     #[test]
@@ -351,9 +351,9 @@ mod tests {
         slots.drop_lock(b"{k}2", NOW);
         assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
         assert_eq!(slots.confirm_flush(false), 0);
-        assert_eq!((slots.serve(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
+        assert_eq!((slots.ensure_open(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
         slots.drop_lock(b"k", END);
         assert_eq!(slots.confirm_flush(true), 1);
-        assert_eq!(slots.serve(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+        assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
     }
 }

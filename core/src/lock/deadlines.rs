@@ -82,7 +82,7 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its deadline.
-    pub fn watch(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
+    pub fn schedule(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
         if lock.entry.ticket != 0 && { lock.entry.due } == lock.deadline {
             return;
         }
@@ -104,7 +104,7 @@ impl Deadlines {
     }
 
     /// `lock` is about to leave `db`, or the name it had there: its entry goes.
-    pub fn forget(&mut self, db: u32, lock: &mut Lock) {
+    pub fn cancel(&mut self, db: u32, lock: &mut Lock) {
         let entry = std::mem::take(&mut lock.entry);
         if entry.ticket != 0 {
             self.change(db, |queue| queue.remove(&entry));
@@ -224,7 +224,7 @@ mod tests {
     fn comes_due_after_the_deadline_in_order_over_all_databases() {
         let mut deadlines = Deadlines::default();
         for (db, name, ms) in [(0, "a", 30), (3, "b", 10), (0, "c", 20)] {
-            deadlines.watch(db, name.as_bytes(), &mut until(ms));
+            deadlines.schedule(db, name.as_bytes(), &mut until(ms));
         }
         assert_eq!((deadlines.len(), deadlines.earliest()), (3, Some(us(10, 0))));
         assert_eq!(deadlines.pop_due(us(10, 0)), None, "held through the deadline");
@@ -240,12 +240,12 @@ mod tests {
     fn the_entry_moves_with_the_deadline() {
         let mut deadlines = Deadlines::default();
         let mut lock = until(10);
-        deadlines.watch(0, b"k", &mut lock);
+        deadlines.schedule(0, b"k", &mut lock);
         lock.prolong(us(5, 0), ttl(20));
-        deadlines.watch(0, b"k", &mut lock);
+        deadlines.schedule(0, b"k", &mut lock);
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(25, 0))));
         lock.replace(until(20));
-        deadlines.watch(0, b"k", &mut lock);
+        deadlines.schedule(0, b"k", &mut lock);
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(20, 0))));
         let due = deadlines.pop_due(us(20, 1)).unwrap();
         assert!(due.is_of(&lock) && &*due.name == b"k");
@@ -255,10 +255,10 @@ mod tests {
     fn an_entry_of_an_earlier_lock_is_recognised() {
         let mut deadlines = Deadlines::default();
         let mut first = until(10);
-        deadlines.watch(0, b"k", &mut first);
+        deadlines.schedule(0, b"k", &mut first);
         let due = deadlines.pop_due(us(11, 0)).unwrap();
         let mut second = until(10);
-        deadlines.watch(0, b"k", &mut second);
+        deadlines.schedule(0, b"k", &mut second);
         assert!(!due.is_of(&second));
     }
 
@@ -267,10 +267,10 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let mut locks: Vec<_> = (0..4).map(|n| until(10 + n)).collect();
         for (db, lock) in locks.iter_mut().enumerate() {
-            deadlines.watch(db as u32, b"k", lock);
+            deadlines.schedule(db as u32, b"k", lock);
         }
         deadlines.swap(1, 9);
-        deadlines.forget(9, &mut locks[1]);
+        deadlines.cancel(9, &mut locks[1]);
         assert_eq!(deadlines.len(), 3);
         assert_eq!((deadlines.last(9), deadlines.last(3)), (None, Some(us(13, 0))));
         assert_eq!(deadlines.names().collect::<Vec<_>>(), [(0, &b"k"[..]), (2, b"k"), (3, b"k")]);
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(detached.locks().collect::<Vec<_>>(), [(2, &b"k"[..], us(12, 0))]);
         deadlines.detach(Some(77));
         assert_eq!(deadlines.len(), 2);
-        deadlines.forget(2, &mut locks[2]);
+        deadlines.cancel(2, &mut locks[2]);
         deadlines.detach(None);
         assert!(deadlines.is_empty());
     }
@@ -293,20 +293,20 @@ mod tests {
     fn only_databases_with_locks_are_known() {
         let mut deadlines = Deadlines::default();
         let mut last = until(30);
-        deadlines.watch(u32::MAX, b"k", &mut last);
+        deadlines.schedule(u32::MAX, b"k", &mut last);
         let mut moves = until(10);
         for db in 1..1_000 {
-            deadlines.watch(db, b"k", &mut moves);
+            deadlines.schedule(db, b"k", &mut moves);
             assert_eq!((deadlines.earliest(), deadlines.others.len()), (Some(us(10, 0)), 2));
             if db % 2 == 0 {
-                deadlines.forget(db, &mut moves);
+                deadlines.cancel(db, &mut moves);
             } else {
                 deadlines.swap(db, 1_000_000);
-                deadlines.forget(1_000_000, &mut moves);
+                deadlines.cancel(1_000_000, &mut moves);
             }
             assert_eq!((deadlines.others.len(), deadlines.firsts.len(), deadlines.len()), (1, 1, 1));
         }
-        deadlines.watch(7, b"k", &mut moves);
+        deadlines.schedule(7, b"k", &mut moves);
         assert_eq!(deadlines.pop_due(us(11, 0)).map(|due| due.db), Some(7));
         assert_eq!(deadlines.detach(Some(u32::MAX)).len(), 1);
         assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
@@ -316,10 +316,10 @@ mod tests {
     fn tickets_start_over_without_losing_an_entry() {
         let mut deadlines = Deadlines { ticket: u32::MAX - 1, ..Default::default() };
         let (mut a, mut b, mut c) = (until(10), until(10), until(10));
-        deadlines.watch(0, b"a", &mut a);
-        deadlines.watch(0, b"b", &mut b);
+        deadlines.schedule(0, b"a", &mut a);
+        deadlines.schedule(0, b"b", &mut b);
         deadlines.ticket = u32::MAX - 1;
-        deadlines.watch(0, b"c", &mut c);
+        deadlines.schedule(0, b"c", &mut c);
         assert_eq!(deadlines.len(), 3);
         assert!(a.entry != b.entry && b.entry != c.entry && a.entry != c.entry && c.entry.ticket != 0);
     }
@@ -338,18 +338,18 @@ mod tests {
                         let mut lock = Lock::new(owner("me"), Note::default(), token(1), now, ttl(ms));
                         if let Some(old) = locks.get_mut(&name) {
                             old.replace(lock);
-                            deadlines.watch(db, &[name], old);
+                            deadlines.schedule(db, &[name], old);
                         } else {
-                            deadlines.watch(db, &[name], &mut lock);
+                            deadlines.schedule(db, &[name], &mut lock);
                             locks.insert(name, lock);
                         }
                     }
                     1 => if let Some(lock) = locks.get_mut(&name) {
                         lock.prolong(now, ttl(ms));
-                        deadlines.watch(db, &[name], lock);
+                        deadlines.schedule(db, &[name], lock);
                     },
                     2 => if let Some(mut lock) = locks.remove(&name) {
-                        deadlines.forget(db, &mut lock);
+                        deadlines.cancel(db, &mut lock);
                     },
                     _ => {
                         now = now.plus_ms(ms as u32);

@@ -49,6 +49,6 @@ impl Node {
 
     /// How long a guard is that is armed at `now` for leases nobody knows, in milliseconds.
     pub fn guard_ms(&self, now: BootTime) -> u32 {
-        guard_ms(self.ledger.owed().ms(now), self.skew_ms)
+        guard_ms(self.ledger.outstanding_ttl().ms(now), self.skew_ms)
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod cluster;
 pub mod counters;
-pub mod lives;
+pub mod incarnation;
 pub mod queue;
 
 use crate::durability::ledger::Ledger;
@@ -42,8 +42,8 @@ pub struct Node {
     pub counters: Counters,
     /// Refuses while grants may have been forgotten.
     pub guard: Guard,
-    /// Locks granted before are of a life that the node cannot prove to remember.
-    pub vouches_from: BootTime,
+    /// Locks granted before are of an incarnation that the node cannot prove to remember.
+    pub trusted_since: BootTime,
     /// Locks that the server dropped to make room.
     pub evicted: Evicted,
     /// Live locks that a flush dropped, until it is clear whether it was the start of a reload.
@@ -71,7 +71,7 @@ impl Node {
             deadlines: Deadlines::default(),
             counters: Counters::default(),
             guard: Guard::default(),
-            vouches_from: BootTime::default(),
+            trusted_since: BootTime::default(),
             evicted: Evicted::default(),
             flush: None,
             slots: Slots::default(),
@@ -108,9 +108,9 @@ impl Node {
         &self.guard
     }
 
-    /// Locks granted before are of a life that the node cannot prove to remember.
-    pub fn vouches_from(&self) -> BootTime {
-        self.vouches_from
+    /// Locks granted before are of an incarnation that the node cannot prove to remember.
+    pub fn trusted_since(&self) -> BootTime {
+        self.trusted_since
     }
 
     /// Locks that the server dropped to make room.
@@ -138,7 +138,7 @@ impl Node {
         self.skew_ms
     }
 
-    /// What a later life must know of the guard. Of single slots it does not tell which: all are guarded after a start.
+    /// What a later incarnation must know of the guard. Of single slots it does not tell which: all are guarded after a start.
     pub fn saved_guard(&self, now: BootTime) -> Option<SavedGuard> {
         let mut guard = self.guard;
         if let Some(until) = self.slots.guarded_until(now) {
@@ -147,27 +147,27 @@ impl Node {
         guard.saved(now)
     }
 
-    /// What a later life must know of [`Node::vouches_from`]; zero: nothing, once the longest lease from before, of `owed_ms`,
+    /// What a later incarnation must know of [`Node::trusted_since`]; zero: nothing, once the longest lease from before, of `outstanding_ttl_ms`,
     /// has ended.
-    pub fn unproved_before(&self, owed_ms: u32, now: BootTime) -> BootTime {
-        let may_be_left = now <= self.vouches_from.plus_ms(guard_ms(owed_ms, self.skew_ms));
-        if may_be_left { self.vouches_from } else { BootTime::default() }
+    pub fn unproved_before(&self, outstanding_ttl_ms: u32, now: BootTime) -> BootTime {
+        let may_be_left = now <= self.trusted_since.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms));
+        if may_be_left { self.trusted_since } else { BootTime::default() }
     }
 
-    /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from a life that the node
+    /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from an incarnation that the node
     /// cannot prove to remember.
     pub fn is_suspect(&self, lock: &Lock) -> bool {
-        lock.suspect || lock.granted < self.vouches_from
+        lock.suspect || lock.granted < self.trusted_since
     }
 
-    /// Refuses what the node cannot vouch for: a lock that came from outside or from a life it cannot prove to remember, and
+    /// Refuses what the node cannot vouch for: a lock that came from outside or from an incarnation it cannot prove to remember, and
     /// while it is guarded every lock from before the cause.
-    pub(crate) fn ensure_vouched(&self, lock: &Lock, now: BootTime) -> Result<(), Refusal> {
+    pub(crate) fn ensure_trusted(&self, lock: &Lock, now: BootTime) -> Result<(), Refusal> {
         if self.is_suspect(lock) {
             return Err(Refusal::Suspect { left_ms: lock.deadline.ms_since_rounded_up(now) });
         }
         match self.guard.armed(now) {
-            Some(armed) if lock.granted <= armed.since => self.guard.serve(now),
+            Some(armed) if lock.granted <= armed.since => self.guard.ensure_open(now),
             _ => Ok(()),
         }
     }
@@ -188,12 +188,12 @@ mod tests {
         let mut node = fixture::node();
         node.guard.arm(Cause::Flush, ms(10), ms(500));
         let lock = Lock::new(fixture::owner("me"), Default::default(), fixture::token(7), ms(5), fixture::ttl(1_000));
-        assert_eq!(node.ensure_vouched(&lock, ms(20)), Ok(()));
-        assert!(node.guard.serve(ms(20)).is_err());
+        assert_eq!(node.ensure_trusted(&lock, ms(20)), Ok(()));
+        assert!(node.guard.ensure_open(ms(20)).is_err());
         node.guard.since_now(ms(20));
-        assert_eq!(node.ensure_vouched(&lock, ms(20)), Ok(()), "on another boot too");
+        assert_eq!(node.ensure_trusted(&lock, ms(20)), Ok(()), "on another boot too");
         node.guard.arm(Cause::Operator, ms(20), ms(30));
         node.guard.arm(Cause::Flush, ms(25), ms(600));
-        assert!(node.ensure_vouched(&lock, ms(26)).is_err(), "an earlier cause stays");
+        assert!(node.ensure_trusted(&lock, ms(26)).is_err(), "an earlier cause stays");
     }
 }

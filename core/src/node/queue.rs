@@ -29,6 +29,6 @@ impl Node {
 
     /// Nobody can be granted the lock `name` of `db` now, for this reason.
     pub fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
-        self.waiting.put_off(db, name, refusal, now);
+        self.waiting.postpone(db, name, refusal, now);
     }
 }

@@ -117,7 +117,7 @@ pub(crate) struct Queue {
     /// When it is to be looked at, if nothing happens before.
     pub(crate) alarm: Option<BootTime>,
     /// Everybody in it can wait until then: who could not was refused.
-    pub(crate) put_off: BootTime,
+    pub(crate) postpone: BootTime,
     /// From here on nobody was told yet who cannot wait until then.
     pub(crate) not_told: Option<Place>,
 }

@@ -39,7 +39,7 @@ pub enum Answer {
     /// The lock is free, and kept so for a moment.
     Turn,
     /// It waited in vain: its time is up, or its owner took it back.
-    InVain(Want),
+    TimedOut(Want),
     /// It cannot be served.
     Refused(Refusal),
 }
@@ -168,9 +168,9 @@ impl Waiting {
         if unreserved {
             queue.turn_was_not_used();
         }
-        self.answer(gone, |waiter| Answer::InVain(waiter.want));
+        self.answer(gone, |waiter| Answer::TimedOut(waiter.want));
         if unreserved {
-            self.look_at(db, name, now);
+            self.wake_at(db, name, now);
         }
         self.tidy(db, name);
     }
@@ -218,13 +218,13 @@ impl Waiting {
         let gone = queue.leave_first(count);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
         gone.iter().for_each(|waiter| self.unlist(waiter));
-        self.look_at(db, name, BootTime::default());
+        self.wake_at(db, name, BootTime::default());
         self.tidy(db, name);
         ids
     }
 
     /// The queue of `name`, if there is one, is to be looked at by `when`, or earlier if that is planned.
-    pub fn look_at(&mut self, db: u32, name: &[u8], when: BootTime) {
+    pub fn wake_at(&mut self, db: u32, name: &[u8], when: BootTime) {
         let Some(queues) = self.queues.get_mut(&db) else { return };
         let Some((name, _)) = queues.get_key_value(name) else { return };
         let name = Arc::clone(name);
@@ -241,7 +241,7 @@ impl Waiting {
     }
 
     /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
-    pub fn look_at_all(&mut self) {
+    pub fn wake_all(&mut self) {
         self.to_look = if self.queues.is_empty() { ToLook::None } else { ToLook::All };
     }
 
@@ -339,34 +339,34 @@ impl Waiting {
     /// The hand-over of a free lock did not come about for this reason. Where it is a matter of time, it is tried again
     /// then, and who waits less long than that is refused now; else everybody is. What the whole node cannot do yet is tried
     /// with one queue at a time.
-    pub fn put_off(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
+    pub fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
-            return self.look_at(db, name, self.not_before);
+            return self.wake_at(db, name, self.not_before);
         }
         let Some(queue) = self.queue_mut(db, name) else { return };
         let Some(ms) = refusal.passes_in_ms() else {
             let gone = queue.leave_first(ANSWERS_A_PASS_MAX);
             self.unreserve(db, name, None);
             self.answer(gone, |_| Answer::Refused(refusal));
-            self.look_at(db, name, now);
+            self.wake_at(db, name, now);
             return self.tidy(db, name);
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
         // Who joined later can wait as long: it was asked. (A moment more is only the rounding of the time left.)
-        if then > queue.put_off.plus_ms(1) {
-            queue.put_off = then;
+        if then > queue.postpone.plus_ms(1) {
+            queue.postpone = then;
             queue.not_told = Some(Place::default());
         }
-        let until = then.min(queue.put_off);
+        let until = then.min(queue.postpone);
         if let Some(from) = queue.not_told {
             let cannot_wait = |waiter: &Waiter| waiter.at_once || waiter.until < until;
             let (gone, rest) = queue.leave_if(from, ANSWERS_A_PASS_MAX, cannot_wait);
             queue.not_told = rest;
             self.answer(gone, |_| Answer::Refused(refusal));
-            self.look_at(db, name, if rest.is_some() { now } else { then });
+            self.wake_at(db, name, if rest.is_some() { now } else { then });
         } else {
-            self.look_at(db, name, then);
+            self.wake_at(db, name, then);
         }
         self.tidy(db, name);
     }
@@ -377,9 +377,9 @@ impl Waiting {
         let Some(queue) = self.queue_mut(db, name).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
         let (count, more) = (gone.len() as u64, queue.has_at_once());
-        self.answer(gone, |waiter| Answer::InVain(waiter.want));
+        self.answer(gone, |waiter| Answer::TimedOut(waiter.want));
         if more {
-            self.look_at(db, name, now);
+            self.wake_at(db, name, now);
         }
         self.tidy(db, name);
         count
@@ -447,7 +447,7 @@ impl Waiting {
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn);
         self.reservations += 1;
         self.serve(told, now, |_| Answer::Turn);
-        self.look_at(db, &name, until.plus_us(1));
+        self.wake_at(db, &name, until.plus_us(1));
     }
 
     /// Drops what is left of a queue that nobody stands in.
@@ -500,14 +500,14 @@ impl Waiting {
             let id = first.id;
             self.give_up(id);
         }
-        self.look_at(db, name, now);
+        self.wake_at(db, name, now);
         Next::Nobody
     }
 
     fn give_up(&mut self, id: WaiterId) {
         if let Some(waiter) = self.leave(id) {
             // Who waited for the disk alone was kept waiting by nobody else.
-            let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::InVain(waiter.want) };
+            let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::TimedOut(waiter.want) };
             self.timeouts_ever += u64::from(!waiter.at_once);
             self.push(id, answer);
         }

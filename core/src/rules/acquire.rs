@@ -66,20 +66,20 @@ pub fn acquire(
     let held = live(held, now.boot);
     if let Some(lock) = held {
         if ask.retry && lock.is_of(ask.owner) {
-            node.ensure_vouched(lock, now.boot)?;
+            node.ensure_trusted(lock, now.boot)?;
             return Ok(if lock.prolong(now.boot, ask.ttl) {
                 Acquired::Prolonged(lock.token)
             } else {
                 Acquired::Unchanged(lock.token)
             });
         }
-        node.guard.serve(now.boot)?;
-        node.slots.serve(name, now.boot)?;
+        node.guard.ensure_open(now.boot)?;
+        node.slots.ensure_open(name, now.boot)?;
         return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(db, name, ask, node) };
     }
-    node.guard.serve(now.boot)?;
-    node.slots.serve(name, now.boot)?;
-    node.evicted.serve(db, name, ask.owner, now.boot)?;
+    node.guard.ensure_open(now.boot)?;
+    node.slots.ensure_open(name, now.boot)?;
+    node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
     if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
         return contended(db, name, ask, node);
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn locks_of_a_life_that_is_not_remembered_are_suspect() {
         let mut node = node();
-        node.vouches_from = at(100).boot;
+        node.trusted_since = at(100).boot;
         let repeated = acquire(0, b"k", Some(&mut mine(1)), &ask("me", true), &mut node, at(200));
         assert_eq!(repeated, Err(Refusal::Suspect { left_ms: 800 }));
         assert_eq!(

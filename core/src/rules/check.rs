@@ -10,7 +10,7 @@ use crate::values::token::Token;
 pub fn check(held: Option<&Lock>, token: Token, node: &Node, now: Now) -> Result<Option<u64>, Refusal> {
     match held {
         Some(lock) if lock.token == token && !lock.is_expired(now.boot) => {
-            node.ensure_vouched(lock, now.boot)?;
+            node.ensure_trusted(lock, now.boot)?;
             Ok(Some(lock.left_ms(now.boot)))
         }
         _ => Ok(None),

@@ -24,7 +24,7 @@ pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: N
     if ask.token.is_some_and(|token| token != lock.token) {
         return Ok(Extended::NotHeld);
     }
-    node.ensure_vouched(lock, now.boot)?;
+    node.ensure_trusted(lock, now.boot)?;
     node.counters.extensions += 1;
     if lock.prolong(now.boot, ask.ttl) {
         Ok(Extended::Prolonged(lock.token))

@@ -29,7 +29,7 @@ pub fn fence(
     now: Now,
 ) -> Result<Fenced, Refusal> {
     let Some(lock) = live_of(held, owner, now.boot) else { return Ok(Fenced::NotHeld) };
-    node.ensure_vouched(lock, now.boot)?;
+    node.ensure_trusted(lock, now.boot)?;
     if token <= lock.token {
         return Ok(Fenced::Unchanged(lock.token));
     }

@@ -25,7 +25,7 @@ pub enum HandedOver {
 /// Passes the lock `name` of `db`, if it is free at `now`, to the first live request in its queue; `held` is what the
 /// key holds, nothing if its lock has just ended. Answers are left in [`crate::Waiting`].
 ///
-/// While it is refused nothing changes but for those whose time is up. [`crate::Waiting::put_off`] says what comes of
+/// While it is refused nothing changes but for those whose time is up. [`crate::Waiting::postpone`] says what comes of
 /// those who wait.
 pub fn hand_over(
     db: u32,
@@ -36,8 +36,8 @@ pub fn hand_over(
 ) -> Result<HandedOver, Refusal> {
     if let Some(lock) = live(held, now.boot) {
         // Nobody gets it before the guard ends, whatever its holder does.
-        node.guard.serve(now.boot)?;
-        let vouched = node.ensure_vouched(lock, now.boot);
+        node.guard.ensure_open(now.boot)?;
+        let vouched = node.ensure_trusted(lock, now.boot);
         let owner = Owner::new(lock.owner())?;
         let repeated = node.waiting.held_by(db, name, owner, lock.token(), vouched, now.boot);
         node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
@@ -49,14 +49,14 @@ pub fn hand_over(
         Next::Request(first) => first,
         Next::KeptUntil(until) => {
             node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
-            node.waiting.look_at(db, name, until.plus_us(1));
+            node.waiting.wake_at(db, name, until.plus_us(1));
             return Ok(HandedOver::Free);
         }
         Next::Nobody => return Ok(HandedOver::Free),
     };
-    node.guard.serve(now.boot)?;
-    node.slots.serve(name, now.boot)?;
-    node.evicted.serve(db, name, first.owner(), now.boot)?;
+    node.guard.ensure_open(now.boot)?;
+    node.slots.ensure_open(name, now.boot)?;
+    node.evicted.ensure_open(db, name, first.owner(), now.boot)?;
     let owner = first.owner();
     match first.want {
         Want::Lock { ttl, fence, retry } => {

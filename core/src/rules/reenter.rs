@@ -22,7 +22,7 @@ pub enum Reentered {
 /// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one.
 pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<Reentered, Refusal> {
     let Some(lock) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
-    node.ensure_vouched(lock, now.boot)?;
+    node.ensure_trusted(lock, now.boot)?;
     let holds = ask.level.map_or(lock.holds + 1, |level| level.holds().max(lock.holds));
     if holds > HOLDS_MAX {
         return Err(Refusal::HoldsExhausted);

@@ -15,7 +15,7 @@ pub enum Waited {
     /// Not yet: it takes its place in the queue.
     Queues,
     /// It is not free, and there is no patience to wait.
-    InVain,
+    TimedOut,
 }
 
 /// Whether the lock `name` of `db` is free for this owner at `now`; `held` is what the key holds. It changes no lock.
@@ -32,10 +32,10 @@ pub fn wait(
     if held.is_some_and(|lock| lock.is_of(ask.owner)) {
         return Ok(Waited::Turn);
     }
-    node.guard.serve(now.boot)?;
-    node.slots.serve(name, now.boot)?;
+    node.guard.ensure_open(now.boot)?;
+    node.slots.ensure_open(name, now.boot)?;
     if held.is_none() {
-        node.evicted.serve(db, name, ask.owner, now.boot)?;
+        node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
         match node.waiting.claim(db, name, ask.owner, now.boot) {
             Claim::Nobody => {
                 node.waiting.room()?;
@@ -48,7 +48,7 @@ pub fn wait(
         }
     }
     if ask.patience.ms() == 0 {
-        return Ok(Waited::InVain);
+        return Ok(Waited::TimedOut);
     }
     node.waiting.room_for(db, name, ask.owner).map(|()| Waited::Queues)
 }

@@ -16,8 +16,8 @@ use crate::values::limits::{
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// `last` of every stripe, the highest token ever issued or learnt for its keys, and the ceiling above which none is
-/// issued: it is on the disk before a token needs it, so a later life knows what this one can have issued.
+/// `last` of every stripe, the highest token ever issued or observed for its keys, and the ceiling above which none is
+/// issued: it is on the disk before a token needs it, so a later incarnation knows what this one can have issued.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
@@ -53,7 +53,7 @@ impl Tokens {
         }
     }
 
-    /// An earlier life may have issued tokens up to these ceilings on these stripes.
+    /// An earlier incarnation may have issued tokens up to these ceilings on these stripes.
     pub fn restore_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(last) = self.last.get_mut(stripe as usize) {
@@ -64,12 +64,12 @@ impl Tokens {
     }
 
     /// A master may have issued tokens up to these ceilings on these stripes.
-    pub fn learn_stripes(&mut self, ceilings: &[StripeCeiling]) {
+    pub fn observe_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
                 && (stripe as usize) < self.last.len()
             {
-                self.learn_on(stripe, token);
+                self.observe_on(stripe, token);
             }
         }
     }
@@ -79,7 +79,7 @@ impl Tokens {
         self.last[self.stripe(key) as usize]
     }
 
-    /// The highest token issued or learnt over all stripes whose tokens are below the node's ceiling; 0 before the first.
+    /// The highest token issued or observed over all stripes whose tokens are below the node's ceiling; 0 before the first.
     pub fn high(&self) -> u64 {
         self.high
     }
@@ -200,12 +200,12 @@ impl Tokens {
 
     /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again, and the disk
     /// is to know.
-    pub fn learn(&mut self, key: &[u8], token: Token) {
-        self.learn_on(self.stripe(key), token);
+    pub fn observe(&mut self, key: &[u8], token: Token) {
+        self.observe_on(self.stripe(key), token);
     }
 
-    fn learn_on(&mut self, stripe: u32, token: Token) {
-        // A later life starts above the ceiling, which is never below the floor.
+    fn observe_on(&mut self, stripe: u32, token: Token) {
+        // A later incarnation starts above the ceiling, which is never below the floor.
         let is_covered = token.get() <= self.floor || self.is_below_ceiling(stripe, token);
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
             self.demanded = self.demanded.max(token.get());
@@ -214,7 +214,7 @@ impl Tokens {
     }
 
     /// Whether a token that arrives from a client's payload is one this node could have issued: none above the highest it has
-    /// issued or learnt, and its clock + skew. A larger one would drive the key's tokens towards their end.
+    /// issued or observed, and its clock + skew. A larger one would drive the key's tokens towards their end.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
         token.get() <= self.last(key).max(self.high).max(ahead_us(wall_us, skew_ms))
     }
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn unrelated_keys_do_not_disturb_each_other() {
         let mut tokens = Tokens::new(10);
-        tokens.learn(b"a", Token::new(1_000_000).unwrap());
+        tokens.observe(b"a", Token::new(1_000_000).unwrap());
         assert_ne!(stripe(b"a", TOKEN_STRIPES), stripe(b"b", TOKEN_STRIPES));
         assert_eq!(tokens.issue(b"b", None, at(20), 0).map(Token::get), Ok(20));
     }
@@ -311,7 +311,7 @@ mod tests {
         let token = |value| Token::new(value).unwrap();
         assert!(tokens.plausible(b"k", token(3_000), 1_000, 2));
         assert!(!tokens.plausible(b"k", token(3_001), 1_000, 2));
-        tokens.learn(b"k", token(9_000));
+        tokens.observe(b"k", token(9_000));
         assert!(tokens.plausible(b"k", token(9_000), 1_000, 2));
         assert!(!tokens.plausible(b"k", token(9_001), 1_000, 2));
     }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     /// Lives of one node, small numbers, every combination of clock and number of grants: no token repeats or falls,
-    /// none is above the ceiling that was on the disk, whatever the clock does between two lives.
+    /// none is above the ceiling that was on the disk, whatever the clock does between two incarnations.
     #[test]
     fn every_small_history_of_lives() {
         fn live(saved: u64, highest: u64, lives: u32) {
@@ -350,7 +350,7 @@ mod tests {
             for wall_us in [0, 40, 1_000_000_000] {
                 for grants in 0..4 {
                     let mut tokens = Tokens::new(saved.max(wall_us));
-                    // The disk may stand still (the ceiling of the life before) or work.
+                    // The disk may stand still (the ceiling of the incarnation before) or work.
                     for ceiling in [saved, tokens.wanted_ceiling(wall_us, 0)] {
                         tokens.set_ceiling(ceiling);
                         let mut last = highest;
@@ -519,7 +519,7 @@ mod tests {
                 let before = seen.get(&key).copied().unwrap_or(0);
                 if learn {
                     if let Some(token) = Token::new(value) {
-                        tokens.learn(&key, token);
+                        tokens.observe(&key, token);
                         seen.insert(key, before.max(value));
                     }
                 } else {

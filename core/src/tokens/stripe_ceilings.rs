@@ -2,7 +2,7 @@
 //!
 //! A token that is far ahead of the node's clock (a quorum client raised it to that of a node whose clock is wrong, or a
 //! hostile client to whatever it liked) must not take all other keys along: if the node's own ceiling were raised for it,
-//! every key would start above it in the next life. So its stripe gets a ceiling of its own, which is kept on the disk beside
+//! every key would start above it in the next incarnation. So its stripe gets a ceiling of its own, which is kept on the disk beside
 //! the node's.
 
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ impl StripeCeilings {
         self.above.len() >= self.max
     }
 
-    /// An earlier life left these on the disk.
+    /// An earlier incarnation left these on the disk.
     pub(crate) fn restore(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             let above = Above { wanted: ceiling, durable: ceiling, change: 0, since: BootTime::default() };

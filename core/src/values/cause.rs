@@ -9,7 +9,7 @@ pub enum Cause {
     Promotion,
     /// Live locks were dropped (FLUSHALL, FLUSHDB, SWAPDB).
     Flush,
-    /// A slot of the cluster came without its locks, or they were dropped. In a life: that slot alone; after a start: all.
+    /// A slot of the cluster came without its locks, or they were dropped. In an incarnation: that slot alone; after a start: all.
     Slot,
     /// An operator's word.
     Operator,

@@ -57,7 +57,7 @@ pub const CLOCK_JUMP_US: u64 = CLOCKS_APART_US;
 /// date by hand, or NTP at a start, has corrected it by then.
 pub const CLOCK_SETTLES_MS: u64 = 600_000;
 
-/// A start takes a wall clock for one that jumped if it is further ahead of the last life's tokens than a node is ever down, in
+/// A start takes a wall clock for one that jumped if it is further ahead of the last incarnation's tokens than a node is ever down, in
 /// microseconds: a year, less what other nodes' clocks may be apart, so that they still follow ([`FENCE_SPAN_US`]).
 pub const NODE_DOWN_US: u64 = FENCE_SPAN_US - CLOCKS_APART_US;
 

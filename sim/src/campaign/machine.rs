@@ -108,11 +108,11 @@ pub struct Machine {
     port: u16,
     /// Its wall clock.
     pub clock: WallClock,
-    /// What its next life keeps.
+    /// What its next incarnation keeps.
     pub durability: Durability,
-    /// `lock.state-file` of its next life; none: as it is unless set.
+    /// `lock.state-file` of its next incarnation; none: as it is unless set.
     pub state_file: Option<&'static str>,
-    /// More options of its next life.
+    /// More options of its next incarnation.
     pub options: Vec<String>,
     child: Option<Child>,
 }
@@ -134,7 +134,7 @@ impl Machine {
         self.port
     }
 
-    /// The port of its next life.
+    /// The port of its next incarnation.
     pub fn listen_on(&mut self, port: u16) {
         self.port = port;
     }
@@ -154,12 +154,12 @@ impl Machine {
         &self.name
     }
 
-    /// Starts a life and waits until it answers.
+    /// Starts an incarnation and waits until it answers.
     ///
     /// # Errors
     /// It ended, or it does not answer within [`PATIENCE`].
     pub async fn start(&mut self, common: &Common, replica_of: Option<u16>) -> Result<(), String> {
-        // The socket of the life before would answer "connection refused", not "absent".
+        // The socket of the incarnation before would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new(&common.server);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--loglevel", "notice"]);

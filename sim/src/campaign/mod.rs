@@ -90,7 +90,7 @@ pub struct Outcome {
     pub ends: Vec<EndState>,
     /// Starts that proved that they remember every grant, and that did not.
     pub starts: (usize, usize),
-    /// For each life of a client process, from 1 on, which client it was.
+    /// For each incarnation of a client process, from 1 on, which client it was.
     pub lives: Vec<usize>,
     /// Whether disks could be full.
     pub full_disks: bool,

@@ -249,7 +249,7 @@ impl World {
         relock(&self.lives)[first..].iter().map(|(_, journal)| journal.clone()).collect()
     }
 
-    /// Which client each life of a process was, from life 1 on.
+    /// Which client each incarnation of a process was, from life 1 on.
     pub fn lives(&self) -> Vec<usize> {
         relock(&self.lives).iter().map(|&(client, _)| client).collect()
     }

@@ -234,7 +234,7 @@ fn now(tick: u32, wall_off_us: i64) -> Now {
 
 fn start(config: &Config, id: u128, state: Option<NodeState>, now: Now) -> Server {
     // Its state file is the one it wrote, about the data that it had.
-    let ties = Ties { file: Some(STATE_FILE), used_by: state.as_ref().map(NodeState::life), aof: vec![] };
+    let ties = Ties { file: Some(STATE_FILE), used_by: state.as_ref().map(NodeState::incarnation), aof: vec![] };
     let found = Found { state, ties, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
     Server::start(config.setup(), config.without, id, found, now)
 }
@@ -253,7 +253,7 @@ struct Essence {
     waiters: Vec<(u32, WaiterId, BootTime)>,
     ceiling: u64,
     stripes: Vec<StripeCeiling>,
-    vouches_from: BootTime,
+    trusted_since: BootTime,
     next_due: Option<BootTime>,
     guard: Option<(BootTime, BootTime)>,
 }
@@ -292,7 +292,7 @@ fn essence(server: &Server, wall_off_us: i64) -> Essence {
         waiters: (0..KEYS_MAX).flat_map(waiters).collect(),
         ceiling: node.tokens.ceiling(),
         stripes: node.tokens.stripe_ceilings().0,
-        vouches_from: node.vouches_from,
+        trusted_since: node.trusted_since,
         next_due: node.next_due(),
         guard: node.guard.armed(BootTime::default()).map(|Armed { since, until, .. }| (since, until)),
     }

@@ -65,8 +65,8 @@ impl Server {
 
     /// The ceiling and the longest lease that a master tells its replicas.
     pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
-        let (ceiling, owed_ms, _) = self.node.tells_replicas(now);
-        (ceiling, owed_ms)
+        let (ceiling, outstanding_ttl_ms, _) = self.node.tells_replicas(now);
+        (ceiling, outstanding_ttl_ms)
     }
 
     pub(super) fn digest(&self, counts: impl Fn(BootTime) -> bool) -> LocksDigest {

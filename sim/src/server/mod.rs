@@ -15,8 +15,8 @@ use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::record::{self, Arrival};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{
-    Answer as Told, Beginning, BootTime, Found as Ties, GuardPolicy, LifeId, Lock, Node, NodeState, Now, Refusal,
-    Start, Token, Tokens, WaiterId, ahead_us, token_floor,
+    Answer as Told, Beginning, BootTime, Found as Ties, GuardPolicy, IncarnationId, Lock, Node, NodeState, Now,
+    Refusal, Start, Token, Tokens, WaiterId, ahead_us, token_floor,
 };
 
 use crate::client::owner;
@@ -86,7 +86,8 @@ impl Server {
     /// the state it [hands out](Server::take_write) is [on the disk](Server::written).
     pub fn start(setup: Setup, without: Without, id: u128, mut found: Found, now: Now) -> Self {
         if let Some(last) = found.state.as_ref().filter(|_| without.is(Rule::TiedData)) {
-            found.ties = Ties { file: last.file, used_by: Some(last.life()), aof: last.aof.into_iter().collect() };
+            found.ties =
+                Ties { file: last.file, used_by: Some(last.incarnation()), aof: last.aof.into_iter().collect() };
         }
         let last = found.state.as_ref();
         let floor = token_floor(last, &found.ties, now.wall_us, setup.skew_ms);
@@ -120,7 +121,7 @@ impl Server {
         let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
         server.node.judge(&judged, server.policy(), now.boot);
         server.shorten_guard(now.boot);
-        // Before anything is granted it is on the disk which life uses the data.
+        // Before anything is granted it is on the disk which incarnation uses the data.
         server.node.ledger.stamped();
         server.save_first(now);
         server
@@ -147,9 +148,9 @@ impl Server {
         }
     }
 
-    /// Which life of which node it is.
-    pub fn life(&self) -> LifeId {
-        self.node.ledger.life()
+    /// Which incarnation of which node it is.
+    pub fn incarnation(&self) -> IncarnationId {
+        self.node.ledger.incarnation()
     }
 
     /// Everything that it grants is in its AOF.
@@ -159,7 +160,7 @@ impl Server {
 
     /// Which server it is.
     pub fn id(&self) -> NodeId {
-        NodeId(self.life().node)
+        NodeId(self.incarnation().node)
     }
 
     // What it is asked.
@@ -350,10 +351,10 @@ impl Server {
     }
 
     /// It was a replica of the server whose locks are these, which had issued tokens up to `ceiling`, and is a master now.
-    pub fn promote(&mut self, ceiling: u64, owed_ms: u32, now: Now) {
+    pub fn promote(&mut self, ceiling: u64, outstanding_ttl_ms: u32, now: Now) {
         self.aof_life = false;
         let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };
-        self.node.heard(ceiling, owed_ms, &[]);
+        self.node.heard(ceiling, outstanding_ttl_ms, &[]);
         self.node.leads(self.policy(), now);
         self.shorten_guard(now.boot);
         self.save_first(now);
@@ -414,9 +415,9 @@ impl Server {
     pub fn lets_wait_for_nothing(&self, now: BootTime) -> bool {
         let free = |name: &[u8]| self.locks.get(&key(name)).is_none_or(|lock| lock.is_expired(now));
         self.node.ready(now).is_ok()
-            && self.node.guard.serve(now).is_ok()
+            && self.node.guard.ensure_open(now).is_ok()
             && self.node.waiting.names(DB).any(|name| {
-                free(name) && self.node.slots.serve(name, now).is_ok() && self.node.waiting.len_of(DB, name) > 0
+                free(name) && self.node.slots.ensure_open(name, now).is_ok() && self.node.waiting.len_of(DB, name) > 0
             })
     }
 
@@ -447,7 +448,7 @@ fn key_apart(keys: u32) -> u32 {
 /// Whether `key` shares its stripe of tokens with one of the first `keys`.
 pub fn shares_stripe(key: u32, keys: u32) -> bool {
     let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
-    tokens.learn(&name(key), Token::new(1).expect("it is a token"));
+    tokens.observe(&name(key), Token::new(1).expect("it is a token"));
     (0..keys).any(|other| tokens.last(&name(other)) != 0)
 }
 

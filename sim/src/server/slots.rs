@@ -23,7 +23,7 @@ impl Server {
         if self.without.is(Rule::SlotsGuarded) {
             self.node.slots.cover();
         }
-        let until = now.boot.plus_ms(guard_ms(self.node.ledger.owed().ms(now.boot), self.setup.skew_ms));
+        let until = now.boot.plus_ms(guard_ms(self.node.ledger.outstanding_ttl().ms(now.boot), self.setup.skew_ms));
         let gained = self.node.slots.seen(owned, SlotSet::default(), now.boot, until);
         if gained.unknown > 0 && !self.without.is(Rule::SlotsFloor) {
             self.node.tokens.raise_floor(token_floor(None, &Ties::default(), now.wall_us, self.setup.skew_ms));
@@ -50,7 +50,7 @@ impl Server {
         if self.node.slots.confirm_flush(!self.without.is(Rule::SlotsGuarded)) > 0 {
             self.save_first(now);
         }
-        self.node.waiting.look_at(DB, &name(key), now.boot);
+        self.node.waiting.wake_at(DB, &name(key), now.boot);
     }
 
     /// Deletes the locks of some slots; answers their names, and when each would have ended.

@@ -17,7 +17,7 @@ pub(super) enum Next {
     Tick(usize),
     /// A node's snapshot of its data.
     Snapshot(usize),
-    /// A state is on a node's disk: of this life, with this number.
+    /// A state is on a node's disk: of this incarnation, with this number.
     Written(usize, u32, u64, Box<NodeState>),
     /// Something comes to a client's mind, in an acquisition.
     Wakes(Holder, Wake),

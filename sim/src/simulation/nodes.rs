@@ -2,7 +2,7 @@
 
 use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
-use palisade_core::{AofFile, BootTime, FileId, Found as Ties, LifeId, NodeState, Now};
+use palisade_core::{AofFile, BootTime, FileId, Found as Ties, IncarnationId, NodeState, Now};
 use rand::RngExt;
 
 use super::agenda::Next;
@@ -64,8 +64,8 @@ pub(super) struct Files {
     /// The data, and which file the AOF is.
     pub(super) data: Option<Vec<(u32, Vec<u8>)>>,
     pub(super) aof: Option<AofFile>,
-    /// Which life uses the data.
-    pub(super) stamp: Option<LifeId>,
+    /// Which incarnation uses the data.
+    pub(super) stamp: Option<IncarnationId>,
 }
 
 /// What a replica knows of its master.
@@ -73,7 +73,7 @@ pub(super) struct Files {
 pub(super) struct Followed {
     pub(super) locks: Vec<(u32, Vec<u8>)>,
     pub(super) ceiling: u64,
-    pub(super) owed_ms: u32,
+    pub(super) outstanding_ttl_ms: u32,
 }
 
 impl Node {
@@ -141,8 +141,8 @@ impl World<'_> {
             server.begin_in_cluster(&self.slots_of(n), now);
         }
         let node = &mut self.nodes[n];
-        // Before anything is granted it is on the disk which life uses the data.
-        node.files.stamp = Some(server.life());
+        // Before anything is granted it is on the disk which incarnation uses the data.
+        node.files.stamp = Some(server.incarnation());
         if aof_always && node.files.aof.is_none() {
             node.files.aof = Some(AofFile { id: node.new_file(), bytes: self.at });
         }
@@ -318,11 +318,11 @@ impl World<'_> {
         let now = node.machine.now(at);
         let Some(server) = &node.server else { return };
         if at >= node.told.0 + TELL_REPLICAS_US {
-            let (ceiling, owed_ms) = server.tells_replicas(now);
-            node.told = (at, ceiling, owed_ms);
+            let (ceiling, outstanding_ttl_ms) = server.tells_replicas(now);
+            node.told = (at, ceiling, outstanding_ttl_ms);
         }
-        let (_, ceiling, owed_ms) = node.told;
-        node.replica.push((at, Followed { locks: server.records(now), ceiling, owed_ms }));
+        let (_, ceiling, outstanding_ttl_ms) = node.told;
+        node.replica.push((at, Followed { locks: server.records(now), ceiling, outstanding_ttl_ms }));
         node.replica.retain(|(when, _)| *when + 5_000_000 > at);
     }
 
@@ -335,13 +335,13 @@ impl World<'_> {
         // It has kept what it heard, and what its master sent.
         let state = NodeState {
             ceiling: followed.ceiling,
-            owed_ms: followed.owed_ms,
+            outstanding_ttl_ms: followed.outstanding_ttl_ms,
             ..NodeState::new(node.id, boot_id(n, &node.machine))
         };
-        node.files = Files { data: Some(followed.locks), stamp: Some(state.life()), ..Files::default() };
+        node.files = Files { data: Some(followed.locks), stamp: Some(state.incarnation()), ..Files::default() };
         node.write(state);
         self.start(n);
-        self.on_server(n, |server, now| server.promote(followed.ceiling, followed.owed_ms, now));
+        self.on_server(n, |server, now| server.promote(followed.ceiling, followed.outstanding_ttl_ms, now));
         // From here on it keeps what it has as its master did.
         if self.nodes[n].keeps != Keeps::Everything {
             self.nodes[n].files.data = None;

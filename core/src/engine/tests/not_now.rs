@@ -74,7 +74,7 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
         let waiter = Waiter::new(WaiterId(n.into()), owner("o"), Note::default(), want, at(0).boot, 60_000);
         key.node.waiting.join(0, &[n], waiter, None);
     }
-    key.node.waiting.look_at_all();
+    key.node.waiting.wake_all();
     key.says = Key::says_not_yet;
     let mut looks = 0;
     for ms in 0..1_000 {
@@ -117,10 +117,10 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     disk(&mut key);
     let answers = key.settle();
     assert_eq!(granted(&answers), [ids[0]]);
-    assert_eq!(answers[1..], [(ids[1], Answer::InVain(want)), (ids[2], Answer::InVain(want))]);
+    assert_eq!(answers[1..], [(ids[1], Answer::TimedOut(want)), (ids[2], Answer::TimedOut(want))]);
     assert_eq!((key.node.counters.contended, key.node.waiting.timeouts()), (3, 0));
     // It is held by another, or kept for one who was told: not for this one. Its own is its own.
-    for (other, outcome) in [("b", Answer::InVain(want)), ("a", Answer::Refused(Refusal::Owned))] {
+    for (other, outcome) in [("b", Answer::TimedOut(want)), ("a", Answer::Refused(Refusal::Owned))] {
         let id = wait_for_disk(&mut key, other);
         disk(&mut key);
         assert_eq!(key.settle(), [(id, outcome)], "{other}");
@@ -131,7 +131,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     disk(&mut key);
     let answers = key.settle();
     assert_eq!((granted(&answers), answers.len()), (vec![own], 2));
-    assert!(answers.contains(&(other, Answer::InVain(want))));
+    assert!(answers.contains(&(other, Answer::TimedOut(want))));
     // A guard is told of, even if it would end before the disk is waited for in vain.
     let id = wait_for_disk(&mut key, "u");
     key.node.guard.arm(Cause::Operator, at(key.now).boot, at(key.now + 5).boot);
@@ -162,7 +162,7 @@ fn what_may_not_be_granted_is_free() {
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
-    // So where a later life would not know of the grant.
+    // So where a later incarnation would not know of the grant.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.node.ledger.taken(true);
     key.release("b");

@@ -37,7 +37,7 @@ fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
     key.now = 51;
     key.release("a");
     let answers = key.settle();
-    assert!(matches!(answers[0], (id, Answer::InVain(_)) if id == b), "{answers:?}");
+    assert!(matches!(answers[0], (id, Answer::TimedOut(_)) if id == b), "{answers:?}");
     assert_eq!(granted(&answers), [c]);
 }
 
@@ -76,7 +76,7 @@ fn release_takes_back_what_its_owner_waits_for() {
     assert_eq!(key.perform(&Request::Release(ask)), Ok(Reply::Null));
     assert_eq!(key.queue(), [b], "about one grant alone");
     key.release("b");
-    assert!(matches!(key.settle()[..], [(id, Answer::InVain(Want::Lock { .. }))] if id == b));
+    assert!(matches!(key.settle()[..], [(id, Answer::TimedOut(Want::Lock { .. }))] if id == b));
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
 }
 

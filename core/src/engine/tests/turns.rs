@@ -56,7 +56,7 @@ fn reservations_are_bounded_and_end() {
     assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(true));
     let full = Err(Refusal::QueueFull { max: 1 });
     assert_eq!(key.wait_for(b"other", "b", 0, None), full);
-    key.node.waiting.put_off(0, b"k", Refusal::WrongType, at(0).boot);
+    key.node.waiting.postpone(0, b"k", Refusal::WrongType, at(0).boot);
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(true), 0)));
 }

@@ -36,7 +36,7 @@ const TRIES: usize = 5;
 enum Copy {
     /// All files, copied while the server served.
     Hot,
-    /// All files, copied after a clean end; a later life is forgotten.
+    /// All files, copied after a clean end; a later incarnation is forgotten.
     Cold,
     /// The AOF alone, as new files.
     Aof,

@@ -54,7 +54,7 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
             }
             _ => {
                 let (name, command, back) = dice.one_of(COMMANDS);
-                // A server without the AOF does not begin with it here: that is decided between lives.
+                // A server without the AOF does not begin with it here: that is decided between incarnations.
                 if command.contains(&"appendonly") && !has_aof(&world, node).await {
                     continue;
                 }

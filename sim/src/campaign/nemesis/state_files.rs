@@ -1,8 +1,8 @@
 //! A server lives for a while with another state file: under another name, on another port, which is another name unless it
-//! is set, or with none. Then it has its first one again, which knows nothing of that life.
+//! is set, or with none. Then it has its first one again, which knows nothing of that incarnation.
 //!
-//! The operator is honest: the life between sits out its guard, if it has one. What it then grants no file of the first
-//! life knows, unless it is in the AOF.
+//! The operator is honest: the incarnation between sits out its guard, if it has one. What it then grants no file of the first
+//! incarnation knows, unless it is in the AOF.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::campaign::machine::{Durability, Machine, free_port};
 use crate::campaign::watch;
 use crate::campaign::world::{NODES, World};
 
-/// What the life between has.
+/// What the incarnation between has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     OtherName,
@@ -26,9 +26,9 @@ enum Between {
 impl Between {
     fn name(self) -> &'static str {
         match self {
-            Self::OtherName => "a life with another state file",
-            Self::OtherPort => "a life on another port",
-            Self::NoFile => "a life without a state file",
+            Self::OtherName => "an incarnation with another state file",
+            Self::OtherPort => "an incarnation on another port",
+            Self::NoFile => "an incarnation without a state file",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a node begins a life, what of it must be on the disk, and how it becomes a replica or a master.
+//! How a node begins an incarnation, what of it must be on the disk, and how it becomes a replica or a master.
 //!
 //! Whoever writes the state file takes a state from [`Node::state_to_write`], and tells with [`Node::written`] when it is there.
 
@@ -14,7 +14,7 @@ use crate::values::cause::Cause;
 use crate::values::time::{BootTime, Now, ahead_us};
 
 impl Node {
-    /// A life begins at `now`, with tokens from [`crate::token_floor`] on. Nothing is promised before its start is judged and its
+    /// An incarnation begins at `now`, with tokens from [`crate::token_floor`] on. Nothing is promised before its start is judged and its
     /// first state is on the disk.
     pub fn begin(beginning: &Beginning<'_>, mut tokens: Tokens, now: BootTime) -> Self {
         if let Some(last) = beginning.last {
@@ -32,38 +32,38 @@ impl Node {
         node
     }
 
-    /// Refuses while something that a later life must know is not on the disk. While the node is guarded, that is what a client
+    /// Refuses while something that a later incarnation must know is not on the disk. While the node is guarded, that is what a client
     /// has to wait for.
     pub fn ready(&self, now: BootTime) -> Result<(), Refusal> {
-        if self.ledger.is_ready() { Ok(()) } else { self.guard.serve(now).and(Err(Refusal::NotYet)) }
+        if self.ledger.is_ready() { Ok(()) } else { self.guard.ensure_open(now).and(Err(Refusal::NotYet)) }
     }
 
-    /// Judges, once the data is loaded, what the last life left, and whether the node is guarded for it. From now on states are
+    /// Judges, once the data is loaded, what the last incarnation left, and whether the node is guarded for it. From now on states are
     /// written, and the first has to be on the disk before anything is promised. Whether the node remembers every grant.
     pub fn judge(&mut self, start: &Start<'_>, policy: GuardPolicy, now: BootTime) -> bool {
-        let owed_ms = self.ledger.judged(now);
+        let outstanding_ttl_ms = self.ledger.judged(now);
         let verdict = start.judge(policy, now);
         if verdict.is_guarded {
-            self.guard.arm(Cause::Restart, now, now.plus_ms(guard_ms(owed_ms, self.skew_ms)));
+            self.guard.arm(Cause::Restart, now, now.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
         }
         // Whatever was armed on another boot: every lock that was loaded is from before.
         if !verdict.is_same_boot {
             self.guard.since_now(now);
         }
-        self.vouches_from = verdict.vouches_from;
+        self.trusted_since = verdict.trusted_since;
         verdict.is_proved
     }
 
     /// The state that is to be on the disk, with its number; the newest alone counts. If it is `needed`, nothing is promised before.
-    /// `None`: there is no file, or it still has what the last life proves.
+    /// `None`: there is no file, or it still has what the last incarnation proves.
     pub fn state_to_write(&mut self, needed: bool, now: Now) -> Option<(u64, NodeState)> {
         self.ledger.writes().then(|| (self.ledger.number(needed), self.state(now)))
     }
 
-    /// What a later life must know, at `now`.
+    /// What a later incarnation must know, at `now`.
     pub fn state(&mut self, now: Now) -> NodeState {
         let state = self.ledger.state(&mut self.tokens, self.skew_ms, now);
-        let unproved_before = self.unproved_before(state.owed_ms, now.boot);
+        let unproved_before = self.unproved_before(state.outstanding_ttl_ms, now.boot);
         NodeState { guard: self.saved_guard(now.boot), unproved_before, ..state }
     }
 
@@ -72,7 +72,7 @@ impl Node {
         self.ledger.written(number, ceiling, &mut self.tokens);
     }
 
-    /// The data is marked as used by this life.
+    /// The data is marked as used by this incarnation.
     pub fn stamped(&mut self) {
         self.ledger.stamped();
     }
@@ -111,13 +111,13 @@ impl Node {
     /// ceilings of stripes.
     pub fn tells_replicas(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
         let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
-        (self.ledger.ceiling().max(far), self.ledger.owed().ms(now.boot), stripes)
+        (self.ledger.ceiling().max(far), self.ledger.outstanding_ttl().ms(now.boot), stripes)
     }
 
     /// A replica hears that from its master.
-    pub fn heard(&mut self, ceiling: u64, owed_ms: u32, stripes: &[StripeCeiling]) {
-        self.tokens.learn_stripes(stripes);
-        self.ledger.heard(ceiling, owed_ms);
+    pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
+        self.tokens.observe_stripes(stripes);
+        self.ledger.heard(ceiling, outstanding_ttl_ms);
     }
 
     /// The node follows a master, or another one.
@@ -128,10 +128,10 @@ impl Node {
     /// A replica becomes a master. The one before it issued tokens up to the ceiling that this node heard of, and may have granted
     /// leases that never reached it.
     pub fn leads(&mut self, policy: GuardPolicy, now: Now) {
-        let owed_ms = self.ledger.leads(self.skew_ms, now.boot);
+        let outstanding_ttl_ms = self.ledger.leads(self.skew_ms, now.boot);
         self.tokens.raise_floor(self.ledger.ceiling().max(ahead_us(now.wall_us, self.skew_ms)));
         if policy != GuardPolicy::Never {
-            self.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(owed_ms, self.skew_ms)));
+            self.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
         }
     }
 
@@ -146,6 +146,6 @@ impl Node {
                 self.ledger.lift(self.skew_ms, now);
             }
         }
-        self.waiting.look_at_all();
+        self.waiting.wake_all();
     }
 }
