@@ -47,7 +47,7 @@ impl Node {
         if self.evicted.len() < EVICTED_MAX {
             self.evicted.note(db, name, lock);
         } else {
-            self.guard.arm(Cause::Flush, now.boot, lock.deadline());
+            self.arm_guard(Cause::Flush, now.boot, lock.deadline());
         }
         true
     }
@@ -77,10 +77,7 @@ impl Node {
     pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
         let is_live = now <= last;
         if is_live {
-            if let Some(flush) = &mut self.flush {
-                flush.guard.arm(Cause::Flush, now, last);
-            }
-            self.guard.arm(Cause::Flush, now, last);
+            self.arm_guard(Cause::Flush, now, last);
         }
         is_live
     }
@@ -109,6 +106,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::durability::start::GuardPolicy;
     use crate::fixture::{at, mine, node};
 
     /// A lock of `name` until 1 000 ms, then a flush at `at_ms` that may be the start of a reload.
@@ -133,14 +131,36 @@ mod tests {
         assert!(node.take_flush().is_none());
     }
 
+    /// Dropped for good, an operator's word, a promotion: whatever arms the guard between a flush and the load.
     #[test]
-    fn what_was_dropped_for_good_meanwhile_stays_guarded_after_a_reload() {
+    fn what_arms_the_guard_meanwhile_outlasts_a_reload() {
+        let causes: [(Cause, fn(&mut Node)); 3] = [
+            (Cause::Flush, |node| assert!(node.dropped(at(500).boot, at(20).boot))),
+            (Cause::Operator, |node| node.guard_by_operator(Some(480), at(20).boot)),
+            (Cause::Promotion, |node| node.leads(GuardPolicy::Auto, at(20))),
+        ];
+        for (cause, arm) in causes {
+            let mut node = node();
+            assert!(flushed(&mut node, b"one", 10).is_ok());
+            arm(&mut node);
+            let flush = node.take_flush().unwrap();
+            node.reloaded(&flush);
+            let armed = node.guard.armed(at(20).boot).unwrap();
+            assert_eq!(armed.cause, cause);
+            assert!(cause == Cause::Promotion || armed.until == at(500).boot, "{armed:?}");
+        }
+    }
+
+    /// A flush, then an operator who says that nobody holds anything: a reload brings no guard back.
+    #[test]
+    fn a_guard_that_was_lifted_meanwhile_stays_lifted() {
         let mut node = node();
+        node.guard.arm(Cause::Operator, at(0).boot, at(100).boot);
         assert!(flushed(&mut node, b"one", 10).is_ok());
-        assert!(node.dropped(at(500).boot, at(20).boot));
+        node.guard_by_operator(None, at(20).boot);
         let flush = node.take_flush().unwrap();
         node.reloaded(&flush);
-        assert_eq!(node.guard.left_ms(at(20).boot), 480);
+        node.guard.ensure_open(at(20).boot).unwrap();
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Node {
         let outstanding_ttl_ms = self.ledger.judged(now);
         let verdict = start.judge(policy, now);
         if verdict.is_guarded {
-            self.guard.arm(Cause::Restart, now, now.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
+            self.arm_guard(Cause::Restart, now, now.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
         }
         // Whatever was armed on another boot: every lock that was loaded is from before.
         if !verdict.is_same_boot {
@@ -131,7 +131,7 @@ impl Node {
         let outstanding_ttl_ms = self.ledger.leads(self.skew_ms, now.boot);
         self.tokens.raise_floor(self.ledger.ceiling().max(ahead_us(now.wall_us, self.skew_ms)));
         if policy != GuardPolicy::Never {
-            self.guard.arm(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
+            self.arm_guard(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
         }
     }
 
@@ -139,9 +139,13 @@ impl Node {
     /// right after could bring a lifted guard back over what was granted since, or forget an armed one.
     pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) {
         match ms {
-            Some(ms) => self.guard.arm(Cause::Operator, now, now.plus_ms(ms)),
+            Some(ms) => self.arm_guard(Cause::Operator, now, now.plus_ms(ms)),
             None => {
                 self.guard.lift();
+                // A reload must not bring back what was armed before the flush.
+                if let Some(flush) = &mut self.flush {
+                    flush.guard.lift();
+                }
                 self.slots.lift();
                 self.ledger.lift(self.skew_ms, now);
             }

@@ -138,6 +138,14 @@ impl Node {
         self.skew_ms
     }
 
+    /// A cause arose at `now`: the node is guarded until `until` at least, also if the last flush turns out to be a reload.
+    pub(crate) fn arm_guard(&mut self, cause: Cause, now: BootTime, until: BootTime) {
+        self.guard.arm(cause, now, until);
+        if let Some(flush) = &mut self.flush {
+            flush.guard.arm(cause, now, until);
+        }
+    }
+
     /// What a later incarnation must know of the guard. Of single slots it does not tell which: all are guarded after a start.
     pub fn saved_guard(&self, now: BootTime) -> Option<SavedGuard> {
         let mut guard = self.guard;
