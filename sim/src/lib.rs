@@ -10,6 +10,7 @@
 
 pub mod campaign;
 pub mod client;
+pub mod family;
 pub mod history;
 pub mod messages;
 pub mod model;

@@ -2,6 +2,7 @@
 
 pub mod deadlines;
 pub mod entry;
+pub mod modes;
 
 use smallvec::SmallVec;
 

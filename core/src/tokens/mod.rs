@@ -5,6 +5,7 @@
 //! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
 //! locked, and a grant is always above everything its stripe has seen.
 
+pub mod phase;
 pub mod stripe_ceilings;
 
 use crate::refusal::Refusal;
@@ -166,10 +167,33 @@ impl Tokens {
     /// last + 1; without a proposal max(last + 1, clock).
     pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<Token, Refusal> {
         let stripe = self.stripe(key);
+        self.issue_on(stripe, self.last[stripe as usize], proposal, now, skew_ms)
+    }
+
+    /// The same for a grant that need not be above `last`, but above `floor`: a proposal between the two is taken as it is.
+    pub fn issue_above(
+        &mut self,
+        floor: u64,
+        key: &[u8],
+        proposal: Option<Token>,
+        now: Now,
+        skew_ms: u32,
+    ) -> Result<Token, Refusal> {
+        self.issue_on(self.stripe(key), floor, proposal, now, skew_ms)
+    }
+
+    fn issue_on(
+        &mut self,
+        stripe: u32,
+        floor: u64,
+        proposal: Option<Token>,
+        now: Now,
+        skew_ms: u32,
+    ) -> Result<Token, Refusal> {
         let last = self.last[stripe as usize];
         let bound = ahead_us(now.wall_us, skew_ms).min(self.ceiling);
         let value = match proposal {
-            Some(proposal) if last < proposal.get() && proposal.get() <= bound => proposal.get(),
+            Some(proposal) if floor < proposal.get() && proposal.get() <= bound => proposal.get(),
             Some(_) => last + 1,
             None => (last + 1).max(now.wall_us.min(self.ceiling)),
         };

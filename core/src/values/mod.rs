@@ -2,6 +2,7 @@
 
 pub mod cause;
 pub mod limits;
+pub mod mode;
 pub mod time;
 pub mod token;
 pub mod wall_clock;

@@ -1,0 +1,75 @@
+//! What the token of a grant must be above, where several grants hold a lock together.
+//!
+//! An exclusive grant's token is larger than every earlier one of the key. A shared grant's is larger than that of every earlier
+//! exclusive grant and permit; a permit's is larger than every earlier one of its number, and of every earlier exclusive and shared
+//! grant. Readers among themselves and permits of different numbers need no order: a proposal between their tokens is taken as it
+//! is, so a quorum pays no second round for it.
+
+use std::collections::BTreeMap;
+
+use crate::values::mode::Mode;
+use crate::values::token::Token;
+
+/// From when a lock was last free until it is free again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Phase {
+    /// The highest token of the key before, or of an exclusive grant in it.
+    floor: u64,
+    /// The highest token of each permit number in it.
+    numbers: BTreeMap<u16, u64>,
+}
+
+impl Phase {
+    /// The lock was free, and `last` is the highest token that its key ever had. Whoever does not know since when a lock is held
+    /// begins here too: that is only stricter.
+    pub fn new(last: u64) -> Self {
+        Self { floor: last, numbers: BTreeMap::new() }
+    }
+
+    /// The token of a grant of `mode` must be above this; `last` is the highest token that the key ever had.
+    pub fn floor_of(&self, mode: Mode, last: u64) -> u64 {
+        match mode {
+            Mode::Exclusive => last,
+            Mode::Shared => self.floor,
+            Mode::Permit(permit) => self.floor.max(self.numbers.get(&permit.number()).copied().unwrap_or(0)),
+        }
+    }
+
+    /// A grant of `mode` has `token` now: it was granted, or its token was raised. That of an exclusive grant counts for whoever
+    /// joins it once it is shared.
+    pub fn granted(&mut self, mode: Mode, token: Token) {
+        let highest = match mode {
+            Mode::Exclusive => &mut self.floor,
+            Mode::Shared => return,
+            Mode::Permit(permit) => self.numbers.entry(permit.number()).or_default(),
+        };
+        *highest = token.get().max(*highest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::token;
+    use crate::values::mode::Permit;
+
+    #[test]
+    fn each_mode_is_above_what_it_must_be_ordered_after() {
+        let permit = |number| Mode::Permit(Permit::new(number, 5).unwrap());
+        let mut phase = Phase::new(10);
+        let floors =
+            |phase: &Phase| [Mode::Exclusive, Mode::Shared, permit(1), permit(2)].map(|mode| phase.floor_of(mode, 30));
+        assert_eq!(floors(&phase), [30, 10, 10, 10]);
+        phase.granted(Mode::Shared, token(20));
+        assert_eq!(floors(&phase), [30, 10, 10, 10], "readers need no order");
+        phase.granted(permit(2), token(25));
+        phase.granted(permit(2), token(22));
+        assert_eq!(floors(&phase), [30, 10, 10, 25]);
+        phase.granted(Mode::Exclusive, token(28));
+        assert_eq!(
+            floors(&phase),
+            [30, 28, 28, 28],
+            "whoever reads beside a writer that became a reader comes after it"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! In which mode a grant holds a lock, and which grants may hold it together.
+//!
+//! Grants conflict in *pairs*. That is what majorities of independent nodes can enforce: two majorities share a node, which refuses
+//! one of the two. A count cannot be enforced so: nodes that each admit k holders admit more than k together.
+
+/// Number `number` of `limit` permits, 1 ≤ number ≤ limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Permit {
+    number: u16,
+    limit: u16,
+}
+
+impl Permit {
+    /// Number `number` of `limit`, if there is such a permit.
+    pub const fn new(number: u16, limit: u16) -> Option<Self> {
+        if number >= 1 && number <= limit { Some(Self { number, limit }) } else { None }
+    }
+
+    /// Which one.
+    pub const fn number(self) -> u16 {
+        self.number
+    }
+
+    /// How many its holder lets there be.
+    pub const fn limit(self) -> u16 {
+        self.limit
+    }
+}
+
+/// The mode of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Nobody else holds the lock.
+    Exclusive,
+    /// Others may hold it in this mode too.
+    Shared,
+    /// Others may hold other numbers, as far as both limits go.
+    Permit(Permit),
+}
+
+impl Mode {
+    /// Whether grants of these modes may hold one lock together.
+    pub const fn is_compatible(self, other: Mode) -> bool {
+        match (self, other) {
+            (Mode::Shared, Mode::Shared) => true,
+            (Mode::Permit(one), Mode::Permit(other)) => {
+                one.number != other.number && one.number <= other.limit && other.number <= one.limit
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Every mode with a limit of up to `limit_max`.
+    pub fn all(limit_max: u16) -> Vec<Mode> {
+        let permits = (1..=limit_max).flat_map(|limit| (1..=limit).filter_map(move |n| Permit::new(n, limit)));
+        [Mode::Exclusive, Mode::Shared].into_iter().chain(permits.map(Mode::Permit)).collect()
+    }
+
+    fn permit(number: u16, limit: u16) -> Mode {
+        Mode::Permit(Permit::new(number, limit).unwrap())
+    }
+
+    #[test]
+    fn which_modes_go_together() {
+        let pairs = [
+            (Mode::Exclusive, Mode::Exclusive, false),
+            (Mode::Exclusive, Mode::Shared, false),
+            (Mode::Exclusive, permit(2, 3), false),
+            (Mode::Shared, Mode::Shared, true),
+            (Mode::Shared, permit(1, 9), false),
+            (permit(1, 3), permit(2, 3), true),
+            (permit(2, 3), permit(2, 3), false),
+            // Whoever lets there be fewer is honoured, whichever came first.
+            (permit(3, 3), permit(1, 2), false),
+            (permit(2, 3), permit(1, 2), true),
+            // A limit of one is an exclusive lock.
+            (permit(1, 1), permit(2, 2), false),
+        ];
+        for (one, other, together) in pairs {
+            assert_eq!(one.is_compatible(other), together, "{one:?} {other:?}");
+            assert_eq!(other.is_compatible(one), together, "{other:?} {one:?}");
+        }
+    }
+
+    #[test]
+    fn there_are_permits_from_one_to_their_limit() {
+        for (number, limit, is_one) in [(0, 0, false), (0, 5, false), (1, 1, true), (5, 5, true), (6, 5, false)] {
+            assert_eq!(Permit::new(number, limit).is_some(), is_one, "{number} of {limit}");
+        }
+    }
+
+    /// Of any set of permits that go together in pairs there are no more than the smallest limit among them.
+    #[test]
+    fn no_more_permits_than_the_smallest_limit_go_together() {
+        let permits: Vec<_> = all(4).into_iter().filter(|mode| matches!(mode, Mode::Permit(_))).collect();
+        for set in 0_u32..1 << permits.len() {
+            let set: Vec<_> = (0..permits.len()).filter(|n| set >> n & 1 != 0).map(|n| permits[n]).collect();
+            let pairs = || set.iter().enumerate().flat_map(|(n, one)| set[..n].iter().map(move |other| (*one, *other)));
+            if pairs().all(|(one, other)| one.is_compatible(other)) {
+                let limits =
+                    set.iter().filter_map(|mode| if let Mode::Permit(p) = mode { Some(p.limit) } else { None });
+                assert!(limits.min().is_none_or(|least| set.len() <= least.into()), "{set:?}");
+            }
+        }
+    }
+}

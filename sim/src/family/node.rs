@@ -1,0 +1,148 @@
+//! A node with one key, as `core` keeps who holds it and from where on its tokens go.
+
+use std::hash::{Hash, Hasher};
+
+use palisade_core::{BootTime, Mode, Modes, Now, Permit, Phase, Token, Tokens};
+
+use super::rules::FamilyRule;
+
+const KEY: &[u8] = b"k";
+
+/// The wall clock is ahead of every proposal: what bounds them is not what is looked at here.
+fn now() -> Now {
+    Now::new(BootTime::from_us(0), 1_000)
+}
+
+/// A grant on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    pub client: usize,
+    pub mode: Mode,
+    pub token: Token,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    tokens: Tokens,
+    pub grants: Vec<Grant>,
+    modes: Modes,
+    phase: Phase,
+}
+
+impl Node {
+    /// A node whose tokens start at 1.
+    pub fn new() -> Self {
+        Self { tokens: Tokens::with_stripes(0, 1, 0), grants: vec![], modes: Modes::default(), phase: Phase::default() }
+    }
+
+    fn admits(&self, mode: Mode, without: Option<FamilyRule>) -> bool {
+        match (without, mode) {
+            (Some(FamilyRule::NumbersNotCounts), Mode::Permit(permit)) => {
+                self.grants.len() < permit.limit().into()
+                    && !self.is_held_in(Mode::Exclusive)
+                    && !self.is_held_in(Mode::Shared)
+            }
+            (Some(FamilyRule::BothLimits), Mode::Permit(permit)) => {
+                let is_other =
+                    |grant: &Grant| matches!(grant.mode, Mode::Permit(held) if held.number() != permit.number());
+                self.grants.iter().all(is_other)
+            }
+            (Some(FamilyRule::ReadersKeepWritersOut), Mode::Exclusive) => !self.is_held_in(Mode::Exclusive),
+            _ => self.modes.admits(mode),
+        }
+    }
+
+    fn is_held_in(&self, mode: Mode) -> bool {
+        self.grants.iter().any(|grant| grant.mode == mode)
+    }
+
+    /// ACQUIRE: the token, or `None` if the mode does not go together with what is held.
+    pub fn acquire(
+        &mut self,
+        client: usize,
+        mode: Mode,
+        proposal: Token,
+        without: Option<FamilyRule>,
+    ) -> Option<Token> {
+        if !self.admits(mode, without) {
+            return None;
+        }
+        if self.grants.is_empty() {
+            self.phase = Phase::new(self.tokens.last(KEY));
+        }
+        let floor = match (without, mode) {
+            (Some(FamilyRule::ReadersAboveWriters), Mode::Shared) => 0,
+            (Some(FamilyRule::PermitsAboveTheirNumber), Mode::Permit(_)) => self.phase.floor_of(Mode::Shared, 0),
+            _ => self.phase.floor_of(mode, self.tokens.last(KEY)),
+        };
+        let token = self.tokens.issue_above(floor, KEY, Some(proposal), now(), 0).ok()?;
+        if without != Some(FamilyRule::ReadersAboveConverted) {
+            self.phase.granted(mode, token);
+        }
+        self.grants.push(Grant { client, mode, token });
+        self.count_modes();
+        Some(token)
+    }
+
+    /// FENCE: the token of the client's grant is raised to `token`.
+    pub fn raise(&mut self, client: usize, token: Token, without: Option<FamilyRule>) {
+        let Some(grant) = self.grants.iter_mut().find(|grant| grant.client == client) else { return };
+        if grant.token < token && self.tokens.raise(KEY, token, now(), 0).is_ok() {
+            grant.token = token;
+            if without != Some(FamilyRule::ReadersAboveConverted) {
+                self.phase.granted(grant.mode, token);
+            }
+        }
+    }
+
+    /// CONVERT to shared.
+    pub fn share(&mut self, client: usize) {
+        for grant in self.grants.iter_mut().filter(|grant| grant.client == client) {
+            grant.mode = Mode::Shared;
+        }
+        self.count_modes();
+    }
+
+    /// RELEASE, or the end of a lease.
+    pub fn drop(&mut self, client: usize) {
+        self.grants.retain(|grant| grant.client != client);
+        self.count_modes();
+    }
+
+    /// The token that the client has here.
+    pub fn token_of(&self, client: usize) -> Option<Token> {
+        self.grants.iter().find(|grant| grant.client == client).map(|grant| grant.token)
+    }
+
+    /// What is held, as `core` counts it, where no rule is switched off.
+    fn count_modes(&mut self) {
+        self.modes = Modes::default();
+        for grant in &self.grants {
+            if self.modes.admits(grant.mode) {
+                self.modes.add(grant.mode);
+            }
+        }
+    }
+
+    fn seen(&self) -> (&[Grant], &Phase, u64) {
+        (&self.grants, &self.phase, self.tokens.last(KEY))
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.seen() == other.seen()
+    }
+}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.seen().hash(state);
+    }
+}
+
+/// A permit.
+pub fn permit(number: u16, limit: u16) -> Mode {
+    Permit::new(number, limit).map_or(Mode::Exclusive, Mode::Permit)
+}

@@ -1,0 +1,51 @@
+//! The rules of shared locks and permits that can be switched off, and how the harm shows.
+
+use clap::ValueEnum;
+
+use super::state::{Bounds, Wants};
+use crate::rules::sentence;
+
+/// A rule of the family, by what is done where it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub enum FamilyRule {
+    /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
+    NumbersNotCounts,
+    /// A permit's number is within the limits of those who hold others, not its own limit alone.
+    BothLimits,
+    /// Readers keep writers out.
+    ReadersKeepWritersOut,
+    /// A reader's token is above those of the writers and permits before it.
+    ReadersAboveWriters,
+    /// A permit's token is above the earlier ones of its number, also while others hold theirs.
+    PermitsAboveTheirNumber,
+    /// Whoever reads beside a writer that became a reader has a token above the writer's.
+    ReadersAboveConverted,
+    /// A grant counts once a majority has a token as large as the largest that a node of it gave.
+    RaisedToTheLargest,
+}
+
+impl FamilyRule {
+    /// Its sentence.
+    pub fn sentence(self) -> String {
+        sentence(self)
+    }
+}
+
+/// Without each rule in turn, bounds within which the harm shows.
+pub fn broken() -> Vec<(FamilyRule, Bounds)> {
+    use FamilyRule::*;
+    use Wants::{Exclusive, Permit, Shared};
+    let bounds = |rule| match rule {
+        NumbersNotCounts => (vec![Permit(2), Permit(2), Permit(2)], 1),
+        BothLimits => (vec![Permit(1), Permit(2)], 1),
+        ReadersKeepWritersOut | RaisedToTheLargest => (vec![Exclusive, Shared], 1),
+        ReadersAboveWriters => (vec![Exclusive, Shared], 1),
+        PermitsAboveTheirNumber => (vec![Permit(2), Permit(2)], 2),
+        ReadersAboveConverted => (vec![Exclusive, Shared], 1),
+    };
+    let without = |&rule| {
+        let (clients, turns) = bounds(rule);
+        (rule, Bounds { clients, turns, without: Some(rule), ..Bounds::default() })
+    };
+    FamilyRule::value_variants().iter().map(without).collect()
+}

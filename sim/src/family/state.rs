@@ -1,0 +1,291 @@
+//! What clients and nodes of the model can do, and what must hold.
+
+use palisade_core::quorum::majority;
+use palisade_core::{Mode, Token};
+use stateright::{Model, Property};
+
+use super::node::{Node, permit};
+use super::rules::FamilyRule;
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// The lock for itself; once it has it, it may share it.
+    Exclusive,
+    /// To read.
+    Shared,
+    /// A permit of so many.
+    Permit(u16),
+}
+
+/// The bounds of a model.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// How many nodes.
+    pub nodes: usize,
+    /// What each client wants.
+    pub clients: Vec<Wants>,
+    /// How often each asks for it.
+    pub turns: u8,
+    /// Clients propose tokens from 1 to this.
+    pub proposals: u64,
+    /// The rule that is switched off.
+    pub without: Option<FamilyRule>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { nodes: 3, clients: vec![], turns: 1, proposals: 3, without: None }
+    }
+}
+
+/// The models that are sound, by what they are about.
+pub fn sound() -> Vec<(&'static str, Bounds)> {
+    use Wants::{Exclusive, Permit, Shared};
+    vec![
+        (
+            "three nodes, a writer that becomes a reader, two readers",
+            Bounds { clients: vec![Exclusive, Shared, Shared], proposals: 2, ..Bounds::default() },
+        ),
+        (
+            "three nodes, a writer and a reader, twice each",
+            Bounds { clients: vec![Exclusive, Shared], turns: 2, ..Bounds::default() },
+        ),
+        (
+            "three nodes, three clients for two permits",
+            Bounds { clients: vec![Permit(2), Permit(2), Permit(2)], proposals: 2, ..Bounds::default() },
+        ),
+        (
+            "three nodes, two permits twice each",
+            Bounds { clients: vec![Permit(2), Permit(2)], turns: 2, ..Bounds::default() },
+        ),
+        (
+            "three nodes, limits that differ, and a reader",
+            Bounds { clients: vec![Permit(1), Permit(3), Shared], proposals: 2, ..Bounds::default() },
+        ),
+    ]
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Idle,
+    /// It asks the nodes, each once: which it has asked, as bits.
+    Asks {
+        mode: Mode,
+        proposal: u64,
+        asked: u8,
+    },
+    /// A majority granted it: it raises their tokens to the largest.
+    Raises {
+        mode: Mode,
+        token: Token,
+    },
+    /// It relies on the lock.
+    Holds {
+        mode: Mode,
+        token: Token,
+    },
+    /// It relies on nothing; nodes may still have its grant.
+    Leaves,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The client begins: with this permit number, if it wants one, and this proposal.
+    Starts { client: usize, number: u16, proposal: u64 },
+    /// A node gets its ACQUIRE and answers.
+    Acquire { client: usize, node: usize },
+    /// It has the answers of a majority and goes on.
+    Counts { client: usize },
+    /// A node gets its FENCE.
+    Fence { client: usize, node: usize },
+    /// It relies on the lock from now on.
+    Wins { client: usize },
+    /// A writer is a reader from now on.
+    Shares { client: usize },
+    /// A node gets to know of that.
+    Convert { client: usize, node: usize },
+    /// It gives up, or is done.
+    Leaves { client: usize },
+    /// A node gets its RELEASE, or the lease ends there.
+    Drop { client: usize, node: usize },
+}
+
+/// The largest tokens of grants that were won.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Won {
+    exclusive: u64,
+    shared: u64,
+    /// By number, up to three.
+    permits: [u64; 4],
+}
+
+/// A state of the model.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub struct State {
+    nodes: Vec<Node>,
+    clients: Vec<(Stage, u8)>,
+    won: Won,
+    /// What was broken.
+    pub broken: Option<String>,
+}
+
+pub(super) struct Checked(pub Bounds);
+
+impl Won {
+    /// What a grant of `mode` must be above.
+    fn floor_of(&self, mode: Mode) -> u64 {
+        let permits = self.permits.into_iter().max().unwrap_or(0);
+        match mode {
+            Mode::Exclusive => self.exclusive.max(self.shared).max(permits),
+            Mode::Shared => self.exclusive.max(permits),
+            Mode::Permit(permit) => self.exclusive.max(self.shared).max(self.permits[usize::from(permit.number())]),
+        }
+    }
+
+    fn add(&mut self, mode: Mode, token: u64) {
+        let highest = match mode {
+            Mode::Exclusive => &mut self.exclusive,
+            Mode::Shared => &mut self.shared,
+            Mode::Permit(permit) => &mut self.permits[usize::from(permit.number())],
+        };
+        *highest = token.max(*highest);
+    }
+}
+
+impl State {
+    fn held(&self, client: usize) -> impl Iterator<Item = (usize, Token)> {
+        self.nodes.iter().enumerate().filter_map(move |(n, node)| Some((n, node.token_of(client)?)))
+    }
+
+    /// The client relies on the lock: nobody else may in a mode that does not go together, and its token is in order.
+    fn wins(&mut self, client: usize, mode: Mode, token: Token) {
+        for (other, (stage, _)) in self.clients.iter().enumerate().filter(|(other, _)| *other != client) {
+            if let Stage::Holds { mode: held, .. } = stage
+                && !held.is_compatible(mode)
+            {
+                self.broken = Some(format!("exclusion: {other} holds {held:?}, {client} holds {mode:?}"));
+            }
+        }
+        let floor = self.won.floor_of(mode);
+        if token.get() <= floor {
+            self.broken = Some(format!("token order: {mode:?} with {} after {floor}", token.get()));
+        }
+        self.won.add(mode, token.get());
+        self.clients[client].0 = Stage::Holds { mode, token };
+    }
+}
+
+impl Model for Checked {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let Bounds { nodes, clients, turns, .. } = &self.0;
+        vec![State {
+            nodes: vec![Node::new(); *nodes],
+            clients: vec![(Stage::Idle, *turns); clients.len()],
+            won: Won::default(),
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let Bounds { nodes, clients, proposals, without, .. } = &self.0;
+        for (client, &(stage, turns)) in state.clients.iter().enumerate() {
+            match stage {
+                Stage::Idle if turns == 0 => {}
+                Stage::Idle => {
+                    let numbers = if let Wants::Permit(limit) = clients[client] { limit } else { 1 };
+                    for number in 1..=numbers {
+                        actions.extend((1..=*proposals).map(|proposal| Action::Starts { client, number, proposal }));
+                    }
+                }
+                Stage::Asks { asked, .. } => {
+                    actions.extend(
+                        (0..*nodes).filter(|n| asked >> n & 1 == 0).map(|node| Action::Acquire { client, node }),
+                    );
+                    if state.held(client).count() >= majority(*nodes) {
+                        actions.push(Action::Counts { client });
+                    }
+                    actions.push(Action::Leaves { client });
+                }
+                Stage::Raises { token, .. } => {
+                    let low = state.held(client).filter(|(_, has)| *has < token);
+                    actions.extend(low.map(|(node, _)| Action::Fence { client, node }));
+                    let raised = state.held(client).filter(|(_, has)| *has >= token).count();
+                    if raised >= majority(*nodes) || *without == Some(FamilyRule::RaisedToTheLargest) {
+                        actions.push(Action::Wins { client });
+                    }
+                    actions.push(Action::Leaves { client });
+                }
+                Stage::Holds { mode, .. } => {
+                    if mode == Mode::Exclusive {
+                        actions.push(Action::Shares { client });
+                    }
+                    let unshared = |node: &Node| {
+                        node.grants.iter().any(|grant| grant.client == client && grant.mode == Mode::Exclusive)
+                    };
+                    if mode == Mode::Shared {
+                        let late = state.nodes.iter().enumerate().filter(|(_, node)| unshared(node));
+                        actions.extend(late.map(|(node, _)| Action::Convert { client, node }));
+                    }
+                    actions.push(Action::Leaves { client });
+                }
+                Stage::Leaves => actions.extend(state.held(client).map(|(node, _)| Action::Drop { client, node })),
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let without = self.0.without;
+        let mut state = before.clone();
+        match action {
+            Action::Starts { client, number, proposal } => {
+                let mode = match self.0.clients[client] {
+                    Wants::Exclusive => Mode::Exclusive,
+                    Wants::Shared => Mode::Shared,
+                    Wants::Permit(limit) => permit(number, limit),
+                };
+                state.clients[client] = (Stage::Asks { mode, proposal, asked: 0 }, before.clients[client].1 - 1);
+            }
+            Action::Acquire { client, node } => {
+                let Stage::Asks { mode, proposal, asked } = state.clients[client].0 else { return None };
+                state.nodes[node].acquire(client, mode, Token::new(proposal)?, without);
+                state.clients[client].0 = Stage::Asks { mode, proposal, asked: asked | 1 << node };
+            }
+            Action::Counts { client } => {
+                let Stage::Asks { mode, .. } = state.clients[client].0 else { return None };
+                let token = state.held(client).map(|(_, token)| token).max()?;
+                state.clients[client].0 = Stage::Raises { mode, token };
+            }
+            Action::Fence { client, node } => {
+                let Stage::Raises { token, .. } = state.clients[client].0 else { return None };
+                state.nodes[node].raise(client, token, without);
+            }
+            Action::Wins { client } => {
+                let Stage::Raises { mode, token } = state.clients[client].0 else { return None };
+                state.wins(client, mode, token);
+            }
+            Action::Shares { client } => {
+                let Stage::Holds { token, .. } = state.clients[client].0 else { return None };
+                state.clients[client].0 = Stage::Holds { mode: Mode::Shared, token };
+            }
+            Action::Convert { client, node } => state.nodes[node].share(client),
+            Action::Leaves { client } => state.clients[client].0 = Stage::Leaves,
+            Action::Drop { client, node } => state.nodes[node].drop(client),
+        }
+        for client in 0..state.clients.len() {
+            if state.clients[client].0 == Stage::Leaves && state.held(client).next().is_none() {
+                state.clients[client].0 = Stage::Idle;
+            }
+        }
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("nothing is broken", |_, state: &State| state.broken.is_none())]
+    }
+}
