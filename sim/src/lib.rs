@@ -18,3 +18,4 @@ pub mod referee;
 pub mod rules;
 pub mod server;
 pub mod simulation;
+pub mod single_client;
