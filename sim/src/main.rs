@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
 use palisade_sim::{model, queue};
@@ -198,9 +198,16 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
     let faults: Vec<_> = all.faults.iter().map(|(name, count)| format!("{count} {name}")).collect();
     println!("faults: {}", faults.join(", "));
     if let Some((seed, _)) = failed.first() {
-        println!("{} runs broke a law. `palisade-sim replay {seed}` tells the first", failed.len());
+        println!("{} runs broke a law. The first, told: {}", failed.len(), replay_command(*seed, without));
     }
     failed.is_empty()
+}
+
+/// How a run is told again, from the folder of the sources.
+fn replay_command(seed: u64, without: Without) -> String {
+    let rule = without.0.and_then(|rule| rule.to_possible_value());
+    let without = rule.map(|rule| format!(" --without {}", rule.get_name())).unwrap_or_default();
+    format!("cargo run --profile sim --package palisade-sim --bin palisade-sim -- replay {seed}{without}")
 }
 
 fn replay(seed: &str, without: Without, whole: bool, keep: Option<PathBuf>) -> bool {

@@ -10,7 +10,10 @@ fn every_law_is_kept() {
     let mut all = Totals::default();
     for seed in 0..150 {
         let (totals, failure) = run(&Plan::draw(seed), ALL);
-        assert!(failure.is_none(), "seed {seed}: {}", failure.unwrap());
+        if let Some(failure) = failure {
+            let again = "cargo run --profile sim --package palisade-sim --bin palisade-sim -- replay";
+            panic!("seed {seed}: {failure}\nagain: {again} {seed}");
+        }
         all.add(&totals);
     }
     assert!(all.moments > 1_000_000, "{} steps are not a test", all.moments);
