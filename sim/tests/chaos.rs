@@ -1,6 +1,7 @@
 //! A fault campaign in short: it passes if no law is broken and everything is well when the last fault is healed. What goes
 //! wrong in it is drawn anew each time; the seed is printed, `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=` does so
 //! for longer.
+
 use std::path::PathBuf;
 use std::process::Command;
 
