@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
-use crate::harness::{Client, Reply, Server, Setup, state_file};
+use crate::harness::{Client, Reply, Server, Setup, seed, state_file};
 
 /// Longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
 const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
@@ -51,8 +52,7 @@ impl History {
 }
 
 /// Works on keys of its own, so that each key's history has one writer, until the server is gone.
-fn work(worker: usize, mut client: Client, ttl_ms: u64, history: &History, over: &AtomicBool) {
-    let mut random = rand::rng();
+fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, history: &History, over: &AtomicBool) {
     let mut serial = 0;
     while !over.load(Ordering::Relaxed) {
         let key = random.random_range(0..KEYS / WORKERS) * WORKERS + worker;
@@ -87,6 +87,8 @@ type Between = fn(&mut Server, usize);
 
 fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
     let rounds = std::env::var("PALISADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    // The same choices again; not at the same moments of the server.
+    let mut random = StdRng::seed_from_u64(seed());
     let history = History::default();
     let mut server = setup.start();
     let (mut held, mut proved, mut guarded) = (0, 0, 0);
@@ -97,9 +99,10 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         std::thread::scope(|scope| {
             for worker in 0..WORKERS {
                 let (client, history, over) = (server.client(), &history, &over);
-                scope.spawn(move || work(worker, client, ttl_ms, history, over));
+                let random = StdRng::from_rng(&mut random);
+                scope.spawn(move || work(worker, random, client, ttl_ms, history, over));
             }
-            sleep(Duration::from_millis(rand::rng().random_range(5..120)));
+            sleep(Duration::from_millis(random.random_range(5..120)));
             server.kill();
             over.store(true, Ordering::Relaxed);
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-use crate::harness::{Reply, Server, int};
+use crate::harness::{Reply, Server, int, seed};
 
 const COMMANDS: [&str; 10] = [
     "LOCK.ACQUIRE",
@@ -53,9 +53,7 @@ const WORDS: [&[u8]; 24] = [
 
 #[test]
 fn random_arguments() {
-    let seed = rand::random();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     let server = Server::start();
     let mut client = server.client();
     // What waits is sent on its way by an operator.
@@ -98,9 +96,7 @@ fn random_arguments() {
 
 #[test]
 fn random_bytes_on_the_wire() {
-    let seed = rand::random();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     let server = Server::start();
     let token = server.client().say("LOCK.ACQUIRE held me 60000").as_int();
     for _ in 0..300 {

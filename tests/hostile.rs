@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use self::commands::{Command, Source};
-use crate::harness::{Client, Reply, Server, Setup, int, text, wait_until};
+use crate::harness::{Client, Reply, Server, Setup, int, seed, text, wait_until};
 
 /// Connections that send at once.
 const CONNECTIONS: usize = 8;
@@ -38,12 +38,6 @@ const GROWTH_BYTES_MAX: u64 = 256 * 1024;
 /// How many commands are sent.
 fn commands() -> usize {
     std::env::var("PALISADE_COMMANDS").ok().and_then(|commands| commands.parse().ok()).unwrap_or(20_000)
-}
-
-fn seed() -> u64 {
-    let seed = std::env::var("PALISADE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
-    println!("seed {seed}: again with PALISADE_SEED={seed}");
-    seed
 }
 
 /// What a server's log never says.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{Reply, Server, error, int, null, wait_until};
+use crate::harness::{Reply, Server, error, int, null, seed, wait_until};
 
 const COMMANDS: usize = 10_000;
 const CONNECTIONS: usize = 8;
@@ -43,9 +43,7 @@ impl Model {
 
 #[test]
 fn random_commands_against_a_naive_model() {
-    let seed = rand::random();
-    println!("seed {seed}");
-    run(seed);
+    run(seed());
 }
 
 fn run(seed: u64) {

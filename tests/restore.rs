@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, text};
+use crate::harness::{Client, Reply, Server, Setup, error, int, seed, text};
 
 /// Redis's CRC-64 (Jones), bit by bit: short, and fast enough for a test.
 fn crc64(bytes: &[u8]) -> u64 {
@@ -93,9 +93,7 @@ fn impossible_locks_are_refused() {
 
 #[test]
 fn any_damage_is_an_error_or_a_possible_lock() {
-    let seed = rand::random();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     let server = start();
     let mut client = server.client();
     let payload = sample(&mut client);

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, null, wait_until};
+use crate::harness::{Client, Reply, Server, Setup, error, int, null, seed, wait_until};
 
 /// Clients and their connections need files: as many as the system allows.
 fn allow_many_files() {
@@ -128,9 +128,7 @@ fn a_thousand_keys_with_a_queue_each() {
 fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     let count: usize = std::env::var("PALISADE_WAITERS").map_or(3_000, |count| count.parse().unwrap());
     allow_many_files();
-    let seed = rand::random();
-    println!("seed {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     let server = Setup::new().option("maxclients", "15000").start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
@@ -172,13 +170,12 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
 
 /// Everything at once, on few keys: the sum of what clients were told is what the node did, and no lock has two holders.
 pub fn random_storm(server: &Server) {
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = seed();
     let grants: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..16)
             .map(|worker| {
                 scope.spawn(move || {
-                    let mut random = StdRng::seed_from_u64(seed + worker);
+                    let mut random = StdRng::seed_from_u64(seed.wrapping_add(worker));
                     let mut client = server.client();
                     let mut grants = 0;
                     for n in 0..200 {

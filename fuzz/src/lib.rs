@@ -17,6 +17,7 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod answers;
 mod choice;
 mod disk;
 mod driver;
@@ -27,6 +28,7 @@ pub mod quorum;
 pub mod record;
 pub mod rounds;
 pub mod state_file;
+mod waiting;
 mod world;
 
 /// A target: what it is called, and what it does with an input.

@@ -1,7 +1,8 @@
 //! One node and its keys: requests of several owners, and what operators, the server and time do between them.
 //!
 //! The engine does what is asked, its steps are performed and judged in `driver.rs`; after each request the invariants of
-//! [`palisade_core`] are checked (`world.rs`, `oracle.rs`).
+//! [`palisade_core`] are checked (`world.rs`, `oracle.rs`), and what it answers
+//! (`answers.rs`).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
@@ -10,9 +11,8 @@ use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reen
 use palisade_core::{Refusal, Token, check};
 
 use crate::choice::{Name, Number, Passes, Wavering};
-use crate::driver::Performed;
 use crate::oracle::Place;
-use crate::world::{START, State, Timer, World, name_of};
+use crate::world::{START, Timer, World, name_of};
 
 /// A key: few, so that they meet.
 #[derive(Clone, Copy, Debug, Arbitrary)]
@@ -143,7 +143,8 @@ fn all(bytes: &mut Unstructured<'_>, wavers: bool) -> Result<()> {
     Ok(())
 }
 
-type Done<T = ()> = std::result::Result<T, Refusal>;
+/// What came of a request that may be refused.
+pub type Done<T = ()> = std::result::Result<T, Refusal>;
 
 fn ttl(Number(ms): Number) -> Done<Ttl> {
     Ttl::new(Some(ms), MAX_TTL_DEFAULT_MS)
@@ -299,117 +300,5 @@ impl World {
         if to_come.is_none() {
             disk.gets_done();
         }
-    }
-
-    fn acquire(&mut self, place: Place, ask: &Acquire<'_>, may_block: bool, looks_first: bool) -> Done {
-        if looks_first {
-            self.perform(place, &Asked::Look);
-            self.deliver();
-        }
-        let Acquire { owner, ttl, retry, patience, .. } = *ask;
-        let before = self.state(place);
-        let acquired = self.perform(place, &Asked::Acquire { ask: *ask, may_block });
-        if !acquired.passed {
-            self.changed_so_much(place, &before, &acquired);
-        }
-        match acquired.answer? {
-            Reply::Token(token) => {
-                if acquired.granted != Some(Told::Acquired) {
-                    let had =
-                        acquired.passed || before.0.is_some_and(|lock| lock.token() == token && lock.is_of(owner));
-                    assert!(retry && had, "{owner:?} has it by another grant");
-                }
-                assert!(self.is_held_by(place, owner.bytes()) && self.locks[&place].token() == token);
-                self.lasts(place, self.boot, ttl.ms());
-            }
-            Reply::Null => {
-                assert_eq!(patience.ms(), 0);
-                let kept = self.oracle.is_kept(place, self.boot) || acquired.passed;
-                assert!(kept || self.is_held(place) || self.is_hindered(), "{owner:?} was to have what is free");
-            }
-            Reply::Later => {}
-            reply => panic!("{reply:?} is no answer to ACQUIRE"),
-        }
-        Ok(())
-    }
-
-    /// What a command did that passed nothing on: a grant, a longer lease, a place in the queue; a refused one nothing.
-    fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
-        let mut after = self.state(place);
-        if done.granted.is_some() {
-            return;
-        }
-        if done.changes > 0 {
-            assert_ne!(after.0, before.0);
-            return;
-        }
-        match done.answer {
-            // It was counted.
-            Ok(Reply::Null) => after.4.contended -= 1,
-            Ok(Reply::Later) => after.3 -= 1,
-            _ => {}
-        }
-        assert_eq!(after, *before, "{done:?} changes nothing");
-    }
-
-    fn wait(&mut self, place: Place, ask: &Wait<'_>) -> Done {
-        let mut before = self.state(place);
-        let told = self.oracle.is_kept(place, self.boot);
-        let Wait { owner, patience, .. } = *ask;
-        let waited = self.perform(place, &Asked::Wait(*ask));
-        before.3 += usize::from(waited.answer == Ok(Reply::Later));
-        assert_eq!(self.state(place), before, "it grants nothing");
-        assert!(!waited.passed);
-        match waited.answer? {
-            Reply::Turn(true) if !told && !self.is_held_by(place, owner.bytes()) => {
-                assert!(!self.is_held(place) && !self.waits_in_time(place), "{owner:?} passed those who wait");
-                self.tell(place, owner.bytes());
-            }
-            Reply::Turn(true) | Reply::Later => {}
-            Reply::Turn(false) => assert_eq!(patience.ms(), 0),
-            reply => panic!("{reply:?} is no answer to WAIT"),
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, place: Place, ask: &Release<'_>) -> Done {
-        let before = self.locks.get(&place).cloned();
-        let was_held = self.is_held_by(place, ask.owner.bytes());
-        if ask.token.is_none() {
-            self.take_back(place, ask.owner.bytes());
-        }
-        let released = self.perform(place, &Asked::Release(*ask));
-        assert_eq!(released.ended == Some(Told::Released), released.answer == Ok(Reply::Holds(0)));
-        match released.answer? {
-            Reply::Holds(0) => assert!(was_held),
-            Reply::Holds(left) if released.changes > 0 => {
-                let lock = &self.locks[&place];
-                assert!(was_held && lock.is_of(ask.owner) && lock.holds() == left);
-                assert!(before.is_some_and(|before| left < before.holds() && lock.deadline() == before.deadline()));
-            }
-            Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
-            // It may have been its turn.
-            Reply::Null if released.passed => {}
-            Reply::Null => assert_eq!(self.locks.get(&place), before.as_ref()),
-            reply => panic!("{reply:?} is no answer to RELEASE"),
-        }
-        Ok(())
-    }
-
-    /// A command that changes a lock in place, if it says so.
-    fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
-        let mut before = self.state(place);
-        let done = self.perform(place, asked);
-        assert!(!done.passed && done.granted.is_none() && done.ended.is_none());
-        if done.changes > 0 {
-            assert!(done.answer.is_ok() && self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
-        } else {
-            if done.answer.is_ok() {
-                // It was asked for, and counted.
-                before.4 = self.node.counters;
-            }
-            assert_eq!(self.state(place), before, "{done:?} changes nothing");
-        }
-        done.answer.map(drop)
     }
 }

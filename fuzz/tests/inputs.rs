@@ -1,6 +1,6 @@
 //! Every target over its seeds and over random inputs: the form of the fuzzing that every test run has.
 //!
-//! `PALISADE_INPUTS` says how many random inputs each target gets (default 3000).
+//! `PALISADE_INPUTS` says how many random inputs each target gets (default 3000), `PALISADE_SEED` from which seed they are drawn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,13 +41,23 @@ fn every_seed_keeps_every_promise() {
     }
 }
 
+/// That of `PALISADE_SEED`, or a new one; the command that draws the same inputs again is printed.
+fn seed(inputs: usize) -> u64 {
+    let given = std::env::var("PALISADE_SEED").ok();
+    let seed = given.map_or_else(rand::random, |seed| seed.parse().expect("PALISADE_SEED is a number"));
+    println!(
+        "again: PALISADE_SEED={seed} PALISADE_INPUTS={inputs} cargo test --package palisade-fuzz --test inputs -- --exact \
+         random_inputs_keep_every_promise"
+    );
+    seed
+}
+
 /// Half of them random bytes, half a seed behind the beginning of another, with some bytes changed, cut or
 /// repeated.
 #[test]
 fn random_inputs_keep_every_promise() {
     let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = seed(inputs);
     let mut random = StdRng::seed_from_u64(seed);
     for target in &TARGETS {
         let seeds = seeds(target);

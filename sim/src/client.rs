@@ -229,6 +229,7 @@ impl Client {
                 self.on_answer(open, Some(id), answer, now)
             }
             Hears::Told(free) => self.on_told(open.node, free.then_some(id), now),
+            Hears::Replied(_) => Step::default(),
         }
     }
 

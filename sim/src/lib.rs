@@ -19,3 +19,4 @@ pub mod referee;
 pub mod rules;
 pub mod server;
 pub mod simulation;
+pub mod single_client;

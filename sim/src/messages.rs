@@ -53,6 +53,44 @@ pub enum Says {
         /// Where it wants to stand.
         ticket: u64,
     },
+    /// A command of a client that locks on one node.
+    Command(Command),
+}
+
+/// A command of a client that locks on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// LOCK.ACQUIRE.
+    Acquire {
+        /// Length of the lease.
+        ttl_ms: u32,
+        /// For how long it waits; zero: not at all.
+        wait_ms: u32,
+        /// It may repeat itself.
+        retry: bool,
+    },
+    /// LOCK.EXTEND.
+    Extend {
+        /// At least this long from now.
+        ttl_ms: u32,
+    },
+    /// LOCK.REENTER.
+    Reenter {
+        /// At least this many holds; one hold more where absent.
+        level: Option<u32>,
+        /// Also extend to at least this long from now.
+        ttl_ms: Option<u32>,
+    },
+    /// LOCK.RELEASE.
+    Release {
+        /// Down to one hold less than this.
+        level: u32,
+    },
+    /// No command: the connection is closed on which the request of this number waits.
+    Closed {
+        /// Which request.
+        number: u32,
+    },
 }
 
 /// What a node answers.
@@ -69,10 +107,10 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// To the request that waits on server `id` by the name `waiter`: whether the lock is free.
-    pub fn told(waiter: WaiterId, id: NodeId, free: bool) -> Self {
+    /// To the request that waits on server `id` by the name `waiter`.
+    pub fn later(waiter: WaiterId, id: NodeId, says: Hears) -> Self {
         let who = Holder { client: (waiter.0 >> 32) as u32, acquisition: 0 };
-        Self { who, number: waiter.0 as u32, id, says: Hears::Told(free) }
+        Self { who, number: waiter.0 as u32, id, says }
     }
 }
 
@@ -83,6 +121,30 @@ pub enum Hears {
     Answer(Answer),
     /// To a wait: whether it is free.
     Told(bool),
+    /// To a command of a client that locks on one node.
+    Replied(Replied),
+}
+
+/// What a command is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Replied {
+    /// The lock is the caller's.
+    Granted {
+        /// The token of the grant.
+        token: u64,
+        /// How long it waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// It lasts longer.
+    Extended,
+    /// The caller has so many holds.
+    Holds(u32),
+    /// Somebody else holds it, or the caller does not.
+    Null,
+    /// The caller holds it already.
+    Owned,
+    /// Another refusal.
+    Refused,
 }
 
 impl fmt::Display for Says {
@@ -95,6 +157,7 @@ impl fmt::Display for Says {
             Self::Ask(Ask::Extend { token, .. }) => write!(f, "EXTEND TOKEN {}", token.get()),
             Self::Release => f.write_str("RELEASE"),
             Self::Wait { ticket, .. } => write!(f, "WAIT TICKET {ticket}"),
+            Self::Command(command) => write!(f, "{command:?}"),
         }
     }
 }
@@ -108,6 +171,7 @@ impl fmt::Display for Hears {
             Self::Answer(Answer::NotYet { ms }) => write!(f, "NOTYET {ms}"),
             Self::Answer(Answer::Failed) => f.write_str("an error"),
             Self::Told(free) => write!(f, "{}", u8::from(*free)),
+            Self::Replied(replied) => write!(f, "{replied:?}"),
         }
     }
 }

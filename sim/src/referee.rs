@@ -127,6 +127,8 @@ struct Mutex {
     highest: Vec<(TimeUs, u64)>,
     /// The token of the last write that the register took: it takes none with a smaller one.
     register: u64,
+    /// The last lock that an operator took away: when, and its token.
+    taken_away: Option<(TimeUs, u64)>,
 }
 
 /// Judges a history as it goes.
@@ -162,6 +164,15 @@ impl Referee {
         Ok(true)
     }
 
+    /// At `at` an operator took the lock of `key` away that had this token: its holder, who does not know, may go on relying on it,
+    /// and others may have it. Whoever asks from then on has a larger token.
+    pub fn is_taken_away(&mut self, key: u32, at: TimeUs, token: u64) {
+        let mutex = self.keys.entry(key).or_default();
+        mutex.claims.retain(|claim| claim.token > token);
+        mutex.raise(at, token, self.laws);
+        mutex.taken_away = Some((at, token.max(mutex.taken_away.map_or(0, |(_, before)| before))));
+    }
+
     /// Who relies on `key` at `at`.
     pub fn holders(&self, key: u32, at: TimeUs) -> impl Iterator<Item = &Claim> {
         self.keys.get(&key).into_iter().flat_map(|mutex| &mutex.claims).filter(move |claim| claim.until > at)
@@ -170,6 +181,12 @@ impl Referee {
 
 impl Mutex {
     fn begin(&mut self, key: u32, later: Claim, since: TimeUs, laws: Laws) -> Result<(), Violation> {
+        // What it holds was taken away before it heard of it.
+        if let Some((at, before)) = self.taken_away
+            && later.token <= before
+        {
+            return if since > at { Err(Violation::TokenOrder { key, before, later }) } else { Ok(()) };
+        }
         if laws == Laws::All
             && later.until > later.from
             && let Some(&first) = self.claims.first()
@@ -210,7 +227,9 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.who == who) else {
-            return Err(Violation::Revived { key, who });
+            // It does not know yet that it was taken away.
+            let is_taken_away = self.taken_away.is_some_and(|(_, before)| token <= before);
+            return if is_taken_away { Ok(()) } else { Err(Violation::Revived { key, who }) };
         };
         if token < claim.token {
             return Err(Violation::TokenFell { key, claim: *claim, to: token });
@@ -306,6 +325,23 @@ mod tests {
             assert_eq!(judge(Laws::All, events), *all, "{events:?}");
             assert_eq!(judge(Laws::WithoutExclusion, events), *without, "{events:?}");
         }
+    }
+
+    /// Its holder does not know, and may hear of its grant only then; who asks after that has a larger token.
+    #[test]
+    fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
+        let see = |events: &[(TimeUs, Holder, What)]| {
+            let mut referee = Referee::new(Laws::All);
+            assert_eq!(referee.see(&Event { at: 1, key: 0, who: A, what: held(0, 90, 5) }), Ok(true));
+            referee.is_taken_away(0, 10, 5);
+            let mut seen = events.iter().map(|&(at, who, what)| referee.see(&Event { at, key: 0, who, what }));
+            seen.find_map(Result::err).map(|violation| violation.law())
+        };
+        assert_eq!(see(&[(11, B, held(10, 90, 6)), (12, A, What::Extended { until: 99, token: 5 })]), None);
+        assert_eq!(see(&[(11, B, held(2, 90, 6)), (12, B, What::Extended { until: 99, token: 6 })]), None);
+        assert_eq!(see(&[(11, B, held(2, 90, 5)), (12, A, What::Ended)]), None, "it had that before");
+        assert_eq!(see(&[(12, B, held(11, 90, 5))]), Some("token order"));
+        assert_eq!(see(&[(12, B, held(11, 90, 6)), (13, A, held(12, 90, 7))]), Some("exclusion"));
     }
 
     #[test]

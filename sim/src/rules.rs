@@ -49,6 +49,30 @@ pub enum Rule {
     RoundsRepeated,
     /// Who asks for a lock until a limit asks again whenever it is refused before.
     AsksOn,
+    /// Waiters are served first in, first out.
+    FirstInFirstOut,
+    /// A request for a free lock does not pass those who wait for it.
+    NoBarging,
+    /// A waiter whose client is gone leaves the queue, and the next is served.
+    DeadHeadPasses,
+    /// The requests of one owner share a place: all of them are answered by its grant.
+    OwnersShareAPlace,
+    /// What is kept free for one who was told is kept for a moment only.
+    ReservationEnds,
+    /// When the guard ends, those who wait are served.
+    GuardEndServes,
+    /// Who repeats its request is answered with the grant that it has.
+    RepetitionIsAnswered,
+    /// Of the time that a request waited a client counts what is left when clocks drift apart.
+    WaitLessDrift,
+    /// Nobody but the holder re-enters a lock.
+    HolderReenters,
+    /// A lock that an operator broke is its holder's no more.
+    BrokenEnds,
+    /// The lease of a lock that the server evicted keeps others out until it would have ended.
+    EvictedBars,
+    /// An incarnation in which a held lock was evicted leaves no proof that it remembers every grant.
+    EvictedUnproved,
 }
 
 impl Rule {

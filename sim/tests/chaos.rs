@@ -1,5 +1,6 @@
 //! A fault campaign in short: it passes if no law is broken and everything is well when the last fault is healed. What goes
-//! wrong in it is drawn anew each time; the seed is printed, and `make chaos SEED=` runs with it for longer.
+//! wrong in it is drawn anew each time; the seed is printed, `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=` does so
+//! for longer.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -43,7 +44,12 @@ fn nothing_is_wrong_after_a_short_campaign() {
     if !run.status.success() {
         // What a person needs to find the cause stays.
         let kept = out.keep();
-        panic!("{said}\n{}\n{report}\nhistory and logs: {}", String::from_utf8_lossy(&run.stderr), kept.display());
+        let again = "cargo test --package palisade-sim --test chaos, with the PALISADE_SEED that is named first";
+        panic!(
+            "{said}\nagain: {again}\n{}\n{report}\nhistory and logs: {}",
+            String::from_utf8_lossy(&run.stderr),
+            kept.display()
+        );
     }
     assert!(report.contains("**No violation.**"), "{report}");
     let acquired = report.lines().find_map(|line| line.strip_prefix("| acquisitions | ")).unwrap();

@@ -15,8 +15,8 @@ fn with_every_rule_the_queue_is_sound() {
 
 #[test]
 fn without_any_one_rule_of_the_queue_something_is_found() {
-    for (rule, bounds) in broken() {
+    for bounds in broken() {
         let outcome = find(&bounds, 2_000_000);
-        assert!(outcome.found.is_some(), "{rule:?}: nothing in {} states", outcome.states);
+        assert!(outcome.found.is_some(), "{:?}: nothing in {} states", bounds.without, outcome.states);
     }
 }

@@ -10,11 +10,26 @@ fn every_law_is_kept() {
     let mut all = Totals::default();
     for seed in 0..150 {
         let (totals, failure) = run(&Plan::draw(seed), ALL);
-        assert!(failure.is_none(), "seed {seed}: {}", failure.unwrap());
+        if let Some(failure) = failure {
+            let again = "cargo run --profile sim --package palisade-sim --bin palisade-sim -- replay";
+            panic!("seed {seed}: {failure}\nagain: {again} {seed}");
+        }
         all.add(&totals);
     }
     assert!(all.moments > 1_000_000, "{} steps are not a test", all.moments);
-    for fault in ["slot given away", "slot of a dead node given away", "flush of a slot", "stalls of majorities"] {
+    let singles = [all.single_held, all.single_waited, all.repeated, all.reentered, all.left];
+    assert!(singles.into_iter().all(|count| count > 500), "{singles:?} are not a test");
+    for fault in [
+        "slot given away",
+        "slot of a dead node given away",
+        "flush of a slot",
+        "stalls of majorities",
+        "break",
+        "deletion",
+        "eviction",
+        "armed guard",
+        "late answers",
+    ] {
         assert!(all.faults.get(fault).is_some_and(|count| *count > 5), "{fault}: {:?}", all.faults);
     }
     assert!(all.had_in_time > 50 && all.kept > 500, "{} and {} are not a test", all.had_in_time, all.kept);
@@ -51,6 +66,7 @@ fn the_guard_of_a_slot_outlasts_a_crash() {
     for seed in 0..20 {
         let mut plan = Plan::draw(seed);
         plan.nodes.truncate(1);
+        plan.single_clients.retain(|client| client.node == 0);
         plan.nodes[0].keeps = Keeps::Everything;
         (plan.alias, plan.keys, plan.ttl_ms, plan.max_ttl_ms, plan.skew_ms) = (None, 1, 500, 500, 100);
         (plan.until, plan.hold_us, plan.rest_us) = (30_000_000, 500_000, 1_000);
@@ -83,6 +99,35 @@ fn through_stalls_a_lock_is_kept_by_rounds_that_are_repeated_and_had_by_asking_o
     assert!(matches!(found(Rule::AsksOn, is_meant), Failure::GaveUp { .. }));
 }
 
+/// Locks on one node, their queues, and what operators and the server do to them: each rule by the law that breaks without it.
+#[test]
+fn every_rule_of_locks_on_one_node_is_needed() {
+    let rules = [
+        (Rule::FirstInFirstOut, "order of the queue"),
+        (Rule::NoBarging, "order of the queue"),
+        (Rule::DeadHeadPasses, "order of the queue"),
+        (Rule::OwnersShareAPlace, "order of the queue"),
+        (Rule::GuardEndServes, "progress"),
+        (Rule::RepetitionIsAnswered, "answers to those who wait"),
+        (Rule::WaitLessDrift, "exclusion"),
+        (Rule::HolderReenters, "holds"),
+        (Rule::BrokenEnds, "end of a lock that was taken away"),
+        (Rule::EvictedBars, "exclusion"),
+    ];
+    for (rule, law) in rules {
+        assert_eq!(found(rule, |_| true).law(), law, "{rule:?}");
+    }
+    let is_meant = |kind: &Kind| matches!(kind, Kind::Evict { .. } | Kind::Crash { .. } | Kind::Restart { .. });
+    assert_eq!(found(Rule::EvictedUnproved, is_meant).law(), "exclusion");
+}
+
+/// A round of extension is under way, and an answer to the one before comes, which no node heard of.
+#[test]
+fn an_answer_counts_for_its_own_round() {
+    let is_meant = |kind: &Kind| matches!(kind, Kind::LateAnswers { .. } | Kind::Cut { .. });
+    assert_eq!(found(Rule::AnswersOfTheirRound, is_meant).law(), "exclusion");
+}
+
 #[test]
 fn a_run_is_its_plan() {
     for seed in [1, 11, 42] {
@@ -94,13 +139,16 @@ fn a_run_is_its_plan() {
 
 #[test]
 fn a_plan_that_fails_is_made_smaller_and_fails_the_same() {
-    let without = Without(Some(Rule::ProposalAboveLast));
-    let plan = (0..50).map(Plan::draw).find(|plan| run(plan, without).1.is_some()).expect("it is found soon");
-    let small = smallest(&plan, without);
-    let law = |plan| run(plan, without).1.map(|failure| failure.law());
-    assert_eq!(law(&small), law(&plan));
-    assert!(small.faults.len() <= plan.faults.len() && small.until <= plan.until);
-    assert_eq!(run(&small, ALL).1, None, "with the rule it holds");
+    for rule in [Rule::ProposalAboveLast, Rule::EvictedBars, Rule::DeadHeadPasses] {
+        let without = Without(Some(rule));
+        let plan = (0..50).map(Plan::draw).find(|plan| run(plan, without).1.is_some()).expect("it is found soon");
+        let small = smallest(&plan, without);
+        let law = |plan| run(plan, without).1.map(|failure| failure.law());
+        assert_eq!(law(&small), law(&plan));
+        assert!(small.faults.len() <= plan.faults.len() && small.until <= plan.until);
+        assert!(small.single_clients.len() <= plan.single_clients.len());
+        assert_eq!(run(&small, ALL).1, None, "with the rule it holds");
+    }
 }
 
 /// Plans that broke a law once. Their stories are in `regressions/README.md`.

@@ -36,7 +36,7 @@ struct Run {
     #[arg(long, default_value_t = 300)]
     seconds: u64,
     /// Of all choices; random unless given.
-    #[arg(long)]
+    #[arg(long, env = "PALISADE_SEED")]
     seed: Option<u64>,
     /// `lock.max-ttl` in milliseconds, and the longest lease that is asked for.
     #[arg(long, default_value_t = 2_000)]
@@ -69,7 +69,7 @@ impl Run {
     fn campaign(self) -> ExitCode {
         // Ten digits are easy to type again.
         let seed = self.seed.unwrap_or_else(|| rand::random::<u64>() % 10_000_000_000);
-        println!("seed {seed}: SEED={seed} makes the same choices again, though not at the same moments");
+        println!("seed {seed}: PALISADE_SEED={seed} makes the same choices again, though not at the same moments");
         let _ = std::fs::remove_dir_all(&self.out);
         let settings = Settings {
             server: self.server,

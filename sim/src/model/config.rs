@@ -154,13 +154,19 @@ pub fn broken() -> Vec<Config> {
 }
 
 /// Rules whose absence this model cannot notice, and why.
-pub const OUT_OF_SIGHT: [(Rule, &str); 6] = [
+pub const OUT_OF_SIGHT: [(Rule, &str); 12] = [
     (Rule::DriftMargin, "clocks do not drift there"),
     (Rule::TiedData, "no data is copied there"),
     (Rule::SlotsGuarded, "slots do not move there"),
     (Rule::SlotsFloor, "slots do not move there"),
     (Rule::RoundsRepeated, "clients may give up there at any moment"),
     (Rule::AsksOn, "clients may give up there at any moment"),
+    (Rule::RepetitionIsAnswered, "no answer is lost there"),
+    (Rule::WaitLessDrift, "clocks do not drift there"),
+    (Rule::HolderReenters, "nobody else tries to there"),
+    (Rule::BrokenEnds, "holders do not ask again there"),
+    (Rule::EvictedBars, "the node is as it is there"),
+    (Rule::EvictedUnproved, "nothing is evicted where nodes crash there"),
 ];
 
 /// With every rule: bounds within which nothing may be found, each with what it is about.

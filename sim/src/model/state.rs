@@ -108,8 +108,8 @@ impl State {
         node.settle();
         let id = node.server.id();
         let told = node.server.told();
-        for (waiter, free) in told {
-            self.replies.insert(Reply::told(waiter, id, free));
+        for (waiter, hears) in told {
+            self.replies.insert(Reply::later(waiter, id, hears));
         }
         value
     }

@@ -4,7 +4,7 @@ use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
 use palisade_core::{Answer, BootTime, Lock, Node, Now, Refusal, Waiter, WaiterId, Want};
 
-use super::rules::QueueRule;
+use crate::rules::{Rule, Without};
 
 /// The only database, and the only key of it.
 const AT: Key<'static> = Key { db: 0, name: b"k" };
@@ -46,7 +46,7 @@ pub struct OneKey {
     pub node: Node,
     pub lock: Option<Lock>,
     pub tick: u32,
-    without: Option<QueueRule>,
+    without: Without,
     /// Who waits, in the order in which they came.
     pub waits: Vec<Waits>,
     /// The last grant, unless its holder gave it back or an operator took it away.
@@ -62,10 +62,9 @@ pub struct OneKey {
 }
 
 impl OneKey {
-    pub fn new(without: Option<QueueRule>) -> Self {
+    pub fn new(without: Without) -> Self {
         let mut node = Node::new(10);
-        node.waiting.handoff_window_ms =
-            if without == Some(QueueRule::ReservationEnds) { u32::MAX / 2 } else { WINDOW_MS };
+        node.waiting.handoff_window_ms = if without.is(Rule::ReservationEnds) { u32::MAX / 2 } else { WINDOW_MS };
         Self {
             node,
             lock: None,
@@ -89,7 +88,7 @@ impl OneKey {
     /// The name under which an owner sends its request: without the rule that its requests share a place, each has another.
     fn name(&self, owner: u8) -> Vec<u8> {
         let is_second = self.waits.iter().any(|waits| waits.owner == owner);
-        let suffix = self.without == Some(QueueRule::OwnersShareAPlace) && is_second;
+        let suffix = self.without.is(Rule::OwnersShareAPlace) && is_second;
         vec![b'a' + owner, b'0' + u8::from(suffix)]
     }
 
@@ -98,7 +97,7 @@ impl OneKey {
         let patience = Patience::new(Some(if waits { WAIT_MS } else { 0 })).unwrap_or_default();
         let (Ok(name), Ok(ttl)) = (Owner::new(&name), Ttl::new(Some(TTL_MS.into()), TTL_MS)) else { return };
         let ask = Acquire { owner: name, ttl, retry: false, fence: None, note: Note::default(), patience };
-        let barges = self.without == Some(QueueRule::NoBarging) && self.is_free();
+        let barges = self.without.is(Rule::NoBarging) && self.is_free();
         let aside = barges.then(|| std::mem::take(&mut self.node.waiting));
         let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner);
         if let Some(aside) = aside {
@@ -179,7 +178,7 @@ impl OneKey {
     pub fn is_gone(&mut self, which: usize) {
         let Some(waits) = self.waits.get_mut(which) else { return };
         waits.is_gone = true;
-        if self.without != Some(QueueRule::DeadHeadPasses) {
+        if !self.without.is(Rule::DeadHeadPasses) {
             self.node.waiting.leave(WaiterId(waits.id));
             self.waits.remove(which);
         }
@@ -198,7 +197,7 @@ impl OneKey {
             while self.node.time_out(now.boot) {}
             // Without the rule, what a guard postponed is never looked at again.
             let is_over = self.was_guarded && self.node.guard.armed(now.boot).is_none();
-            let looks = self.without != Some(QueueRule::GuardEndServes) || !is_over || self.lock.is_some();
+            let looks = !self.without.is(Rule::GuardEndServes) || !is_over || self.lock.is_some();
             match self.node.take_due(now.boot, true) {
                 Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0)),
                 Some(Work::Look(..)) => {}
@@ -237,7 +236,7 @@ impl OneKey {
 
     fn joins(&mut self, owner: u8) -> WaiterId {
         self.requests += 1;
-        if self.without == Some(QueueRule::FirstInFirstOut) {
+        if self.without.is(Rule::FirstInFirstOut) {
             self.first_to_the_end();
         }
         let own = self.waits.iter().filter(|waits| waits.owner == owner && !waits.is_gone);

@@ -11,7 +11,7 @@ mod state;
 
 use stateright::{Checker, HasDiscoveries, Model as _};
 
-pub use rules::{QueueRule, broken};
+pub use rules::broken;
 pub use state::{Bounds, sound};
 
 use crate::model::{Outcome, outcome};

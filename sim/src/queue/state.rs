@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use stateright::{Model, Property};
 
 use super::key::OneKey;
-use super::rules::QueueRule;
+use crate::rules::Without;
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +48,12 @@ pub struct Bounds {
     /// Time ends after so many ticks.
     pub ticks: u32,
     /// The rule that is switched off.
-    pub without: Option<QueueRule>,
+    pub without: Without,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { owners: 3, commands: 5, events: 1, ticks: 3, without: None }
+        Self { owners: 3, commands: 5, events: 1, ticks: 3, without: Without::default() }
     }
 }
 

@@ -3,10 +3,12 @@
 use palisade_core::{BootTime, CleanEnd, Lock, LocksDigest, NodeState, Now, record};
 
 use super::{DB, Server, name};
+use crate::rules::Rule;
 
 impl Server {
     /// Ten times a second: the ceiling is raised before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
+        self.node.evicted.sweep(now.boot);
         if self.node.is_write_due(now) {
             self.save(now);
         }
@@ -49,7 +51,9 @@ impl Server {
     /// The state file that a clean end leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
-        let end = Some(CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
+        // No file tells of locks that were evicted.
+        let remembered = self.node.evicted.is_empty() || self.without.is(Rule::EvictedUnproved);
+        let end = remembered.then(|| CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }
 

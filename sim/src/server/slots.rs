@@ -1,6 +1,6 @@
 //! A node in a cluster: it serves some of the slots, and learns which.
 
-use palisade_core::{Found as Ties, Now, SlotSet, WaiterId, guard_ms, slot_of, token_floor};
+use palisade_core::{Found as Ties, Now, SlotSet, guard_ms, slot_of, token_floor};
 
 use super::{DB, Server, name};
 use crate::rules::Rule;
@@ -18,8 +18,8 @@ impl Server {
     }
 
     /// From now on it owns the slots `owned`. Those that it gains come without their locks; the locks of those that it loses are
-    /// deleted. Answers who is told that its wait is over, since the lock is not here.
-    pub fn own_slots(&mut self, owned: &SlotSet, now: Now) -> Vec<WaiterId> {
+    /// deleted. Who waits there is told that its wait is over, since the lock is not here.
+    pub fn own_slots(&mut self, owned: &SlotSet, now: Now) {
         if self.without.is(Rule::SlotsGuarded) {
             self.node.slots.cover();
         }
@@ -36,7 +36,9 @@ impl Server {
         self.delete_locks(|slot| !owned.contains(slot));
         let lost: Vec<Vec<u8>> =
             self.node.waiting.names(DB).filter(|name| !owned.contains(slot_of(name))).map(<[u8]>::to_vec).collect();
-        lost.iter().flat_map(|name| self.node.waiting.dismiss(DB, name, usize::MAX)).collect()
+        for name in &lost {
+            self.sent_away.extend(self.node.waiting.dismiss(DB, name, usize::MAX));
+        }
     }
 
     /// All locks in the slot of `key` are dropped (CLUSTER FLUSHSLOT).

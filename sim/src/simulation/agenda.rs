@@ -21,6 +21,8 @@ pub(super) enum Next {
     Written(usize, u32, u64, Box<NodeState>),
     /// Something comes to a client's mind, in an acquisition.
     Wakes(Holder, Wake),
+    /// The same, of one that locks on one node.
+    SingleWakes(Holder, SingleWake),
     /// A write reaches the register.
     Writes {
         key: u32,
@@ -46,6 +48,19 @@ pub(super) enum Wake {
     Checks,
     Sends(u64),
     Leaves,
+}
+
+/// What comes to the mind of a client that locks on one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SingleWake {
+    Wants,
+    Misses(u32),
+    Doubts,
+    Leaves,
+    Acts,
+    Sends(u64),
+    Looks,
+    GivesBack,
 }
 
 /// A moment: of two at one time the one that was planned first comes first.

@@ -1,15 +1,19 @@
 //! What goes wrong in a run, how it ends, and what must be right after.
 
-use super::agenda::{Next, Wake};
+use super::agenda::Next;
+use super::kinds::Kind;
 use super::nodes::Files;
 use super::outcome::Failure;
-use super::plan::Kind;
 use super::world::World;
 use crate::client::Step;
 use crate::server::NOT_YET_MS;
+use crate::single_client::{FIRST, SingleClient};
 
 /// The questions of an acquisition, one after the other: ACQUIRE and FENCE, each twice.
 const QUESTIONS: u64 = 4;
+
+/// Where nothing is in its way a client that locks on one node has to wait no longer than this, in milliseconds.
+const SOON_MS: u32 = 50;
 
 /// A node that is not ready yet is asked again after so long, in microseconds.
 const NOT_YET_US: u64 = NOT_YET_MS as u64 * 1_000;
@@ -40,6 +44,14 @@ impl World<'_> {
             Kind::Flush { node } => {
                 self.on_server(node, |server, now| server.flush(now));
             }
+            Kind::Break { node, key } => self.takes_away(node, key, |server, now| server.break_lock(key, now)),
+            Kind::Delete { node, key } => self.takes_away(node, key, |server, now| server.delete(key, now)),
+            Kind::Evict { node, key } => self.evict(node, key),
+            Kind::Arm { node } => {
+                let ms = u32::try_from(fault.for_us / 1_000).unwrap_or(u32::MAX);
+                self.on_server(node, |server, now| server.arm(ms, now));
+                self.writes_at_once(node);
+            }
             Kind::SlotGivenAway { node, key, dies } => {
                 if dies {
                     self.kill(node);
@@ -52,21 +64,17 @@ impl World<'_> {
                 *until = end.max(*until);
             }
             Kind::PauseClient { client } => {
-                let until = &mut self.clients[client].0.paused_until;
+                let until = &mut self.machine_of(client as u32).paused_until;
                 *until = end.max(*until);
             }
-            Kind::KillClient { client } => {
-                self.on_client(client as u32, |client, _| client.forget())?;
-                self.is_patient_no_more(self.clients[client].1.who(), false);
-                self.clients[client].0.down = true;
-            }
+            Kind::KillClient { client } => self.kill_client(client as u32)?,
             Kind::DiskHangs { node } => {
                 let until = &mut self.nodes[node].hangs_until;
                 *until = end.max(*until);
             }
             Kind::NodeClockStep { node, by_us } => self.nodes[node].machine.step(by_us),
             Kind::ClientClockStep { client, by_us } => self.clients[client].0.step(by_us),
-            Kind::Cut { .. } | Kind::Slow { .. } => {}
+            Kind::Cut { .. } | Kind::Slow { .. } | Kind::LateAnswers { .. } => {}
             Kind::Stalls { .. } | Kind::Bursts { .. } => {
                 self.plan_at(end, Next::Ends(number));
                 return self.again(number, 0);
@@ -98,11 +106,7 @@ impl World<'_> {
                 let died = self.nodes[node].died;
                 self.promote(node, died.saturating_sub(lag_us));
             }
-            Kind::KillClient { client } => {
-                self.clients[client].0.down = false;
-                let who = self.clients[client].1.who();
-                self.wakes(who, self.plan.rest_us, Wake::Wants);
-            }
+            Kind::KillClient { client } => self.begins_again(client as u32),
             _ => {}
         }
     }
@@ -132,6 +136,9 @@ impl World<'_> {
         for n in 0..self.clients.len() {
             (self.clients[n].0.paused_until, self.clients[n].0.down) = (0, false);
         }
+        for (machine, _) in &mut self.single_clients {
+            (machine.paused_until, machine.down) = (0, false);
+        }
         self.tell(|| "every fault has ended".to_owned());
     }
 
@@ -148,6 +155,13 @@ impl World<'_> {
             let gone =
                 self.on_client(n, |client, now| if client.is_idle() { Step::default() } else { client.release(now) });
             gone?;
+        }
+        for n in 0..self.single_clients.len() as u32 {
+            let goes = |client: &mut SingleClient, now| match client.holding() {
+                Some(_) => client.release(now),
+                None => client.leaves(now),
+            };
+            self.on_single(FIRST + n, goes)?;
         }
         self.run_until(self.at + 1_000_000)?;
         // A wait whose end was never heard of is over by its own time.
@@ -166,6 +180,19 @@ impl World<'_> {
             }
             self.on_client(0, |client, now| client.release(now))?;
             self.run_until(self.at + 1_000_000)?;
+        }
+        for n in 0..self.plan.single_clients.len() {
+            let number = FIRST + n as u32;
+            for key in self.plan.keys_of(self.plan.single_clients[n].node) {
+                let held = self.totals.single_held;
+                self.on_single(number, |client, now| client.acquire(key, SOON_MS, now))?;
+                self.run_until(self.at + self.longest_acquisition_us() + u64::from(SOON_MS) * 1_000)?;
+                if self.totals.single_held == held {
+                    return Err(Failure::Stuck { key });
+                }
+                self.on_single(number, SingleClient::release)?;
+                self.run_until(self.at + 1_000_000)?;
+            }
         }
         Ok(())
     }

@@ -5,19 +5,23 @@
 
 mod agenda;
 mod clients;
+mod draw;
 mod faults;
+mod kinds;
 mod machine;
 mod moments;
 mod network;
 mod nodes;
 mod outcome;
 mod plan;
+mod single_clients;
 mod slots;
 mod smallest;
 mod world;
 
+pub use kinds::{Fault, Kind};
 pub use outcome::{Failure, Totals};
-pub use plan::{Fault, Keeps, Kind, Machine, Network, Plan};
+pub use plan::{Keeps, Machine, Network, Plan, SingleClient};
 pub use smallest::smallest;
 pub use world::World;
 

@@ -8,8 +8,8 @@ use palisade_core::quorum::majority;
 use rand::RngExt;
 
 use super::agenda::{Next, Wake};
+use super::kinds::Kind;
 use super::outcome::Failure;
-use super::plan::Kind;
 use super::world::World;
 use crate::client::Client;
 use crate::history::{Event, Holder, TimeUs, What};

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 
 use super::agenda::Next;
-use super::plan::Kind;
+use super::kinds::Kind;
 use super::world::World;
 use crate::messages::{Reply, Request, Says};
 
@@ -17,8 +17,8 @@ impl World<'_> {
     pub(super) fn sends(&mut self, after_ms: u32, request: Request) {
         let (client, n) = (request.who.client as usize, self.place(&request));
         let mut copies = self.copies(n, client, true);
-        // Who waits does so on a connection, which loses nothing without a word and doubles nothing.
-        if matches!(request.says, Says::Wait { .. }) {
+        // Who waits, or locks on one node, does so on a connection, which loses nothing without a word and doubles nothing.
+        if matches!(request.says, Says::Wait { .. } | Says::Command(_)) {
             copies.truncate(1);
         }
         for delay in copies {
@@ -49,6 +49,7 @@ impl World<'_> {
                     return vec![];
                 }
                 Kind::Slow { node, by_us } if node == n => extra += by_us,
+                Kind::LateAnswers { client: only, by_us } if only == client && !to_node => extra += by_us,
                 _ => {}
             }
         }

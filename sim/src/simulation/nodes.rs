@@ -2,7 +2,7 @@
 
 use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
-use palisade_core::{AofFile, BootTime, FileId, Found as Ties, IncarnationId, NodeState, Now};
+use palisade_core::{AofFile, BootTime, FileId, Found as Ties, IncarnationId, NodeState, Now, WaiterId};
 use rand::RngExt;
 
 use super::agenda::Next;
@@ -149,6 +149,7 @@ impl World<'_> {
         node.server = Some(server);
         self.nodes[n].armed = None;
         self.plan_snapshot(n);
+        self.connections_end(n);
         self.tell(|| format!("node {n} starts"));
         self.on_server(n, |_, _| ());
     }
@@ -255,6 +256,9 @@ impl World<'_> {
         let server = node.server.as_mut()?;
         let value = body(server, now);
         let (id, told, due) = (server.id(), server.told(), server.next_due());
+        if let Some(wrong) = server.wrong() {
+            self.wrong.get_or_insert(Failure::Wrong { node: n, wrong });
+        }
         if node.writing.is_none()
             && let Some((number, mut state)) = server.take_write()
         {
@@ -269,8 +273,9 @@ impl World<'_> {
         if let Some(due) = due {
             self.arm(n, due);
         }
-        for (waiter, free) in told {
-            self.returns(n, Reply::told(waiter, id, free));
+        for (waiter, hears) in told {
+            self.tell(|| format!("node {n} answers {hears} to {}", shown(waiter)));
+            self.returns(n, Reply::later(waiter, id, hears));
         }
         Some(value)
     }
@@ -351,7 +356,7 @@ impl World<'_> {
     /// Nobody waits for long on a node that could serve.
     pub(super) fn sees_to_waiters(&mut self, n: usize) -> Result<(), Failure> {
         let node = &mut self.nodes[n];
-        let now = node.machine.now(self.at).boot;
+        let now = node.machine.now(self.at);
         let idle = node.server.as_ref().is_some_and(|server| server.lets_wait_for_nothing(now));
         node.idle_ticks = if idle { node.idle_ticks + 1 } else { 0 };
         if node.idle_ticks > UNSERVED_TICKS {
@@ -363,6 +368,12 @@ impl World<'_> {
     pub(super) fn arrives(&mut self, n: usize, request: Request) {
         let Request { who, key, number, .. } = request;
         let answer = self.on_server(n, |server, now| server.hear(&request, now));
+        if let Some(None) = answer
+            && request.is_answered()
+        {
+            let waits = shown(request.waiter());
+            self.tell(|| format!("node {n} hears {asked} of {who} about key {key}: {waits}", asked = request.says));
+        }
         if let Some(Some(says)) = answer {
             let id = self.nodes[n].server.as_ref().map_or(NodeId(0), Server::id);
             self.tell(|| {
@@ -371,6 +382,11 @@ impl World<'_> {
             self.returns(n, Reply { who, number, id, says });
         }
     }
+}
+
+/// A request that waits.
+fn shown(WaiterId(id): WaiterId) -> String {
+    format!("request {} of client {}", id & u64::from(u32::MAX), id >> 32)
 }
 
 fn boot_id(n: usize, machine: &Machine) -> BootId {

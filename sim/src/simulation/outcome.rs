@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::referee::Violation;
+use crate::server::Wrong;
 
 /// How a run went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,17 @@ pub struct Totals {
     pub had_in_time: u64,
     /// Locks that were kept, while nothing else went wrong, until they were given back.
     pub kept: u64,
+    /// Locks taken by clients that lock on one node; those of them that were waited for; repeated requests; re-entries; and how often
+    /// somebody who waited went away.
+    pub single_held: u64,
+    /// See `single_held`.
+    pub single_waited: u64,
+    /// See `single_held`.
+    pub repeated: u64,
+    /// See `single_held`.
+    pub reentered: u64,
+    /// See `single_held`.
+    pub left: u64,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -41,6 +53,11 @@ impl Totals {
         self.fenced_out += other.fenced_out;
         self.had_in_time += other.had_in_time;
         self.kept += other.kept;
+        self.single_held += other.single_held;
+        self.single_waited += other.single_waited;
+        self.repeated += other.repeated;
+        self.reentered += other.reentered;
+        self.left += other.left;
         for (name, count) in &other.faults {
             *self.faults.entry(name).or_default() += count;
         }
@@ -76,6 +93,20 @@ pub enum Failure {
         /// On which node.
         node: usize,
     },
+    /// A node did something wrong for clients that lock on it alone.
+    Wrong {
+        /// Which node.
+        node: usize,
+        /// Which law it broke, and how.
+        wrong: Wrong,
+    },
+    /// A client that locks on one node was answered what no right node answers.
+    Answered {
+        /// Which client.
+        client: u32,
+        /// What.
+        wrong: &'static str,
+    },
 }
 
 impl Failure {
@@ -83,6 +114,8 @@ impl Failure {
     pub fn law(&self) -> &'static str {
         match self {
             Self::Broken(violation) => violation.law(),
+            Self::Wrong { wrong: (law, _), .. } => law,
+            Self::Answered { .. } => "answers to those who wait",
             Self::Stuck { .. } | Self::GaveUp { .. } | Self::Lost { .. } | Self::Unserved { .. } => "progress",
         }
     }
@@ -102,6 +135,8 @@ impl std::fmt::Display for Failure {
             Self::Lost { client, key } => {
                 write!(f, "progress: client {client} lost key {key}, and nodes answered but for moments")
             }
+            Self::Wrong { node, wrong: (law, how) } => write!(f, "{law}: on node {node}: {how}"),
+            Self::Answered { client, wrong } => write!(f, "{law}: client {client}: {wrong}", law = self.law()),
             Self::Unserved { node } => {
                 write!(f, "progress: somebody waits on node {node} for a lock that is free")
             }

@@ -2,20 +2,22 @@
 //!
 //! A plan can be written down, made smaller, and run again.
 
-use rand::rngs::ChaCha8Rng;
-use rand::seq::IndexedRandom;
-use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
+
+use super::kinds::{Fault, Kind};
 
 use crate::history::TimeUs;
 use crate::referee::Laws;
+use crate::server::shares_stripe;
 
-/// Microseconds in a millisecond and in a second.
+/// Microseconds in a millisecond.
 const MS: u64 = 1_000;
-const SECOND: u64 = 1_000_000;
 
 /// How far a clock's rate may be off, in parts per million: two are then apart by less than 1 %.
-const DRIFT_PPM: i64 = 4_950;
+pub(super) const DRIFT_PPM: i64 = 4_950;
+
+/// Keys that are locked on one node begin here.
+const FIRST_SINGLE: u32 = 2_000;
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +28,9 @@ pub struct Plan {
     pub nodes: Vec<Machine>,
     /// Its clients.
     pub clients: Vec<Machine>,
+    /// Its clients that lock on one node each.
+    #[serde(default)]
+    pub single_clients: Vec<SingleClient>,
     /// A client's list names a server twice: which client, which of its names, and which server that leads to.
     pub alias: Option<(usize, usize, usize)>,
     /// How many locks there are.
@@ -63,6 +68,17 @@ pub struct Machine {
     pub keeps: Keeps,
 }
 
+/// A client that locks on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SingleClient {
+    /// Its computer.
+    pub machine: Machine,
+    /// Which node.
+    pub node: usize,
+    /// For how long it waits in the queue, at the longest, in milliseconds.
+    pub wait_ms: u32,
+}
+
 /// What a server finds of its data after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keeps {
@@ -90,246 +106,7 @@ pub struct Network {
     pub doubled_permille: u32,
 }
 
-/// Something that goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
-    /// When it begins.
-    pub at: TimeUs,
-    /// For how long, in microseconds.
-    pub for_us: u64,
-    /// What.
-    pub kind: Kind,
-}
-
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    /// A server is killed, and starts again after that time.
-    Crash {
-        /// Which node.
-        node: usize,
-        /// The machine is started anew: its boot clock starts over.
-        reboot: bool,
-    },
-    /// The same, with an empty disk: it is another node from then on.
-    NewDisk {
-        /// Which node.
-        node: usize,
-    },
-    /// A server is shut down in order, and starts again after that time.
-    Restart {
-        /// Which node.
-        node: usize,
-        /// The machine is started anew.
-        reboot: bool,
-    },
-    /// A server is killed, and its replica is made the master after that time.
-    Failover {
-        /// Which node.
-        node: usize,
-        /// How far the replica was behind, in microseconds.
-        lag_us: u64,
-    },
-    /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the copy.
-    OlderFiles {
-        /// Which node.
-        node: usize,
-    },
-    /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and starts
-    /// with the first one.
-    OtherStateFile {
-        /// Which node.
-        node: usize,
-    },
-    /// A hostile client raises tokens of keys of its own on all nodes, at the beginning and in the end.
-    RaisedTokens,
-    /// All locks of a node are flushed.
-    Flush {
-        /// Which node.
-        node: usize,
-    },
-    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end it is given
-    /// back: each time without its locks (CLUSTER SETSLOT).
-    SlotGivenAway {
-        /// Which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-        /// Its server was killed before, and starts again before it is given back; if not, it serves its other slots meanwhile.
-        dies: bool,
-    },
-    /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
-    FlushSlot {
-        /// Which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-    },
-    /// A server does nothing.
-    PauseNode {
-        /// Which node.
-        node: usize,
-    },
-    /// Moments in which a majority of the nodes does nothing, all at once, for up to two tenths of a second and a fifth of a lease:
-    /// about one a second, and another majority each time.
-    Stalls {
-        /// The first of those that are stopped first.
-        first: usize,
-    },
-    /// All clients that have nothing to do ask for locks at one moment, about once a second, and each goes on until a limit of many
-    /// seconds.
-    Bursts {
-        /// For a lock each that nobody else wants; if not, all for one.
-        apart: bool,
-    },
-    /// A client does nothing.
-    PauseClient {
-        /// Which client.
-        client: usize,
-    },
-    /// A client is killed, and starts again after that time.
-    KillClient {
-        /// Which client.
-        client: usize,
-    },
-    /// Messages are lost between nodes and clients.
-    Cut {
-        /// Which node; `None`: all.
-        node: Option<usize>,
-        /// Which client; `None`: all.
-        client: Option<usize>,
-        /// Requests are lost.
-        there: bool,
-        /// Answers are lost.
-        back: bool,
-    },
-    /// Messages to and from a node take so much longer, in microseconds.
-    Slow {
-        /// Which node.
-        node: usize,
-        /// How much longer.
-        by_us: u64,
-    },
-    /// A node's disk does not finish writing.
-    DiskHangs {
-        /// Which node.
-        node: usize,
-    },
-    /// A node's wall clock is set, by so many microseconds. It stays so.
-    NodeClockStep {
-        /// Which node.
-        node: usize,
-        /// By how much.
-        by_us: i64,
-    },
-    /// A client's wall clock is set, by so many microseconds. It stays so.
-    ClientClockStep {
-        /// Which client.
-        client: usize,
-        /// By how much.
-        by_us: i64,
-    },
-}
-
-impl Kind {
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Crash { reboot: false, .. } => "crash",
-            Self::Crash { reboot: true, .. } => "crash and reboot",
-            Self::NewDisk { .. } => "new disk",
-            Self::Restart { reboot: false, .. } => "restart",
-            Self::Restart { reboot: true, .. } => "restart and reboot",
-            Self::Failover { .. } => "fail-over",
-            Self::OlderFiles { .. } => "older files",
-            Self::OtherStateFile { .. } => "another state file",
-            Self::RaisedTokens => "raised tokens",
-            Self::Flush { .. } => "flush",
-            Self::SlotGivenAway { dies: false, .. } => "slot given away",
-            Self::SlotGivenAway { dies: true, .. } => "slot of a dead node given away",
-            Self::FlushSlot { .. } => "flush of a slot",
-            Self::PauseNode { .. } => "pause of a node",
-            Self::Stalls { .. } => "stalls of majorities",
-            Self::Bursts { .. } => "bursts of requests",
-            Self::PauseClient { .. } => "pause of a client",
-            Self::KillClient { .. } => "kill of a client",
-            Self::Cut { there: true, back: true, .. } => "cut",
-            Self::Cut { .. } => "one-way cut",
-            Self::Slow { .. } => "slow network",
-            Self::DiskHangs { .. } => "disk hangs",
-            Self::NodeClockStep { .. } => "clock step of a node",
-            Self::ClientClockStep { .. } => "clock step of a client",
-        }
-    }
-}
-
 impl Plan {
-    /// The plan of a seed.
-    pub fn draw(seed: u64) -> Self {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        let beyond = rng.random_ratio(1, 10);
-        let drift_max = if beyond { 4 * DRIFT_PPM } else { DRIFT_PPM };
-        let clocks_apart_us = *[0, 5 * MS, 500 * MS, 5 * SECOND, 3_600 * SECOND].choose(rng).unwrap_or(&0) as i64;
-        let count = *[1, 3, 3, 3, 4, 5, 5].choose(rng).unwrap_or(&3);
-        let machine = |rng: &mut ChaCha8Rng| Machine {
-            drift_ppm: rng.random_range(-drift_max..=drift_max),
-            ahead_us: rng.random_range(-clocks_apart_us..=clocks_apart_us),
-            keeps: match rng.random_range(0..3) {
-                0 => Keeps::Nothing,
-                1 => Keeps::Snapshots { every_us: rng.random_range(100 * MS..10 * SECOND) },
-                _ => Keeps::Everything,
-            },
-        };
-        let nodes: Vec<_> = (0..count).map(|_| machine(rng)).collect();
-        let clients: Vec<_> = (0..rng.random_range(2..=6)).map(|_| machine(rng)).collect();
-        let ttl_ms = *[100, 500, 1_000, 3_000].choose(rng).unwrap_or(&1_000);
-        let max_ttl_ms = *[ttl_ms, 5_000].choose(rng).unwrap_or(&5_000);
-        let until = rng.random_range(10 * SECOND..60 * SECOND);
-        // Nothing but moments in which much is asked and little answered: then more is promised than else.
-        let moments_alone = rng.random_ratio(1, 10);
-        let calm = moments_alone || rng.random_ratio(1, 4);
-        let network = Network {
-            // A round trip takes up to four times this: far less than a lease.
-            delay_us: (*[100, 500, 5 * MS, 20 * MS].choose(rng).unwrap_or(&500))
-                .min(u64::from(ttl_ms) * MS / if moments_alone { 80 } else { 20 }),
-            slow_permille: if calm { 0 } else { rng.random_range(0..50) },
-            lost_permille: if calm { 0 } else { rng.random_range(0..50) },
-            doubled_permille: if calm { 0 } else { rng.random_range(0..50) },
-        };
-        let keys = rng.random_range(1..=3);
-        let mut faults: Vec<_> = (0..rng.random_range(0..if moments_alone { 8 } else { 30 }))
-            .map(|_| match moments_alone {
-                true => moments(rng, until, count),
-                false => fault(rng, until, count, clients.len(), keys, ttl_ms),
-            })
-            .collect();
-        faults.sort_by_key(|fault| fault.at);
-        let alias = (count > 2 && rng.random_ratio(1, 5)).then(|| (rng.random_range(0..clients.len()), 1, 0));
-        let skew_ms = *[0, 100, 2_000].choose(rng).unwrap_or(&2_000);
-        let round_trip_ms = 1 + (4 * network.delay_us / MS) as u32;
-        let node_timeout_ms = rng.random_range(20..=200).clamp(round_trip_ms, ttl_ms / 2);
-        let (hold_us, rest_us) = (rng.random_range(MS..3 * SECOND), rng.random_range(MS..SECOND));
-        let extended_after_permille =
-            if moments_alone { 333 } else { *[333, 600, 900, 970].choose(rng).unwrap_or(&333) };
-        Self {
-            seed,
-            nodes,
-            clients,
-            alias,
-            keys,
-            ttl_ms,
-            max_ttl_ms,
-            skew_ms,
-            node_timeout_ms,
-            extended_after_permille,
-            hold_us,
-            rest_us,
-            network,
-            until,
-            faults,
-        }
-    }
-
     /// The promises do not cover `fault` in this run: a node that lost its state file, a replica that is promoted before
     /// everything reached it, or one that is given a slot, knows of the latest tokens only by its clock, so the clocks of the
     /// nodes must agree.
@@ -385,57 +162,24 @@ impl Plan {
         self.alias.filter(|alias| (alias.0, alias.1) == (client, name)).map_or(name, |alias| alias.2)
     }
 
+    /// The keys that are locked on the node in this place alone. They share stripes of tokens with those that are locked on several:
+    /// in that of a hostile client, whose tokens are far ahead, the order of tokens does not outlast a lost disk.
+    pub fn keys_of(&self, node: usize) -> [u32; 2] {
+        keys_of(self.keys, node)
+    }
+
     /// What must hold in it.
     pub fn laws(&self) -> Laws {
-        let rates = || self.nodes.iter().chain(&self.clients).map(|machine| machine.drift_ppm);
+        let rates =
+            || self.nodes.iter().chain(&self.clients).chain(self.single_clients.iter().map(|client| &client.machine));
+        let rates = || rates().map(|machine| machine.drift_ppm);
         let apart = rates().max().unwrap_or(0) - rates().min().unwrap_or(0);
         if apart <= 2 * DRIFT_PPM { Laws::All } else { Laws::WithoutExclusion }
     }
 }
 
-fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
-    let (node, client, key) = (rng.random_range(0..nodes), rng.random_range(0..clients), rng.random_range(0..keys));
-    let ttl_us = u64::from(ttl_ms) * MS;
-    let step = |rng: &mut ChaCha8Rng| {
-        let far = *[10 * MS, SECOND, 10 * SECOND, 7_200 * SECOND].choose(rng).unwrap_or(&SECOND) as i64;
-        rng.random_range(-far..=far)
-    };
-    let kind = match rng.random_range(0..24) {
-        0..3 => Kind::Crash { node, reboot: rng.random_ratio(1, 4) },
-        3 => Kind::NewDisk { node },
-        4 => Kind::Restart { node, reboot: rng.random_ratio(1, 4) },
-        5 => Kind::Failover { node, lag_us: rng.random_range(0..ttl_us) },
-        6 => Kind::Flush { node },
-        7 => Kind::PauseNode { node },
-        8 => Kind::PauseClient { client },
-        9 => Kind::KillClient { client },
-        10..12 => {
-            let (there, back) = *[(true, true), (true, false), (false, true)].choose(rng).unwrap_or(&(true, true));
-            let (node, client) = *[(Some(node), None), (Some(node), Some(client)), (None, Some(client))]
-                .choose(rng)
-                .unwrap_or(&(None, None));
-            Kind::Cut { node, client, there, back }
-        }
-        12 => Kind::Slow { node, by_us: rng.random_range(MS..ttl_us) },
-        13 => Kind::DiskHangs { node },
-        14 => Kind::NodeClockStep { node, by_us: step(rng) },
-        15 => Kind::OlderFiles { node },
-        16 => Kind::OtherStateFile { node },
-        17 => Kind::RaisedTokens,
-        18..20 => Kind::SlotGivenAway { node, key, dies: rng.random() },
-        20 => Kind::FlushSlot { node, key },
-        21..23 => return moments(rng, until, nodes),
-        _ => Kind::ClientClockStep { client, by_us: step(rng) },
-    };
-    let longest = *[10 * MS, ttl_us, 3 * ttl_us, 10 * SECOND].choose(rng).unwrap_or(&ttl_us);
-    Fault { at: rng.random_range(0..until), for_us: rng.random_range(0..=longest), kind }
-}
-
-/// Bursts of requests, or stalls of nodes, for some seconds.
-fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
-    let kind = match rng.random() {
-        true => Kind::Stalls { first: rng.random_range(0..nodes) },
-        false => Kind::Bursts { apart: rng.random() },
-    };
-    Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }
+/// See [`Plan::keys_of`].
+pub(super) fn keys_of(keys: u32, node: usize) -> [u32; 2] {
+    let mut beside = (FIRST_SINGLE..).filter(|key| shares_stripe(*key, keys)).skip(2 * node);
+    std::array::from_fn(|_| beside.next().unwrap_or(FIRST_SINGLE))
 }

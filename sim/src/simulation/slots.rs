@@ -6,7 +6,6 @@
 use palisade_core::{CLUSTER_SLOTS, SlotSet, slot_of};
 
 use super::world::World;
-use crate::messages::Reply;
 use crate::server::name;
 
 impl World<'_> {
@@ -45,10 +44,7 @@ impl World<'_> {
     fn slots_change(&mut self, node: usize) {
         for n in [node, self.plan.nodes.len() + node] {
             let owned = self.slots_of(n);
-            let gone = self.on_server(n, |server, now| server.own_slots(&owned, now)).unwrap_or_default();
-            if let Some(id) = self.nodes[n].server.as_ref().map(|server| server.id()) {
-                gone.into_iter().for_each(|waiter| self.returns(n, Reply::told(waiter, id, false)));
-            }
+            self.on_server(n, |server, now| server.own_slots(&owned, now));
             self.writes_at_once(n);
         }
     }

@@ -1,8 +1,10 @@
 //! Makes a plan that fails smaller, as long as it breaks the same law.
 
+use super::kinds::Kind;
 use super::plan::{Network, Plan};
 use super::run;
 use crate::rules::Without;
+use crate::single_client::FIRST;
 
 /// The smallest plan that was found by leaving things out of `plan`, and by shortening it, and that breaks the law that `plan`
 /// breaks; `plan` itself if it breaks none.
@@ -22,6 +24,14 @@ pub fn smallest(plan: &Plan, without: Without) -> Plan {
         while best.clients.len() > 1 {
             let mut fewer = best.clone();
             fewer.clients.pop();
+            if !names_only_those_there(&fewer) || !fails(&fewer) {
+                break;
+            }
+            best = fewer;
+        }
+        while !best.single_clients.is_empty() {
+            let mut fewer = best.clone();
+            fewer.single_clients.pop();
             if !names_only_those_there(&fewer) || !fails(&fewer) {
                 break;
             }
@@ -65,13 +75,16 @@ fn short(plan: &Plan) -> Plan {
 }
 
 fn names_only_those_there(plan: &Plan) -> bool {
-    use super::plan::Kind;
-    let there = |client: usize| client < plan.clients.len();
+    let there = |client: usize| match client.checked_sub(FIRST as usize) {
+        Some(place) => place < plan.single_clients.len(),
+        None => client < plan.clients.len(),
+    };
     plan.alias.is_none_or(|(client, ..)| there(client))
         && plan.faults.iter().all(|fault| match fault.kind {
-            Kind::PauseClient { client } | Kind::KillClient { client } | Kind::ClientClockStep { client, .. } => {
-                there(client)
-            }
+            Kind::PauseClient { client }
+            | Kind::LateAnswers { client, .. }
+            | Kind::KillClient { client }
+            | Kind::ClientClockStep { client, .. } => there(client),
             Kind::Cut { client: Some(client), .. } => there(client),
             _ => true,
         })

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
-use super::agenda::{Moment, Next, Wake};
+use super::agenda::{Moment, Next, SingleWake, Wake};
 use super::machine::Machine;
 use super::moments::Patient;
 use super::nodes::Node;
@@ -18,6 +18,7 @@ use crate::history::{Event, TimeUs, What};
 use crate::messages::Reply;
 use crate::referee::Referee;
 use crate::rules::Without;
+use crate::single_client::{self, SingleClient};
 
 /// True time starts so late that clocks that are behind still count up from the beginning.
 pub const START_US: TimeUs = 10_000_000;
@@ -38,6 +39,10 @@ pub struct World<'a> {
     /// Slots that these servers have, by node and key.
     pub(super) given_away: BTreeSet<(usize, u32)>,
     pub(super) clients: Vec<(Machine, Client)>,
+    /// Those that lock on one node.
+    pub(super) single_clients: Vec<(Machine, SingleClient)>,
+    /// What was seen to be wrong on a node.
+    pub(super) wrong: Option<Failure>,
     /// Faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
@@ -60,6 +65,10 @@ impl<'a> World<'a> {
         let client = |(n, machine): (usize, &plan::Machine)| {
             (Machine::new(machine), Client::new(n as u32, plan.nodes.len(), plan.ttl_ms, without))
         };
+        let single_client = |(n, client): (usize, &plan::SingleClient)| {
+            let number = single_client::FIRST + n as u32;
+            (Machine::new(&client.machine), SingleClient::new(number, client.node, plan.ttl_ms, without))
+        };
         // Each with the clocks of another node.
         let neighbours = plan.nodes.iter().cycle().skip(1).take(if plan.has_slots() { plan.nodes.len() } else { 0 });
         let mut world = Self {
@@ -72,6 +81,8 @@ impl<'a> World<'a> {
             nodes: plan.nodes.iter().chain(neighbours).enumerate().map(node).collect(),
             given_away: BTreeSet::new(),
             clients: plan.clients.iter().enumerate().map(client).collect(),
+            single_clients: plan.single_clients.iter().enumerate().map(single_client).collect(),
+            wrong: None,
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
             patient: vec![None; plan.clients.len()],
@@ -91,6 +102,10 @@ impl<'a> World<'a> {
         for n in 0..world.clients.len() {
             let who = world.clients[n].1.who();
             world.wakes(who, world.plan.rest_us, Wake::Wants);
+        }
+        for n in 0..world.single_clients.len() {
+            let who = world.single_clients[n].1.who();
+            world.single_wakes(who, world.plan.rest_us, SingleWake::Wants);
         }
         for (n, fault) in plan.faults.iter().enumerate() {
             world.plan_at(START_US + fault.at, Next::Begins(n));
@@ -122,6 +137,9 @@ impl<'a> World<'a> {
             self.at = at;
             self.totals.moments += 1;
             self.happens(next)?;
+            if let Some(wrong) = self.wrong {
+                return Err(wrong);
+            }
         }
         self.at = end;
         Ok(())
@@ -144,7 +162,9 @@ impl<'a> World<'a> {
             Next::Arrives(n, _) | Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => {
                 self.nodes[*n].machine.paused_until
             }
-            Next::Returns(Reply { who, .. }) | Next::Wakes(who, _) => self.clients[who.client as usize].0.paused_until,
+            Next::Returns(Reply { who, .. }) | Next::Wakes(who, _) | Next::SingleWakes(who, _) => {
+                self.machine_of(who.client).paused_until
+            }
             Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Again(..) | Next::Ends(_) => 0,
         };
         if paused_until > self.at {
@@ -155,6 +175,9 @@ impl<'a> World<'a> {
             Next::Arrives(n, request) => self.arrives(n, request),
             Next::Returns(reply) => {
                 let who = reply.who;
+                if who.client >= single_client::FIRST {
+                    return self.on_single(who.client, |client, now| client.hear(&reply, now));
+                }
                 return self.on_client(who.client, |client, now| client.hear(&reply, now));
             }
             Next::Timer(n) => {
@@ -166,6 +189,7 @@ impl<'a> World<'a> {
                     server.run(now);
                     server.tick(now);
                 });
+                self.on_server(n, |server, now| server.sees_to_times(now));
                 self.follow(n);
                 self.sees_to_waiters(n)?;
                 self.plan_at(self.at + TICK_US, Next::Tick(n));
@@ -179,6 +203,7 @@ impl<'a> World<'a> {
             }
             Next::Written(n, life, number, state) => self.written(n, life, number, *state),
             Next::Wakes(who, wake) => return self.on_wake(who, wake),
+            Next::SingleWakes(who, wake) => return self.on_single_wake(who, wake),
             Next::Writes { key, who, token } => {
                 let taken = self.judge(Event { at: self.at, key, who, what: What::Wrote { token } })?;
                 *(if taken { &mut self.totals.taken } else { &mut self.totals.fenced_out }) += 1;

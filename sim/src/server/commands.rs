@@ -1,0 +1,110 @@
+//! What a client sends that locks on this node alone: ACQUIRE, which may wait, EXTEND, REENTER, RELEASE.
+
+use palisade_core::engine::{Reply as Outcome, Request as Does};
+use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ttl};
+use palisade_core::{Lock, Now, Refusal, WaiterId};
+
+use super::watch::Change;
+use super::{DB, Server, name};
+use crate::messages::{Command, Replied, Request};
+use crate::rules::Rule;
+
+impl Server {
+    /// `command` arrives of `owner`; `None`: its answer comes later, or nobody wants one.
+    pub(super) fn command(&mut self, request: &Request, command: Command, owner: &[u8], now: Now) -> Option<Replied> {
+        if let Command::Closed { number } = command {
+            self.closed(Request { number, ..*request }.waiter());
+            return None;
+        }
+        if !self.serves(request.key) {
+            return Some(Replied::Refused);
+        }
+        let key = request.key;
+        let before = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot)).cloned();
+        let name = self.name_of(key, command, owner, before.as_ref());
+        let answer = self.does(request, command, &name, now);
+        let after = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot));
+        self.watch.answers(command, owner, &answer, &Change { before: before.as_ref(), after }, now);
+        self.watch.holds(key, after, now);
+        match answer {
+            Ok(Outcome::Token(_)) if matches!(command, Command::Extend { .. }) => Some(Replied::Extended),
+            Ok(Outcome::Token(token)) => Some(Replied::Granted { token: token.get(), waited_ms: 0 }),
+            Ok(Outcome::Holds(holds)) => Some(Replied::Holds(holds)),
+            Ok(Outcome::Null | Outcome::Turn(_)) => Some(Replied::Null),
+            Ok(Outcome::Later) => {
+                self.joins(request.waiter(), key, owner, command);
+                None
+            }
+            Err(Refusal::Owned) => Some(Replied::Owned),
+            Err(_) => Some(Replied::Refused),
+        }
+    }
+
+    fn does(&mut self, request: &Request, command: Command, owner: &[u8], now: Now) -> Result<Outcome, Refusal> {
+        let (key, owner, max_ttl_ms) = (request.key, Owner::new(owner)?, self.setup.max_ttl_ms);
+        let ttl = |ms: u32| Ttl::new(Some(ms.into()), max_ttl_ms);
+        match command {
+            Command::Acquire { ttl_ms, wait_ms, retry } => {
+                let (note, patience) = (Note::default(), Patience::new(Some(wait_ms.into()))?);
+                let retry = retry && !self.without.is(Rule::RepetitionIsAnswered);
+                let ask = Acquire { owner, ttl: ttl(ttl_ms)?, retry, fence: None, note, patience };
+                let is_free = self.locks.get(&key).is_none_or(|lock| lock.is_expired(now.boot));
+                let passes = self.without.is(Rule::NoBarging) && is_free;
+                let aside = passes.then(|| std::mem::take(&mut self.node.waiting));
+                let does = Does::Acquire { ask, may_block: true };
+                let answer = self.perform(key, &does, Some(request.waiter()).filter(|_| !passes), now);
+                if let Some(aside) = aside {
+                    self.node.waiting = aside;
+                }
+                answer
+            }
+            Command::Extend { ttl_ms } => {
+                self.perform(key, &Does::Extend(Extend { owner, ttl: ttl(ttl_ms)?, token: None }), None, now)
+            }
+            Command::Reenter { level, ttl_ms } => {
+                let level = level.map(|level| Level::new(Some(level.into()))).transpose()?;
+                let ask = Reenter { owner, level, ttl: ttl_ms.map(ttl).transpose()? };
+                self.perform(key, &Does::Reenter(ask), None, now)
+            }
+            Command::Release { level } => {
+                let ask = Release { owner, level: Some(Level::new(Some(level.into()))?), token: None };
+                self.perform(key, &Does::Release(ask), None, now)
+            }
+            Command::Closed { .. } => Ok(Outcome::Null),
+        }
+    }
+
+    /// In whose name it is done: where a rule is left out, not always in the owner's.
+    fn name_of(&self, key: u32, command: Command, owner: &[u8], held: Option<&Lock>) -> Vec<u8> {
+        match command {
+            Command::Reenter { .. } if self.without.is(Rule::HolderReenters) => {
+                held.map_or(owner, Lock::owner).to_vec()
+            }
+            Command::Acquire { .. }
+                if self.without.is(Rule::OwnersShareAPlace) && self.watch.waits_already(key, owner) =>
+            {
+                [owner, b"2"].concat()
+            }
+            _ => owner.to_vec(),
+        }
+    }
+
+    /// The request has taken its place in the queue.
+    fn joins(&mut self, id: WaiterId, key: u32, owner: &[u8], command: Command) {
+        let Command::Acquire { retry, .. } = command else { return };
+        let name = name(key);
+        let queue = || self.node.waiting.of(DB, &name);
+        let Some(until) = queue().find(|waiter| waiter.id == id).map(|waiter| waiter.until) else { return };
+        let is_answered = |other| queue().all(|waiter| waiter.id != other);
+        self.watch.joins(id, key, owner, (until, retry), is_answered);
+    }
+
+    /// The connection is closed on which the request `id` waits.
+    fn closed(&mut self, id: WaiterId) {
+        let leaves = !self.without.is(Rule::DeadHeadPasses);
+        if leaves {
+            self.node.waiting.leave(id);
+        }
+        self.watch.is_gone(id, leaves);
+    }
+}

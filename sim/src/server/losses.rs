@@ -1,0 +1,73 @@
+//! How locks go without their holders: flushed, evicted, deleted by hand, broken; and the guard that an operator arms.
+
+use palisade_core::Now;
+use palisade_core::engine::{Key, Reply as Outcome, Request as Does};
+
+use super::{DB, Server, name};
+use crate::rules::Rule;
+
+impl Server {
+    /// All locks are dropped (FLUSHALL).
+    pub fn flush(&mut self, now: Now) {
+        let dropped = self.node.flush(None).last();
+        self.locks.clear();
+        if let Some(last) = dropped.filter(|_| !self.without.is(Rule::Guard)) {
+            self.node.dropped(last, now.boot);
+        }
+        self.save_first(now);
+    }
+
+    /// An operator breaks the lock of `key`; answers its token.
+    pub fn break_lock(&mut self, key: u32, now: Now) -> Option<u64> {
+        let token = if self.without.is(Rule::BrokenEnds) {
+            self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot)).map(palisade_core::Lock::token)
+        } else {
+            match self.perform(key, &Does::Break, None, now) {
+                Ok(Outcome::Token(token)) => Some(token),
+                _ => None,
+            }
+        };
+        let token = token?.get();
+        self.watch.was_taken_away(key, token);
+        self.watch.holds(key, self.locks.get(&key), now);
+        Some(token)
+    }
+
+    /// Somebody deletes `key` by hand; answers the token of the lock that was there.
+    pub fn delete(&mut self, key: u32, now: Now) -> Option<u64> {
+        let token = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot))?.token().get();
+        self.end(key);
+        self.node.left(Key { db: DB, name: &name(key) });
+        self.watch.was_taken_away(key, token);
+        Some(token)
+    }
+
+    /// The server drops `key` to make room: the holder of its lock does not know. Whether there was one.
+    pub fn evict(&mut self, key: u32, now: Now) -> bool {
+        let Some(lock) = self.locks.get(&key).cloned() else { return false };
+        let (name, is_live) = (name(key), !lock.is_expired(now.boot));
+        self.end(key);
+        if !self.without.is(Rule::EvictedBars) {
+            self.node.evict(Key { db: DB, name: &name }, &lock, now);
+        }
+        self.node.left(Key { db: DB, name: &name });
+        // Its files do not tell of it.
+        if is_live && !self.without.is(Rule::EvictedUnproved) {
+            self.aof_life = false;
+            self.save_first(now);
+        }
+        is_live
+    }
+
+    /// An operator arms the guard for so long.
+    pub fn arm(&mut self, ms: u32, now: Now) {
+        self.was_armed = true;
+        self.node.guard_by_operator(Some(ms), now.boot);
+        self.save_first(now);
+    }
+
+    /// An operator lifts the guard.
+    pub fn lift(&mut self) {
+        self.node.guard.lift();
+    }
+}

@@ -1,0 +1,165 @@
+//! What a client asks that locks on several nodes: ACQUIRE with a token, FENCE, EXTEND, RELEASE, LOCK.WAIT.
+
+use palisade_core::engine::{Reply as Outcome, Request as Does};
+use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
+use palisade_core::quorum::{Answer, Ask};
+use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
+use palisade_core::{Lock, Now, Refusal, Token, Tokens, WaiterId, ahead_us};
+
+use super::{STRIPES, STRIPES_APART, Server, name};
+use crate::rules::Rule;
+
+/// Without the rule that far tokens stay apart: tokens are raised up to here, whatever the clock shows.
+const FENCE_CAP: u64 = 1 << 52;
+
+/// After so many milliseconds a node is asked again that is not ready yet.
+pub const NOT_YET_MS: u32 = 10;
+
+impl Server {
+    /// What the node answers `owner`, who asks for `key`.
+    pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, now: Now) -> Answer {
+        let Some(owner) = Owner::new(owner).ok().filter(|_| self.serves(key)) else { return Answer::Failed };
+        let answered = match ask {
+            Ask::Acquire { ttl_ms, proposal, retry } => self.acquire(key, owner, ttl_ms, proposal, retry, now),
+            Ask::Fence { token } => self.fence(key, owner, token, now),
+            Ask::Extend { ttl_ms, token } => self.extend(key, owner, ttl_ms, token, now),
+        };
+        match answered {
+            Ok(Some(token)) => Answer::Token(token),
+            Ok(None) => Answer::No,
+            // As a client reads the errors.
+            Err(
+                refusal @ (Refusal::Guarded { .. }
+                | Refusal::SlotGuarded { .. }
+                | Refusal::Suspect { .. }
+                | Refusal::Evicted { .. }),
+            ) => Answer::Guarded { ms: refusal.passes_in_ms().unwrap_or(0) },
+            Err(Refusal::NotYet) => Answer::NotYet { ms: NOT_YET_MS },
+            Err(_) => Answer::Failed,
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        key: u32,
+        owner: Owner<'_>,
+        ttl_ms: u32,
+        proposal: Token,
+        retry: bool,
+        now: Now,
+    ) -> Result<Option<Token>, Refusal> {
+        let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
+        let (note, patience) = (Note::default(), Patience::NONE);
+        let ask = Acquire { owner, ttl, retry, fence: Some(proposal), note, patience };
+        if self.without.is(Rule::ProposalAboveLast) {
+            // It forgets what it issued before.
+            let ceiling = self.node.tokens.ceiling();
+            self.node.tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
+            self.node.tokens.set_ceiling(ceiling);
+        }
+        let token = token(self.perform(key, &Does::Acquire { ask, may_block: false }, None, now)?);
+        // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
+        let lasts = |lock: &Lock| lock.deadline() >= now.boot.plus_ms(ttl_ms);
+        assert!(token.is_none() || self.locks.get(&key).is_some_and(lasts));
+        Ok(token)
+    }
+
+    fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
+        self.node.ready(now.boot)?;
+        if self.without.is(Rule::FenceBeyondTheClock) && token.get() > ahead_us(now.wall_us, self.setup.skew_ms) {
+            return Err(Refusal::FenceTooFar { max: now.wall_us });
+        }
+        if self.without.is(Rule::FarTokensApart) {
+            self.follow_to_a_cap(key, owner, token, now)?;
+        }
+        Ok(self::token(self.perform(key, &Does::Fence(owner, token), None, now)?))
+    }
+
+    /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
+    fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
+        let held = self.locks.get(&key).filter(|lock| lock.is_of(owner) && !lock.is_expired(now.boot));
+        if held.is_none_or(|lock| token <= lock.token()) {
+            return Ok(());
+        }
+        if token.get() > FENCE_CAP {
+            return Err(Refusal::FenceTooFar { max: FENCE_CAP });
+        }
+        self.node.ledger.hear_of_ceiling(token.get() + START_LEAD);
+        self.save(now);
+        let ceiling = self.node.ledger.ceiling();
+        self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
+        Ok(())
+    }
+
+    /// A client that may only use keys of its own raises the token of one as far as it is let: of a key that shares no stripe with
+    /// the first `keys`.
+    pub fn raise_far(&mut self, keys: u32, now: Now) {
+        let key = key_apart(keys);
+        let ahead_us = if self.without.is(Rule::FarTokensApart) { FENCE_CAP - now.wall_us } else { FENCE_SPAN_US };
+        let (Some(near), Some(far)) = (Token::new(now.wall_us), Token::new(now.wall_us + ahead_us)) else { return };
+        self.ask(key, HOSTILE, Ask::Acquire { ttl_ms: self.setup.max_ttl_ms, proposal: near, retry: true }, now);
+        self.ask(key, HOSTILE, Ask::Fence { token: far }, now);
+    }
+
+    fn extend(
+        &mut self,
+        key: u32,
+        owner: Owner<'_>,
+        ttl_ms: u32,
+        token: Token,
+        now: Now,
+    ) -> Result<Option<Token>, Refusal> {
+        let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
+        let ask = Extend { owner, ttl, token: Some(token) };
+        Ok(self::token(self.perform(key, &Does::Extend(ask), None, now)?))
+    }
+
+    /// `owner` gives `key` back, and waits for it no longer; whether it held it.
+    pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
+        let Ok(owner) = Owner::new(owner) else { return false };
+        let ask = Release { owner, level: None, token: None };
+        matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
+    }
+
+    /// `owner` waits for `key`, for `wait_ms` at the longest: whether it is its turn; `None`: it is told later, by `id`.
+    ///
+    /// # Errors
+    /// It is not let wait.
+    pub fn wait(
+        &mut self,
+        key: u32,
+        owner: &[u8],
+        wait_ms: u32,
+        ticket: u64,
+        id: WaiterId,
+        now: Now,
+    ) -> Result<Option<bool>, Refusal> {
+        let owner = Owner::new(owner)?;
+        let (patience, ticket) = (Patience::new(Some(wait_ms.into()))?, Some(Ticket::new(Some(ticket))?));
+        let ask = Wait { owner, patience, ticket };
+        Ok(match self.perform(key, &Does::Wait(ask), Some(id), now)? {
+            Outcome::Turn(is_turn) => Some(is_turn),
+            _ => None,
+        })
+    }
+}
+
+/// What an answer says of a grant.
+fn token(outcome: Outcome) -> Option<Token> {
+    if let Outcome::Token(token) = outcome { Some(token) } else { None }
+}
+
+/// Who raises tokens.
+const HOSTILE: &[u8] = b"hostile";
+
+/// A key that shares its stripe of tokens with none of the first `keys`.
+fn key_apart(keys: u32) -> u32 {
+    (keys..).find(|key| !shares_stripe(*key, keys)).unwrap_or(keys)
+}
+
+/// Whether `key` shares its stripe of tokens with one of the first `keys`.
+pub fn shares_stripe(key: u32, keys: u32) -> bool {
+    let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
+    tokens.observe(&name(key), Token::new(1).expect("it is a token"));
+    (0..keys).any(|other| tokens.last(&name(other)) != 0)
+}

@@ -1,0 +1,121 @@
+//! How a node begins: at its start, with what it finds on its disk, and as a master in the place of another.
+
+use palisade_core::BootId;
+use palisade_core::engine::Key;
+use palisade_core::record::{self, Arrival};
+use palisade_core::{
+    Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, Start, Tokens, token_floor,
+};
+
+use super::watch::Watch;
+use super::{DB, STRIPES, STRIPES_APART, Server, name};
+use crate::rules::{Rule, Without};
+
+/// How a node is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Setup {
+    /// `lock.max-ttl`, in milliseconds.
+    pub max_ttl_ms: u32,
+    /// `lock.max-clock-skew`, in milliseconds.
+    pub skew_ms: u32,
+    /// `lock.handoff-window`, in milliseconds.
+    pub window_ms: u32,
+}
+
+/// What a server finds when it starts.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The state file, if there is a readable one.
+    pub state: Option<NodeState>,
+    /// What ties that to the data.
+    pub ties: Ties,
+    /// The locks in the file that it loads, by key, as records.
+    pub locks: Vec<(u32, Vec<u8>)>,
+    /// That file is the AOF.
+    pub from_aof: bool,
+    /// The AOF is on from here on, synced at every command.
+    pub aof_always: bool,
+    /// The boot of the machine.
+    pub boot: BootId,
+}
+
+impl Server {
+    /// The server starts at `now` with what it found; `id` is its own where no state file tells. Nothing is promised until
+    /// the state it [hands out](Server::take_write) is [on the disk](Server::written).
+    pub fn start(setup: Setup, without: Without, id: u128, mut found: Found, now: Now) -> Self {
+        if let Some(last) = found.state.as_ref().filter(|_| without.is(Rule::TiedData)) {
+            found.ties =
+                Ties { file: last.file, used_by: Some(last.incarnation()), aof: last.aof.into_iter().collect() };
+        }
+        let last = found.state.as_ref();
+        let floor = token_floor(last, &found.ties, now.wall_us, setup.skew_ms);
+        let floor = if without.is(Rule::Ceiling) { now.wall_us } else { floor };
+        let beginning = Beginning {
+            last,
+            found: &found.ties,
+            has_file: true,
+            new_id: id,
+            boot: found.boot,
+            max_ttl_ms: setup.max_ttl_ms,
+            skew_ms: setup.skew_ms,
+            is_master: true,
+        };
+        let mut node = Node::begin(&beginning, Tokens::with_stripes(floor, STRIPES, STRIPES_APART), now.boot);
+        let keeps_for_ever = without.is(Rule::ReservationEnds);
+        node.waiting.handoff_window_ms = if keeps_for_ever { u32::MAX / 2 } else { setup.window_ms };
+        let mut server = Self {
+            setup,
+            without,
+            boot: found.boot,
+            aof_life: found.aof_always && (found.from_aof || found.locks.is_empty()),
+            node,
+            locks: std::collections::BTreeMap::new(),
+            to_write: None,
+            sent_away: vec![],
+            was_armed: false,
+            watch: Watch::default(),
+        };
+        for (key, bytes) in &found.locks {
+            server.load(*key, bytes, now);
+        }
+        let loaded = server.digest(|deadline| Start::counts(last, found.boot, deadline));
+        let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
+        server.node.judge(&judged, server.policy(), now.boot);
+        server.shorten_guard(now.boot);
+        // Before anything is granted it is on the disk which incarnation uses the data.
+        server.node.ledger.stamped();
+        server.save_first(now);
+        server
+    }
+
+    /// As configured, unless the guard is what is to be done without.
+    pub(super) fn policy(&self) -> GuardPolicy {
+        if self.without.is(Rule::Guard) { GuardPolicy::Never } else { GuardPolicy::Auto }
+    }
+
+    /// Without the rule that a guard is as long as the longest lease.
+    pub(super) fn shorten_guard(&mut self, now: BootTime) {
+        if let Some(armed) = self.node.guard.armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
+            let ms = u32::try_from(self.node.guard.left_ms(now) / 3).unwrap_or(u32::MAX);
+            self.node.guard.lift();
+            self.node.guard.arm(armed.cause, now, now.plus_ms(ms));
+        }
+    }
+
+    fn load(&mut self, key: u32, bytes: &[u8], now: Now) {
+        if let Ok(mut lock) = record::decode(bytes, Arrival::Storage, now.boot, self.boot) {
+            self.node.arrived(Key { db: DB, name: &name(key) }, &mut lock, now.boot);
+            self.locks.insert(key, lock);
+        }
+    }
+
+    /// It was a replica of the server whose locks are these, which had issued tokens up to `ceiling`, and is a master now.
+    pub fn promote(&mut self, ceiling: u64, outstanding_ttl_ms: u32, now: Now) {
+        self.aof_life = false;
+        let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };
+        self.node.heard(ceiling, outstanding_ttl_ms, &[]);
+        self.node.leads(self.policy(), now);
+        self.shorten_guard(now.boot);
+        self.save_first(now);
+    }
+}

@@ -1,0 +1,197 @@
+//! How a plan is drawn from its seed.
+
+use rand::rngs::ChaCha8Rng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::kinds::{Fault, Kind};
+use super::plan::{DRIFT_PPM, Keeps, Machine, Network, Plan, SingleClient, keys_of};
+use crate::history::TimeUs;
+use crate::single_client;
+
+/// Microseconds in a millisecond and in a second.
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let beyond = rng.random_ratio(1, 10);
+        let drift_max = if beyond { 4 * DRIFT_PPM } else { DRIFT_PPM };
+        let clocks_apart_us = *[0, 5 * MS, 500 * MS, 5 * SECOND, 3_600 * SECOND].choose(rng).unwrap_or(&0) as i64;
+        let count = *[1, 3, 3, 3, 4, 5, 5].choose(rng).unwrap_or(&3);
+        let machine = |rng: &mut ChaCha8Rng| Machine {
+            drift_ppm: rng.random_range(-drift_max..=drift_max),
+            ahead_us: rng.random_range(-clocks_apart_us..=clocks_apart_us),
+            keeps: match rng.random_range(0..3) {
+                0 => Keeps::Nothing,
+                1 => Keeps::Snapshots { every_us: rng.random_range(100 * MS..10 * SECOND) },
+                _ => Keeps::Everything,
+            },
+        };
+        let nodes: Vec<_> = (0..count).map(|_| machine(rng)).collect();
+        let clients: Vec<_> = (0..rng.random_range(2..=6)).map(|_| machine(rng)).collect();
+        let ttl_ms = *[100, 500, 1_000, 3_000].choose(rng).unwrap_or(&1_000);
+        let max_ttl_ms = *[ttl_ms, 5_000].choose(rng).unwrap_or(&5_000);
+        let until = rng.random_range(10 * SECOND..60 * SECOND);
+        // Nothing but moments in which much is asked and little answered: then more is promised than else.
+        let moments_alone = rng.random_ratio(1, 10);
+        let calm = moments_alone || rng.random_ratio(1, 4);
+        let network = Network {
+            // A round trip takes up to four times this: far less than a lease.
+            delay_us: (*[100, 500, 5 * MS, 20 * MS].choose(rng).unwrap_or(&500))
+                .min(u64::from(ttl_ms) * MS / if moments_alone { 80 } else { 20 }),
+            slow_permille: if calm { 0 } else { rng.random_range(0..50) },
+            lost_permille: if calm { 0 } else { rng.random_range(0..50) },
+            doubled_permille: if calm { 0 } else { rng.random_range(0..50) },
+        };
+        let keys = rng.random_range(1..=3);
+        let mut faults: Vec<_> = (0..rng.random_range(0..if moments_alone { 8 } else { 30 }))
+            .map(|_| match moments_alone {
+                true => moments(rng, until, count),
+                false => fault(rng, until, count, clients.len(), keys, ttl_ms),
+            })
+            .collect();
+        let alias = (count > 2 && rng.random_ratio(1, 5)).then(|| (rng.random_range(0..clients.len()), 1, 0));
+        let skew_ms = *[0, 100, 2_000].choose(rng).unwrap_or(&2_000);
+        let round_trip_ms = 1 + (4 * network.delay_us / MS) as u32;
+        let node_timeout_ms = rng.random_range(20..=200).clamp(round_trip_ms, ttl_ms / 2);
+        let (hold_us, rest_us) = (rng.random_range(MS..3 * SECOND), rng.random_range(MS..SECOND));
+        let extended_after_permille =
+            if moments_alone { 333 } else { *[333, 600, 900, 970].choose(rng).unwrap_or(&333) };
+        if !moments_alone && rng.random() {
+            let client = rng.random_range(0..clients.len());
+            faults.extend(
+                (0..rng.random_range(1..8)).flat_map(|_| late_answers(rng, until, client, ttl_ms, node_timeout_ms)),
+            );
+        }
+        // A few nodes have them, so that they meet.
+        let busy = rng.random_range(1..=count.min(2));
+        let single_clients: Vec<_> = (0..rng.random_range(0..=5))
+            .map(|_| SingleClient {
+                machine: machine(rng),
+                node: rng.random_range(0..busy),
+                wait_ms: *[0, 5, ttl_ms, 5_000, 5_000].choose(rng).unwrap_or(&5_000),
+            })
+            .collect();
+        if !moments_alone && !single_clients.is_empty() {
+            let count = rng.random_range(0..30);
+            for _ in 0..count {
+                let fault = single_fault(rng, until, busy, single_clients.len(), keys, ttl_ms);
+                // Now and then the server ends before the lease would have ended.
+                if let Kind::Evict { node, .. } = fault.kind
+                    && rng.random_ratio(1, 4)
+                {
+                    let at = fault.at + rng.random_range(0..u64::from(ttl_ms) * MS);
+                    let kind = match rng.random() {
+                        true => Kind::Crash { node, reboot: false },
+                        false => Kind::Restart { node, reboot: false },
+                    };
+                    faults.push(Fault { at, for_us: rng.random_range(0..10 * MS), kind });
+                }
+                faults.push(fault);
+            }
+        }
+        faults.sort_by_key(|fault| fault.at);
+        Self {
+            seed,
+            nodes,
+            clients,
+            single_clients,
+            alias,
+            keys,
+            ttl_ms,
+            max_ttl_ms,
+            skew_ms,
+            node_timeout_ms,
+            extended_after_permille,
+            hold_us,
+            rest_us,
+            network,
+            until,
+            faults,
+        }
+    }
+}
+
+fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
+    let (node, client, key) = (rng.random_range(0..nodes), rng.random_range(0..clients), rng.random_range(0..keys));
+    let ttl_us = u64::from(ttl_ms) * MS;
+    let step = |rng: &mut ChaCha8Rng| {
+        let far = *[10 * MS, SECOND, 10 * SECOND, 7_200 * SECOND].choose(rng).unwrap_or(&SECOND) as i64;
+        rng.random_range(-far..=far)
+    };
+    let kind = match rng.random_range(0..24) {
+        0..3 => Kind::Crash { node, reboot: rng.random_ratio(1, 4) },
+        3 => Kind::NewDisk { node },
+        4 => Kind::Restart { node, reboot: rng.random_ratio(1, 4) },
+        5 => Kind::Failover { node, lag_us: rng.random_range(0..ttl_us) },
+        6 => Kind::Flush { node },
+        7 => Kind::PauseNode { node },
+        8 => Kind::PauseClient { client },
+        9 => Kind::KillClient { client },
+        10..12 => {
+            let (there, back) = *[(true, true), (true, false), (false, true)].choose(rng).unwrap_or(&(true, true));
+            let (node, client) = *[(Some(node), None), (Some(node), Some(client)), (None, Some(client))]
+                .choose(rng)
+                .unwrap_or(&(None, None));
+            Kind::Cut { node, client, there, back }
+        }
+        12 => Kind::Slow { node, by_us: rng.random_range(MS..ttl_us) },
+        13 => Kind::DiskHangs { node },
+        14 => Kind::NodeClockStep { node, by_us: step(rng) },
+        15 => Kind::OlderFiles { node },
+        16 => Kind::OtherStateFile { node },
+        17 => Kind::RaisedTokens,
+        18..20 => Kind::SlotGivenAway { node, key, dies: rng.random() },
+        20 => Kind::FlushSlot { node, key },
+        21..23 => return moments(rng, until, nodes),
+        _ => Kind::ClientClockStep { client, by_us: step(rng) },
+    };
+    let longest = *[10 * MS, ttl_us, 3 * ttl_us, 10 * SECOND].choose(rng).unwrap_or(&ttl_us);
+    Fault { at: rng.random_range(0..until), for_us: rng.random_range(0..=longest), kind }
+}
+
+/// Bursts of requests, or stalls of nodes, for some seconds.
+fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
+    let kind = match rng.random() {
+        true => Kind::Stalls { first: rng.random_range(0..nodes) },
+        false => Kind::Bursts { apart: rng.random() },
+    };
+    Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }
+}
+
+/// A client is answered late, and soon after that nothing that it sends arrives: an answer to one round comes in the middle of the
+/// next, which no node has heard of.
+fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32, node_timeout_ms: u32) -> [Fault; 2] {
+    let (at, ttl_us) = (rng.random_range(0..until), u64::from(ttl_ms) * MS);
+    let cut = Kind::Cut { node: None, client: Some(client), there: true, back: false };
+    let by_us = rng.random_range(0..u64::from(node_timeout_ms) * MS);
+    [
+        Fault { at, for_us: 2 * ttl_us, kind: Kind::LateAnswers { client, by_us } },
+        Fault { at: at + rng.random_range(0..ttl_us), for_us: 2 * ttl_us, kind: cut },
+    ]
+}
+
+/// What happens to locks on one node, and to those who use them: to a lock that they use, mostly.
+fn single_fault(rng: &mut ChaCha8Rng, until: TimeUs, busy: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
+    let node = rng.random_range(0..busy);
+    let [first, second] = keys_of(keys, node);
+    let key = *[first, first, second].choose(rng).unwrap_or(&first);
+    let client = single_client::FIRST as usize + rng.random_range(0..clients);
+    let kind = match rng.random_range(0..16) {
+        0..4 => Kind::Break { node, key },
+        4 => Kind::Delete { node, key },
+        5..8 => Kind::Evict { node, key },
+        8 => Kind::Evict { node, key: rng.random_range(0..keys) },
+        9..11 => Kind::Arm { node },
+        11 => Kind::Flush { node },
+        12 => Kind::PauseClient { client },
+        13 => Kind::SlotGivenAway { node, key, dies: rng.random() },
+        14 => Kind::FlushSlot { node, key },
+        _ => Kind::KillClient { client },
+    };
+    let longest = *[10 * MS, u64::from(ttl_ms) * MS, 3 * SECOND].choose(rng).unwrap_or(&SECOND);
+    Fault { at: rng.random_range(0..until), for_us: rng.random_range(0..=longest), kind }
+}

@@ -1,0 +1,216 @@
+//! What goes wrong in a run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::TimeUs;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// When it begins.
+    pub at: TimeUs,
+    /// For how long, in microseconds.
+    pub for_us: u64,
+    /// What.
+    pub kind: Kind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A server is killed, and starts again after that time.
+    Crash {
+        /// Which node.
+        node: usize,
+        /// The machine is started anew: its boot clock starts over.
+        reboot: bool,
+    },
+    /// The same, with an empty disk: it is another node from then on.
+    NewDisk {
+        /// Which node.
+        node: usize,
+    },
+    /// A server is shut down in order, and starts again after that time.
+    Restart {
+        /// Which node.
+        node: usize,
+        /// The machine is started anew.
+        reboot: bool,
+    },
+    /// A server is killed, and its replica is made the master after that time.
+    Failover {
+        /// Which node.
+        node: usize,
+        /// How far the replica was behind, in microseconds.
+        lag_us: u64,
+    },
+    /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the copy.
+    OlderFiles {
+        /// Which node.
+        node: usize,
+    },
+    /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and starts
+    /// with the first one.
+    OtherStateFile {
+        /// Which node.
+        node: usize,
+    },
+    /// A hostile client raises tokens of keys of its own on all nodes, at the beginning and in the end.
+    RaisedTokens,
+    /// All locks of a node are flushed.
+    Flush {
+        /// Which node.
+        node: usize,
+    },
+    /// An operator breaks a lock (LOCK.BREAK).
+    Break {
+        /// On which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+    },
+    /// Somebody deletes a key by hand (DEL).
+    Delete {
+        /// On which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+    },
+    /// A server evicts a key to make room.
+    Evict {
+        /// Which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+    },
+    /// An operator arms a node's guard, for that time (LOCK.GUARD).
+    Arm {
+        /// Which node.
+        node: usize,
+    },
+    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end it is given
+    /// back: each time without its locks (CLUSTER SETSLOT).
+    SlotGivenAway {
+        /// Which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+        /// Its server was killed before, and starts again before it is given back; if not, it serves its other slots meanwhile.
+        dies: bool,
+    },
+    /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
+    FlushSlot {
+        /// Which node.
+        node: usize,
+        /// Which key.
+        key: u32,
+    },
+    /// A server does nothing.
+    PauseNode {
+        /// Which node.
+        node: usize,
+    },
+    /// Moments in which a majority of the nodes does nothing, all at once, for up to two tenths of a second and a fifth of a lease:
+    /// about one a second, and another majority each time.
+    Stalls {
+        /// The first of those that are stopped first.
+        first: usize,
+    },
+    /// All clients that have nothing to do ask for locks at one moment, about once a second, and each goes on until a limit of many
+    /// seconds.
+    Bursts {
+        /// For a lock each that nobody else wants; if not, all for one.
+        apart: bool,
+    },
+    /// A client does nothing.
+    PauseClient {
+        /// Which client.
+        client: usize,
+    },
+    /// A client is killed, and starts again after that time.
+    KillClient {
+        /// Which client.
+        client: usize,
+    },
+    /// Messages are lost between nodes and clients.
+    Cut {
+        /// Which node; `None`: all.
+        node: Option<usize>,
+        /// Which client; `None`: all.
+        client: Option<usize>,
+        /// Requests are lost.
+        there: bool,
+        /// Answers are lost.
+        back: bool,
+    },
+    /// Messages to and from a node take so much longer, in microseconds.
+    Slow {
+        /// Which node.
+        node: usize,
+        /// How much longer.
+        by_us: u64,
+    },
+    /// Whatever a client is answered takes so much longer, in microseconds.
+    LateAnswers {
+        /// Which client.
+        client: usize,
+        /// How much longer.
+        by_us: u64,
+    },
+    /// A node's disk does not finish writing.
+    DiskHangs {
+        /// Which node.
+        node: usize,
+    },
+    /// A node's wall clock is set, by so many microseconds. It stays so.
+    NodeClockStep {
+        /// Which node.
+        node: usize,
+        /// By how much.
+        by_us: i64,
+    },
+    /// A client's wall clock is set, by so many microseconds. It stays so.
+    ClientClockStep {
+        /// Which client.
+        client: usize,
+        /// By how much.
+        by_us: i64,
+    },
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Crash { reboot: false, .. } => "crash",
+            Self::Crash { reboot: true, .. } => "crash and reboot",
+            Self::NewDisk { .. } => "new disk",
+            Self::Restart { reboot: false, .. } => "restart",
+            Self::Restart { reboot: true, .. } => "restart and reboot",
+            Self::Failover { .. } => "fail-over",
+            Self::OlderFiles { .. } => "older files",
+            Self::OtherStateFile { .. } => "another state file",
+            Self::RaisedTokens => "raised tokens",
+            Self::Flush { .. } => "flush",
+            Self::Break { .. } => "break",
+            Self::Delete { .. } => "deletion",
+            Self::Evict { .. } => "eviction",
+            Self::Arm { .. } => "armed guard",
+            Self::SlotGivenAway { dies: false, .. } => "slot given away",
+            Self::SlotGivenAway { dies: true, .. } => "slot of a dead node given away",
+            Self::FlushSlot { .. } => "flush of a slot",
+            Self::PauseNode { .. } => "pause of a node",
+            Self::Stalls { .. } => "stalls of majorities",
+            Self::Bursts { .. } => "bursts of requests",
+            Self::PauseClient { .. } => "pause of a client",
+            Self::KillClient { .. } => "kill of a client",
+            Self::Cut { there: true, back: true, .. } => "cut",
+            Self::Cut { .. } => "one-way cut",
+            Self::Slow { .. } => "slow network",
+            Self::LateAnswers { .. } => "late answers",
+            Self::DiskHangs { .. } => "disk hangs",
+            Self::NodeClockStep { .. } => "clock step of a node",
+            Self::ClientClockStep { .. } => "clock step of a client",
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it, and go; and what operators do to it.
+
+use palisade_core::Now;
+use rand::RngExt;
+
+use super::agenda::{Next, SingleWake, Wake};
+use super::machine::Machine;
+use super::outcome::Failure;
+use super::world::World;
+use crate::client::{Status, Step};
+use crate::history::{Event, Holder, What};
+use crate::messages::{Command, Says};
+use crate::server::Server;
+use crate::single_client::{FIRST, SingleClient};
+
+/// While it holds a lock a client does something about it so often in the length of a lease.
+const ACTS_OF_TTL: u64 = 4;
+
+/// It holds the lock no more than so many times.
+const LEVEL_MAX: u32 = 4;
+
+/// What is sent to a node is answered after this long at the latest, once it is not waited for any more, in microseconds.
+const LATE_US: u64 = 200_000;
+
+/// Between a client's last look at its lock and its write, in microseconds.
+const LOOK_TO_WRITE_US: u64 = 20_000;
+
+/// Its place among those that lock on one node.
+fn place(client: u32) -> Option<usize> {
+    client.checked_sub(FIRST).map(|place| place as usize)
+}
+
+impl World<'_> {
+    /// The computer of a client.
+    pub(super) fn machine_of(&mut self, client: u32) -> &mut Machine {
+        match place(client) {
+            Some(place) => &mut self.single_clients[place].0,
+            None => &mut self.clients[client as usize].0,
+        }
+    }
+
+    /// A client begins again, after its process was killed.
+    pub(super) fn begins_again(&mut self, client: u32) {
+        self.machine_of(client).down = false;
+        match place(client) {
+            Some(place) => {
+                let who = self.single_clients[place].1.who();
+                self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
+            }
+            None => {
+                let who = self.clients[client as usize].1.who();
+                self.wakes(who, self.plan.rest_us, Wake::Wants);
+            }
+        }
+    }
+
+    /// A client's process is killed.
+    pub(super) fn kill_client(&mut self, client: u32) -> Result<(), Failure> {
+        if place(client).is_some() {
+            self.on_single(client, SingleClient::leaves)?;
+        } else {
+            self.on_client(client, |client, _| client.forget())?;
+            self.is_patient_no_more(self.clients[client as usize].1.who(), false);
+        }
+        self.machine_of(client).down = true;
+        Ok(())
+    }
+
+    /// Something comes to mind after about `mean_us` of true time.
+    pub(super) fn single_wakes(&mut self, who: Holder, mean_us: u64, wake: SingleWake) {
+        let after = self.rng.random_range(0..=2 * mean_us);
+        self.plan_at(self.at + after, Next::SingleWakes(who, wake));
+    }
+
+    pub(super) fn on_single_wake(&mut self, who: Holder, wake: SingleWake) -> Result<(), Failure> {
+        let Some(place) = place(who.client) else { return Ok(()) };
+        let (machine, client) = &self.single_clients[place];
+        if client.who() != who || machine.down {
+            return Ok(());
+        }
+        let (is_idle, is_free, holding) = (client.is_idle(), client.is_free(), client.holding());
+        match wake {
+            SingleWake::Wants if is_idle && !self.quiet => {
+                // Whose lock went without it may not know.
+                if self.rng.random_ratio(1, 10) {
+                    self.on_single(who.client, SingleClient::reenters_too_late)?;
+                }
+                let keys = self.plan.keys_of(self.plan.single_clients[place].node);
+                let key = keys[usize::from(self.rng.random_ratio(1, 5))];
+                let wait_ms = self.plan.single_clients[place].wait_ms;
+                self.on_single(who.client, |client, now| client.acquire(key, wait_ms, now))
+            }
+            SingleWake::Misses(number) if client.awaits(number) => {
+                // One that waits goes; another connection is made, and the old one may be closed or not.
+                if self.rng.random_ratio(1, 3) {
+                    self.totals.left += u64::from(client.is_acquiring());
+                    return self.on_single(who.client, SingleClient::leaves);
+                }
+                self.totals.repeated += 1;
+                self.on_single(who.client, SingleClient::repeat)
+            }
+            // It does not believe in its connection any more, and asks again over another one.
+            SingleWake::Doubts if client.is_acquiring() && !client.is_free() => {
+                self.totals.repeated += 1;
+                self.on_single(who.client, SingleClient::repeat)
+            }
+            SingleWake::Leaves if client.is_acquiring() => {
+                self.totals.left += 1;
+                self.on_single(who.client, SingleClient::leaves)
+            }
+            SingleWake::Acts => {
+                let Some((_, until, token, level)) = holding else { return Ok(()) };
+                let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
+                let is_valid = machine.now(self.at).boot < until;
+                self.single_wakes(who, ttl_us / ACTS_OF_TTL, SingleWake::Acts);
+                if !is_free {
+                    return Ok(());
+                }
+                if is_valid && self.rng.random_ratio(1, 3) {
+                    self.single_wakes(who, LOOK_TO_WRITE_US, SingleWake::Sends(token));
+                }
+                self.acts(who, level)
+            }
+            SingleWake::Sends(token) => {
+                let (key, delay) = (client.key(), self.rng.random_range(1..=2 * self.plan.network.delay_us));
+                self.plan_at(self.at + delay, Next::Writes { key, who, token });
+                Ok(())
+            }
+            SingleWake::Looks => {
+                self.on_single(who.client, SingleClient::look)?;
+                self.totals.lost += u64::from(holding.is_some() && self.single_clients[place].1.is_idle());
+                Ok(())
+            }
+            SingleWake::GivesBack if holding.is_some() => self.on_single(who.client, SingleClient::release),
+            _ => Ok(()),
+        }
+    }
+
+    /// A holder does something about its lock.
+    fn acts(&mut self, who: Holder, level: u32) -> Result<(), Failure> {
+        match self.rng.random_range(0..4) {
+            0 if level < LEVEL_MAX => {
+                self.totals.reentered += 1;
+                let (says_level, extends) = (self.rng.random(), self.rng.random());
+                self.on_single(who.client, |client, now| client.reenter(says_level, extends, now))
+            }
+            1 if level > 1 => self.on_single(who.client, SingleClient::release_one),
+            _ => self.on_single(who.client, SingleClient::extend),
+        }
+    }
+
+    /// A client does something: what it sends goes out, the referee hears what it says of itself, and it thinks of what is next.
+    pub(super) fn on_single(
+        &mut self,
+        number: u32,
+        body: impl FnOnce(&mut SingleClient, Now) -> Step,
+    ) -> Result<(), Failure> {
+        let Some((machine, client)) = place(number).map(|place| &mut self.single_clients[place]) else { return Ok(()) };
+        if machine.down {
+            return Ok(());
+        }
+        let (at, before) = (self.at, client.who());
+        let step = body(client, machine.now(at));
+        let (who, key) = (client.who(), client.key());
+        let holding =
+            client.holding().map(|(since, until, token, _)| (machine.when(since), machine.when(until), token));
+        if let Some(wrong) = client.wrong() {
+            return Err(Failure::Answered { client: number, wrong });
+        }
+        for (after_ms, request) in step.sends {
+            if let Says::Command(Command::Acquire { wait_ms, retry, .. }) = request.says
+                && wait_ms > 0
+                && !retry
+                && !self.quiet
+            {
+                match self.rng.random_range(0..10) {
+                    0 => self.single_wakes(who, u64::from(wait_ms) * 500, SingleWake::Leaves),
+                    1 | 2 => self.single_wakes(who, u64::from(wait_ms) * 500, SingleWake::Doubts),
+                    _ => {}
+                }
+            }
+            let wait_ms = match request.says {
+                Says::Command(Command::Acquire { wait_ms, .. }) => wait_ms,
+                _ => 0,
+            };
+            let late = u64::from(wait_ms) * 1_000 + LATE_US;
+            self.plan_at(at + late, Next::SingleWakes(who, SingleWake::Misses(request.number)));
+            self.sends(after_ms, request);
+        }
+        match (step.says, holding) {
+            (Some(Status::Held), Some((since, until, token))) => {
+                self.totals.single_held += 1;
+                self.totals.single_waited += u64::from(at - since > 8 * self.plan.network.delay_us);
+                self.single_wakes(who, u64::from(self.plan.ttl_ms) * 1_000 / ACTS_OF_TTL, SingleWake::Acts);
+                self.single_wakes(who, self.plan.hold_us, SingleWake::GivesBack);
+                self.plan_at(until.max(at) + 1, Next::SingleWakes(who, SingleWake::Looks));
+                self.judge(Event { at, key, who, what: What::Held { since, until, token } })?;
+            }
+            (Some(Status::Extended), Some((_, until, token))) => {
+                self.plan_at(until.max(at) + 1, Next::SingleWakes(who, SingleWake::Looks));
+                self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
+            }
+            (Some(Status::Ended), _) => {
+                self.judge(Event { at, key, who: before, what: What::Ended })?;
+                self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
+            }
+            (Some(Status::Refused), _) => {
+                self.totals.refused += 1;
+                self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A server started: whoever was connected to it is not any more.
+    pub(super) fn connections_end(&mut self, n: usize) {
+        let node = n % self.plan.nodes.len();
+        let cut_off = self.plan.single_clients.iter().zip(&mut self.single_clients);
+        cut_off.filter(|(plan, _)| plan.node == node).for_each(|(_, (_, client))| client.is_cut_off());
+    }
+
+    /// An operator, or whoever may write, takes the lock of `key` away.
+    pub(super) fn takes_away(&mut self, node: usize, key: u32, how: impl FnOnce(&mut Server, Now) -> Option<u64>) {
+        let n = self.server_of(node, key);
+        if let Some(Some(token)) = self.on_server(n, how) {
+            self.referee.is_taken_away(key, self.at, token);
+            self.tell(|| format!("key {key}: the lock with token {token} is taken away"));
+        }
+    }
+
+    /// A server makes room.
+    pub(super) fn evict(&mut self, node: usize, key: u32) {
+        let n = self.server_of(node, key);
+        if self.on_server(n, |server, now| server.evict(key, now)) == Some(true) {
+            self.tell(|| format!("key {key}: its lock is evicted"));
+            self.writes_at_once(n);
+        }
+    }
+}
