@@ -78,6 +78,8 @@ pub use lock::deadlines::{Deadlines, Detached, Due};
 pub use lock::entry::DeadlineEntry;
 pub use lock::modes::Modes;
 pub use node::counters::Counters;
+#[cfg(feature = "tamper")]
+pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
 pub use queue::of_key::{Waiter, WaiterId, Want};
 pub use queue::wait_times::Waits;

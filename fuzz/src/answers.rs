@@ -114,7 +114,7 @@ impl World {
         } else {
             if done.answer.is_ok() {
                 // It was asked for, and counted.
-                before.4 = self.node.counters;
+                before.4 = self.node.counters();
             }
             assert_eq!(self.state(place), before, "{done:?} changes nothing");
         }

@@ -43,9 +43,9 @@ impl Disk {
     pub fn is_looked_at(&mut self, node: &mut Node) {
         if let Some((number, state)) = &self.there {
             node.written(*number, state.ceiling);
-            node.ledger.stamped();
+            node.stamped();
         }
-        node.ledger.taken(self.is_taken);
+        node.file_taken(self.is_taken);
         self.is_known_as_taken = self.is_taken;
     }
 

@@ -39,7 +39,7 @@ impl World {
     /// Does `request` for the key, step by step, until it is done.
     pub fn perform(&mut self, place: Place, request: &Request<'_>) -> Performed {
         let name = name_of(place);
-        let turns = self.node.counters.turns;
+        let turns = self.node.counters().turns;
         let others_wait = self.waits_in_time(place);
         let mut run = Run::new(key_of(place, &name), request);
         let mut done = Performed {
@@ -60,7 +60,7 @@ impl World {
             assert!(blocked.is_none() || matches!(step, Step::Done(_)), "who waits has nothing done for it");
             said = Said::Yes;
             // A turn that comes about before the command is decided is told before that.
-            let turn_came = self.node.counters.turns > turns;
+            let turn_came = self.node.counters().turns > turns;
             done.passed |= turn_came;
             match step {
                 Step::Store(event) => {
@@ -120,7 +120,7 @@ impl World {
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
                 Step::Block => {
                     let id = self.new_client();
-                    assert!(self.node.waiting.len() < self.node.waiting.max as usize);
+                    assert!(self.node.waiting().len() < self.node.waiting().max as usize);
                     blocked = Some(id);
                     said = Said::Blocked(id);
                 }
@@ -172,7 +172,7 @@ impl World {
             Question::MayGrant(by) => {
                 let itself = matches!(request, Request::Expire(_) | Request::Look);
                 assert_eq!(by, if itself { By::Itself } else { By::Command });
-                assert!(self.node.waiting.len_of(place.0, &name_of(place)) > 0, "nobody is there to be granted it");
+                assert!(self.node.waiting().len_of(place.0, &name_of(place)) > 0, "nobody is there to be granted it");
                 let refusal = match self.doubt() {
                     1 => Refusal::NotYet,
                     3 => Refusal::Poisoned,
@@ -251,10 +251,13 @@ impl World {
 
     fn is_stored(&mut self, place: Place, lock: Option<Lock>) {
         let lock = lock.expect("there is something to store");
-        let guarded = self.node.guard.armed(self.boot).is_some();
+        let guarded = self.node.guard().armed(self.boot).is_some();
         self.oracle.granted(place, &lock, self.boot, guarded);
         let name = name_of(place);
-        assert!(lock.token().get() <= self.node.tokens.ceiling_of(&name), "above what the node has heard of the disk");
+        assert!(
+            lock.token().get() <= self.node.tokens().ceiling_of(&name),
+            "above what the node has heard of the disk"
+        );
         if let Some(disk) = self.disk.as_ref() {
             assert!(lock.token().get() <= disk.ceiling_of(&name), "above what the disk has");
         }
@@ -269,13 +272,13 @@ impl World {
     fn may_promise(&self, place: Place) {
         if let Some(disk) = self.disk.as_ref() {
             assert!(disk.is_up_to_it(), "{place:?} is promised before the disk knows");
-            assert!(disk.is_of(self.node.ledger.incarnation()));
+            assert!(disk.is_of(self.node.ledger().incarnation()));
         }
     }
 
     /// The request is in the queue, as long as it asked for.
     fn waits_now(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
-        let waiting = &self.node.waiting;
+        let waiting = &self.node.waiting();
         let waiter = waiting.of(place.0, &name_of(place)).find(|waiter| waiter.id == id).expect("it waits");
         let (owner, ms, ttl) = match request {
             Request::Acquire { ask: Acquire { owner, ttl, patience, .. }, .. } => (owner, patience.ms(), Some(*ttl)),
@@ -289,7 +292,7 @@ impl World {
 
     /// The turns that came before what is stored now.
     fn told_of_turns(&mut self) {
-        for (id, answer) in self.node.waiting.take_answers(usize::MAX) {
+        for (id, answer) in self.node.take_answers(usize::MAX) {
             if answer == Answer::Turn {
                 self.is_told(id, answer);
             } else {

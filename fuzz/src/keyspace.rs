@@ -25,7 +25,7 @@ impl World {
 
     fn has_left(&mut self, place: Place) {
         let has_queue = self.node.left(key_of(place, &name_of(place)));
-        assert_eq!(has_queue, self.node.waiting.has_queue(place.0, &name_of(place)));
+        assert_eq!(has_queue, self.node.waiting().has_queue(place.0, &name_of(place)));
     }
 
     pub fn rename(&mut self, from: Place, to: Place) {
@@ -41,7 +41,7 @@ impl World {
         let mut payload = Vec::new();
         encode(lock, now.boot, HERE, &mut payload);
         let mut lock = decode(&payload, Arrival::Payload, now.boot, HERE).expect("what is written is read");
-        if self.node.tokens.plausible(&name_of(to), lock.token(), now.wall_us, self.node.skew_ms) {
+        if self.node.tokens().plausible(&name_of(to), lock.token(), now.wall_us, self.node.skew_ms()) {
             lock.mark_suspect();
             self.arrives(to, lock);
         }
@@ -100,7 +100,7 @@ impl World {
         let is_live = self.node.dropped(last, self.boot);
         assert_eq!(is_live, self.boot <= last);
         if is_live {
-            assert!(self.node.guard.armed(last).is_some(), "somebody may hold one of them until {last:?}");
+            assert!(self.node.guard().armed(last).is_some(), "somebody may hold one of them until {last:?}");
             self.save(true);
         }
     }

@@ -8,7 +8,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
-use palisade_core::{Refusal, Token, check};
+use palisade_core::{Refusal, Settings, Token, check};
 
 use crate::choice::{Name, Number, Passes, Wavering};
 use crate::oracle::Place;
@@ -160,7 +160,7 @@ fn patience(Number(ms): Number) -> Done<Patience> {
 
 impl World {
     fn token(&self, place: Place, named: Named) -> Done<Token> {
-        let last = || self.node.tokens.last(&name_of(place));
+        let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
             Named::Near(by) => {
                 self.locks.get(&place).map_or_else(last, |lock| lock.token().get()).saturating_add_signed(by.into())
@@ -277,16 +277,19 @@ impl World {
                 self.save(true);
             }
             Event::Configure { max_waiters, window_ms, skew_ms } => {
-                self.node.waiting.max = max_waiters.into();
-                self.node.waiting.handoff_window_ms = window_ms.into();
-                self.node.skew_ms = u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS);
+                self.node.configure(Settings {
+                    max_waiters: max_waiters.into(),
+                    handoff_window_ms: window_ms.into(),
+                    max_clock_skew_ms: u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS),
+                });
             }
             Event::Ceiling { ahead_us } if self.disk.is_some() => self.disk_is(ahead_us),
             Event::Ceiling { ahead_us } => {
                 let ceiling = ahead_us.map_or(u64::MAX, |ahead_us| self.now().wall_us + u64::from(ahead_us));
-                self.node.tokens.set_ceiling(ceiling);
-                self.node.tokens.stripes_saved(self.node.tokens.stripe_changes());
-                self.node.tokens.sweep_stripes(self.now().boot);
+                self.node.tamper().tokens.set_ceiling(ceiling);
+                let (changes, now) = (self.node.tokens().stripe_changes(), self.now().boot);
+                self.node.tamper().tokens.stripes_saved(changes);
+                self.node.tamper().tokens.sweep_stripes(now);
             }
             Event::Clock { us } => self.wall_us = us,
         }

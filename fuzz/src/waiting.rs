@@ -56,8 +56,8 @@ impl World {
     pub fn leave(&mut self, which: u8) {
         let Some(&id) = self.waits.keys().nth(usize::from(which) % self.waits.len().max(1)) else { return };
         self.waits.remove(&id);
-        assert!(self.node.waiting.leave(WaiterId(id)).is_some());
-        assert!(self.node.waiting.leave(WaiterId(id)).is_none());
+        assert!(self.node.leave_queue(WaiterId(id)).is_some());
+        assert!(self.node.leave_queue(WaiterId(id)).is_none());
     }
 
     pub fn take_back(&mut self, place: Place, owner: &[u8]) {
@@ -67,7 +67,7 @@ impl World {
     }
 
     pub fn tell(&mut self, place: Place, owner: &[u8]) {
-        self.oracle.told(place, owner, self.boot.plus_ms(self.node.waiting.handoff_window_ms));
+        self.oracle.told(place, owner, self.boot.plus_ms(self.node.waiting().handoff_window_ms));
     }
 
     /// Sends the answers; each request gets one.
@@ -75,8 +75,8 @@ impl World {
         for (id, answer) in std::mem::take(&mut self.outbox) {
             self.is_told(id, answer);
         }
-        while self.node.waiting.has_answers() {
-            let answers = self.node.waiting.take_answers(ANSWERS_A_PASS);
+        while self.node.waiting().has_answers() {
+            let answers = self.node.take_answers(ANSWERS_A_PASS);
             assert!(answers.len() <= ANSWERS_A_PASS);
             answers.into_iter().for_each(|(id, answer)| self.is_told(id, answer));
         }

@@ -84,7 +84,7 @@ impl World {
     /// A node without a state file, or with one that nothing is in yet.
     pub fn new(token_floor: u64, trusted_since: BootTime, has_file: bool) -> Self {
         let mut node = if has_file { begun(token_floor) } else { Node::new(token_floor) };
-        node.trusted_since = trusted_since;
+        *node.tamper().trusted_since = trusted_since;
         let mut world = Self {
             node,
             locks: BTreeMap::new(),
@@ -111,15 +111,15 @@ impl World {
     /// What a refusal must not change.
     pub fn state(&self, place: Place) -> State {
         let node = &self.node;
-        let last = node.tokens.last(&name_of(place));
+        let last = node.tokens().last(&name_of(place));
         let names = [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name)));
         let in_time = names.map(|place| self.in_time(place)).sum();
-        (self.locks.get(&place).cloned(), last, node.deadlines.len(), in_time, node.counters)
+        (self.locks.get(&place).cloned(), last, node.deadlines().len(), in_time, node.counters())
     }
 
     /// How many wait whose time is not up. The others may be told at any moment.
     fn in_time(&self, place: Place) -> usize {
-        self.node.waiting.of(place.0, &name_of(place)).filter(|waiter| self.boot <= waiter.until).count()
+        self.node.waiting().of(place.0, &name_of(place)).filter(|waiter| self.boot <= waiter.until).count()
     }
 
     pub fn is_held(&self, place: Place) -> bool {
@@ -178,7 +178,7 @@ impl World {
     pub fn is_hindered(&self) -> bool {
         // Who waits for the end of the guard is served up to a millisecond after it.
         let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
-        self.boot <= self.hindered || self.node.guard.armed(just_now).is_some()
+        self.boot <= self.hindered || self.node.guard().armed(just_now).is_some()
     }
 
     pub fn passes(&mut self, time: Passes, paused: bool, timer: Timer) {
@@ -203,7 +203,7 @@ impl World {
 
     /// Does what is due; writes nothing while writes are paused, and passes nothing on while nobody may be answered.
     fn background(&mut self, paused: bool, may_answer: bool) {
-        self.node.evicted.sweep(self.boot);
+        self.node.sweep(self.boot);
         for step in 0.. {
             assert!(step < BACKGROUND_STEPS_MAX, "the background never gets done");
             if self.node.time_out(self.boot) {
@@ -254,11 +254,11 @@ impl World {
     /// The invariants that hold between two steps.
     pub fn is_sound(&self) {
         self.oracle.is_kept_by(&self.locks, self.boot);
-        let mut watched: Vec<Place> = self.node.deadlines.names().map(|(db, name)| place_of(db, name)).collect();
+        let mut watched: Vec<Place> = self.node.deadlines().names().map(|(db, name)| place_of(db, name)).collect();
         watched.sort_unstable();
         assert!(watched.iter().eq(self.locks.keys()), "one entry a lock: {watched:?}");
-        assert_eq!(self.node.deadlines.earliest(), self.locks.values().map(Lock::deadline).min());
-        assert_eq!(self.node.waiting.len(), self.waits.len(), "as many wait as were let wait and not answered");
+        assert_eq!(self.node.deadlines().earliest(), self.locks.values().map(Lock::deadline).min());
+        assert_eq!(self.node.waiting().len(), self.waits.len(), "as many wait as were let wait and not answered");
         if let Some(until) = self.waits.values().map(|waits| waits.until).min() {
             assert!(
                 self.node.next_due().is_some_and(|due| due <= until.plus_us(1)),
@@ -266,7 +266,7 @@ impl World {
             );
         }
         for (place, lock) in &self.locks {
-            assert!(lock.token().get() <= self.node.tokens.last(&name_of(*place)));
+            assert!(lock.token().get() <= self.node.tokens().last(&name_of(*place)));
         }
     }
 
@@ -280,7 +280,7 @@ impl World {
         self.background(false, true);
         self.is_sound();
         assert!(self.waits.is_empty() && self.locks.is_empty(), "nobody waits, nothing is held");
-        assert!(self.node.waiting.is_empty() && self.node.evicted.is_empty());
+        assert!(self.node.waiting().is_empty() && self.node.evicted().is_empty());
         assert_eq!(self.node.next_due(), None);
     }
 
@@ -290,7 +290,7 @@ impl World {
         if let Some(disk) = &mut self.disk {
             disk.is_taken = false;
         } else {
-            self.node.tokens.set_ceiling(u64::MAX);
+            self.node.tamper().tokens.set_ceiling(u64::MAX);
         }
         for _ in 0..2 * HINDERED_MS / RETRY_HAND_OVER_MS {
             if let Some(disk) = &mut self.disk {
@@ -298,11 +298,11 @@ impl World {
             }
             self.passes(Passes::Milliseconds(RETRY_HAND_OVER_MS as u16 + 1), false, Timer::Due);
         }
-        if self.node.evicted.is_empty() {
+        if self.node.evicted().is_empty() {
             self.hindered = BootTime::default();
         }
         self.nobody_waits_for_what_is_free();
-        assert!(self.node.ready(self.boot).is_ok() || self.node.guard.armed(self.boot).is_some());
+        assert!(self.node.ready(self.boot).is_ok() || self.node.guard().armed(self.boot).is_some());
     }
 }
 
@@ -317,7 +317,7 @@ fn begun(token_floor: u64) -> Node {
         new_id: 7,
         boot: Disk::BOOT,
         max_ttl_ms: palisade_core::limits::MAX_TTL_DEFAULT_MS,
-        skew_ms: node.skew_ms,
+        skew_ms: node.skew_ms(),
         is_master: true,
     };
     let mut node = Node::begin(&beginning, Tokens::new(token_floor), START);

@@ -4,6 +4,8 @@ pub mod cluster;
 pub mod counters;
 pub mod incarnation;
 pub mod queue;
+#[cfg(feature = "tamper")]
+pub mod tamper;
 
 use crate::durability::ledger::Ledger;
 use crate::guard::evicted::Evicted;
@@ -17,7 +19,7 @@ use crate::queue::waiting::Waiting;
 use crate::refusal::Refusal;
 use crate::tokens::Tokens;
 use crate::values::cause::Cause;
-use crate::values::limits::MAX_CLOCK_SKEW_DEFAULT_MS;
+use crate::values::limits::{HANDOFF_WINDOW_DEFAULT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_WAITERS_DEFAULT};
 use crate::values::time::BootTime;
 
 /// What an operator sets for the rules.
@@ -35,27 +37,37 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Highest tokens, so that no token ever repeats or falls.
-    pub tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// When which lock's lease may have ended.
-    pub deadlines: Deadlines,
+    pub(crate) deadlines: Deadlines,
     /// Totals since load.
-    pub counters: Counters,
+    pub(crate) counters: Counters,
     /// Refuses while grants may have been forgotten.
-    pub guard: Guard,
+    pub(crate) guard: Guard,
     /// Locks granted before are of an incarnation that the node cannot prove to remember.
-    pub trusted_since: BootTime,
+    pub(crate) trusted_since: BootTime,
     /// Locks that the server dropped to make room.
-    pub evicted: Evicted,
+    pub(crate) evicted: Evicted,
     /// Live locks that a flush dropped, until it is clear whether it was the start of a reload.
     pub(crate) flush: Option<Flush>,
     /// In a cluster: what is known of its slots.
-    pub slots: Slots,
+    pub(crate) slots: Slots,
     /// Requests that wait for a lock.
-    pub waiting: Waiting,
+    pub(crate) waiting: Waiting,
     /// What is on the disk, and must be.
-    pub ledger: Ledger,
+    pub(crate) ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
-    pub skew_ms: u32,
+    pub(crate) skew_ms: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_clock_skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
+            max_waiters: MAX_WAITERS_DEFAULT,
+            handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
+        }
+    }
 }
 
 impl Node {

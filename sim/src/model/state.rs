@@ -199,7 +199,7 @@ impl State {
                 later.on_server(n, |server, now| server.run(now));
             }
         }
-        if later.servers.iter().any(|node| !node.server.node().waiting.is_empty()) {
+        if later.servers.iter().any(|node| !node.server.node().waiting().is_empty()) {
             return false;
         }
         let keys = 0..config.keys;
@@ -282,25 +282,25 @@ fn essence(server: &Server, wall_off_us: i64) -> Essence {
     };
     let waiters = |key: u32| {
         let name = name(key);
-        let of = node.waiting.of(0, &name);
+        let of = node.waiting().of(0, &name);
         of.map(move |waiter| (key, waiter.id, waiter.until)).collect::<Vec<_>>()
     };
     Essence {
         wall_off_us,
         locks: server.locks().iter().map(lock).collect(),
-        last: std::array::from_fn(|key| node.tokens.last(&name(key as u32))),
+        last: std::array::from_fn(|key| node.tokens().last(&name(key as u32))),
         waiters: (0..KEYS_MAX).flat_map(waiters).collect(),
-        ceiling: node.tokens.ceiling(),
-        stripes: node.tokens.stripe_ceilings().0,
-        trusted_since: node.trusted_since,
+        ceiling: node.tokens().ceiling(),
+        stripes: node.tokens().stripe_ceilings().0,
+        trusted_since: node.trusted_since(),
         next_due: node.next_due(),
-        guard: node.guard.armed(BootTime::default()).map(|Armed { since, until, .. }| (since, until)),
+        guard: node.guard().armed(BootTime::default()).map(|Armed { since, until, .. }| (since, until)),
     }
 }
 
 impl Node {
     fn knows(&self, key: u32, owner: &[u8]) -> bool {
-        let waiting = &self.server.node().waiting;
+        let waiting = self.server.node().waiting();
         self.server.locks().get(&key).is_some_and(|lock| lock.owner() == owner)
             || waiting.has_queue(0, &name(key))
                 && waiting.of(0, &name(key)).any(|waiter| waiter.owner().bytes() == owner)

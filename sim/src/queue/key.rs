@@ -2,7 +2,7 @@
 
 use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
-use palisade_core::{Answer, BootTime, Lock, Node, Now, Refusal, Waiter, WaiterId, Want};
+use palisade_core::{Answer, BootTime, Lock, Node, Now, Refusal, Settings, Waiter, WaiterId, Want};
 
 use crate::rules::{Rule, Without};
 
@@ -64,7 +64,8 @@ pub struct OneKey {
 impl OneKey {
     pub fn new(without: Without) -> Self {
         let mut node = Node::new(10);
-        node.waiting.handoff_window_ms = if without.is(Rule::ReservationEnds) { u32::MAX / 2 } else { WINDOW_MS };
+        let handoff_window_ms = if without.is(Rule::ReservationEnds) { u32::MAX / 2 } else { WINDOW_MS };
+        node.configure(Settings { handoff_window_ms, ..Settings::default() });
         Self {
             node,
             lock: None,
@@ -98,10 +99,10 @@ impl OneKey {
         let (Ok(name), Ok(ttl)) = (Owner::new(&name), Ttl::new(Some(TTL_MS.into()), TTL_MS)) else { return };
         let ask = Acquire { owner: name, ttl, retry: false, fence: None, note: Note::default(), patience };
         let barges = self.without.is(Rule::NoBarging) && self.is_free();
-        let aside = barges.then(|| std::mem::take(&mut self.node.waiting));
+        let aside = barges.then(|| std::mem::take(self.node.tamper().waiting));
         let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner);
         if let Some(aside) = aside {
-            self.node.waiting = aside;
+            *self.node.tamper().waiting = aside;
         }
         self.answers();
     }
@@ -179,7 +180,7 @@ impl OneKey {
         let Some(waits) = self.waits.get_mut(which) else { return };
         waits.is_gone = true;
         if !self.without.is(Rule::DeadHeadPasses) {
-            self.node.waiting.leave(WaiterId(waits.id));
+            self.node.leave_queue(WaiterId(waits.id));
             self.waits.remove(which);
         }
     }
@@ -196,7 +197,7 @@ impl OneKey {
         loop {
             while self.node.time_out(now.boot) {}
             // Without the rule, what a guard postponed is never looked at again.
-            let is_over = self.was_guarded && self.node.guard.armed(now.boot).is_none();
+            let is_over = self.was_guarded && self.node.guard().armed(now.boot).is_none();
             let looks = !self.without.is(Rule::GuardEndServes) || !is_over || self.lock.is_some();
             match self.node.take_due(now.boot, true) {
                 Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0)),
@@ -246,12 +247,12 @@ impl OneKey {
     }
 
     fn first_to_the_end(&mut self) {
-        let first = self.node.waiting.of(AT.db, AT.name).next().map(|first| first.id);
-        if let Some(first) = first.and_then(|first| self.node.waiting.leave(first)) {
+        let first = self.node.waiting().of(AT.db, AT.name).next().map(|first| first.id);
+        if let Some(first) = first.and_then(|first| self.node.leave_queue(first)) {
             let Waiter { id, want, since, .. } = first;
             let last =
                 Waiter::new(id, first.owner(), first.note(), want, since, u32::try_from(WAIT_MS).unwrap_or(u32::MAX));
-            self.node.waiting.join(AT.db, AT.name, last, None);
+            self.node.tamper().waiting.join(AT.db, AT.name, last, None);
         }
     }
 
@@ -277,7 +278,7 @@ impl OneKey {
     /// What must hold whenever somebody is granted the lock.
     fn is_granted(&mut self, lock: &Lock) {
         let (now, owner) = (self.now().boot, lock.owner()[0] - b'a');
-        if self.node.guard.armed(now).is_some() {
+        if self.node.guard().armed(now).is_some() {
             self.breaks("exclusion: granted while guarded");
         }
         if self.grant.is_some_and(|grant| now <= grant.until && grant.owner != owner) {
@@ -310,7 +311,7 @@ impl OneKey {
 
     /// Clients hear what was decided.
     fn answers(&mut self) {
-        for (WaiterId(id), answer) in self.node.waiting.take_answers(usize::MAX) {
+        for (WaiterId(id), answer) in self.node.take_answers(usize::MAX) {
             let Some(at) = self.waits.iter().position(|waits| waits.id == id) else {
                 self.breaks("one answer to a request that waits");
                 continue;
@@ -348,14 +349,14 @@ impl OneKey {
     pub fn essence(&self) -> impl std::hash::Hash + Eq + use<> {
         let lock = self.lock.as_ref().map(|lock| (lock.owner().to_vec(), lock.deadline(), lock.holds()));
         let order: Vec<_> =
-            self.node.waiting.of(AT.db, AT.name).map(|waiter| (waiter.id, waiter.want == Want::Turn)).collect();
+            self.node.waiting().of(AT.db, AT.name).map(|waiter| (waiter.id, waiter.want == Want::Turn)).collect();
         let now = self.now().boot;
         let reserved =
-            self.node.waiting.reservation(AT.db, AT.name, now).map(|(owner, until)| (owner.bytes().to_vec(), until));
-        let guard = self.node.guard.armed(now).map(|armed| (armed.since, armed.until));
+            self.node.waiting().reservation(AT.db, AT.name, now).map(|(owner, until)| (owner.bytes().to_vec(), until));
+        let guard = self.node.guard().armed(now).map(|armed| (armed.since, armed.until));
         (
             (self.tick, lock, order, reserved, guard),
-            (self.node.next_due(), self.node.evicted.len()),
+            (self.node.next_due(), self.node.evicted().len()),
             (self.waits.clone(), self.grant, self.kept, self.broken.clone()),
         )
     }

@@ -50,11 +50,11 @@ impl Server {
                 let ask = Acquire { owner, ttl: ttl(ttl_ms)?, retry, fence: None, note, patience };
                 let is_free = self.locks.get(&key).is_none_or(|lock| lock.is_expired(now.boot));
                 let passes = self.without.is(Rule::NoBarging) && is_free;
-                let aside = passes.then(|| std::mem::take(&mut self.node.waiting));
+                let aside = passes.then(|| std::mem::take(self.node.tamper().waiting));
                 let does = Does::Acquire { ask, may_block: true };
                 let answer = self.perform(key, &does, Some(request.waiter()).filter(|_| !passes), now);
                 if let Some(aside) = aside {
-                    self.node.waiting = aside;
+                    *self.node.tamper().waiting = aside;
                 }
                 answer
             }
@@ -93,7 +93,7 @@ impl Server {
     fn joins(&mut self, id: WaiterId, key: u32, owner: &[u8], command: Command) {
         let Command::Acquire { retry, .. } = command else { return };
         let name = name(key);
-        let queue = || self.node.waiting.of(DB, &name);
+        let queue = || self.node.waiting().of(DB, &name);
         let Some(until) = queue().find(|waiter| waiter.id == id).map(|waiter| waiter.until) else { return };
         let is_answered = |other| queue().all(|waiter| waiter.id != other);
         self.watch.joins(id, key, owner, (until, retry), is_answered);
@@ -103,7 +103,7 @@ impl Server {
     fn closed(&mut self, id: WaiterId) {
         let leaves = !self.without.is(Rule::DeadHeadPasses);
         if leaves {
-            self.node.waiting.leave(id);
+            self.node.leave_queue(id);
         }
         self.watch.is_gone(id, leaves);
     }

@@ -8,7 +8,7 @@ use crate::rules::Rule;
 impl Server {
     /// Ten times a second: the ceiling is raised before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
-        self.node.evicted.sweep(now.boot);
+        self.node.sweep(now.boot);
         if self.node.is_write_due(now) {
             self.save(now);
         }
@@ -35,24 +35,24 @@ impl Server {
 
     /// Nothing is promised before a state is on the disk that is not there yet.
     pub fn waits_for_disk(&self) -> bool {
-        !self.node.ledger.is_ready()
+        !self.node.ledger().is_ready()
     }
 
     /// State `number`, or a later one, is on the disk.
     pub fn has_saved(&self, number: u64) -> bool {
-        self.node.ledger.has_on_disk(number)
+        self.node.ledger().has_on_disk(number)
     }
 
     /// State `number`, with this ceiling, is on the disk.
     pub fn written(&mut self, number: u64, ceiling: u64) {
-        self.node.written(number, ceiling.max(self.node.tokens.ceiling()));
+        self.node.written(number, ceiling.max(self.node.tokens().ceiling()));
     }
 
     /// The state file that a clean end leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
         // No file tells of locks that were evicted.
-        let remembered = self.node.evicted.is_empty() || self.without.is(Rule::EvictedUnproved);
+        let remembered = self.node.evicted().is_empty() || self.without.is(Rule::EvictedUnproved);
         let end = remembered.then(|| CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }

@@ -68,6 +68,6 @@ impl Server {
 
     /// An operator lifts the guard.
     pub fn lift(&mut self) {
-        self.node.guard.lift();
+        self.node.tamper().guard.lift();
     }
 }

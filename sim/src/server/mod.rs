@@ -57,7 +57,7 @@ pub struct Server {
 impl Server {
     /// Which incarnation of which node it is.
     pub fn incarnation(&self) -> IncarnationId {
-        self.node.ledger.incarnation()
+        self.node.ledger().incarnation()
     }
 
     /// Everything that it grants is in its AOF.
@@ -113,7 +113,7 @@ impl Server {
                 }
                 Step::Delete(_) => self.end(key),
                 Step::Ask(Question::IsServedHere) if !self.serves(key) => said = Said::No,
-                Step::Redirect => self.sent_away.extend(self.node.waiting.dismiss(DB, &name, usize::MAX)),
+                Step::Redirect => self.sent_away.extend(self.node.dismiss(DB, &name, usize::MAX)),
                 Step::Block => {
                     said = waiter.map_or(Said::No, Said::Blocked);
                     if self.without.is(Rule::FirstInFirstOut) {
@@ -154,7 +154,7 @@ impl Server {
 
     /// Who is told what, of those who waited.
     pub fn told(&mut self) -> Vec<(WaiterId, Hears)> {
-        let answers = self.node.waiting.take_answers(usize::MAX);
+        let answers = self.node.take_answers(usize::MAX);
         if answers.is_empty() && self.sent_away.is_empty() && !self.watch.has_granted() {
             return vec![];
         }
@@ -179,16 +179,16 @@ impl Server {
     fn forgets_to_serve(&self, key: u32, now: Now) -> bool {
         self.without.is(Rule::GuardEndServes)
             && self.was_armed
-            && self.node.guard.armed(now.boot).is_none()
+            && self.node.guard().armed(now.boot).is_none()
             && !self.locks.contains_key(&key)
     }
 
     /// Without the rule that waiters are served in order: the first goes to the end.
     fn first_to_the_end(&mut self, key: u32) {
         let name = name(key);
-        let first = self.node.waiting.of(DB, &name).find(|first| first.want != Want::Turn).map(|first| first.id);
-        if let Some(first) = first.and_then(|first| self.node.waiting.leave(first)) {
-            self.node.waiting.join(DB, &name, first, None);
+        let first = self.node.waiting().of(DB, &name).find(|first| first.want != Want::Turn).map(|first| first.id);
+        if let Some(first) = first.and_then(|first| self.node.leave_queue(first)) {
+            self.node.tamper().waiting.join(DB, &name, first, None);
         }
     }
 
@@ -212,17 +212,17 @@ impl Server {
         let free = |name: &[u8]| self.locks.get(&key(name)).is_none_or(|lock| lock.is_expired(now.boot));
         // A lock that was evicted keeps others out, and while a disk hangs tokens run out.
         let may_have = |waiter: &Waiter, name: &[u8]| {
-            self.node.evicted.ensure_open(DB, name, waiter.owner(), now.boot).is_ok()
+            self.node.evicted().ensure_open(DB, name, waiter.owner(), now.boot).is_ok()
                 && (waiter.want == Want::Turn
-                    || self.node.tokens.clone().issue(name, None, now, self.setup.skew_ms).is_ok())
+                    || self.node.tokens().clone().issue(name, None, now, self.setup.skew_ms).is_ok())
         };
         self.node.ready(now.boot).is_ok()
-            && self.node.guard.ensure_open(now.boot).is_ok()
-            && self.node.waiting.names(DB).any(|name| {
+            && self.node.guard().ensure_open(now.boot).is_ok()
+            && self.node.waiting().names(DB).any(|name| {
                 free(name)
-                    && self.node.slots.ensure_open(name, now.boot).is_ok()
-                    && self.node.waiting.len_of(DB, name) > 0
-                    && self.node.waiting.of(DB, name).all(|waiter| may_have(waiter, name))
+                    && self.node.slots().ensure_open(name, now.boot).is_ok()
+                    && self.node.waiting().len_of(DB, name) > 0
+                    && self.node.waiting().of(DB, name).all(|waiter| may_have(waiter, name))
             })
     }
 

@@ -53,9 +53,9 @@ impl Server {
         let ask = Acquire { owner, ttl, retry, fence: Some(proposal), note, patience };
         if self.without.is(Rule::ProposalAboveLast) {
             // It forgets what it issued before.
-            let ceiling = self.node.tokens.ceiling();
-            self.node.tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
-            self.node.tokens.set_ceiling(ceiling);
+            let ceiling = self.node.tokens().ceiling();
+            *self.node.tamper().tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
+            self.node.tamper().tokens.set_ceiling(ceiling);
         }
         let token = token(self.perform(key, &Does::Acquire { ask, may_block: false }, None, now)?);
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
@@ -84,10 +84,11 @@ impl Server {
         if token.get() > FENCE_CAP {
             return Err(Refusal::FenceTooFar { max: FENCE_CAP });
         }
-        self.node.ledger.hear_of_ceiling(token.get() + START_LEAD);
+        self.node.tamper().ledger.hear_of_ceiling(token.get() + START_LEAD);
         self.save(now);
-        let ceiling = self.node.ledger.ceiling();
-        self.node.tokens.set_ceiling(ceiling.max(self.node.tokens.ceiling()));
+        let ceiling = self.node.ledger().ceiling();
+        let before = self.node.tokens().ceiling();
+        self.node.tamper().tokens.set_ceiling(ceiling.max(before));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A node in a cluster: it serves some of the slots, and learns which.
 
-use palisade_core::{Found as Ties, Now, SlotSet, guard_ms, slot_of, token_floor};
+use palisade_core::engine::Key;
+use palisade_core::{Now, SlotSet, slot_of};
 
 use super::{DB, Server, name};
 use crate::rules::Rule;
@@ -8,12 +9,12 @@ use crate::rules::Rule;
 impl Server {
     /// Whether it serves the slot of `key`: if not, it answers with an error (MOVED, CLUSTERDOWN).
     pub fn serves(&self, key: u32) -> bool {
-        self.node.slots.is_known(&name(key))
+        self.node.slots().is_known(&name(key))
     }
 
     /// It has just started, as part of a cluster in which these slots are its own: its start knows their locks, or is guarded.
     pub fn begin_in_cluster(&mut self, owned: &SlotSet, now: Now) {
-        self.node.slots.begin();
+        self.node.begin_in_cluster();
         self.own_slots(owned, now);
     }
 
@@ -21,13 +22,14 @@ impl Server {
     /// deleted. Who waits there is told that its wait is over, since the lock is not here.
     pub fn own_slots(&mut self, owned: &SlotSet, now: Now) {
         if self.without.is(Rule::SlotsGuarded) {
-            self.node.slots.cover();
+            self.node.covers_slots();
         }
-        let until = now.boot.plus_ms(guard_ms(self.node.ledger.outstanding_ttl().ms(now.boot), self.setup.skew_ms));
-        let gained = self.node.slots.seen(owned, SlotSet::default(), now.boot, until);
-        if gained.unknown > 0 && !self.without.is(Rule::SlotsFloor) {
-            self.node.tokens.raise_floor(token_floor(None, &Ties::default(), now.wall_us, self.setup.skew_ms));
-        }
+        let gained = if self.without.is(Rule::SlotsFloor) {
+            let until = now.boot.plus_ms(self.node.guard_ms(now.boot));
+            self.node.tamper().slots.seen(owned, SlotSet::default(), now.boot, until)
+        } else {
+            self.node.sees_slots(owned, SlotSet::default(), now)
+        };
         if gained.guarded > 0 {
             self.save_first(now);
         } else if gained.unknown > 0 {
@@ -35,9 +37,9 @@ impl Server {
         }
         self.delete_locks(|slot| !owned.contains(slot));
         let lost: Vec<Vec<u8>> =
-            self.node.waiting.names(DB).filter(|name| !owned.contains(slot_of(name))).map(<[u8]>::to_vec).collect();
+            self.node.waiting().names(DB).filter(|name| !owned.contains(slot_of(name))).map(<[u8]>::to_vec).collect();
         for name in &lost {
-            self.sent_away.extend(self.node.waiting.dismiss(DB, name, usize::MAX));
+            self.sent_away.extend(self.node.dismiss(DB, name, usize::MAX));
         }
     }
 
@@ -46,13 +48,13 @@ impl Server {
         let emptied = slot_of(&name(key));
         for (name, end) in self.delete_locks(|slot| slot == emptied) {
             if now.boot <= end {
-                self.node.slots.drop_lock(&name, end);
+                self.node.dropped_in_slot(&name, end);
             }
         }
-        if self.node.slots.confirm_flush(!self.without.is(Rule::SlotsGuarded)) > 0 {
+        if self.node.confirm_slot_flush(!self.without.is(Rule::SlotsGuarded)) > 0 {
             self.save_first(now);
         }
-        self.node.waiting.wake_at(DB, &name(key), now.boot);
+        self.node.left(Key { db: DB, name: &name(key) });
     }
 
     /// Deletes the locks of some slots; answers their names, and when each would have ended.

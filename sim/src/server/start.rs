@@ -4,7 +4,7 @@ use palisade_core::BootId;
 use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival};
 use palisade_core::{
-    Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, Start, Tokens, token_floor,
+    Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, Settings, Start, Tokens, token_floor,
 };
 
 use super::watch::Watch;
@@ -62,7 +62,8 @@ impl Server {
         };
         let mut node = Node::begin(&beginning, Tokens::with_stripes(floor, STRIPES, STRIPES_APART), now.boot);
         let keeps_for_ever = without.is(Rule::ReservationEnds);
-        node.waiting.handoff_window_ms = if keeps_for_ever { u32::MAX / 2 } else { setup.window_ms };
+        let handoff_window_ms = if keeps_for_ever { u32::MAX / 2 } else { setup.window_ms };
+        node.configure(Settings { handoff_window_ms, max_clock_skew_ms: setup.skew_ms, ..Settings::default() });
         let mut server = Self {
             setup,
             without,
@@ -83,7 +84,7 @@ impl Server {
         server.node.judge(&judged, server.policy(), now.boot);
         server.shorten_guard(now.boot);
         // Before anything is granted it is on the disk which incarnation uses the data.
-        server.node.ledger.stamped();
+        server.node.stamped();
         server.save_first(now);
         server
     }
@@ -95,10 +96,10 @@ impl Server {
 
     /// Without the rule that a guard is as long as the longest lease.
     pub(super) fn shorten_guard(&mut self, now: BootTime) {
-        if let Some(armed) = self.node.guard.armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
-            let ms = u32::try_from(self.node.guard.left_ms(now) / 3).unwrap_or(u32::MAX);
-            self.node.guard.lift();
-            self.node.guard.arm(armed.cause, now, now.plus_ms(ms));
+        if let Some(armed) = self.node.guard().armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
+            let ms = u32::try_from(self.node.guard().left_ms(now) / 3).unwrap_or(u32::MAX);
+            self.node.tamper().guard.lift();
+            self.node.tamper().guard.arm(armed.cause, now, now.plus_ms(ms));
         }
     }
 

@@ -167,7 +167,7 @@ impl World<'_> {
         // A wait whose end was never heard of is over by its own time.
         self.run_until(self.at + 10_000_000)?;
         for (n, node) in self.nodes.iter().enumerate() {
-            if node.server.as_ref().is_some_and(|server| !server.node().waiting.is_empty()) {
+            if node.server.as_ref().is_some_and(|server| !server.node().waiting().is_empty()) {
                 return Err(Failure::Unserved { node: n });
             }
         }
