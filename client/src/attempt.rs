@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, majority};
+use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, granted_after, majority};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -112,7 +112,7 @@ pub async fn acquire_waiting(
     let ask = Ask::Acquire { ttl_ms: checked.ttl_ms, proposal, retry: false };
     let (answer, why) = nodes.heard(ask, reply);
     // The lease began when the wait ended.
-    let granted = start.plus_us(waited_ms * 1_000);
+    let granted = granted_after(start, waited_ms);
     let (mut machine, _) = Acquire::begin(1, checked.ttl_ms, proposal, granted);
     match machine.on_answer(0, id, ask, answer, clock::boot_now()) {
         Progress::Held(held) => {

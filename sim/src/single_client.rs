@@ -2,8 +2,7 @@
 //!
 //! It takes one lock at a time, and awaits one answer at a time. Times are those of its own clocks.
 
-use palisade_core::limits::DRIFT_PERCENT;
-use palisade_core::quorum::valid_until;
+use palisade_core::quorum::{granted_after, valid_until};
 use palisade_core::{BootTime, Now, WaiterId};
 
 use crate::client::{Status, Step};
@@ -261,9 +260,11 @@ impl SingleClient {
 
     /// When its lease began, at the earliest, if the node says that the request waited so long.
     fn granted(&self, sent: BootTime, waited_ms: u64) -> BootTime {
-        let waited_us = waited_ms * 1_000;
-        let drift_us = if self.without.is(Rule::WaitLessDrift) { 0 } else { waited_us * DRIFT_PERCENT / 100 };
-        sent.plus_us(waited_us - drift_us)
+        if self.without.is(Rule::WaitLessDrift) {
+            sent.plus_us(waited_ms * 1_000)
+        } else {
+            granted_after(sent, waited_ms)
+        }
     }
 
     /// It looks at its clock: a lock that is valid no more is lost.

@@ -46,6 +46,27 @@ async fn who_waits_is_served_in_order() {
     }
 }
 
+/// The node counts how long a request waited, and its clock may be faster than the holder's by 1 %.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_counts_less_what_clocks_drift() {
+    let nodes = Nodes::start(1);
+    let (holder, waiter) = (nodes.client().await, nodes.client().await);
+    let guard = holder.lock("k").await.unwrap();
+    let options = Options::new().ttl(ms(10_000)).auto_extend(false);
+    let wait = tokio::spawn(async move {
+        let guard = waiter.lock_with("k", &options).await.unwrap();
+        (guard.valid_for(), guard)
+    });
+    until("it waits", async || nodes.0[0].info("waiters") == 1).await;
+    let since = Instant::now();
+    tokio::time::sleep(ms(3_000)).await;
+    let waited = since.elapsed();
+    guard.release().await;
+    let (valid_for, _guard) = wait.await.unwrap();
+    // 1 % and 2 ms of the ttl are the margin of every lease.
+    assert!(valid_for < ms(10_000 - 102) - waited / 100, "{valid_for:?} after {waited:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_polls() {
     let nodes = Nodes::start(3);

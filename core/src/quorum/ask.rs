@@ -27,6 +27,13 @@ pub const fn valid_until(start: BootTime, ttl_ms: u32) -> BootTime {
     BootTime::from_us((start.as_us() + ttl_ms as u64 * 1_000).saturating_sub(margin_us(ttl_ms)))
 }
 
+/// When a lease began at the earliest that a node says was granted `waited_ms` after it was asked for at `start`. The node's clock
+/// counted that wait, and it may be faster than the holder's.
+pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
+    let waited_us = waited_ms.saturating_mul(1_000);
+    start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))
+}
+
 /// What a node is asked about the machine's key and owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask {
@@ -110,6 +117,15 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a wait that a node counted, its clock may have counted some too much.
+    #[test]
+    fn a_wait_counts_less_what_clocks_drift() {
+        for (waited_ms, began_us) in [(0, 0), (1, 990), (100, 99_000), (3_600_000, 3_564_000_000)] {
+            assert_eq!(granted_after(BootTime::from_us(7), waited_ms).as_us(), 7 + began_us, "{waited_ms}");
+        }
+        granted_after(BootTime::from_us(u64::MAX), u64::MAX);
+    }
 
     #[test]
     fn majorities_meet() {

@@ -20,7 +20,7 @@ mod release;
 mod turn;
 
 pub use acquire::{Acquire, Progress};
-pub use ask::{Answer, Ask, Call, NodeId, Out, majority, margin_us, valid_until};
+pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
 pub use held::Held;
 pub use release::{Release, Released};
 pub use turn::{Turn, TurnProgress};

@@ -36,16 +36,16 @@ pub fn broken() -> Vec<(FamilyRule, Bounds)> {
     use FamilyRule::*;
     use Wants::{Exclusive, Permit, Shared};
     let bounds = |rule| match rule {
-        NumbersNotCounts => (vec![Permit(2), Permit(2), Permit(2)], 1),
-        BothLimits => (vec![Permit(1), Permit(2)], 1),
-        ReadersKeepWritersOut | RaisedToTheLargest => (vec![Exclusive, Shared], 1),
-        ReadersAboveWriters => (vec![Exclusive, Shared], 1),
-        PermitsAboveTheirNumber => (vec![Permit(2), Permit(2)], 2),
-        ReadersAboveConverted => (vec![Exclusive, Shared], 1),
+        NumbersNotCounts => (vec![Permit(2), Permit(2)], 1, 1),
+        BothLimits => (vec![Permit(1), Permit(2)], 1, 1),
+        ReadersKeepWritersOut => (vec![Shared, Exclusive], 1, 1),
+        RaisedToTheLargest => (vec![Exclusive, Exclusive], 1, 3),
+        ReadersAboveWriters | ReadersAboveConverted => (vec![Exclusive, Shared], 1, 2),
+        PermitsAboveTheirNumber => (vec![Permit(2), Permit(2)], 2, 2),
     };
     let without = |&rule| {
-        let (clients, turns) = bounds(rule);
-        (rule, Bounds { clients, turns, without: Some(rule), ..Bounds::default() })
+        let (clients, turns, proposals) = bounds(rule);
+        (rule, Bounds { clients, turns, proposals, without: Some(rule), ..Bounds::default() })
     };
     FamilyRule::value_variants().iter().map(without).collect()
 }
