@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand, ValueEnum};
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
-use palisade_sim::{model, queue};
+use palisade_sim::{family, model, queue};
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -95,6 +95,7 @@ fn threads() -> usize {
 enum Bounds {
     Nodes(Box<model::Config>),
     Queue(queue::Bounds),
+    Family(family::Bounds),
 }
 
 fn check_models(states: usize, only: &str) -> bool {
@@ -102,11 +103,13 @@ fn check_models(states: usize, only: &str) -> bool {
     println!("| model | states | longest path | all seen | seconds |\n|---|---|---|---|---|");
     let of_nodes = model::sound().into_iter().map(|(name, config)| (name, Bounds::Nodes(Box::new(config))));
     let of_queues = queue::sound().into_iter().map(|(name, bounds)| (name, Bounds::Queue(bounds)));
-    for (name, bounds) in of_nodes.chain(of_queues).filter(|(name, _)| name.contains(only)) {
+    let of_families = family::sound().into_iter().map(|(name, bounds)| (name, Bounds::Family(bounds)));
+    for (name, bounds) in of_nodes.chain(of_queues).chain(of_families).filter(|(name, _)| name.contains(only)) {
         let start = Instant::now();
         let outcome = match &bounds {
             Bounds::Nodes(config) => model::exhaust(config, states, threads()),
             Bounds::Queue(bounds) => queue::exhaust(bounds, states, threads()),
+            Bounds::Family(bounds) => family::exhaust(bounds, states, threads()),
         };
         let seen = if outcome.complete { "yes" } else { "no" };
         let seconds = start.elapsed().as_secs_f64();

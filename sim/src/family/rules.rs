@@ -36,16 +36,17 @@ pub fn broken() -> Vec<(FamilyRule, Bounds)> {
     use FamilyRule::*;
     use Wants::{Exclusive, Permit, Shared};
     let bounds = |rule| match rule {
-        NumbersNotCounts => (vec![Permit(2), Permit(2)], 1, 1),
-        BothLimits => (vec![Permit(1), Permit(2)], 1, 1),
-        ReadersKeepWritersOut => (vec![Shared, Exclusive], 1, 1),
-        RaisedToTheLargest => (vec![Exclusive, Exclusive], 1, 3),
-        ReadersAboveWriters | ReadersAboveConverted => (vec![Exclusive, Shared], 1, 2),
-        PermitsAboveTheirNumber => (vec![Permit(2), Permit(2)], 2, 2),
+        // Nodes, clients, turns of each, proposals.
+        NumbersNotCounts => (3, vec![Permit(2), Permit(2)], 1, 1),
+        BothLimits => (3, vec![Permit(1), Permit(2)], 1, 1),
+        ReadersKeepWritersOut => (3, vec![Shared, Exclusive], 1, 1),
+        RaisedToTheLargest => (3, vec![Exclusive, Exclusive], 2, 2),
+        ReadersAboveWriters | ReadersAboveConverted => (3, vec![Exclusive, Shared], 1, 2),
+        PermitsAboveTheirNumber => (1, vec![Permit(2), Permit(2)], 2, 2),
     };
     let without = |&rule| {
-        let (clients, turns, proposals) = bounds(rule);
-        (rule, Bounds { clients, turns, proposals, without: Some(rule), ..Bounds::default() })
+        let (nodes, clients, turns, proposals) = bounds(rule);
+        (rule, Bounds { nodes, clients, turns, proposals, without: Some(rule) })
     };
     FamilyRule::value_variants().iter().map(without).collect()
 }
