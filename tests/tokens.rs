@@ -22,6 +22,23 @@ fn strictly_grow_whatever_happens_to_the_key() {
     assert!(server.info("token_high") >= last as u64);
 }
 
+/// What a quorum client proposes counts for nothing below the key's last token.
+#[test]
+fn a_proposal_below_the_last_token_is_not_taken() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut grant = |proposal: i64| {
+        let token = client.say(&format!("LOCK.ACQUIRE k me 60000 FENCE {proposal}")).as_int();
+        client.say("LOCK.RELEASE k me");
+        token
+    };
+    let first = grant(1);
+    assert!(first > 1);
+    for (n, below) in [1, first - 1, first, first + 1].into_iter().enumerate() {
+        assert_eq!(grant(below), first + 1 + n as i64, "{below}");
+    }
+}
+
 /// A crash leaves tokens ahead of the clock, above the ceiling that was in the state file: a node whose disk was lost after that
 /// began at the clock, and fell back.
 #[test]
