@@ -9,6 +9,7 @@
 //! That the layers see what they are there to see is shown by switching off one [rule](rules) after the other.
 
 pub mod campaign;
+mod checker;
 pub mod client;
 pub mod family;
 pub mod history;
@@ -20,3 +21,5 @@ pub mod rules;
 pub mod server;
 pub mod simulation;
 pub mod single_client;
+
+pub use checker::Outcome;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand, ValueEnum};
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
-use palisade_sim::{family, model, queue};
+use palisade_sim::{Outcome, family, model, queue};
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -157,7 +157,7 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
 }
 
 /// What the model checker finds without `rule`, or that it finds nothing.
-fn in_model(rule: Rule, find: impl FnOnce() -> model::Outcome) -> Result<String, String> {
+fn in_model(rule: Rule, find: impl FnOnce() -> Outcome) -> Result<String, String> {
     println!("Without: {}", rule.sentence());
     let outcome = find();
     let Some((broken, steps)) = outcome.found else { return Err("not found | |".to_owned()) };

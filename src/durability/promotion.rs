@@ -8,7 +8,7 @@ use super::incarnation;
 use crate::ffi::Context;
 use crate::{clock, command_names, config, state};
 
-/// How often a master tells its replicas its ceiling and what it owes, in milliseconds.
+/// How often a master tells its replicas its ceiling and the longest lease that may still run, in milliseconds.
 const TELL_REPLICAS_MS: u64 = 2_000;
 
 thread_local! {
@@ -52,7 +52,7 @@ pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     }
 }
 
-/// A replica hears its master's ceilings and what it owes.
+/// A replica hears its master's ceilings and the longest lease that may still run.
 pub fn heard(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
     state::with(|node| node.heard(ceiling, outstanding_ttl_ms, stripes));
 }

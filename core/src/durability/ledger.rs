@@ -251,10 +251,9 @@ impl Ledger {
         self.outstanding.follow(None);
     }
 
-    /// A replica becomes a master. The longest lease, in milliseconds, that its own master may have granted.
-    pub fn leads(&mut self, skew_ms: u32, now: BootTime) -> u32 {
+    /// A replica becomes a master: what its own master may have granted still counts.
+    pub fn leads(&mut self, skew_ms: u32, now: BootTime) {
         self.outstanding.lead(skew_ms, now);
-        self.outstanding.ms(now)
     }
 
     /// An operator lifts the guard.

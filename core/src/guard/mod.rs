@@ -107,10 +107,7 @@ pub fn guard_ms(outstanding_ttl_ms: u32, skew_ms: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ms(ms: u64) -> BootTime {
-        BootTime::from_us(ms * 1_000)
-    }
+    use crate::fixture::ms;
 
     #[test]
     fn length_covers_the_longest_lease_with_drift_and_skew() {

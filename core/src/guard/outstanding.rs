@@ -112,10 +112,7 @@ impl OutstandingTtl {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ms(ms: u64) -> BootTime {
-        BootTime::from_us(ms * 1_000)
-    }
+    use crate::fixture::ms;
 
     #[test]
     fn an_older_larger_value_counts_for_a_whole_guard() {

@@ -128,10 +128,10 @@ impl Node {
     /// A replica becomes a master. The one before it issued tokens up to the ceiling that this node heard of, and may have granted
     /// leases that never reached it.
     pub fn leads(&mut self, policy: GuardPolicy, now: Now) {
-        let outstanding_ttl_ms = self.ledger.leads(self.skew_ms, now.boot);
+        self.ledger.leads(self.skew_ms, now.boot);
         self.tokens.raise_floor(self.ledger.ceiling().max(ahead_us(now.wall_us, self.skew_ms)));
         if policy != GuardPolicy::Never {
-            self.arm_guard(Cause::Promotion, now.boot, now.boot.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
+            self.arm_guard(Cause::Promotion, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
         }
     }
 

@@ -196,11 +196,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
-
-    fn ms(ms: u64) -> BootTime {
-        BootTime::from_us(ms * 1_000)
-    }
+    use crate::fixture::{self, ms};
 
     /// What a flush dropped cannot be granted; what it left was never in doubt.
     #[test]

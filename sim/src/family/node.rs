@@ -26,14 +26,13 @@ pub struct Grant {
 pub struct Node {
     tokens: Tokens,
     pub grants: Vec<Grant>,
-    modes: Modes,
     phase: Phase,
 }
 
 impl Node {
     /// A node whose tokens start at 1.
     pub fn new() -> Self {
-        Self { tokens: Tokens::with_stripes(0, 1, 0), grants: vec![], modes: Modes::default(), phase: Phase::default() }
+        Self { tokens: Tokens::with_stripes(0, 1, 0), grants: vec![], phase: Phase::default() }
     }
 
     fn admits(&self, mode: Mode, without: Option<FamilyRule>) -> bool {
@@ -49,7 +48,7 @@ impl Node {
                 self.grants.iter().all(is_other)
             }
             (Some(FamilyRule::ReadersKeepWritersOut), Mode::Exclusive) => !self.is_held_in(Mode::Exclusive),
-            _ => self.modes.admits(mode),
+            _ => self.modes().admits(mode),
         }
     }
 
@@ -81,7 +80,6 @@ impl Node {
             self.phase.granted(mode, token);
         }
         self.grants.push(Grant { client, mode, token });
-        self.count_modes();
         Some(token)
     }
 
@@ -101,13 +99,11 @@ impl Node {
         for grant in self.grants.iter_mut().filter(|grant| grant.client == client) {
             grant.mode = Mode::Shared;
         }
-        self.count_modes();
     }
 
     /// RELEASE, or the end of a lease.
     pub fn drop(&mut self, client: usize) {
         self.grants.retain(|grant| grant.client != client);
-        self.count_modes();
     }
 
     /// The token that the client has here.
@@ -115,14 +111,15 @@ impl Node {
         self.grants.iter().find(|grant| grant.client == client).map(|grant| grant.token)
     }
 
-    /// What is held, as `core` counts it, where no rule is switched off.
-    fn count_modes(&mut self) {
-        self.modes = Modes::default();
+    /// What is held, as `core` counts it. Where a rule is switched off, what does not go together is left out.
+    fn modes(&self) -> Modes {
+        let mut modes = Modes::default();
         for grant in &self.grants {
-            if self.modes.admits(grant.mode) {
-                self.modes.add(grant.mode);
+            if modes.admits(grant.mode) {
+                modes.add(grant.mode);
             }
         }
+        modes
     }
 
     fn seen(&self) -> (&[Grant], &Phase, u64) {
