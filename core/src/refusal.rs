@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::values::cause::Cause;
 use crate::values::limits::{
-    FLOOR_MAX, GUARD_LIMIT_MS, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX,
-    RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX,
+    OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -95,6 +95,26 @@ pub enum Refusal {
         /// What it knows.
         known: &'static str,
     },
+    /// `ERR`: these options exclude each other.
+    Excludes {
+        /// Which ones.
+        options: &'static str,
+    },
+    /// `ERR`: an option is given without one that it belongs to.
+    Needs {
+        /// Which one.
+        option: &'static str,
+        /// What it belongs to.
+        needs: &'static str,
+    },
+    /// `ERR`: not a limit of permits.
+    Limit,
+    /// `ERR`: not the number of a permit.
+    PermitNumber,
+    /// `ERR`: the lock already has as many holders as a lock can have.
+    HoldersExhausted,
+    /// `ERR`: not a number of holders to list.
+    ListedHolders,
     /// `ERR`: an option was given twice.
     RepeatedOption {
         /// Which one.
@@ -224,6 +244,15 @@ impl fmt::Display for Refusal {
                 "ERR no token below {TOKEN_LIMIT} is left for this key: lock another name"
             ),
             Self::UnknownOption { known } => write!(f, "ERR unknown option: this command takes {known}"),
+            Self::Excludes { options } => write!(f, "ERR {options} exclude each other: give one of them"),
+            Self::Needs { option, needs } => write!(f, "ERR {option} is for {needs}: give both"),
+            Self::Limit => write!(f, "ERR LIMIT must be an integer from 1 to {}", u16::MAX),
+            Self::PermitNumber => f.write_str("ERR PERMIT must be an integer from 1 to LIMIT"),
+            Self::HoldersExhausted => write!(
+                f,
+                "ERR this lock has {HOLDERS_MAX} holders, the most a lock can have: use several names"
+            ),
+            Self::ListedHolders => write!(f, "ERR HOLDERS must be an integer from 1 to {LISTED_HOLDERS_MAX}"),
             Self::RepeatedOption { name } => write!(f, "ERR option {name} was given twice: give it once"),
             Self::MissingValue { name } => write!(f, "ERR option {name} needs a value after it"),
             Self::Internal => f.write_str(

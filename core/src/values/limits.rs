@@ -107,6 +107,12 @@ pub const HANDOFF_WINDOW_LIMIT_MS: u32 = 10_000;
 /// Most waiters that LOCK.INFO lists: a reply is made in one go, while all other clients wait.
 pub const LISTED_WAITERS_MAX: usize = 1_000;
 
+/// Most holders that LOCK.INFO lists: as with waiters.
+pub const LISTED_HOLDERS_MAX: usize = 1_000;
+
+/// Most holders of one lock: ten times as many as the benchmarks go to, and far fewer than 32 bits can number.
+pub const HOLDERS_MAX: usize = 1_000_000;
+
 /// How soon a hand-over is tried again that the node cannot make yet, in milliseconds: about a write to the disk.
 pub const RETRY_HAND_OVER_MS: u32 = 10;
 

@@ -3,6 +3,8 @@
 //! Grants conflict in *pairs*. That is what majorities of independent nodes can enforce: two majorities share a node, which refuses
 //! one of the two. A count cannot be enforced so: nodes that each admit k holders admit more than k together.
 
+use crate::refusal::Refusal;
+
 /// Number `number` of `limit` permits, 1 ≤ number ≤ limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Permit {
@@ -38,7 +40,60 @@ pub enum Mode {
     Permit(Permit),
 }
 
+/// The mode that a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wanted {
+    /// The lock alone.
+    #[default]
+    Exclusive,
+    /// The lock together with others who want it so.
+    Shared,
+    /// One of `limit` permits, 2 or more.
+    Permit {
+        /// How many there may be.
+        limit: u16,
+        /// Which one; `None`: whichever is free.
+        number: Option<u16>,
+    },
+}
+
+impl Wanted {
+    /// One of `limit` permits, which one if `number` is given. One of one is an exclusive lock. Zero stands for what is not a
+    /// number at all.
+    pub fn permit(limit: u64, number: Option<u64>) -> Result<Self, Refusal> {
+        let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;
+        let number = match number {
+            Some(number) => Some(u16::try_from(number).ok().filter(|number| (1..=limit).contains(number))),
+            None => None,
+        };
+        match (limit, number) {
+            (_, Some(None)) => Err(Refusal::PermitNumber),
+            (1, _) => Ok(Self::Exclusive),
+            (limit, number) => Ok(Self::Permit { limit, number: number.flatten() }),
+        }
+    }
+
+    /// Whether a grant of `mode` is what was wanted.
+    pub fn is(self, mode: Mode) -> bool {
+        match (self, mode) {
+            (Self::Exclusive, Mode::Exclusive) | (Self::Shared, Mode::Shared) => true,
+            (Self::Permit { limit, number }, Mode::Permit(permit)) => {
+                limit == permit.limit && number.is_none_or(|number| number == permit.number)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Mode {
+    /// The number of the permit; an exclusive grant is 1 of 1, and readers need no number.
+    pub const fn number(self) -> u16 {
+        match self {
+            Mode::Permit(permit) => permit.number,
+            Mode::Exclusive | Mode::Shared => 1,
+        }
+    }
+
     /// Whether grants of these modes may hold one lock together.
     pub const fn is_compatible(self, other: Mode) -> bool {
         match (self, other) {
@@ -92,6 +147,30 @@ pub(crate) mod tests {
         for (number, limit, is_one) in [(0, 0, false), (0, 5, false), (1, 1, true), (5, 5, true), (6, 5, false)] {
             assert_eq!(Permit::new(number, limit).is_some(), is_one, "{number} of {limit}");
         }
+    }
+
+    #[test]
+    fn what_can_be_wanted() {
+        let permit = |limit, number| Wanted::permit(limit, number);
+        assert_eq!(permit(5, None), Ok(Wanted::Permit { limit: 5, number: None }));
+        assert_eq!(permit(65_535, Some(65_535)), Ok(Wanted::Permit { limit: 65_535, number: Some(65_535) }));
+        assert_eq!((permit(1, None), permit(1, Some(1))), (Ok(Wanted::Exclusive), Ok(Wanted::Exclusive)));
+        for limit in [0, 65_536, u64::MAX] {
+            assert_eq!(permit(limit, Some(1)), Err(Refusal::Limit), "{limit}");
+        }
+        for (limit, number) in [(5, 0), (5, 6), (1, 2), (5, u64::MAX)] {
+            assert_eq!(permit(limit, Some(number)), Err(Refusal::PermitNumber), "{number} of {limit}");
+        }
+    }
+
+    #[test]
+    fn which_grant_is_what_was_wanted() {
+        let wanted = |number| Wanted::Permit { limit: 5, number };
+        let grant = permit(2, 5);
+        assert!(wanted(None).is(grant) && wanted(Some(2)).is(grant) && !wanted(Some(3)).is(grant));
+        assert!(!wanted(None).is(permit(2, 4)), "another limit is another request");
+        assert!(Wanted::Exclusive.is(Mode::Exclusive) && !Wanted::Exclusive.is(Mode::Shared));
+        assert!(Wanted::Shared.is(Mode::Shared) && !Wanted::Shared.is(Mode::Exclusive) && !Wanted::Shared.is(grant));
     }
 
     /// Of any set of permits that go together in pairs there are no more than the smallest limit among them.
