@@ -26,7 +26,9 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// A lock that was free and is granted in `mode`; `last` is the highest token that its key had before.
+    /// A lock that was free and is granted in `mode`; `last` is the highest token that its key had before, which an exclusive grant
+    /// need not know.
+    #[inline(always)]
     pub(crate) fn of(mode: Mode, grant: Grant, last: u64) -> Self {
         match mode {
             Mode::Exclusive => Self::Exclusive(grant),
@@ -90,6 +92,7 @@ impl Lock {
     }
 
     /// The grant of `owner`.
+    #[inline]
     pub fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
         match self {
             Self::Exclusive(grant) => grant.is_of(owner).then_some(GrantId::default()),
@@ -97,13 +100,12 @@ impl Lock {
         }
     }
 
-    /// Every grant with this token: of readers and of different permits several may have it.
-    pub fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
-        let (single, joint) = match self {
-            Self::Exclusive(grant) => ((grant.token == token).then_some(GrantId::default()), None),
-            Self::Joint(holders) => (None, Some(holders.with_token(token))),
-        };
-        single.into_iter().chain(joint.into_iter().flatten())
+    /// The grant with this token that lasts longest: of readers and of different permits several may have one.
+    pub(crate) fn last_with_token(&self, token: Token) -> Option<GrantId> {
+        match self {
+            Self::Exclusive(grant) => (grant.token == token).then(GrantId::default),
+            Self::Joint(holders) => holders.with_token(token).max_by_key(|&id| holders.grant(id).deadline),
+        }
     }
 
     /// The grant of this name.
@@ -125,6 +127,15 @@ impl Lock {
     /// The oldest grant.
     pub fn first(&self) -> &Grant {
         self.grant(self.first_id())
+    }
+
+    /// The mode of the oldest grant, and that grant.
+    #[inline]
+    pub(crate) fn oldest(&self) -> (Mode, &Grant) {
+        match self {
+            Self::Exclusive(grant) => (Mode::Exclusive, grant),
+            Self::Joint(holders) => (holders.mode(holders.oldest()), holders.grant(holders.oldest())),
+        }
     }
 
     /// The name of the oldest grant.
@@ -238,6 +249,7 @@ pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> 
 }
 
 /// The lock that `owner` holds at `now`, if it does, and its grant.
+#[inline]
 pub(crate) fn live_of<'a>(
     held: Option<&'a mut Lock>,
     owner: Owner<'_>,

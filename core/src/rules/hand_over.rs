@@ -53,8 +53,7 @@ pub fn hand_over(
             Lock::Joint(joint) => holders = Some(&mut **joint),
         }
     }
-    let none = Modes::default();
-    let modes = holders.as_ref().map_or(&none, |holders| holders.modes());
+    let modes = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
     let (first, mode) = match node.waiting.next(key, modes, now.boot) {
         Next::Request(first, mode) => (first, mode),
         Next::Blocked => return Ok(stays(key, node, now)),
