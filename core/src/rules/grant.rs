@@ -29,15 +29,15 @@ pub(crate) fn grant(
     node: &mut Node,
     now: Now,
 ) -> Result<Given, Refusal> {
-    let last = node.tokens.last(key.name);
+    let past = node.past(key);
     let Some(holders) = holders else {
         let token = node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?;
-        return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), last)));
+        return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), past)));
     };
     if holders.len() >= HOLDERS_MAX {
         return Err(Refusal::HoldersExhausted);
     }
-    let floor = holders.phase(last).floor_of(mode, last);
+    let floor = holders.phase(past).floor_of(mode, past.last);
     let token = node.tokens.issue_above(floor, key.name, ask.fence, now, node.skew_ms)?;
     // An expired grant of its own that was not taken out yet ends here. Others hold the lock, so it was one of several.
     if let Some(own) = holders.find(ask.owner) {
