@@ -10,6 +10,7 @@ pub mod phase;
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::holders::Holders;
+use crate::lock::phase::Past;
 use crate::request::{Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
@@ -26,15 +27,14 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// A lock that was free and is granted in `mode`; `last` is the highest token that its key had before, which an exclusive grant
-    /// need not know.
+    /// A lock that was free and is granted in `mode`, of a key with this past, which an exclusive grant need not know.
     #[inline(always)]
-    pub(crate) fn of(mode: Mode, grant: Grant, last: u64) -> Self {
+    pub(crate) fn of(mode: Mode, grant: Grant, past: Past) -> Self {
         match mode {
             Mode::Exclusive => Self::Exclusive(grant),
             mode => {
                 let mut holders = Holders::default();
-                holders.phase(last);
+                holders.phase(past);
                 holders.join(mode, grant);
                 Self::Joint(Box::new(holders))
             }
@@ -169,6 +169,13 @@ impl Lock {
         }
     }
 
+    /// It came to its key from elsewhere.
+    pub(crate) fn forget_past(&mut self) {
+        if let Self::Joint(holders) = self {
+            holders.forget_phase();
+        }
+    }
+
     /// Heap memory of a lock beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
@@ -232,13 +239,12 @@ impl Lock {
         }
     }
 
-    /// The grant of this name, the only one that holds, does so in `mode` from now on; `last` is the highest token that the key
-    /// ever had.
-    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, last: u64) {
+    /// The grant of this name, the only one that holds, does so in `mode` from now on; the key has this past.
+    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) {
         let entry = self.entry();
         let mut grant = self.grant(id).clone();
         grant.entry = DeadlineEntry::default();
-        *self = Self::of(mode, grant, last);
+        *self = Self::of(mode, grant, past);
         self.set_entry(entry);
     }
 }

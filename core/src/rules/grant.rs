@@ -3,6 +3,7 @@
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::holders::Holders;
+use crate::lock::phase::Past;
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::Acquire;
@@ -31,15 +32,15 @@ pub(crate) fn grant(
     now: Now,
 ) -> Result<Given, Refusal> {
     let Some(holders) = holders else {
-        let last = if mode == Mode::Exclusive { 0 } else { node.tokens.last(key.name) };
+        let past = if mode == Mode::Exclusive { Past::default() } else { node.past(key) };
         let token = node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?;
-        return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), last)));
+        return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), past)));
     };
-    let last = node.tokens.last(key.name);
+    let past = node.past(key);
     if holders.len() >= HOLDERS_MAX {
         return Err(Refusal::HoldersExhausted);
     }
-    let floor = holders.phase(last).floor_of(mode, last);
+    let floor = holders.phase(past).floor_of(mode, past.last);
     let token = node.tokens.issue_above(floor, key.name, ask.fence, now, node.skew_ms)?;
     // An expired grant of its own that was not taken out yet ends here. Others hold the lock, so it was one of several.
     if let Some(own) = holders.find(ask.owner) {
