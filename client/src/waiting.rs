@@ -73,7 +73,7 @@ pub async fn turn(
             Err(_) if goes_on => asked.push(ask(node, AGAIN)),
             Err(_) => {}
         }
-        match machine.on_answer(node, told) {
+        match machine.on_answer(node, told.map(|id| (id, 1))) {
             TurnProgress::Goes => {}
             TurnProgress::Free => {
                 turn = true;

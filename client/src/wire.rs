@@ -57,6 +57,7 @@ impl Lease {
             }
             Ask::Fence { token } => self.about("LOCK.FENCE").arg(token.get()).take(),
             Ask::Extend { ttl_ms, token } => self.about("LOCK.EXTEND").arg(ttl_ms).arg("TOKEN").arg(token.get()).take(),
+            Ask::Share => self.about("LOCK.CONVERT").arg("SHARED").take(),
         }
     }
 
@@ -123,7 +124,7 @@ pub fn answer(ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<St
         Ok(Value::Nil) => {
             let why = match ask {
                 Ask::Acquire { .. } => "somebody else holds it",
-                Ask::Extend { .. } | Ask::Fence { .. } => NOT_HELD,
+                Ask::Extend { .. } | Ask::Fence { .. } | Ask::Share => NOT_HELD,
             };
             (Answer::No, Some(why.to_owned()))
         }

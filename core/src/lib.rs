@@ -99,7 +99,7 @@ pub use tokens::phase::Phase;
 pub use tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 pub use values::cause::Cause;
 pub use values::limits;
-pub use values::mode::{Mode, Permit};
+pub use values::mode::{Mode, Permit, Wanted};
 pub use values::time::{BootId, BootTime, Now, ahead_us};
 pub use values::token::Token;
 pub use values::wall_clock::WallClock;
