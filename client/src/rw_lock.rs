@@ -145,10 +145,6 @@ impl WriteGuard {
     pub async fn release(self) -> Released {
         self.0.release().await
     }
-
-    pub(crate) fn into_inner(self) -> Guard {
-        self.0
-    }
 }
 
 impl ReadGuard {
@@ -165,10 +161,6 @@ impl ReadGuard {
     pub async fn release(self) -> Released {
         self.0.release().await
     }
-
-    pub(crate) fn into_inner(self) -> Guard {
-        self.0
-    }
 }
 
 impl Deref for WriteGuard {
@@ -184,5 +176,19 @@ impl Deref for ReadGuard {
 
     fn deref(&self) -> &Guard {
         &self.0
+    }
+}
+
+impl From<WriteGuard> for Guard {
+    /// The same lock, for code that does not ask in which mode it is held.
+    fn from(guard: WriteGuard) -> Self {
+        guard.0
+    }
+}
+
+impl From<ReadGuard> for Guard {
+    /// The same lock, for code that does not ask in which mode it is held.
+    fn from(guard: ReadGuard) -> Self {
+        guard.0
     }
 }

@@ -112,10 +112,6 @@ impl Permit {
     pub async fn release(self) -> Released {
         self.0.release().await
     }
-
-    pub(crate) fn into_inner(self) -> Guard {
-        self.0
-    }
 }
 
 impl Deref for Permit {
@@ -123,5 +119,12 @@ impl Deref for Permit {
 
     fn deref(&self) -> &Guard {
         &self.0
+    }
+}
+
+impl From<Permit> for Guard {
+    /// The same permit, for code that does not ask for its number.
+    fn from(permit: Permit) -> Self {
+        permit.0
     }
 }

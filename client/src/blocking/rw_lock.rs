@@ -33,7 +33,7 @@ impl RwLock {
     /// # Errors
     /// As there.
     pub fn read(&self) -> Result<ReadGuard, Error> {
-        block_on(self.0.read()).map(|guard| ReadGuard(guard.into_inner().into()))
+        block_on(self.0.read()).map(|guard| ReadGuard(crate::Guard::from(guard).into()))
     }
 
     /// See [`crate::RwLock::try_read`].
@@ -49,7 +49,7 @@ impl RwLock {
     /// # Errors
     /// As there.
     pub fn try_read(&self) -> Result<ReadGuard, Error> {
-        block_on(self.0.try_read()).map(|guard| ReadGuard(guard.into_inner().into()))
+        block_on(self.0.try_read()).map(|guard| ReadGuard(crate::Guard::from(guard).into()))
     }
 
     /// See [`crate::RwLock::write`].
@@ -65,7 +65,7 @@ impl RwLock {
     /// # Errors
     /// As there.
     pub fn write(&self) -> Result<WriteGuard, Error> {
-        block_on(self.0.write()).map(|guard| WriteGuard(guard.into_inner().into()))
+        block_on(self.0.write()).map(|guard| WriteGuard(crate::Guard::from(guard).into()))
     }
 
     /// See [`crate::RwLock::try_write`].
@@ -81,7 +81,7 @@ impl RwLock {
     /// # Errors
     /// As there.
     pub fn try_write(&self) -> Result<WriteGuard, Error> {
-        block_on(self.0.try_write()).map(|guard| WriteGuard(guard.into_inner().into()))
+        block_on(self.0.try_write()).map(|guard| WriteGuard(crate::Guard::from(guard).into()))
     }
 }
 

@@ -28,7 +28,7 @@ impl Semaphore {
     /// # Errors
     /// As there.
     pub fn acquire(&self) -> Result<Permit, Error> {
-        block_on(self.0.acquire()).map(|permit| Permit(permit.into_inner().into()))
+        block_on(self.0.acquire()).map(|permit| Permit(crate::Guard::from(permit).into()))
     }
 
     /// See [`crate::Semaphore::try_acquire`].
@@ -44,7 +44,7 @@ impl Semaphore {
     /// # Errors
     /// As there.
     pub fn try_acquire(&self) -> Result<Permit, Error> {
-        block_on(self.0.try_acquire()).map(|permit| Permit(permit.into_inner().into()))
+        block_on(self.0.try_acquire()).map(|permit| Permit(crate::Guard::from(permit).into()))
     }
 
     /// See [`crate::Semaphore::limit`].
