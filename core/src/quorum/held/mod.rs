@@ -2,7 +2,7 @@
 
 mod share;
 
-use self::share::Sharing;
+use self::share::{AGAIN_MS, Sharing};
 use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -13,6 +13,11 @@ use crate::values::token::Token;
 /// a majority of them make the new validity, counted from the start of *that* round. A node takes part in a round only if
 /// it had acknowledged at least the holder's token when the round began: a node that lost the lock and is granted it again
 /// (*healed*), or that granted it late, adds nothing before the next round, since its own lease may be an old one.
+///
+/// A writer may go on as a reader ([`Held::share`]). From the moment at which the first node is told, its owner may rely on it as a
+/// reader only: where a majority knows, other readers get in. Nothing else changes. A node that does not know yet keeps readers
+/// out for a while longer, so it does not matter when it learns of it; its extensions and raises are the same, and a grant that
+/// comes late, or heals a node, is followed by LOCK.CONVERT, whichever mode it was asked for in.
 ///
 /// The holder's token rises, when healed nodes have larger ones, once a majority has acknowledged the larger one. It never
 /// falls.
@@ -26,7 +31,7 @@ pub struct Held {
     /// Rounds begun; answers of the acquisition are of round 0.
     rounds: u64,
     /// Its owner was a writer and is a reader.
-    is_shared: bool,
+    is_reader: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +77,7 @@ impl Held {
         let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
         let round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
-        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_shared: false }
+        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false }
     }
 
     /// The fencing token.
@@ -219,7 +224,8 @@ impl Held {
             // Another server under this name: it had acknowledged nothing when the round began.
             self.round.open[node] = false;
         }
-        let sharing = self.members[node].sharing_after(id);
+        let before = &self.members[node];
+        let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
         self.members[node] =
             Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false, sharing };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
@@ -241,6 +247,53 @@ impl Held {
         }
         calls.extend(self.share_there(node));
         calls
+    }
+
+    /// Its owner is a reader from now on, whatever the nodes answer: each is told.
+    pub fn share(&mut self) -> Vec<Call> {
+        self.is_reader = true;
+        (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
+    }
+
+    /// Whether a majority has it as a reader's, so that other readers get in.
+    pub fn is_shared(&self) -> bool {
+        let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
+        self.members.iter().filter(shares).count() >= majority(self.members.len())
+    }
+
+    /// Tells `node`, unless that is not needed.
+    fn share_there(&mut self, node: usize) -> Option<Call> {
+        let sharing = &mut self.members[node].sharing;
+        let is_needed = self.is_reader && *sharing == Sharing::Not;
+        is_needed.then(|| {
+            *sharing = Sharing::Asked;
+            Call::now(node, Ask::Share)
+        })
+    }
+
+    /// `node`, which is the server `id`, was told that the owner is a reader.
+    fn on_shared(&mut self, node: usize, id: Option<NodeId>, answer: Answer) -> Vec<Call> {
+        let member = &mut self.members[node];
+        let was = std::mem::replace(&mut member.sharing, Sharing::Not);
+        let again = |after_ms| Call { node, ask: Ask::Share, after_ms };
+        match answer {
+            _ if was == Sharing::AskedBefore => self.share_there(node).into_iter().collect(),
+            Answer::Token(_) if member.acked.is_some() && member.id == id => {
+                member.sharing = Sharing::Shares;
+                vec![]
+            }
+            // It has the lock after all, or another server does: how it stands there is asked once more.
+            Answer::Token(token) => self.on_token(node, id, token),
+            Answer::No => {
+                member.is_gone |= member.acked.is_some();
+                (member.acked, member.raising) = (None, false);
+                vec![]
+            }
+            Answer::Guarded { .. } | Answer::NotYet { .. } | Answer::Failed => {
+                member.sharing = Sharing::Asked;
+                vec![again(AGAIN_MS)]
+            }
+        }
     }
 
     fn heal(&self) -> Ask {

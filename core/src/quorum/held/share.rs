@@ -1,15 +1,7 @@
-//! A writer that becomes a reader and keeps the lock.
-//!
-//! From the moment at which the first node is told, its owner may rely on the lock as a reader only: where a majority knows,
-//! other readers get in. Nothing else changes. A node that does not know yet keeps readers out for a while longer, so it does not
-//! matter when it learns of it; its extensions and raises are the same, and a grant that comes late, or heals a node, is
-//! followed by LOCK.CONVERT, whichever mode it was asked for in.
-
-use super::{Held, Member};
-use crate::quorum::ask::{Answer, Ask, Call, NodeId, majority};
+//! Whether a node shares a lock whose writer has become a reader.
 
 /// How long to wait before a node is asked again that did not say whether it shares the lock, in milliseconds.
-const AGAIN_MS: u32 = 100;
+pub(super) const AGAIN_MS: u32 = 100;
 
 /// Whether a node shares the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,63 +16,13 @@ pub(super) enum Sharing {
     Shares,
 }
 
-impl Member {
-    /// What is known of that once the server `id` has the lock.
-    pub(super) fn sharing_after(&self, id: Option<NodeId>) -> Sharing {
-        let is_new = self.acked.is_none() || self.id != id;
-        match self.sharing {
-            Sharing::Asked if is_new => Sharing::AskedBefore,
-            Sharing::Shares if is_new => Sharing::Not,
+impl Sharing {
+    /// What is known once the node has granted the lock, if that `is_new`.
+    pub(super) fn after_grant(self, is_new: bool) -> Self {
+        match self {
+            Self::Asked if is_new => Self::AskedBefore,
+            Self::Shares if is_new => Self::Not,
             sharing => sharing,
-        }
-    }
-}
-
-impl Held {
-    /// Its owner is a reader from now on, whatever the nodes answer: each is told.
-    pub fn share(&mut self) -> Vec<Call> {
-        self.is_shared = true;
-        (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
-    }
-
-    /// Whether a majority has it as a reader's, so that other readers get in.
-    pub fn is_shared(&self) -> bool {
-        let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
-        self.members.iter().filter(shares).count() >= majority(self.members.len())
-    }
-
-    /// Tells `node`, unless that is not needed.
-    pub(super) fn share_there(&mut self, node: usize) -> Option<Call> {
-        let sharing = &mut self.members[node].sharing;
-        let is_needed = self.is_shared && *sharing == Sharing::Not;
-        is_needed.then(|| {
-            *sharing = Sharing::Asked;
-            Call::now(node, Ask::Share)
-        })
-    }
-
-    /// `node`, which is the server `id`, was told that the owner is a reader.
-    pub(super) fn on_shared(&mut self, node: usize, id: Option<NodeId>, answer: Answer) -> Vec<Call> {
-        let member = &mut self.members[node];
-        let was = std::mem::replace(&mut member.sharing, Sharing::Not);
-        let again = |after_ms| Call { node, ask: Ask::Share, after_ms };
-        match answer {
-            _ if was == Sharing::AskedBefore => self.share_there(node).into_iter().collect(),
-            Answer::Token(_) if member.acked.is_some() && member.id == id => {
-                member.sharing = Sharing::Shares;
-                vec![]
-            }
-            // It has the lock after all, or another server does: how it stands there is asked once more.
-            Answer::Token(token) => self.on_token(node, id, token),
-            Answer::No => {
-                member.is_gone |= member.acked.is_some();
-                (member.acked, member.raising) = (None, false);
-                vec![]
-            }
-            Answer::Guarded { .. } | Answer::NotYet { .. } | Answer::Failed => {
-                member.sharing = Sharing::Asked;
-                vec![again(AGAIN_MS)]
-            }
         }
     }
 }
@@ -90,7 +32,8 @@ mod tests {
     use super::*;
     use crate::fixture::{at, token};
     use crate::quorum::acquire::tests::id;
-    use crate::quorum::valid_until;
+    use crate::quorum::held::Held;
+    use crate::quorum::{Answer, Ask, Call, valid_until};
 
     const TTL_MS: u32 = 1_000;
 
