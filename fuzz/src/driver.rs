@@ -293,7 +293,7 @@ impl World {
         match event {
             Event::HandedOver => {
                 assert!(found.may_grant, "nobody asked whether it may be granted");
-                let is_owners = |id: &WaiterId| grant.owner() == self.waits[&id.0].owner;
+                let is_owners = |id: &WaiterId| self.waits.get(&id.0).is_some_and(|waits| grant.owner() == waits.owner);
                 assert!(found.permitted.iter().any(is_owners), "nobody asked whether its user may have it");
                 let told = self.has_turn(place, mode, grant.owner(), found);
                 assert!(told || self.is_next(place, grant.owner()), "{grant:?} passed those who came before");
