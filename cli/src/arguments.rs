@@ -77,6 +77,9 @@ pub enum Command {
     Break {
         /// The lock
         key: OsString,
+        /// Only the holder with this token; others who hold the lock together with it keep it
+        #[arg(long, value_name = "T")]
+        token: Option<u64>,
         /// Does not ask
         #[arg(long, short)]
         yes: bool,
@@ -112,6 +115,12 @@ pub enum Command {
 pub struct Take {
     /// The lock
     pub key: OsString,
+    /// Holds it together with others who say --shared, in place of alone
+    #[arg(long, conflicts_with = "limit")]
+    pub shared: bool,
+    /// Takes one of so many permits, in place of the lock alone; its number is in PALISADE_PERMIT
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
+    pub limit: Option<u16>,
     /// Length of the lease, which is extended meanwhile: others wait for so long when this machine dies
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub ttl: Duration,

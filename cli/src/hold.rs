@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::sys::stat::{fstat, stat};
-use palisade_client::{Guard, Released};
+use palisade_client::Released;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -15,14 +15,16 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{Patience, Taken, take};
+use crate::taking::{Held, Patience, Taken, take};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
-struct Held {
+struct Said {
     key: String,
     token: u64,
     owner: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<u16>,
     valid_ms: u64,
 }
 
@@ -32,11 +34,12 @@ struct Held {
 /// It was not granted, or lost.
 pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: bool) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;
-    let guard = match take(nodes, options, patience, OsStr::new("palisade lock"), &mut signals).await? {
-        Taken::Held(guard) => guard,
+    let held = match take(nodes, options, patience, OsStr::new("palisade lock"), &mut signals).await? {
+        Taken::Held(held) => held,
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
-    let said = say(&guard, as_json);
+    let said = say(&held, as_json);
+    let guard = held.guard;
     let key = printable(options.key.as_bytes());
     if stdin().is_terminal() {
         tell(&format!("{key} is held; Enter gives it back"));
@@ -57,14 +60,16 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
     }
 }
 
-fn say(guard: &Guard, as_json: bool) -> Result<(), Failure> {
+fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
     if !as_json {
-        return out(&format!("{}\n", guard.token()));
+        let number = permit.map_or(String::new(), |number| format!(" {number}"));
+        return out(&format!("{}{number}\n", guard.token()));
     }
-    json(&Held {
+    json(&Said {
         key: String::from_utf8_lossy(guard.key()).into_owned(),
         token: guard.token(),
         owner: hex(guard.owner()),
+        permit: *permit,
         valid_ms: guard.valid_for().as_millis() as u64,
     })
 }

@@ -1,6 +1,7 @@
 //! A lock as all nodes together tell of it.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
@@ -12,15 +13,44 @@ use crate::show::{printable, time};
 /// Most waiters that are listed.
 const WAITERS_LISTED: usize = 10;
 
+/// Most holders that are listed.
+const HOLDERS_LISTED: usize = 100;
+
+/// The mode of a lock that one holds alone.
+pub const EXCLUSIVE: &str = "exclusive";
+
 /// A lock, and who holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockView {
     /// Its name; bytes that are no UTF-8 are replaced.
     pub key: String,
+    /// The holder; of several, the first of `grants`.
+    #[serde(flatten)]
+    pub first: GrantView,
+    /// How many hold it together, on the node with most.
+    pub holders: u64,
+    /// Each of them, up to a hundred; those that most nodes have first, then those that have held it for longest.
+    pub grants: Vec<GrantView>,
+    /// Most that wait for it on one node.
+    pub waiters: u64,
+    /// The first of them.
+    pub queue: Vec<Waiter>,
+}
+
+/// One who holds a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GrantView {
     /// The note of the holder.
     pub holder: String,
     /// The owner, as its client named this acquisition, in hexadecimal.
     pub owner: String,
+    /// `exclusive`, `shared` or `permit`.
+    pub mode: String,
+    /// The number of the permit, and how many its holder lets there be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
     /// What a majority has at least; without one, the largest.
     pub token: u64,
     pub holds: u64,
@@ -33,10 +63,6 @@ pub struct LockView {
     pub is_held: bool,
     /// Nodes that cannot vouch for it: there it keeps others out until its lease ends, and is not extended.
     pub suspect: usize,
-    /// Most that wait for it on one node.
-    pub waiters: u64,
-    /// The first of them.
-    pub queue: Vec<Waiter>,
 }
 
 /// One who waits.
@@ -47,7 +73,7 @@ pub struct Waiter {
     pub waited_ms: u64,
 }
 
-/// What a node tells of a lock.
+/// What a node tells of a grant.
 struct Told {
     owner: Vec<u8>,
     token: u64,
@@ -59,39 +85,68 @@ pub fn question(key: &[u8]) -> Cmd {
     cmd("LOCK.INFO").arg(key).arg("WAITERS").arg(WAITERS_LISTED).take()
 }
 
+/// The same, and for all who hold it.
+pub fn question_of_all(key: &[u8]) -> Cmd {
+    question(key).arg("HOLDERS").arg(HOLDERS_LISTED).take()
+}
+
+/// Whether an answer to [`question`] is about a lock that several can hold.
+pub fn is_joint(reply: &Value) -> bool {
+    let mode = Fields::of(reply.clone()).map(|fields| fields.get::<String>("mode"));
+    mode.is_some_and(|mode| !mode.is_empty() && mode != EXCLUSIVE)
+}
+
+/// The grants that an answer tells of.
+fn grants(fields: Fields) -> Vec<Told> {
+    let told = |fields: Fields| Told { owner: fields.get("owner"), token: fields.get("token"), fields };
+    let listed: Vec<Value> = fields.get("grants");
+    let all: Vec<Told> = match listed.is_empty() {
+        true => vec![told(fields)],
+        false => listed.into_iter().filter_map(Fields::of).map(told).collect(),
+    };
+    // Nobody holds it there, and yet some wait: for a guard to end, or for one who was told to take it.
+    all.into_iter().filter(|told| !told.owner.is_empty()).collect()
+}
+
+/// By answer, the tokens there of those holders who have `token` on one of the nodes; where they have none, `token` itself.
+pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
+    let all: Vec<Vec<Told>> = replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();
+    let has = |told: &&Told| Some(told.token) == token;
+    let owners: BTreeSet<&Vec<u8>> = all.iter().flatten().filter(has).map(|told| &told.owner).collect();
+    let there = |told: &Vec<Told>| {
+        let theirs = told.iter().filter(|told| owners.contains(&told.owner)).map(|told| told.token);
+        let theirs: Vec<u64> = theirs.collect();
+        if theirs.is_empty() { token.into_iter().collect() } else { theirs }
+    };
+    all.iter().map(there).collect()
+}
+
 impl LockView {
     /// What `replies`, of one node each, come to; `None`: nobody holds it anywhere.
     pub fn of(key: &[u8], replies: impl IntoIterator<Item = Value>, majority: usize) -> Option<Self> {
         let mut owners: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
-        let mut waiters = 0;
+        let (mut holders, mut waiters) = (0, 0);
         let mut queue = vec![];
         for fields in replies.into_iter().filter_map(Fields::of) {
-            let told = Told { owner: fields.get("owner"), token: fields.get("token"), fields };
-            let waiting: u64 = told.fields.get("waiters");
+            let waiting: u64 = fields.get("waiters");
             if waiting > waiters {
                 waiters = waiting;
-                queue = told.fields.get("queue");
+                queue = fields.get("queue");
             }
-            // Nobody holds it there, and yet some wait: for a guard to end, or for one who was told to take it.
-            if !told.owner.is_empty() {
+            let counted: u64 = fields.get("holders");
+            let told = grants(fields);
+            holders = holders.max(counted).max(told.len() as u64);
+            for told in told {
                 owners.entry(told.owner.clone()).or_default().push(told);
             }
         }
-        let mut told = owners.into_values().max_by_key(Vec::len)?;
-        told.sort_by_key(|told| std::cmp::Reverse(told.token));
-        let max = |name| told.iter().map(|told| told.fields.get::<u64>(name)).max().unwrap_or(0);
-        let first = &told[0];
+        let mut grants: Vec<_> = owners.into_values().filter_map(|told| GrantView::of(told, majority)).collect();
+        grants.sort_by_key(|grant| Reverse((grant.nodes, grant.held_ms)));
         Some(Self {
             key: String::from_utf8_lossy(key).into_owned(),
-            holder: String::from_utf8_lossy(&first.fields.get::<Vec<u8>>("note")).into_owned(),
-            owner: hex(&first.owner),
-            token: told.get(majority - 1).unwrap_or(first).token,
-            holds: max("holds"),
-            held_ms: max("held"),
-            ttl_ms: max("ttl"),
-            nodes: told.len(),
-            is_held: told.len() >= majority,
-            suspect: told.iter().filter(|told| told.fields.get::<u64>("suspect") > 0).count(),
+            first: grants.first()?.clone(),
+            holders,
+            grants,
             waiters,
             queue: queue.into_iter().filter_map(Waiter::of).collect(),
         })
@@ -99,18 +154,84 @@ impl LockView {
 
     /// This lock on these nodes, now; with what each node had to say.
     pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Result<Reply, NodeFailure>>) {
-        let replies = nodes.ask(&question(key)).await;
+        let mut replies = nodes.ask(&question(key)).await;
+        if replies.iter().flatten().any(|reply| is_joint(&reply.value)) {
+            replies = nodes.ask(&question_of_all(key)).await;
+        }
         (Self::of(key, replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority()), replies)
     }
 
     /// Who holds it and for how long, in a line.
     pub fn holder_line(&self) -> String {
-        format!("held by {} for {}", self.holder_name(), time(self.held_ms))
+        let mode = match self.first.mode.as_str() {
+            EXCLUSIVE => String::new(),
+            _ => format!(" ({})", self.mode()),
+        };
+        format!("held by {}{mode} for {}", self.holder_name(), time(self.first.held_ms))
     }
 
-    /// The holder, as people know it.
+    /// The mode in which it is held, and by how many.
+    pub fn mode(&self) -> String {
+        match (self.first.mode.as_str(), self.first.limit) {
+            ("permit", Some(limit)) => format!("permits {}/{limit}", self.holders),
+            (EXCLUSIVE, _) => EXCLUSIVE.to_owned(),
+            (mode, _) => format!("{} {}", printable(mode.as_bytes()), self.holders),
+        }
+    }
+
+    /// The holder, as people know it, and how many more there are.
     pub fn holder_name(&self) -> String {
+        match self.first.mode.as_str() {
+            mode if mode != EXCLUSIVE && self.holders > 1 => {
+                format!("{} and {} more", self.first.name(), self.holders - 1)
+            }
+            _ => self.first.name(),
+        }
+    }
+}
+
+impl GrantView {
+    /// What nodes tell of one owner's grant; `None`: none does.
+    fn of(mut told: Vec<Told>, majority: usize) -> Option<Self> {
+        told.sort_by_key(|told| Reverse(told.token));
+        let max = |name| told.iter().map(|told| told.fields.get::<u64>(name)).max().unwrap_or(0);
+        let first = told.first()?;
+        let mode: String = first.fields.get("mode");
+        let of_permit = |name| Some(first.fields.get::<u64>(name)).filter(|_| mode == "permit");
+        Some(Self {
+            holder: String::from_utf8_lossy(&first.fields.get::<Vec<u8>>("note")).into_owned(),
+            owner: hex(&first.owner),
+            permit: of_permit("permit"),
+            limit: of_permit("limit"),
+            // A node that knows no other mode does not say so.
+            mode: if mode.is_empty() { EXCLUSIVE.to_owned() } else { mode },
+            token: told.get(majority - 1).unwrap_or(first).token,
+            holds: max("holds"),
+            held_ms: max("held"),
+            ttl_ms: max("ttl"),
+            nodes: told.len(),
+            is_held: told.len() >= majority,
+            suspect: told.iter().filter(|told| told.fields.get::<u64>("suspect") > 0).count(),
+        })
+    }
+
+    /// Its holder, as people know it.
+    fn name(&self) -> String {
         if self.holder.is_empty() { "somebody without a note".to_owned() } else { printable(self.holder.as_bytes()) }
+    }
+
+    /// One of several who hold a lock on `nodes` nodes, in a line.
+    pub fn line(&self, nodes: usize) -> String {
+        let permit = self.permit.zip(self.limit).map(|(number, limit)| format!(", permit {number} of {limit}"));
+        format!(
+            "{}{}, token {}, for {}, {} of the lease left, on {} of {nodes} nodes",
+            self.name(),
+            permit.unwrap_or_default(),
+            self.token,
+            time(self.held_ms),
+            time(self.ttl_ms),
+            self.nodes,
+        )
     }
 }
 
@@ -143,18 +264,73 @@ mod tests {
     fn the_token_is_what_a_majority_has_at_least() {
         let view = |replies: Vec<Value>| LockView::of(b"k", replies, 2).unwrap();
         let all = view(vec![info("a", 7), info("a", 9), info("a", 8)]);
-        assert_eq!((all.token, all.nodes, all.is_held), (8, 3, true));
+        assert_eq!((all.first.token, all.first.nodes, all.first.is_held), (8, 3, true));
         let split = view(vec![info("a", 7), info("b", 9), Value::Nil]);
-        assert_eq!((split.nodes, split.is_held), (1, false));
+        assert_eq!((split.first.nodes, split.first.is_held), (1, false));
         let most = view(vec![info("a", 7), info("b", 9), info("a", 7)]);
-        assert_eq!((most.owner.as_str(), most.token), ("61", 7));
+        assert_eq!((most.first.owner.as_str(), most.first.token), ("61", 7));
         assert_eq!(LockView::of(b"k", vec![Value::Nil], 2), None);
         let (free, one) = (info("", 0), view(vec![info("", 0), info("a", 7), info("", 0)]));
         assert_eq!(
-            (one.owner.as_str(), one.nodes, one.is_held),
+            (one.first.owner.as_str(), one.first.nodes, one.first.is_held),
             ("61", 1, false),
             "nodes where it is free do not count"
         );
         assert_eq!(LockView::of(b"k", vec![free.clone(), free], 2), None);
+    }
+
+    fn holder(owner: &str, mode: &str, permit: i64, token: i64) -> Value {
+        let text = |text: &str| Value::BulkString(text.into());
+        let fields = [
+            ("owner", text(owner)),
+            ("mode", text(mode)),
+            ("permit", Value::Int(permit)),
+            ("limit", Value::Int(8)),
+            ("token", Value::Int(token)),
+            ("note", text(owner)),
+        ];
+        Value::Map(fields.map(|(name, value)| (text(name), value)).to_vec())
+    }
+
+    fn joint(mode: &str, grants: &[(&str, i64, i64)]) -> Value {
+        let text = |text: &str| Value::BulkString(text.into());
+        let (owner, permit, token) = grants[0];
+        let Value::Map(mut fields) = holder(owner, mode, permit, token) else { panic!() };
+        let grants: Vec<_> = grants.iter().map(|(owner, permit, token)| holder(owner, mode, *permit, *token)).collect();
+        fields.push((text("holders"), Value::Int(grants.len() as i64)));
+        fields.push((text("grants"), Value::Array(grants)));
+        Value::Map(fields)
+    }
+
+    #[test]
+    fn each_of_several_holders_is_seen_on_all_nodes_together() {
+        let replies = vec![
+            joint("permit", &[("web-1", 3, 7), ("web-2", 5, 9)]),
+            joint("permit", &[("web-1", 3, 7)]),
+            joint("permit", &[("web-2", 5, 8), ("web-1", 3, 7), ("late", 1, 9)]),
+        ];
+        assert!(replies.iter().all(is_joint));
+        let view = LockView::of(b"k", replies, 2).unwrap();
+        let seen: Vec<_> =
+            view.grants.iter().map(|grant| (&*grant.holder, grant.permit, grant.nodes, grant.is_held)).collect();
+        assert_eq!(seen, [("web-1", Some(3), 3, true), ("web-2", Some(5), 2, true), ("late", Some(1), 1, false)]);
+        assert_eq!((view.grants[1].token, view.mode().as_str()), (8, "permits 3/8"));
+        assert_eq!(view.holder_line(), "held by web-1 and 2 more (permits 3/8) for 0s");
+        assert!(view.grants[1].line(3).starts_with("web-2, permit 5 of 8, token 8, for 0s, "));
+        let one = LockView::of(b"k", vec![joint("shared", &[("web-1", 1, 7)])], 1).unwrap();
+        assert_eq!(one.holder_line(), "held by web-1 (shared 1) for 0s");
+        // A node that knows one mode says none.
+        assert!(!is_joint(&info("a", 7)) && !is_joint(&Value::Nil));
+        assert_eq!(LockView::of(b"k", vec![info("a", 7)], 1).unwrap().holder_line(), "held by n for 0s");
+    }
+
+    #[test]
+    fn a_token_names_a_holder_on_every_node() {
+        let replies =
+            [joint("shared", &[("a", 1, 7), ("b", 1, 9)]), joint("shared", &[("b", 1, 8), ("a", 1, 7)]), Value::Nil];
+        let replies: Vec<_> = replies.iter().collect();
+        assert_eq!(tokens_with(&replies, Some(9)), [vec![9], vec![8], vec![9]]);
+        assert_eq!(tokens_with(&replies, Some(7)), [[7], [7], [7]]);
+        assert_eq!(tokens_with(&replies, Some(1)), [[1], [1], [1]]);
     }
 }

@@ -1,14 +1,13 @@
-//! `palisade info`, `ls` and `break`: locks as an operator sees them.
+//! `palisade info` and `ls`: locks as an operator sees them.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use futures_util::future::join_all;
 use redis::{FromRedisValue, Value, cmd};
-use serde::Serialize;
 
 use crate::exit::{End, Failure, NO_QUORUM};
-use crate::lock_view::{LockView, question};
+use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all};
 use crate::node_failure::{NodeFailure, line};
 use crate::nodes::{Link, Node, Nodes, Reply};
 use crate::show::{json, out, printable, table, tell, time};
@@ -53,7 +52,7 @@ pub fn unknown(
     };
     let named = nodes.list.iter().zip(replies);
     let whys: Vec<(&str, String)> = named.filter_map(|(node, reply)| Some((node.name.as_str(), why(reply)?))).collect();
-    let holding = view.map_or(0, |view| view.nodes);
+    let holding = view.map_or(0, |view| view.first.nodes);
     if holding >= nodes.majority() || holding + whys.len() < nodes.majority() {
         return None;
     }
@@ -64,22 +63,29 @@ pub fn unknown(
 fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     let mut text = format!("{} is {}\n", printable(view.key.as_bytes()), view.holder_line());
     let mut line = |name: &str, value: String| text += &format!("  {name:<9}{value}\n");
-    line("token", view.token.to_string());
-    line("lease", format!("{} left, unless it is extended", time(view.ttl_ms)));
-    let on = format!("{} of {}", view.nodes, nodes.len());
+    let first = &view.first;
+    line("token", first.token.to_string());
+    line("lease", format!("{} left, unless it is extended", time(first.ttl_ms)));
+    let on = format!("{} of {}", first.nodes, nodes.len());
     line(
         "nodes",
-        match (view.is_held, may_be_held) {
+        match (first.is_held, may_be_held) {
             (true, _) => on,
             (false, true) => format!("{on}: no majority, but others may have forgotten it"),
             (false, false) => format!("{on}: no majority, so nobody may rely on it"),
         },
     );
-    if view.holds > 1 {
-        line("holds", view.holds.to_string());
+    if first.holds > 1 {
+        line("holds", first.holds.to_string());
     }
-    if view.suspect > 0 {
-        line("suspect", format!("on {} of them: loaded without proof, it cannot be extended there", view.suspect));
+    if first.suspect > 0 {
+        line("suspect", format!("on {} of them: loaded without proof, it cannot be extended there", first.suspect));
+    }
+    if first.mode != EXCLUSIVE {
+        line("holders", view.holders.to_string());
+        for grant in &view.grants {
+            line("", grant.line(nodes.len()));
+        }
     }
     line("waiters", view.waiters.to_string());
     for waiter in &view.queue {
@@ -112,15 +118,16 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
     let row = |view: &LockView| {
         vec![
             printable(view.key.as_bytes()),
-            view.token.to_string(),
-            time(view.held_ms),
-            time(view.ttl_ms),
+            view.first.token.to_string(),
+            view.mode(),
+            time(view.first.held_ms),
+            time(view.first.ttl_ms),
             view.waiters.to_string(),
-            format!("{}/{}", view.nodes, nodes.len()),
+            format!("{}/{}", view.first.nodes, nodes.len()),
             view.holder_name(),
         ]
     };
-    table(&["KEY", "TOKEN", "HELD", "LEASE", "WAITERS", "NODES", "HOLDER"], &[4], views.iter().map(row))
+    table(&["KEY", "TOKEN", "MODE", "HELD", "LEASE", "WAITERS", "NODES", "HOLDER"], &[5], views.iter().map(row))
 }
 
 /// The first `limit` locks by name that match, and how many more there are. Of each node, no more than the first `most` keys
@@ -149,7 +156,18 @@ pub async fn locks(
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
         let asked = scanned.iter_mut().map(|(link, _)| link.ask_many(batch.iter().map(|key| question(key))));
-        let replies: Vec<Vec<Value>> = join_all(asked).await.into_iter().flatten().collect();
+        let mut replies: Vec<Vec<Value>> = join_all(asked).await.into_iter().flatten().collect();
+        // Those that several hold are asked about once more: most are not.
+        let joint = |n: &usize| replies.iter().any(|replies| is_joint(&replies[*n]));
+        let joint: Vec<usize> = (0..batch.len()).filter(joint).collect();
+        if !joint.is_empty() {
+            let question = |n: &usize| question_of_all(&batch[*n]);
+            let asked = scanned.iter_mut().map(|(link, _)| link.ask_many(joint.iter().map(question)));
+            let told: Vec<Vec<Value>> = join_all(asked).await.into_iter().flatten().collect();
+            for (at, n) in joint.iter().enumerate() {
+                replies.iter_mut().zip(&told).for_each(|(replies, told)| replies[*n] = told[at].clone());
+            }
+        }
         for (n, key) in batch.iter().enumerate() {
             views.extend(LockView::of(key, replies.iter().map(|replies| replies[n].clone()), nodes.majority()));
         }
@@ -173,50 +191,6 @@ async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BT
         }
         cursor = next;
     }
-}
-
-/// What a program that breaks a lock gets.
-#[derive(Serialize)]
-struct Broken {
-    key: String,
-    /// On so many nodes somebody held it.
-    nodes: usize,
-    /// The largest token that was broken.
-    token: Option<u64>,
-}
-
-/// `palisade break KEY`
-///
-/// # Errors
-/// Too few nodes can be asked; the person does not want it.
-pub async fn break_lock(nodes: &Nodes, key: &[u8], yes: bool, as_json: bool) -> Result<End, Failure> {
-    let name = printable(key);
-    let (view, replies) = LockView::ask(nodes, key).await;
-    nodes.need_majority(&replies)?;
-    if let (Some(view), false) = (view, yes) {
-        let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line());
-        ask(&text, &format!("Break {name}?"))?;
-    }
-    let replies = nodes.ask(cmd("LOCK.BREAK").arg(key)).await;
-    let tokens = replies.iter().flatten().filter_map(|reply| match reply.value {
-        Value::Int(token) => u64::try_from(token).ok(),
-        _ => None,
-    });
-    let tokens: Vec<u64> = tokens.collect();
-    let enough = nodes.need_majority(&replies);
-    if tokens.is_empty() {
-        enough.clone()?;
-    }
-    let broken = Broken { key: name.clone(), nodes: tokens.len(), token: tokens.into_iter().max() };
-    if as_json {
-        json(&broken)?;
-    } else {
-        out(&match broken.token {
-            Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
-            None => format!("{name}: no node has it, nothing was broken\n"),
-        })?;
-    }
-    enough.map(|()| End::OK)
 }
 
 /// Asks the person; without one at the terminal `--yes` has to be said.

@@ -4,6 +4,7 @@
 //! guard) is asked of each of them directly.
 
 mod arguments;
+mod break_lock;
 mod clock;
 mod doctor;
 mod exec;
@@ -79,7 +80,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Try(take) => locking(nodes()?, async |nodes| hold::run(nodes, &take, Patience::No, json).await).await,
         Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
-        Command::Break { key, yes } => look::break_lock(&nodes()?, key.as_bytes(), yes, json).await,
+        Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,
         Command::Nodes => node_view::list(&nodes()?, json).await,
         Command::Guard(guard) => node_view::guard(&shared.nodes, &guard, json).await,
         Command::Top { once, interval } => top::run(&nodes()?, once, interval).await,

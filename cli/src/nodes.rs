@@ -103,6 +103,15 @@ impl Nodes {
         .await
     }
 
+    /// Sends each the commands of its place in the list, and returns what it answers to them.
+    pub async fn ask_each(&self, commands: Vec<Vec<Cmd>>) -> Vec<Result<Vec<Value>, NodeFailure>> {
+        join_all(self.list.iter().zip(commands).map(|(node, commands)| async {
+            let mut link = node.connect().await?;
+            link.ask_many(commands).await
+        }))
+        .await
+    }
+
     /// That too few answered, if so: who did not, and why.
     ///
     /// # Errors

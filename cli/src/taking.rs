@@ -59,9 +59,16 @@ impl Patience {
 
 /// What became of it.
 pub enum Taken {
-    Held(Guard),
+    Held(Held),
     /// A signal came first. What was under way is being given back in the background.
     Interrupted(Signal),
+}
+
+/// A lock that is held.
+pub struct Held {
+    pub guard: Guard,
+    /// The number of the permit, if one of several was asked for.
+    pub permit: Option<u16>,
 }
 
 /// Takes the lock; `program` is for the note.
@@ -88,8 +95,8 @@ pub async fn take(
     let granted = async {
         connect(client).await?;
         match patience {
-            Patience::No => now(nodes, client, key, &options).await,
-            _ => client.lock_with(key, &options).await,
+            Patience::No => now(nodes, client, take, &options).await,
+            _ => in_mode(client, take, &options, true).await,
         }
     };
     let began = Instant::now();
@@ -100,7 +107,7 @@ pub async fn take(
         () = progress(nodes, key, began), if stderr().is_terminal() => unreachable!("it goes on until it is dropped"),
     };
     match result {
-        Ok(guard) => Ok(Taken::Held(guard)),
+        Ok(held) => Ok(Taken::Held(held)),
         Err(error) => Err(refused(nodes, take, patience, error).await),
     }
 }
@@ -117,15 +124,34 @@ async fn connect(client: &Client) -> Result<(), Error> {
     }
 }
 
+/// Takes it in the mode that is asked for, waiting if it `waits`.
+async fn in_mode(client: &Client, take: &Take, options: &Options, waits: bool) -> Result<Held, Error> {
+    let key = take.key.as_bytes();
+    let alone = |guard| Held { guard, permit: None };
+    if let Some(limit) = take.limit {
+        let permits = client.semaphore_with(key, limit, options);
+        let permit = if waits { permits.acquire().await? } else { permits.try_acquire().await? };
+        return Ok(Held { permit: Some(permit.number()), guard: permit.into() });
+    }
+    let lock = client.rw_lock_with(key, options);
+    match (take.shared, waits) {
+        (true, true) => lock.read().await.map(|guard| alone(guard.into())),
+        (true, false) => lock.try_read().await.map(|guard| alone(guard.into())),
+        (false, true) => client.lock_with(key, options).await.map(alone),
+        (false, false) => client.try_lock_with(key, options).await.map(alone),
+    }
+}
+
 /// Takes it if it is free: also where others ask at the same moment, one of them gets it.
-async fn now(nodes: &Nodes, client: &Client, key: &[u8], options: &Options) -> Result<Guard, Error> {
+async fn now(nodes: &Nodes, client: &Client, take: &Take, options: &Options) -> Result<Held, Error> {
+    let key = take.key.as_bytes();
     let until = Instant::now() + COLLISIONS;
     loop {
-        let error = match client.try_lock_with(key, options).await {
+        let error = match in_mode(client, take, options, false).await {
             Err(error) if error.kind() == ErrorKind::Contended && Instant::now() < until => error,
             result => return result,
         };
-        if LockView::ask(nodes, key).await.0.is_some_and(|view| view.is_held) {
+        if LockView::ask(nodes, key).await.0.is_some_and(|view| view.first.is_held) {
             return Err(error);
         }
         let pause = rand::rng().random_range(PAUSE_MS);
@@ -188,7 +214,7 @@ async fn refused(nodes: &Nodes, take: &Take, patience: Patience, error: Error) -
                 if let Some(failure) = nodes.need_majority(&replies).err().or(unknown) {
                     return failure;
                 }
-                holder = view.filter(|view| view.is_held).map(|view| view.holder_line());
+                holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
             }
             let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
             Failure::new(TIMED_OUT, format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64)))

@@ -63,7 +63,7 @@ fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
 async fn page(nodes: &Nodes, most: usize) -> Result<String, Failure> {
     let views: Vec<NodeView> = NodeView::all(nodes).await.into_iter().map(|(view, _)| view).collect();
     let (mut found, more) = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
-    found.sort_by_key(|lock: &LockView| std::cmp::Reverse((lock.waiters, lock.held_ms)));
+    found.sort_by_key(|lock: &LockView| std::cmp::Reverse((lock.waiters, lock.first.held_ms)));
     let count = if more > 0 { format!("more than {}", found.len()) } else { format!("{}", found.len()) };
     found.truncate(most);
     Ok(format!("{}\n{}\nlocks: {count}\n", node_view::rows(&views), look::rows(&found, nodes).trim_end()))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use palisade_core::Wanted;
 use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, granted_after, majority};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
@@ -15,7 +16,7 @@ use crate::nodes::{Calls, Nodes};
 use crate::options::Checked;
 use crate::pace::Given;
 use crate::wire::{self, Lease, NodeFailure};
-use crate::{Error, ErrorKind, clock};
+use crate::{Error, ErrorKind, choosing, clock};
 
 /// A lock that was taken, and what is still under way: late answers.
 pub struct Taken {
@@ -101,6 +102,7 @@ pub async fn acquire_waiting(
     let proposal = nodes.clock.propose();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64);
     let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, &lease).await;
+    let reply = lease.checked(reply);
     let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
     let (reply, waited_ms) = match reply {
         Ok(value) => match wire::granted_after_wait(&value) {
@@ -143,6 +145,16 @@ fn not_begun() -> Error {
     Error::new(ErrorKind::NoQuorum, text)
 }
 
+/// Somebody else has it.
+pub fn contended(wanted: Wanted) -> Error {
+    let text = match wanted {
+        Wanted::Exclusive => "somebody else holds the lock: wait for it with `lock`, or try later",
+        Wanted::Shared => "a writer holds the lock, or is before this reader: wait for it with `read`, or try later",
+        Wanted::Permit { .. } => "no permit is free: wait for one with `acquire`, or try later",
+    };
+    Error::new(ErrorKind::Contended, text)
+}
+
 /// Why no majority granted it.
 async fn refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
     let error = why_refused(nodes, lease, outs, seen, given).await;
@@ -178,11 +190,14 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
         return Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(is_lasting);
     }
     if of(|out| *out == Out::Contended) > 0 {
-        let holder = nodes.holder(lease, outs, given).await;
+        // Of several permits the nodes are asked about all holders anyway.
+        let holder = match choosing::limit(nodes, lease.wanted()) {
+            None => nodes.holder(lease, outs, given).await,
+            Some(_) => None,
+        };
         // Those that only say that it is held have nothing to add to that.
         whys.iter_mut().zip(outs).filter(|(_, out)| **out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
-        let text = "somebody else holds the lock: wait for it with `lock`, or try later";
-        return Error::new(ErrorKind::Contended, text).with_holder(holder).with_nodes(nodes.errors(&whys));
+        return contended(lease.wanted()).with_holder(holder).with_nodes(nodes.errors(&whys));
     }
     if !guarded.is_empty() {
         guarded.sort_unstable();

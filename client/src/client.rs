@@ -3,18 +3,17 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use palisade_core::Wanted;
 use tokio::time::Instant;
 use tracing::instrument::WithSubscriber;
-use tracing::{Instrument, Span, debug_span};
+use tracing::{Instrument, debug_span};
 
-use crate::attempt::{self, Taken};
-use crate::locking::{self, Turns};
+use crate::locking::{self, Sought, Turns};
 use crate::nodes::Nodes;
-use crate::options::Checked;
 use crate::renewer::{self, Auto};
 use crate::thread::Thread;
-use crate::wire::{Lease, ShownKey};
-use crate::{Error, ErrorKind, Guard, Options};
+use crate::wire::ShownKey;
+use crate::{Error, ErrorKind, Guard, Options, RwLock, Semaphore};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -209,11 +208,7 @@ impl Client {
     /// # Errors
     /// As [`Client::try_lock`], and `BadArgument`.
     pub async fn try_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        let checked = options.checked()?;
-        let lease = Lease::new(key.as_ref(), &options.note, self.0.nodes.len());
-        let span = debug_span!("try_lock", key = %ShownKey(key.as_ref()), nodes = self.0.nodes.len());
-        let nodes = Arc::clone(&self.0.nodes);
-        self.take(options, checked, span, async move { attempt::acquire(&nodes, lease, checked, None).await }).await
+        self.take(key.as_ref(), Wanted::Exclusive, options, false).await
     }
 
     /// Takes the lock, waiting for it in turn, and extends it in the background while the guard lives, unless
@@ -255,12 +250,7 @@ impl Client {
     /// # Errors
     /// As [`Client::lock`], and `BadArgument`.
     pub async fn lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        let checked = options.checked()?;
-        let span = debug_span!("lock", key = %ShownKey(key.as_ref()), nodes = self.0.nodes.len());
-        let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
-        let (key, note, wait) = (key.as_ref().to_vec(), options.note.clone(), options.wait);
-        let taking = async move { locking::lock(&nodes, &turns, &key, &note, wait, checked).await };
-        self.take(options, checked, span, taking).await
+        self.take(key.as_ref(), Wanted::Exclusive, options, true).await
     }
 
     /// Runs `body` under the lock, and gives it back. If the lock is lost meanwhile, `body` is cancelled at its next await, or
@@ -303,6 +293,65 @@ impl Client {
             Some(_) => Err(guard.lost_meanwhile(RAN_ON)),
             None => Err(guard.lost_meanwhile("the lock was lost, and what ran under it was cancelled")),
         }
+    }
+
+    /// A lock that many can read under together, or one write. Nothing is asked of the nodes yet.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let prices = locks.rw_lock("prices");
+    /// let reading = prices.read().await?;
+    /// println!("read with token {}", reading.token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RwLock {
+        self.rw_lock_with(key, &self.0.defaults)
+    }
+
+    /// The same, with these options.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # async fn run(locks: Client) {
+    /// let prices = locks.rw_lock_with("prices", &Options::new().ttl(Duration::from_secs(2)).note("import"));
+    /// # }
+    /// ```
+    pub fn rw_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> RwLock {
+        RwLock::new(self, key.as_ref(), options)
+    }
+
+    /// `limit` permits, from 1 to 65 535, each of which one can hold. Nothing is asked of the nodes yet.
+    ///
+    /// All who use this key say the same limit. Where they do not, whoever says less is honoured: no permit is granted above
+    /// the limit of one that is held.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let uploads = locks.semaphore("uploads", 8);
+    /// let permit = uploads.acquire().await?;
+    /// println!("worker {} of 8", permit.number());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, limit: u16) -> Semaphore {
+        self.semaphore_with(key, limit, &self.0.defaults)
+    }
+
+    /// The same, with these options.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # async fn run(locks: Client) {
+    /// let uploads = locks.semaphore_with("uploads", 8, &Options::new().wait(Duration::from_secs(60)));
+    /// # }
+    /// ```
+    pub fn semaphore_with(&self, key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore {
+        Semaphore::new(self, key.as_ref(), limit, options)
     }
 
     /// Waits until what was given back has been: by guards that were released or dropped, and by those who gave up taking a
@@ -366,19 +415,31 @@ impl Client {
         Ok(started)
     }
 
-    /// Takes a lock as `taking` does, and keeps it.
-    async fn take(
+    /// Takes a lock in this mode, waiting for it if it `waits`, and keeps it.
+    pub(crate) async fn take(
         &self,
+        key: &[u8],
+        wanted: Wanted,
         options: &Options,
-        checked: Checked,
-        span: Span,
-        taking: impl Future<Output = Result<Taken, Error>> + Send + 'static,
+        waits: bool,
     ) -> Result<Guard, Error> {
+        let checked = options.checked()?;
+        let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
+        let span = match waits {
+            true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
+            false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
+        };
+        let (sought, wait) = (Sought { key: key.to_vec(), note: options.note.clone(), wanted }, options.wait);
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);
-        let nodes = Arc::clone(&self.0.nodes);
         let taken = async move {
             let _under_way = nodes.under_way.begin();
+            let taking = async {
+                match waits {
+                    true => locking::lock(&nodes, &turns, &sought, wait, checked).await,
+                    false => locking::try_lock(&nodes, &sought, checked).await,
+                }
+            };
             let taken = tokio::select! {
                 biased;
                 () = nodes.closed() => return Err(Error::closed()),

@@ -107,6 +107,21 @@ impl Guard {
         &self.lease.owner
     }
 
+    pub(crate) fn number(&self) -> u16 {
+        self.lease.number()
+    }
+
+    /// Its owner is a reader from now on; returns when a majority knows.
+    pub(crate) async fn share(&self) -> Result<(), Error> {
+        if self.shared.holds.load(Ordering::Acquire) > 1 {
+            let text = "other guards of this lock rely on it as a writer: release them before it is downgraded";
+            return Err(Error::new(ErrorKind::BadArgument, text));
+        }
+        let (done, outcome) = oneshot::channel();
+        self.orders.send(Order::Share { done }).map_err(|_| self.shared.lost())?;
+        outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
+    }
+
     /// Whether the lock may be relied on, now.
     ///
     /// ```no_run

@@ -36,11 +36,34 @@
 //! |---|---|
 //! | a lock if it is free, now | [`Client::try_lock`] |
 //! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
+//! | to read beside other readers, or to write alone | [`Client::rw_lock`], [`WriteGuard::downgrade`] |
+//! | so many at a time, each with a number | [`Client::semaphore`], [`Permit::number`] |
 //! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
 //! | to know what a lock is worth | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
 //! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
 //! | to know why there is none | [`Error::kind`] |
+//!
+//! # Readers and writers, permits
+//!
+//! ```no_run
+//! use palisade_client::{Client, Error};
+//!
+//! # async fn run(locks: Client) -> Result<(), Error> {
+//! let prices = locks.rw_lock("prices");
+//! let writing = prices.write().await?;
+//! // The same lock, without letting another writer in between; other readers get in.
+//! let reading = writing.downgrade().await?;
+//! let beside = prices.read().await?;
+//!
+//! // One of eight, on all hosts together, with a number that nobody else has meanwhile.
+//! let permit = locks.semaphore("uploads", 8).acquire().await?;
+//! println!("worker {} with token {}", permit.number(), permit.token());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a resource checks differs: see [`RwLock`] and [`Semaphore`].
 //!
 //! # Under load
 //!
@@ -68,6 +91,7 @@
 mod address;
 mod attempt;
 pub mod blocking;
+mod choosing;
 mod client;
 mod clock;
 mod error;
@@ -79,6 +103,8 @@ mod nodes;
 mod options;
 mod pace;
 mod renewer;
+mod rw_lock;
+mod semaphore;
 mod thread;
 mod waiting;
 mod wire;
@@ -88,3 +114,5 @@ pub use client::{Builder, Client};
 pub use error::{Error, ErrorKind, Holder, NodeError};
 pub use guard::{Guard, Released};
 pub use options::Options;
+pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
+pub use semaphore::{Permit, Semaphore};

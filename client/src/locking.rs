@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use palisade_core::Wanted;
 use palisade_core::limits::WAIT_MAX_MS;
 use rand::RngExt;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use crate::attempt::{self, Taken};
+use crate::choosing::{self, Look};
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{Lease, ShownKey};
@@ -27,6 +29,10 @@ const LAST_TRY: Duration = Duration::from_millis(100);
 
 /// Nodes that grant too late for the lease, so many times in a row: it is the lease that is too short.
 const TOO_LATE_TIMES: u32 = 10;
+
+/// So often in a row a number of several permits is asked for that nodes showed as free, before waiting for one in their queues:
+/// they list no more than so many holders, and others are asking too. In bursts, four are enough (core's `quorum::burst`).
+const LOOKS_MAX: u32 = 8;
 
 /// So often it is said of a lock that is waited for that too few nodes can be asked.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
@@ -69,49 +75,117 @@ impl Turn {
     }
 }
 
-/// Takes `key`, for up to `wait`.
+/// What is to be taken, and for whom.
+#[derive(Clone, Debug)]
+pub struct Sought {
+    pub key: Vec<u8>,
+    pub note: Vec<u8>,
+    pub wanted: Wanted,
+}
+
+impl Sought {
+    /// An acquisition of it; of several permits, of any.
+    fn lease(&self, nodes: &Nodes) -> Lease {
+        Lease::new(&self.key, &self.note, choosing::any(nodes, self.wanted), nodes.len())
+    }
+}
+
+/// Takes it if it is free, now.
+pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> Result<Taken, Error> {
+    let mut looks = 0;
+    take_free(nodes, sought, sought.lease(nodes), checked, None, &mut looks).await
+}
+
+/// Attempts to take it, by then if there is a limit; of several permits another one as long as any is free, up to
+/// [`LOOKS_MAX`] since `looks` was zero.
+async fn take_free(
+    nodes: &Arc<Nodes>,
+    sought: &Sought,
+    mut lease: Lease,
+    checked: Checked,
+    by: Option<Instant>,
+    looks: &mut u32,
+) -> Result<Taken, Error> {
+    loop {
+        let owner = lease.owner;
+        let refused = match attempt::acquire(nodes, lease, checked, by).await {
+            Ok(taken) => return Ok(taken),
+            Err(refused) => refused,
+        };
+        let Some(limit) = choosing::limit(nodes, sought.wanted) else { return Err(refused) };
+        let is_over = by.is_some_and(|by| by <= Instant::now());
+        if refused.kind() != ErrorKind::Contended || *looks >= LOOKS_MAX || is_over {
+            return Err(refused);
+        }
+        *looks += 1;
+        let Look { number, holder } = choosing::look(nodes, &sought.key, &owner, limit, checked.given).await;
+        if number.is_none() {
+            return Err(refused.with_holder(holder));
+        }
+        lease = Lease::new(&sought.key, &sought.note, Wanted::Permit { limit, number }, nodes.len());
+    }
+}
+
+/// Takes it, for up to `wait`.
 pub async fn lock(
     nodes: &Arc<Nodes>,
     turns: &Turns,
-    key: &[u8],
-    note: &[u8],
+    sought: &Sought,
     wait: Option<Duration>,
     checked: Checked,
 ) -> Result<Taken, Error> {
+    let key = &sought.key;
     let deadline = wait.map(|wait| Instant::now() + wait);
+    let by = || deadline.map(|deadline| deadline.max(Instant::now() + LAST_TRY));
     let turn = turns.of(key);
-    let _turn = match deadline {
-        None => turn.queue.lock().await,
-        Some(deadline) => match timeout_at(deadline, turn.queue.lock()).await {
-            Ok(turn) => turn,
+    // Those who can hold it together need not wait for each other here. Who comes before whom is the nodes' word.
+    let mut refused_before = match sought.wanted {
+        Wanted::Exclusive => None,
+        _ => match take_free(nodes, sought, sought.lease(nodes), checked, by(), &mut 0).await {
+            Ok(taken) => return Ok(taken),
+            Err(refused) => Some(refused),
+        },
+    };
+    let _turn = match (turn.queue.try_lock(), deadline) {
+        (Ok(turn), _) => turn,
+        (Err(_), None) => {
+            refused_before = None;
+            turn.queue.lock().await
+        }
+        (Err(_), Some(deadline)) => match timeout_at(deadline, turn.queue.lock()).await {
+            Ok(turn) => {
+                refused_before = None;
+                turn
+            }
             Err(_) => {
-                let seen = turn.seen().unwrap_or_else(behind_others);
+                let seen = turn.seen().or(refused_before).unwrap_or_else(behind_others);
                 return Err(timed_out(nodes, key, seen, checked).await);
             }
         },
     };
     turn.saw(None);
+    let mut lease = sought.lease(nodes);
     let ticket = nodes.clock.propose();
-    let mut lease = Lease::new(key, note, nodes.len());
     let mut pause = BACK_OFF.0;
     let mut said = Instant::now();
     // The last attempt came after a wait in the queues.
-    let (mut waited, mut collided, mut too_late) = (false, false, 0);
+    let (mut waited, mut collided, mut too_late, mut looks) = (false, false, 0, 0);
     let patience = || {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
     };
     loop {
         let left = patience();
-        let by = deadline.map(|deadline| deadline.max(Instant::now() + LAST_TRY));
-        let attempt = if waited && nodes.len() == 1 && !left.is_zero() {
+        let attempt = if let Some(refused) = refused_before.take() {
+            Err(refused)
+        } else if waited && nodes.len() == 1 && !left.is_zero() {
             attempt::acquire_waiting(nodes, lease, checked, left).await
         } else {
-            attempt::acquire(nodes, lease, checked, by).await.map(Some)
+            take_free(nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
         };
         let refused = match attempt {
             Ok(Some(taken)) => return Ok(taken),
-            Ok(None) => Error::new(ErrorKind::Contended, "somebody else holds the lock"),
+            Ok(None) => attempt::contended(sought.wanted),
             Err(error) => error,
         };
         too_late = if refused.kind() == ErrorKind::Expired { too_late + 1 } else { 0 };
@@ -149,7 +223,7 @@ pub async fn lock(
             let _ = timeout(patience().min(SAID_AGAIN), nodes.majority_answers()).await;
         }
         // A new name for each attempt: a late message about the last one cannot touch it.
-        lease = Lease::new(key, note, nodes.len());
+        lease = sought.lease(nodes);
         waited = in_queue;
         collided = false;
         if in_queue && nodes.len() > 1 {
@@ -157,7 +231,8 @@ pub async fn lock(
             let turn = waiting::turn(nodes, lease, ticket, patient, checked).await?;
             // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
             collided = turn.is_some() || !patience().is_zero();
-            lease = turn.unwrap_or_else(|| Lease::new(key, note, nodes.len()));
+            lease = turn.unwrap_or_else(|| sought.lease(nodes));
+            looks = 0;
         }
     }
 }

@@ -181,6 +181,7 @@ impl Nodes {
             let mut is_lasting;
             let (id, answer, why) = loop {
                 let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), given, Some(&lease)).await;
+                let reply = lease.checked(reply);
                 let is_silent = matches!(reply, Err(NodeFailure::Silent));
                 is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
                 let (answer, why) = nodes.heard(ask, reply);
@@ -245,15 +246,9 @@ impl Nodes {
         let mut asked: FuturesUnordered<_> = nodes.map(|node| node.ask(&command, given, None)).collect();
         while let Some((_, reply)) = asked.next().await {
             if let Ok(info) = reply
-                && let Some(token) = wire::number(&info, "token")
+                && let Some(holder) = wire::holder(&info)
             {
-                let ms = |name| Duration::from_millis(wire::number(&info, name).unwrap_or(0));
-                return Some(Holder {
-                    note: wire::text(&info, "note").unwrap_or_default(),
-                    held_for: ms("held"),
-                    lease_left: ms("ttl"),
-                    token,
-                });
+                return Some(holder);
             }
         }
         None

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use palisade_core::BootTime;
 use palisade_core::quorum::{Held, Release, Released as Outcome};
+use palisade_core::{BootTime, Wanted};
 use rand::RngExt;
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -82,6 +82,8 @@ impl Shared {
 pub enum Order {
     /// Extend now, to leases of this length.
     Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
+    /// It is a reader's from now on; answered when a majority knows.
+    Share { done: oneshot::Sender<Result<(), Error>> },
     /// Give it back everywhere. That is counted until it is begun, and tells what came of it if somebody wants to know.
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
@@ -120,6 +122,7 @@ pub fn start(
         next: None,
         shared: Arc::clone(&shared),
         waiting: vec![],
+        sharing: vec![],
         whys: vec![None; nodes.len()],
         give_back,
         _counted: nodes.held.begin(),
@@ -147,6 +150,8 @@ struct Renewer {
     shared: Arc<Shared>,
     /// Those who wait for the round under way.
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
+    /// Who waits until a majority has it as a reader's.
+    sharing: Vec<oneshot::Sender<Result<(), Error>>>,
     whys: Vec<Option<String>>,
     give_back: GiveBack,
     _counted: Counted,
@@ -165,6 +170,7 @@ impl Renewer {
                         self.waiting.push(done);
                         self.begin_round(ttl_ms);
                     }
+                    Some(Order::Share { done }) => self.share(done),
                     Some(Order::Release { done, counted }) => return self.release(done, counted).await,
                     // Every guard is gone, and its order did not come.
                     None => return self.shared.end(End::Released),
@@ -209,6 +215,14 @@ impl Renewer {
         self.report(None);
     }
 
+    fn share(&mut self, done: oneshot::Sender<Result<(), Error>>) {
+        // What heals a node from here on does so as a reader.
+        self.lease.wants(Wanted::Shared);
+        let calls = self.held.share();
+        self.make(calls);
+        self.sharing.push(done);
+    }
+
     fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
         let round = self.held.round();
         let given = self.checked.extending;
@@ -224,6 +238,9 @@ impl Renewer {
         let calls = self.held.on_answer(round, call.node, id, call.ask, answer, clock::boot_now());
         self.make(calls);
         self.shared.show(&self.held);
+        if self.held.is_shared() {
+            self.sharing.drain(..).for_each(|done| drop(done.send(Ok(()))));
+        }
         self.report(before);
     }
 
@@ -254,7 +271,7 @@ impl Renewer {
         warn!(key = %self.lease.shown_key(), token = self.held.token().get(), ?errors, "the lock is lost");
         let _ = self.shared.why.set(errors);
         self.shared.end(End::Lost);
-        for done in self.waiting.drain(..) {
+        for done in self.waiting.drain(..).chain(self.sharing.drain(..)) {
             let _ = done.send(Err(self.shared.lost()));
         }
     }

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::Token;
 use palisade_core::quorum::{Turn, TurnProgress, majority};
+use palisade_core::{Token, Wanted};
 use rand::RngExt;
-use redis::Value;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::give_back::GiveBack;
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::wire::Lease;
+use crate::wire::{self, Lease};
 use crate::{Error, ErrorKind};
 
 /// A wait is renewed so often, in its place: a node that hangs or was replaced is noticed, and asked again.
@@ -28,7 +27,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub const LATE: Duration = Duration::from_secs(1);
 
 /// Waits until a majority says that the lock is free for this acquisition, for up to `patience`; then the lock is to be
-/// acquired at once. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
+/// acquired at once; of several permits, with the number that most nodes keep for it. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
 /// request leaves every queue.
 ///
 /// # Errors
@@ -59,10 +58,10 @@ pub async fn turn(
     let mut turn = false;
     debug!(key = %lease.shown_key(), "waits in the queues of the nodes");
     while let Some((node, (id, reply))) = asked.next().await {
-        let told = if matches!(reply, Ok(Value::Int(1))) { id } else { None };
+        let kept = reply.as_ref().ok().and_then(wire::kept_number);
         let goes_on = Instant::now() < deadline;
         match reply {
-            Ok(Value::Int(1)) => {}
+            Ok(_) if kept.is_some() => {}
             Ok(_) if goes_on => {
                 asked.push(ask(node, Duration::ZERO));
                 continue;
@@ -73,7 +72,7 @@ pub async fn turn(
             Err(_) if goes_on => asked.push(ask(node, AGAIN)),
             Err(_) => {}
         }
-        match machine.on_answer(node, told) {
+        match machine.on_answer(node, id.zip(kept)) {
             TurnProgress::Goes => {}
             TurnProgress::Free => {
                 turn = true;
@@ -88,6 +87,9 @@ pub async fn turn(
     if turn {
         give_back.disarm();
         drop(give_back);
+        if let Wanted::Permit { limit, .. } = lease.wanted() {
+            lease.wants(Wanted::Permit { limit, number: machine.number(rand::random()) });
+        }
         return Ok(Arc::into_inner(lease));
     }
     if whys.iter().flatten().count() > nodes.len() - majority(nodes.len()) {

@@ -2,10 +2,14 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use palisade_core::Token;
 use palisade_core::quorum::{Answer, Ask, NodeId};
+use palisade_core::{Mode, Permit, Token, Wanted};
 use redis::{Cmd, RedisError, Value, cmd};
+
+use crate::Holder;
 
 /// What a node says that was asked about a lock which it does not have, whoever has it now.
 pub const NOT_HELD: &str = "it does not have the lock any more";
@@ -19,15 +23,57 @@ pub struct Lease {
     pub owner: [u8; 20],
     /// For people.
     pub note: Vec<u8>,
+    /// In which mode it is asked for. It changes twice at most: when the number of a permit is known, and when a writer becomes
+    /// a reader.
+    wanted: Mutex<Wanted>,
     /// By node: something was sent there that may have been granted, or queued.
     may_have: Box<[AtomicBool]>,
 }
 
 impl Lease {
     /// A new acquisition on so many nodes.
-    pub fn new(key: &[u8], note: &[u8], nodes: usize) -> Self {
+    pub fn new(key: &[u8], note: &[u8], wanted: Wanted, nodes: usize) -> Self {
         let may_have = (0..nodes).map(|_| AtomicBool::new(false)).collect();
-        Self { key: key.to_vec(), owner: rand::random(), note: note.to_vec(), may_have }
+        Self { key: key.to_vec(), owner: rand::random(), note: note.to_vec(), wanted: Mutex::new(wanted), may_have }
+    }
+
+    /// In which mode it is asked for, from now on.
+    pub fn wanted(&self) -> Wanted {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is asked for in this mode from now on.
+    pub fn wants(&self, wanted: Wanted) {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+    }
+
+    /// A node says that it is about this number: that is the one from now on if none was known. Whether it is.
+    pub fn is_number(&self, granted: u16) -> bool {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *wanted {
+            Wanted::Permit { limit, number } => {
+                (1..=*limit).contains(&granted) && *number.get_or_insert(granted) == granted
+            }
+            Wanted::Exclusive | Wanted::Shared => granted == 1,
+        }
+    }
+
+    /// A node's reply; one that grants another permit than is asked for grants nothing that counts.
+    pub fn checked(&self, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
+        match reply.as_ref().ok().and_then(permit_number) {
+            Some(number) if !self.is_number(number) => {
+                Err(NodeFailure::Broken(format!("it granted permit {number}, which was not asked for")))
+            }
+            _ => reply,
+        }
+    }
+
+    /// The number of its permit; 1 in the other modes, and before it is known.
+    pub fn number(&self) -> u16 {
+        match self.wanted() {
+            Wanted::Permit { number, .. } => number.unwrap_or(1),
+            Wanted::Exclusive | Wanted::Shared => 1,
+        }
     }
 
     /// Something is sent to this node now.
@@ -57,6 +103,7 @@ impl Lease {
             }
             Ask::Fence { token } => self.about("LOCK.FENCE").arg(token.get()).take(),
             Ask::Extend { ttl_ms, token } => self.about("LOCK.EXTEND").arg(ttl_ms).arg("TOKEN").arg(token.get()).take(),
+            Ask::Share => self.about("LOCK.CONVERT").arg("SHARED").take(),
         }
     }
 
@@ -68,7 +115,14 @@ impl Lease {
 
     /// Waits until it is free for this owner.
     pub fn wait(&self, ms: u64, ticket: Token) -> Cmd {
-        self.about("LOCK.WAIT").arg(ms).arg("TICKET").arg(ticket.get()).take()
+        let mut command = self.about("LOCK.WAIT");
+        command.arg(ms).arg("TICKET").arg(ticket.get());
+        // Which of several permits it is to be is the node's word.
+        match self.wanted() {
+            Wanted::Permit { limit, .. } => add_mode(&mut command, Wanted::Permit { limit, number: None }),
+            wanted => add_mode(&mut command, wanted),
+        }
+        command
     }
 
     /// Gives back down to `level - 1` holds; 1: all of them.
@@ -83,7 +137,9 @@ impl Lease {
 
     fn acquire(&self, ttl_ms: u32, proposal: Token) -> Cmd {
         let mut command = self.about("LOCK.ACQUIRE");
-        command.arg(ttl_ms).arg("FENCE").arg(proposal.get());
+        command.arg(ttl_ms);
+        add_mode(&mut command, self.wanted());
+        command.arg("FENCE").arg(proposal.get());
         if !self.note.is_empty() {
             command.arg("NOTE").arg(&self.note);
         }
@@ -95,9 +151,63 @@ impl Lease {
     }
 }
 
+/// Who holds a lock, as LOCK.INFO tells; of several the one who has held it for longest.
+pub fn holder(info: &Value) -> Option<Holder> {
+    let ms = |name| Duration::from_millis(number(info, name).unwrap_or(0));
+    Some(Holder {
+        token: number(info, "token")?,
+        note: text(info, "note").unwrap_or_default(),
+        held_for: ms("held"),
+        lease_left: ms("ttl"),
+    })
+}
+
+/// In this mode.
+fn add_mode(command: &mut Cmd, wanted: Wanted) {
+    match wanted {
+        Wanted::Exclusive => {}
+        Wanted::Shared => {
+            command.arg("SHARED");
+        }
+        Wanted::Permit { limit, number } => {
+            command.arg("LIMIT").arg(limit);
+            if let Some(number) = number {
+                command.arg("PERMIT").arg(number);
+            }
+        }
+    }
+}
+
 /// Who has `key`?
 pub fn info(key: &[u8]) -> Cmd {
     cmd("LOCK.INFO").arg(key).take()
+}
+
+/// Who has `key`, with so many of the grants?
+pub fn info_with(key: &[u8], grants: usize) -> Cmd {
+    cmd("LOCK.INFO").arg(key).arg("HOLDERS").arg(grants).take()
+}
+
+/// The mode of each grant that a LOCK.INFO with HOLDERS lists, but of those of `owner`; `None`: it is no such answer.
+pub fn modes(info: &Value, owner: &[u8]) -> Option<Vec<Mode>> {
+    let list = match info {
+        Value::Nil => return Some(vec![]),
+        info => field(info, "grants")?,
+    };
+    let Value::Array(grants) = list else { return None };
+    let others =
+        grants.iter().filter(|grant| !matches!(field(grant, "owner"), Some(Value::BulkString(name)) if name == owner));
+    others.map(mode).collect()
+}
+
+fn mode(grant: &Value) -> Option<Mode> {
+    let small = |name| number(grant, name).and_then(|value| u16::try_from(value).ok());
+    match &*text(grant, "mode")? {
+        "exclusive" => Some(Mode::Exclusive),
+        "shared" => Some(Mode::Shared),
+        "permit" => Permit::new(small("permit")?, small("limit")?).map(Mode::Permit),
+        _ => None,
+    }
 }
 
 /// A key as people read it: text where it is, and nothing in it that moves a cursor.
@@ -123,9 +233,13 @@ pub fn answer(ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<St
         Ok(Value::Nil) => {
             let why = match ask {
                 Ask::Acquire { .. } => "somebody else holds it",
-                Ask::Extend { .. } | Ask::Fence { .. } => NOT_HELD,
+                Ask::Extend { .. } | Ask::Fence { .. } | Ask::Share => NOT_HELD,
             };
             (Answer::No, Some(why.to_owned()))
+        }
+        // A permit: token, milliseconds waited, number.
+        Ok(Value::Array(mut list)) if matches!(ask, Ask::Acquire { .. }) && list.len() == 3 => {
+            answer(ask, Ok(list.swap_remove(0)))
         }
         Ok(other) => (Answer::Failed, Some(format!("it answered {other:?}"))),
         Err(failure) => {
@@ -144,9 +258,31 @@ pub fn answer(ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<St
 pub fn granted_after_wait(value: &Value) -> Option<(Value, u64)> {
     match value {
         Value::Array(list) => match &list[..] {
-            [token @ Value::Int(_), Value::Int(waited)] => Some((token.clone(), u64::try_from(*waited).ok()?)),
+            [token @ Value::Int(_), Value::Int(waited)]
+            | [token @ Value::Int(_), Value::Int(waited), Value::Int(_)] => {
+                Some((token.clone(), u64::try_from(*waited).ok()?))
+            }
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// The number of a permit that an ACQUIRE was granted; 0 if it is none. `None`: the answer is about no permit.
+pub fn permit_number(value: &Value) -> Option<u16> {
+    match value {
+        Value::Array(list) => match &list[..] {
+            [_, _, Value::Int(number)] => Some(u16::try_from(*number).unwrap_or(0)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The number that a LOCK.WAIT says is kept; `None`: none is.
+pub fn kept_number(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(number) => u16::try_from(*number).ok().filter(|number| *number > 0),
         _ => None,
     }
 }
@@ -272,6 +408,74 @@ mod tests {
         assert_eq!(shown("caf\u{e9} \"x\"".as_bytes()), "caf\u{e9} \"x\"");
         assert_eq!(shown(b"a\r\nb\x1b[2J\x00"), "a\\r\\nb\\u{1b}[2J\\u{0}");
         assert_eq!(shown(b"\xff"), "\u{fffd}");
+    }
+
+    /// The mode is a matter of the request: in every ACQUIRE of it, also in those that repeat it, and without the number in
+    /// LOCK.WAIT.
+    #[test]
+    fn each_request_names_its_mode() {
+        let token = Token::new(7).unwrap();
+        let said = |lease: &Lease, command: Cmd| {
+            let of_lease =
+                |argument: &redis::Arg<&[u8]>| matches!(argument, redis::Arg::Simple(bytes) if *bytes == lease.owner);
+            let arguments = command.args_iter().filter(|argument| !of_lease(argument));
+            let texts = arguments.map(|argument| match argument {
+                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                _ => String::new(),
+            });
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        let permit = |number| Wanted::Permit { limit: 5, number };
+        let cases = [
+            (Wanted::Exclusive, "", ""),
+            (Wanted::Shared, " SHARED", " SHARED"),
+            (permit(None), " LIMIT 5", " LIMIT 5"),
+            (permit(Some(2)), " LIMIT 5 PERMIT 2", " LIMIT 5"),
+        ];
+        for (wanted, acquires, waits) in cases {
+            let lease = Lease::new(b"k", b"", wanted, 1);
+            for (retry, repeats) in [(false, ""), (true, " RETRY")] {
+                let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
+                assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
+            }
+            let waiting = lease.acquire_waiting(9, token, 5);
+            assert_eq!(said(&lease, waiting), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7 RETRY WAIT 5"));
+            assert_eq!(said(&lease, lease.wait(5, token)), format!("LOCK.WAIT k 5 TICKET 7{waits}"));
+            assert_eq!(said(&lease, lease.command(Ask::Share)), "LOCK.CONVERT k SHARED");
+        }
+    }
+
+    #[test]
+    fn a_permit_keeps_its_number() {
+        let lease = |number| Lease::new(b"k", b"", Wanted::Permit { limit: 5, number }, 1);
+        let any = lease(None);
+        assert!(!any.is_number(0) && !any.is_number(6), "there is none such");
+        assert!(any.is_number(4) && any.is_number(4) && !any.is_number(5), "it is the one that was granted first");
+        assert_eq!((any.number(), lease(Some(2)).is_number(3)), (4, false));
+        assert!(!Lease::new(b"k", b"", Wanted::Shared, 1).is_number(2));
+    }
+
+    #[test]
+    fn grants_are_read_and_what_is_none_is_not() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let grant = |owner: &str, mode: &str, permit: i64| {
+            let fields = [
+                ("owner", text(owner)),
+                ("mode", text(mode)),
+                ("permit", Value::Int(permit)),
+                ("limit", Value::Int(5)),
+            ];
+            Value::Map(fields.map(|(name, value)| (text(name), value)).to_vec())
+        };
+        let info = |grants| Value::Map(vec![(text("grants"), Value::Array(grants))]);
+        let permit = |number| Mode::Permit(Permit::new(number, 5).unwrap());
+        assert_eq!(modes(&Value::Nil, b"me"), Some(vec![]));
+        let two = info(vec![grant("you", "permit", 2), grant("me", "permit", 4)]);
+        assert_eq!(modes(&two, b"me"), Some(vec![permit(2)]));
+        assert_eq!(modes(&info(vec![grant("you", "shared", 1)]), b"me"), Some(vec![Mode::Shared]));
+        for no_mode in [info(vec![grant("you", "other", 1)]), info(vec![grant("you", "permit", 9)]), Value::Int(1)] {
+            assert_eq!(modes(&no_mode, b"me"), None);
+        }
     }
 
     /// After a BREAK nobody has it; the holder was told that somebody else had.

@@ -257,7 +257,7 @@ impl Client {
     fn on_told(&mut self, node: usize, told: Option<NodeId>, now: Now) -> Step {
         let node = self.seat(node);
         let Stage::Waiting(turn) = &mut self.stage else { return Step::default() };
-        match turn.on_answer(node, told) {
+        match turn.on_answer(node, told.map(|id| (id, 1))) {
             TurnProgress::Goes => Step::default(),
             // In vain, too, it takes another look.
             TurnProgress::Free | TurnProgress::Impossible => self.acquire(self.key, now),

@@ -155,6 +155,7 @@ impl fmt::Display for Says {
             }
             Self::Ask(Ask::Fence { token }) => write!(f, "FENCE {}", token.get()),
             Self::Ask(Ask::Extend { token, .. }) => write!(f, "EXTEND TOKEN {}", token.get()),
+            Self::Ask(Ask::Share) => f.write_str("CONVERT SHARED"),
             Self::Release => f.write_str("RELEASE"),
             Self::Wait { ticket, .. } => write!(f, "WAIT TICKET {ticket}"),
             Self::Command(command) => write!(f, "{command:?}"),

@@ -188,7 +188,7 @@ async fn acquire(
             Ask::Fence { token } => {
                 command.arg("LOCK.FENCE").arg(key).arg(owner).arg(token.get());
             }
-            Ask::Extend { .. } => unreachable!("nothing is extended here"),
+            Ask::Extend { .. } | Ask::Share => unreachable!("nothing is extended or shared here"),
         }
         async move {
             let answer = match command.query_async::<Value>(&mut connection).await {

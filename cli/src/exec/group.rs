@@ -18,6 +18,9 @@ use super::THIS_PROGRAM;
 use crate::exit::{End, Failure, LOST, NOT_STARTED};
 use crate::show::printable;
 
+/// The variable with the number of the permit that a command has.
+pub const PERMIT: &str = "PALISADE_PERMIT";
+
 /// What a process is called that is to become the command.
 const NAME: &str = "palisade-start";
 
@@ -45,11 +48,16 @@ impl Group {
     ///
     /// # Errors
     /// The system does not let it.
-    pub async fn make(command: &[OsString], environment: [(&str, OsString); 4]) -> Result<Self, Failure> {
+    pub async fn make(
+        command: &[OsString],
+        environment: impl Iterator<Item = (&str, OsString)>,
+    ) -> Result<Self, Failure> {
         // What the command leaves behind becomes a child of this process, so it is known when it ends.
         set_child_subreaper(true).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let mut start = Command::new(THIS_PROGRAM);
+        // That of a command around this one is about another lock.
+        start.env_remove(PERMIT);
         start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
         let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
         let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };

@@ -27,7 +27,7 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::show::{duration, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{Patience, Taken, take};
+use crate::taking::{Held, Patience, Taken, take};
 
 /// Where the system has this very program, also when its file was replaced meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -45,12 +45,12 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     group::find(program)?;
     let mut signals = Signals::listen()?;
     let patience = Patience::of(exec.wait, exec.no_wait);
-    let guard = match take(nodes, &exec.take, patience, program, &mut signals).await? {
-        Taken::Held(guard) => guard,
+    let Held { guard, permit } = match take(nodes, &exec.take, patience, program, &mut signals).await? {
+        Taken::Held(held) => held,
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let began = Instant::now();
-    let end = Running::start(nodes, exec, &guard).await?.finish(&mut signals).await;
+    let end = Running::start(nodes, exec, &guard, permit).await?.finish(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -90,7 +90,7 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    async fn start(nodes: &Nodes, exec: &'a Exec, guard: &'a Guard) -> Result<Self, Failure> {
+    async fn start(nodes: &Nodes, exec: &'a Exec, guard: &'a Guard, permit: Option<u16>) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let mut watchdog = Watchdog::start(nodes, guard)?;
         let valid_for = guard.valid_for();
@@ -101,7 +101,8 @@ impl<'a> Running<'a> {
             ("PALISADE_OWNER", hex(guard.owner()).into()),
             ("PALISADE_VALID_UNTIL_MS", valid_until.as_millis().to_string().into()),
         ];
-        let group = match Group::make(&exec.command, environment).await {
+        let permit = permit.map(|number| (group::PERMIT, number.to_string().into()));
+        let group = match Group::make(&exec.command, environment.into_iter().chain(permit)).await {
             Ok(group) => group,
             Err(failure) => {
                 watchdog.done();

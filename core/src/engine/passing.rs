@@ -149,7 +149,7 @@ impl Passing {
                             node.schedule_expiry(Key { db, name }, held);
                             return self.then(Stage::Again, Step::Changed(Some(Event::Extended), id));
                         }
-                        Ok(HandedOver::Told) => self.stage = Stage::Again,
+                        Ok(HandedOver::Told | HandedOver::Answered) => self.stage = Stage::Again,
                         Ok(HandedOver::Stays) => self.stage = Stage::Stays,
                         Err(Refusal::NotYet) if !self.asked_disk => {
                             self.asked_disk = true;

@@ -34,7 +34,7 @@ pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
     start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))
 }
 
-/// What a node is asked about the machine's key and owner.
+/// What a node is asked about the machine's key and owner, in the mode in which that owner asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask {
     /// LOCK.ACQUIRE with this proposal; `retry`: the owner may have it there already.
@@ -58,6 +58,8 @@ pub enum Ask {
         /// What the node last acknowledged.
         token: Token,
     },
+    /// LOCK.CONVERT to shared: whoever held it alone goes on as a reader, with the token it has.
+    Share,
 }
 
 /// A question to one node.

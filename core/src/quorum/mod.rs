@@ -1,4 +1,4 @@
-//! One lock over N independent nodes, as state machines: answers in, questions and outcomes out.
+//! One lock over N independent nodes, in any mode, as state machines: answers in, questions and outcomes out.
 //!
 //! Redlock with three repairs: tokens that are monotonic over the quorum, validity that is counted from before the first
 //! question, and nodes that lost the lock and get it again. There is no socket, clock or randomness in here: a client, a
@@ -12,15 +12,51 @@
 //! (the margin of [`margin_us`]). And the node where two majorities meet gave the later holder a larger token than the
 //! earlier one's, so a token that is at least the largest of *some* majority's grants is larger than every earlier holder's
 //! ([`Acquire`]).
+//!
+//! # Modes
+//!
+//! Grants conflict in pairs ([`Mode::is_compatible`](crate::Mode::is_compatible)), and so all of this is true of each pair of
+//! holders that must not hold a lock together: a writer and anybody, two holders of one permit number, a permit above
+//! another's limit. Their majorities share a node, which refuses one of the two; where the first has left, that node orders
+//! their tokens. Nothing counts votes of more than one holder, so no limit can be exceeded by k votes a node.
+//!
+//! The mode therefore belongs to what is asked for, like key and owner, and no machine looks at it. Whoever sends an [`Ask`] names
+//! it in every [`Ask::Acquire`], also in those that repeat one or heal a node:
+//!
+//! - *Shared*: SHARED. Nodes take a reader's proposal as it is if it is above what writers and permits had, so readers need no
+//!   second round for one another, and [`Acquire`] finds the same token at a majority. It raises tokens where a writer came
+//!   between. A reader that heals a node is refused where a writer has got in; the writer has no majority.
+//! - *Permit n of k*: LIMIT k PERMIT n, with the number that the acquisition began with. [`Held`] so heals the same number: an
+//!   owner's grants with two numbers would be half of each. A node that has another number for the owner refuses (OWNED).
+//! - *A writer that becomes a reader* ([`Held::share`]) asks as a reader from then on.
+//!
+//! FENCE, EXTEND and RELEASE are about the owner's own grant, whatever its mode.
+//!
+//! # In order, and how far
+//!
+//! A node serves its queue in the order of tickets, over all modes, and grants nothing to whoever comes later. Over the quorum this
+//! means: once a majority has a request in its queues, no acquisition that begins after that gets what the request waits for,
+//! unless the request does not use its turn within `lock.handoff-window`, or ten turns in a row went unused. What is not promised:
+//!
+//! - Between the first and the last message of a request, another one can get ahead of it, also without a ticket: it was at a
+//!   majority first.
+//! - Permits: a request may fail to bring the numbers that nodes keep for it together. It then waits again with its old ticket, so
+//!   whoever has a later ticket is behind it again at every node. Meanwhile others may have got other numbers.
+//! - Nodes with different clocks do not matter: the ticket decides. Clients' clocks do, since tickets come from them: whoever has
+//!   a clock that is behind is served earlier.
 
 mod acquire;
 mod ask;
+#[cfg(test)]
+mod burst;
+mod choice;
 mod held;
 mod release;
 mod turn;
 
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
+pub use choice::{Choice, ChoiceProgress, first, free};
 pub use held::Held;
 pub use release::{Release, Released};
 pub use turn::{Turn, TurnProgress};

@@ -1,6 +1,9 @@
 //! Waiting for a lock on a majority.
 
+use std::collections::BTreeMap;
+
 use super::ask::{NodeId, majority};
+use super::choice::most;
 
 /// What a node said last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,12 +12,14 @@ enum Vote {
     Open,
     /// It cannot tell.
     None,
-    /// It is free, says this server.
-    Free(NodeId),
+    /// It is free, says this server, which keeps this permit number for the owner: 1 if none is asked for.
+    Free(NodeId, u16),
 }
 
 /// A wait that is under way: LOCK.WAIT goes to every node with the same ticket, so all of them serve those who wait in one
 /// order. At a majority's word that it is free, and kept for this owner for a moment, it is time to acquire.
+///
+/// Of several permits each node keeps one, and they need not keep the same: the number to ask for is [`Turn::number`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
     /// By node.
@@ -38,21 +43,20 @@ impl Turn {
         Self { votes: vec![Vote::Open; nodes] }
     }
 
-    /// `node`, the server `told`, said that it is free; or cannot tell (`None`): the time is up, or it failed.
+    /// `node`, the server `told`, said that it is free, with the permit number that it keeps (1 if none is asked for); or cannot
+    /// tell (`None`): the time is up, or it failed.
     ///
     /// Servers count, not names: two names for one server are one vote. What a node said counts until it says something
     /// else: repeated it is the same vote, and that the node cannot tell any more takes nothing back, since it keeps the lock
     /// for this owner for a moment in any case.
-    pub fn on_answer(&mut self, node: usize, told: Option<NodeId>) -> TurnProgress {
+    pub fn on_answer(&mut self, node: usize, told: Option<(NodeId, u16)>) -> TurnProgress {
         match told {
-            Some(id) => self.votes[node] = Vote::Free(id),
+            Some((id, number)) => self.votes[node] = Vote::Free(id, number),
             None if self.votes[node] == Vote::Open => self.votes[node] = Vote::None,
             None => {}
         }
         let needed = majority(self.votes.len());
-        let is_first = |&(node, vote): &(usize, &Vote)| !self.votes[..node].contains(vote);
-        let free = self.votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::Free(_)));
-        let votes = free.filter(is_first).count();
+        let votes = self.kept().count();
         let open = self.votes.iter().filter(|vote| **vote == Vote::Open).count();
         if votes >= needed {
             TurnProgress::Free
@@ -61,6 +65,24 @@ impl Turn {
         } else {
             TurnProgress::Goes
         }
+    }
+
+    /// The numbers that are kept, one of each server.
+    fn kept(&self) -> impl Iterator<Item = u16> {
+        let is = |vote: &Vote, id| matches!(vote, Vote::Free(other, _) if *other == id);
+        let first = move |(node, vote): (usize, &Vote)| match *vote {
+            Vote::Free(id, number) if !self.votes[..node].iter().any(|vote| is(vote, id)) => Some(number),
+            _ => None,
+        };
+        self.votes.iter().enumerate().filter_map(first)
+    }
+
+    /// The number to ask for: the one that most servers keep; of several, `random` decides, so that two who were told the same
+    /// do not ask for the same. `None` before any has told.
+    pub fn number(&self, random: u64) -> Option<u16> {
+        let mut counts = BTreeMap::<u16, usize>::new();
+        self.kept().for_each(|number| *counts.entry(number).or_default() += 1);
+        most(&counts, random)
     }
 }
 
@@ -71,7 +93,7 @@ mod tests {
 
     #[test]
     fn at_a_majority_and_not_where_one_server_has_two_names() {
-        let id = |n| Some(NodeId(n));
+        let id = |n| Some((NodeId(n), 1));
         let mut turn = Turn::begin(3);
         assert_eq!((turn.on_answer(0, id(1)), turn.on_answer(1, id(1)), turn.on_answer(2, id(2))), (Goes, Goes, Free));
         let mut turn = Turn::begin(3);
@@ -85,8 +107,8 @@ mod tests {
     /// A node that said twice that it is free lost its vote, and the wait was given up or went on in vain.
     #[test]
     fn a_second_answer_of_one_node_erases_nothing() {
-        let id = |n| Some(NodeId(n));
-        let answers = |answers: &[(usize, Option<NodeId>)]| {
+        let id = |n| Some((NodeId(n), 1));
+        let answers = |answers: &[(usize, Option<(NodeId, u16)>)]| {
             let mut turn = Turn::begin(3);
             answers.iter().map(|&(node, told)| turn.on_answer(node, told)).collect::<Vec<_>>()
         };
@@ -98,5 +120,23 @@ mod tests {
         assert_eq!(answers(&[(0, id(1)), (0, id(2)), (1, id(2)), (2, id(2))]), [Goes, Goes, Goes, Impossible]);
         assert_eq!(answers(&[(0, id(1)), (1, id(1)), (0, None), (1, id(1)), (2, id(1))])[4], Impossible);
         assert_eq!(answers(&[(0, id(1)), (1, id(1)), (1, id(2))]), [Goes, Goes, Free]);
+    }
+
+    #[test]
+    fn the_number_that_most_servers_keep_is_asked_for() {
+        let number = |kept: &[(u128, u16)], random| {
+            let mut turn = Turn::begin(5);
+            kept.iter().enumerate().for_each(|(node, &(id, number))| {
+                turn.on_answer(node, Some((NodeId(id), number)));
+            });
+            turn.number(random)
+        };
+        assert_eq!(number(&[], 0), None);
+        assert_eq!(number(&[(0, 4), (1, 2), (2, 4)], 1), Some(4));
+        // One server under three names keeps one number.
+        assert_eq!(number(&[(0, 7), (0, 7), (0, 7), (1, 2), (2, 2)], 1), Some(2));
+        let mut seen: Vec<_> = (0..4).filter_map(|random| number(&[(0, 7), (1, 5), (2, 9)], random)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [5, 5, 7, 9]);
     }
 }

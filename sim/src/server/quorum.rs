@@ -23,6 +23,8 @@ impl Server {
             Ask::Acquire { ttl_ms, proposal, retry } => self.acquire(key, owner, ttl_ms, proposal, retry, now),
             Ask::Fence { token } => self.fence(key, owner, token, now),
             Ask::Extend { ttl_ms, token } => self.extend(key, owner, ttl_ms, token, now),
+            // Nobody shares a lock here.
+            Ask::Share => return Answer::Failed,
         };
         match answered {
             Ok(Some(token)) => Answer::Token(token),

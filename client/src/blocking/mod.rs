@@ -10,6 +10,9 @@
 //! # }
 //! ```
 
+mod rw_lock;
+mod semaphore;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,6 +21,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
+pub use self::semaphore::{Permit, Semaphore};
 use crate::client::RAN_ON;
 use crate::{Builder, Error, Options, Released};
 
@@ -183,6 +188,56 @@ impl Client {
         }
         guard.release();
         Ok(value)
+    }
+
+    /// See [`crate::Client::rw_lock`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let reading = locks.rw_lock("prices").read()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RwLock {
+        RwLock(self.0.rw_lock(key))
+    }
+
+    /// See [`crate::Client::rw_lock_with`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Options, blocking::Client};
+    /// # fn run(locks: Client) {
+    /// let prices = locks.rw_lock_with("prices", &Options::new().note("import"));
+    /// # }
+    /// ```
+    pub fn rw_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> RwLock {
+        RwLock(self.0.rw_lock_with(key, options))
+    }
+
+    /// See [`crate::Client::semaphore`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let permit = locks.semaphore("uploads", 8).acquire()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, limit: u16) -> Semaphore {
+        Semaphore(self.0.semaphore(key, limit))
+    }
+
+    /// See [`crate::Client::semaphore_with`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Options, blocking::Client};
+    /// # fn run(locks: Client) {
+    /// let uploads = locks.semaphore_with("uploads", 8, &Options::new().note("nightly"));
+    /// # }
+    /// ```
+    pub fn semaphore_with(&self, key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore {
+        Semaphore(self.0.semaphore_with(key, limit, options))
     }
 
     /// Waits until what was given back has been, and closes the connections. See [`crate::Client::close`].

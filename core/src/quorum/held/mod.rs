@@ -1,5 +1,8 @@
 //! Keeping a lock on a majority: extending it, and giving it back to nodes that lost it.
 
+mod share;
+
+use self::share::{AGAIN_MS, Sharing};
 use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -10,6 +13,11 @@ use crate::values::token::Token;
 /// a majority of them make the new validity, counted from the start of *that* round. A node takes part in a round only if
 /// it had acknowledged at least the holder's token when the round began: a node that lost the lock and is granted it again
 /// (*healed*), or that granted it late, adds nothing before the next round, since its own lease may be an old one.
+///
+/// A writer may go on as a reader ([`Held::share`]). From the moment at which the first node is told, its owner may rely on it as a
+/// reader only: where a majority knows, other readers get in. Nothing else changes. A node that does not know yet keeps readers
+/// out for a while longer, so it does not matter when it learns of it; its extensions and raises are the same, and a grant that
+/// comes late, or heals a node, is followed by LOCK.CONVERT, whichever mode it was asked for in.
 ///
 /// The holder's token rises, when healed nodes have larger ones, once a majority has acknowledged the larger one. It never
 /// falls.
@@ -22,6 +30,8 @@ pub struct Held {
     round: Round,
     /// Rounds begun; answers of the acquisition are of round 0.
     rounds: u64,
+    /// Its owner was a writer and is a reader.
+    is_reader: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,8 +43,10 @@ struct Member {
     raising: bool,
     /// It refused an extension meanwhile, which named the lower token: it is asked again when it has answered.
     asks_again: bool,
-    /// Asked to raise its token, it said that it does not have the lock any more, and has not granted it again.
+    /// Asked to raise its token or to share the lock, it said that it does not have it any more, and has not granted it again.
     is_gone: bool,
+    /// Whether it knows that its owner is a reader from now on.
+    sharing: Sharing,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,7 +55,7 @@ struct Round {
     /// By node: took part and has not answered; or said yes.
     open: Vec<bool>,
     yes: Vec<bool>,
-    no: usize,
+    no: Vec<bool>,
     extended: bool,
 }
 
@@ -54,11 +66,18 @@ impl Held {
         ttl_ms: u32,
         valid_until: BootTime,
     ) -> Self {
-        let member = |(id, acked, raising)| Member { id, acked, raising, asks_again: false, is_gone: false };
+        let member = |(id, acked, raising)| Member {
+            id,
+            acked,
+            raising,
+            asks_again: false,
+            is_gone: false,
+            sharing: Sharing::Not,
+        };
         let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
-        let round = Round { open: none.clone(), yes: none, ..Round::default() };
-        Self { token, ttl_ms, valid_until, members, round, rounds: 0 }
+        let round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
+        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false }
     }
 
     /// The fencing token.
@@ -97,11 +116,12 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// So many nodes said, in one round of extension or when they were to raise their tokens, that they do not have it any more
-    /// that no majority is left: somebody took it away (BREAK, DEL, FLUSHALL). It is not taken back.
+    /// So many nodes said, in one round of extension or when they were to raise their tokens or to share it, that they do not
+    /// have it any more that no majority is left: somebody took it away (BREAK, DEL, FLUSHALL). It is not taken back.
     pub fn is_lost(&self) -> bool {
-        let gone = self.members.iter().filter(|member| member.is_gone).count();
-        self.round.no + gone > self.members.len() - majority(self.members.len())
+        // A node that said so twice is one node.
+        let gone = self.members.iter().zip(&self.round.no).filter(|(member, no)| member.is_gone || **no).count();
+        gone > self.members.len() - majority(self.members.len())
     }
 
     /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
@@ -111,7 +131,8 @@ impl Held {
         self.ttl_ms = ttl_ms;
         let takes_part = |member: &Member| member.acked >= Some(self.token);
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
-        self.round = Round { start: now, yes: vec![false; open.len()], open, no: 0, extended: false };
+        let none = vec![false; open.len()];
+        self.round = Round { start: now, yes: none.clone(), open, no: none, extended: false };
         let heal = self.heal();
         let ask = |member: &Member| match member.acked {
             Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
@@ -146,6 +167,7 @@ impl Held {
             // Too late to be of use: whoever holds it releases it everywhere.
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
+            (Ask::Share, answer) => self.on_shared(node, id, answer),
             (_, Answer::Token(token)) => self.on_token(node, id, token),
             // It does not have it, or what it has is not known: the next round asks it to grant it again.
             (Ask::Fence { .. }, answer) => {
@@ -184,7 +206,7 @@ impl Held {
             }
             Answer::No => {
                 self.members[node].acked = None;
-                self.round.no += usize::from(took_part);
+                self.round.no[node] |= took_part;
                 if now < self.valid_until && !self.is_lost() { vec![Call::now(node, self.heal())] } else { vec![] }
             }
             _ => vec![],
@@ -202,7 +224,10 @@ impl Held {
             // Another server under this name: it had acknowledged nothing when the round began.
             self.round.open[node] = false;
         }
-        self.members[node] = Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false };
+        let before = &self.members[node];
+        let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
+        self.members[node] =
+            Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false, sharing };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
@@ -220,7 +245,55 @@ impl Held {
         if asks_again && self.round.open[node] {
             calls.push(Call::now(node, Ask::Extend { ttl_ms: self.ttl_ms, token }));
         }
+        calls.extend(self.share_there(node));
         calls
+    }
+
+    /// Its owner is a reader from now on, whatever the nodes answer: each is told.
+    pub fn share(&mut self) -> Vec<Call> {
+        self.is_reader = true;
+        (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
+    }
+
+    /// Whether a majority has it as a reader's, so that other readers get in.
+    pub fn is_shared(&self) -> bool {
+        let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
+        self.members.iter().filter(shares).count() >= majority(self.members.len())
+    }
+
+    /// Tells `node`, unless that is not needed.
+    fn share_there(&mut self, node: usize) -> Option<Call> {
+        let sharing = &mut self.members[node].sharing;
+        let is_needed = self.is_reader && *sharing == Sharing::Not;
+        is_needed.then(|| {
+            *sharing = Sharing::Asked;
+            Call::now(node, Ask::Share)
+        })
+    }
+
+    /// `node`, which is the server `id`, was told that the owner is a reader.
+    fn on_shared(&mut self, node: usize, id: Option<NodeId>, answer: Answer) -> Vec<Call> {
+        let member = &mut self.members[node];
+        let was = std::mem::replace(&mut member.sharing, Sharing::Not);
+        let again = |after_ms| Call { node, ask: Ask::Share, after_ms };
+        match answer {
+            _ if was == Sharing::AskedBefore => self.share_there(node).into_iter().collect(),
+            Answer::Token(_) if member.acked.is_some() && member.id == id => {
+                member.sharing = Sharing::Shares;
+                vec![]
+            }
+            // It has the lock after all, or another server does: how it stands there is asked once more.
+            Answer::Token(token) => self.on_token(node, id, token),
+            Answer::No => {
+                member.is_gone |= member.acked.is_some();
+                (member.acked, member.raising) = (None, false);
+                vec![]
+            }
+            Answer::Guarded { .. } | Answer::NotYet { .. } | Answer::Failed => {
+                member.sharing = Sharing::Asked;
+                vec![again(AGAIN_MS)]
+            }
+        }
     }
 
     fn heal(&self) -> Ask {
@@ -364,6 +437,27 @@ mod tests {
         assert!(!held.is_lost());
         assert!(no(&mut held, 1, 2, 110).is_empty());
         assert!(held.is_lost());
+    }
+
+    /// A node that had restarted said that it does not have the lock when it was to raise its token, and again when it was to extend
+    /// it. It was counted twice, so that two nodes of five made a lock lost that three had.
+    #[test]
+    fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
+        let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
+        let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        extend(&mut held, 100);
+        healed(&mut held, 4, 200, 110);
+        for node in [0, 1] {
+            let fence = Ask::Fence { token: token(200) };
+            held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
+            no(&mut held, 1, node, 121);
+        }
+        assert!(!held.is_lost());
+        for node in [2, 3] {
+            yes(&mut held, 1, node, 122);
+            fenced(&mut held, node, 200, 122);
+        }
+        assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
     }
 
     /// A straggler's grant, with the lease it had, is nothing to rely on.

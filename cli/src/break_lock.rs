@@ -1,0 +1,82 @@
+//! `palisade break`: a lock is taken away from those who hold it, or from one of them.
+
+use redis::{Cmd, Value, cmd};
+use serde::Serialize;
+
+use crate::exit::{End, Failure};
+use crate::lock_view::{LockView, tokens_with};
+use crate::look::ask;
+use crate::nodes::Nodes;
+use crate::show::{json, out, printable};
+
+/// What a program that breaks a lock gets.
+#[derive(Serialize)]
+struct Broken {
+    key: String,
+    /// On so many nodes somebody held it.
+    nodes: usize,
+    /// The largest token that was broken.
+    token: Option<u64>,
+}
+
+/// `palisade break KEY [--token T]`
+///
+/// # Errors
+/// Too few nodes can be asked; the person does not want it.
+pub async fn break_lock(
+    nodes: &Nodes,
+    key: &[u8],
+    token: Option<u64>,
+    yes: bool,
+    as_json: bool,
+) -> Result<End, Failure> {
+    let name = printable(key);
+    let (view, replies) = LockView::ask(nodes, key).await;
+    nodes.need_majority(&replies)?;
+    if let (Some(view), false) = (view, yes) {
+        let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line());
+        let whose = token.map_or(String::new(), |token| format!(" for the holder with token {token}"));
+        ask(&text, &format!("Break {name}{whose}?"))?;
+    }
+    let told: Vec<&Value> = replies.iter().flatten().map(|reply| &reply.value).collect();
+    // A holder's tokens may differ from node to node: each is told its own.
+    let tokens = tokens_with(&told, token);
+    let mut tokens = tokens.into_iter();
+    let of_node = replies.iter().map(|reply| match (token, reply) {
+        (None, _) => vec![command(key, None)],
+        (Some(_), Ok(_)) => tokens.next().into_iter().flatten().map(|token| command(key, Some(token))).collect(),
+        (Some(token), Err(_)) => vec![command(key, Some(token))],
+    });
+    let replies = nodes.ask_each(of_node.collect()).await;
+    let largest = |replies: &Vec<Value>| {
+        let tokens = replies.iter().filter_map(|reply| match reply {
+            Value::Int(token) => u64::try_from(*token).ok(),
+            _ => None,
+        });
+        tokens.max()
+    };
+    let tokens: Vec<u64> = replies.iter().flatten().filter_map(largest).collect();
+    let enough = nodes.need_majority(&replies);
+    if tokens.is_empty() {
+        enough.clone()?;
+    }
+    let broken = Broken { key: name.clone(), nodes: tokens.len(), token: tokens.into_iter().max() };
+    if as_json {
+        json(&broken)?;
+    } else {
+        out(&match broken.token {
+            Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
+            None => format!("{name}: no node has it, nothing was broken\n"),
+        })?;
+    }
+    enough.map(|()| End::OK)
+}
+
+fn command(key: &[u8], token: Option<u64>) -> Cmd {
+    let mut command = cmd("LOCK.BREAK");
+    command.arg(key);
+    if let Some(token) = token {
+        command.arg("TOKEN").arg(token);
+    }
+    command
+}

@@ -1,0 +1,62 @@
+//! So many workers at a time on all hosts together, each with a shard of its own, that read a table which another process replaces.
+//!
+//! Start it in several terminals, with a number of seconds to work in WORK_SECONDS (default 5): three work, the others wait in turn.
+//! With IMPORT=1 it replaces the table: it waits until nobody reads, and reads back what it wrote before others do.
+
+mod addresses;
+
+use std::time::Duration;
+
+use palisade_client::{Client, Error, Options};
+use tokio::time::sleep;
+
+/// Workers at a time. Every process has to say the same.
+const WORKERS: u16 = 3;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let locks = Client::new(addresses::of_nodes())?;
+    let done = match std::env::var("IMPORT") {
+        Ok(_) => import(&locks).await,
+        Err(_) => work(&locks).await,
+    };
+    locks.close().await?;
+    done
+}
+
+async fn work(locks: &Client) -> Result<(), Error> {
+    let options = Options::new().note(format!("worker, process {}", std::process::id()));
+    let permit = locks.semaphore_with("workers", WORKERS, &options).acquire().await?;
+    // Nobody else has this number meanwhile. What is written to the shard carries the token, of which the shard remembers the
+    // largest: those of other shards have nothing to do with it.
+    println!("works on shard {} of {WORKERS}, with token {}", permit.number(), permit.token());
+    let table = locks.rw_lock_with("table", &options);
+    for _ in 0..seconds() {
+        // Beside other readers, and never while the table is replaced.
+        let reading = table.read().await?;
+        println!("read the table with token {}", reading.token());
+        sleep(Duration::from_secs(1)).await;
+        reading.release().await;
+        if permit.is_lost() {
+            println!("the permit is lost: somebody else may work on shard {} by now", permit.number());
+            return Ok(());
+        }
+    }
+    println!("the permit: {:?}", permit.release().await);
+    Ok(())
+}
+
+async fn import(locks: &Client) -> Result<(), Error> {
+    let writing = locks.rw_lock("table").write().await?;
+    println!("replaces the table, with token {}", writing.token());
+    sleep(Duration::from_secs(1)).await;
+    // No other import gets in between.
+    let reading = writing.downgrade().await?;
+    println!("reads it back beside others, with token {}", reading.token());
+    println!("the lock: {:?}", reading.release().await);
+    Ok(())
+}
+
+fn seconds() -> u64 {
+    std::env::var("WORK_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(5)
+}

@@ -1,0 +1,60 @@
+//! Which number of several permits is asked for.
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::Wanted;
+use palisade_core::limits::LISTED_HOLDERS_MAX;
+use palisade_core::quorum::{Choice, ChoiceProgress, first, free};
+use tracing::debug;
+
+use crate::Holder;
+use crate::nodes::Nodes;
+use crate::pace::Given;
+use crate::wire::{self, ShownKey};
+
+/// Of how many permits one is wanted, where this client has to choose: a single node chooses itself.
+pub fn limit(nodes: &Nodes, wanted: Wanted) -> Option<u16> {
+    match wanted {
+        Wanted::Permit { limit, .. } if nodes.len() > 1 => Some(limit),
+        _ => None,
+    }
+}
+
+/// `wanted`, with a number where this client has to choose one and knows nothing.
+pub fn any(nodes: &Nodes, wanted: Wanted) -> Wanted {
+    match limit(nodes, wanted) {
+        Some(limit) => Wanted::Permit { limit, number: Some(first(limit, rand::random())) },
+        None => wanted,
+    }
+}
+
+/// What a look at the nodes came to.
+pub struct Look {
+    /// A number that a majority shows as free; `None`: there is none.
+    pub number: Option<u16>,
+    /// One of those who hold permits.
+    pub holder: Option<Holder>,
+}
+
+/// Asks all nodes which of `limit` permits of `key` are free, for somebody who had asked as `owner` before. It takes nothing.
+pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Given) -> Look {
+    let command = &wire::info_with(key, usize::from(limit).min(LISTED_HOLDERS_MAX));
+    let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+    let mut choice = Choice::begin(nodes.len());
+    let mut holder = None;
+    while let Some((place, (id, reply))) = asked.next().await {
+        let shown = reply.ok().and_then(|info| {
+            holder = holder.take().or_else(|| wire::holder(&info));
+            let has_waiters = wire::number(&info, "waiters").unwrap_or(0) > 0;
+            Some(free(limit, &wire::modes(&info, owner)?, has_waiters))
+        });
+        match choice.on_view(place, id.zip(shown)) {
+            ChoiceProgress::Goes => {}
+            ChoiceProgress::Free | ChoiceProgress::Full => break,
+        }
+    }
+    let number = choice.number(rand::random());
+    debug!(key = %ShownKey(key), limit, number, "looked for a free permit");
+    Look { number, holder }
+}

@@ -1,0 +1,130 @@
+//! Permits: so many can hold one at a time, each with a number of its own.
+
+use std::ops::Deref;
+
+use palisade_core::Wanted;
+
+use crate::{Client, Error, ErrorKind, Guard, Options, Released};
+
+/// Permits, of which there are so many; of [`Client::semaphore`].
+///
+/// Each permit has a number, from 1 to the limit, that nobody else has at the time: it can be a worker's id, a shard, a port. Its
+/// token is larger than that of every earlier permit with its number, so a resource remembers one largest token a number.
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    client: Client,
+    key: Vec<u8>,
+    limit: u16,
+    options: Options,
+}
+
+/// A permit that is held until this is dropped or released; with all that a [`Guard`] tells.
+#[derive(Debug)]
+#[must_use = "the permit is given back when its guard is dropped"]
+pub struct Permit(Guard);
+
+impl Semaphore {
+    pub(crate) fn new(client: &Client, key: &[u8], limit: u16, options: &Options) -> Self {
+        Self { client: client.clone(), key: key.to_vec(), limit, options: options.clone() }
+    }
+
+    /// Waits in turn until a permit is free, for as long as [`Options::wait`] says.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let permit = locks.semaphore("uploads", 8).acquire().await?;
+    /// println!("worker {} of 8", permit.number());
+    /// permit.release().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::lock`]; `BadArgument` if the limit is 0.
+    pub async fn acquire(&self) -> Result<Permit, Error> {
+        self.client.take(&self.key, self.wanted()?, &self.options, true).await.map(Permit)
+    }
+
+    /// Takes a permit if one is free, now.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// match locks.semaphore("uploads", 8).try_acquire().await {
+    ///     Ok(permit) => println!("worker {} of 8", permit.number()),
+    ///     Err(error) => println!("not now: {error}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::try_lock`]; `Contended` if all are held, or somebody waits for one. `BadArgument` if the limit is 0.
+    pub async fn try_acquire(&self) -> Result<Permit, Error> {
+        self.client.take(&self.key, self.wanted()?, &self.options, false).await.map(Permit)
+    }
+
+    /// How many permits there are.
+    ///
+    /// ```no_run
+    /// # use palisade_client::Client;
+    /// # fn run(locks: Client) {
+    /// assert_eq!(locks.semaphore("uploads", 8).limit(), 8);
+    /// # }
+    /// ```
+    pub fn limit(&self) -> u16 {
+        self.limit
+    }
+
+    /// Any of them. The only one of one is the lock itself.
+    fn wanted(&self) -> Result<Wanted, Error> {
+        let text = "the limit of a semaphore must be from 1 to 65535";
+        Wanted::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))
+    }
+}
+
+impl Permit {
+    /// Its number, from 1 to the limit. It stays the same as long as the permit is held.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let permit = locks.semaphore("uploads", 8).acquire().await?;
+    /// println!("listens on port {}", 9_000 + permit.number());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn number(&self) -> u16 {
+        self.0.number()
+    }
+
+    /// As [`Guard::release`]: the permit is free for others then.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let permit = locks.semaphore("uploads", 8).acquire().await?;
+    /// println!("{:?}", permit.release().await);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release(self) -> Released {
+        self.0.release().await
+    }
+}
+
+impl Deref for Permit {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.0
+    }
+}
+
+impl From<Permit> for Guard {
+    /// The same permit, for code that does not ask for its number.
+    fn from(permit: Permit) -> Self {
+        permit.0
+    }
+}

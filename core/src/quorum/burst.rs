@@ -1,0 +1,388 @@
+//! How many rounds permits take when many want them at once: the machines, on nodes that are as simple as can be.
+//!
+//! Nodes keep the lowest number that is free, as a server does. Messages take a random time, those of one client to one node arrive
+//! in their order (waits have connections of their own), and nothing else is random.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::{
+    Acquire, Answer, Ask, Choice, ChoiceProgress, Held, NodeId, Progress, Turn, TurnProgress, first, free, majority,
+};
+use crate::fixture::token;
+use crate::values::mode::{Mode, Permit};
+use crate::values::time::BootTime;
+
+const NODES: usize = 5;
+const LIMIT: u16 = 8;
+const TTL_MS: u32 = 60_000;
+
+/// A client, and which of its acquisitions.
+type Owner = (usize, u32);
+
+/// How a client goes on when its number is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// It asks who holds what, and draws from what is free.
+    Looks,
+    /// It queues, and takes the number that most nodes keep.
+    Queues,
+    /// As [`Rule::Looks`], but always for the lowest number that is free.
+    Lowest,
+}
+
+/// A node: what is held, what is kept for those whose turn it is, and who waits, by ticket.
+#[derive(Default)]
+struct Node {
+    grants: BTreeMap<Owner, u16>,
+    kept: BTreeMap<Owner, u16>,
+    queue: BTreeMap<(u64, Owner), ()>,
+}
+
+impl Node {
+    fn is_free(&self, owner: Owner, number: u16) -> bool {
+        let kept = self.kept.iter().filter(|(other, _)| **other != owner);
+        !self.grants.values().chain(kept.map(|(_, number)| number)).any(|other| *other == number)
+    }
+
+    fn acquire(&mut self, owner: Owner, number: u16) -> bool {
+        let is_its_turn = self.queue.is_empty() || self.kept.contains_key(&owner);
+        let granted = is_its_turn && self.is_free(owner, number);
+        if granted {
+            self.kept.remove(&owner);
+            self.grants.insert(owner, number);
+        }
+        granted
+    }
+
+    /// Whose turn it is now, and the number that is kept.
+    fn serve(&mut self) -> Vec<(Owner, u16)> {
+        let mut told = vec![];
+        while let Some((&(ticket, owner), ())) = self.queue.first_key_value()
+            && let Some(number) = (1..=LIMIT).find(|number| self.is_free(owner, *number))
+        {
+            self.queue.remove(&(ticket, owner));
+            self.kept.insert(owner, number);
+            told.push((owner, number));
+        }
+        told
+    }
+
+    fn leave(&mut self, owner: Owner) -> Vec<(Owner, u16)> {
+        self.queue.retain(|(_, other), ()| *other != owner);
+        self.serve()
+    }
+
+    fn release(&mut self, owner: Owner) -> Vec<(Owner, u16)> {
+        self.grants.remove(&owner);
+        self.kept.remove(&owner);
+        self.leave(owner)
+    }
+
+    fn show(&self) -> Vec<u16> {
+        let held = self.grants.values().filter_map(|number| Permit::new(*number, LIMIT)).map(Mode::Permit);
+        free(LIMIT, &held.collect::<Vec<_>>(), !self.queue.is_empty())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Says {
+    Acquire(u16),
+    Release,
+    Show,
+    Wait {
+        ticket: u64,
+    },
+    Leave,
+    /// What it keeps for this owner is kept no longer.
+    Over(u16),
+}
+
+enum Hears {
+    Granted(bool),
+    Shown(Vec<u16>),
+    Turn(u16),
+}
+
+enum Event {
+    Begins(usize),
+    AtNode(usize, Owner, Says),
+    AtClient(usize, Owner, Hears),
+    /// It is done with its permit.
+    Done(Owner),
+}
+
+enum Stage {
+    Acquiring(Acquire, u16),
+    Looking(Choice),
+    Waiting(Turn),
+    Holding(u16),
+}
+
+struct Client {
+    acquisition: u32,
+    stage: Stage,
+    /// How often it asked for a number, and how often it asked the nodes for anything.
+    rounds: usize,
+    trips: usize,
+    /// When its last message to each node arrives.
+    arrives: [u64; NODES],
+}
+
+struct World {
+    rule: Rule,
+    now: u64,
+    random: u64,
+    hold_us: u64,
+    told: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Event>,
+    nodes: Vec<Node>,
+    clients: Vec<Client>,
+    /// By client: the rounds of ACQUIRE, and all round trips.
+    done: BTreeMap<usize, (usize, usize)>,
+}
+
+impl World {
+    /// Clients that all begin within 50 µs, with round trips of 0.2 ms at least and 0.5 ms on average.
+    fn new(rule: Rule, clients: usize, hold_us: u64, seed: u64) -> Self {
+        let client = || Client {
+            acquisition: 0,
+            stage: Stage::Waiting(Turn::begin(NODES)),
+            rounds: 0,
+            trips: 0,
+            arrives: [0; NODES],
+        };
+        let mut world = Self {
+            rule,
+            now: 0,
+            random: seed,
+            hold_us,
+            told: 0,
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            nodes: (0..NODES).map(|_| Node::default()).collect(),
+            clients: (0..clients).map(|_| client()).collect(),
+            done: BTreeMap::new(),
+        };
+        for client in 0..clients {
+            let at = world.draw() % 50;
+            world.at(at, Event::Begins(client));
+        }
+        world
+    }
+
+    /// SplitMix64.
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// What a message takes, in microseconds: at least 100, on average 250.
+    fn takes(&mut self) -> u64 {
+        let part = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
+        100 + (-150.0 * (1.0 - part).ln()) as u64
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.told += 1;
+        self.events.push(Reverse((time, self.told)));
+        self.what.insert(self.told, event);
+    }
+
+    fn say(&mut self, owner: Owner, says: Says) {
+        for node in 0..NODES {
+            let mut time = self.now + self.takes();
+            if !matches!(says, Says::Wait { .. } | Says::Leave) {
+                let arrives = &mut self.clients[owner.0].arrives[node];
+                time = time.max(*arrives + 1);
+                *arrives = time;
+            }
+            self.at(time, Event::AtNode(node, owner, says));
+        }
+    }
+
+    fn run(mut self) -> BTreeMap<usize, (usize, usize)> {
+        while let Some(Reverse((time, number))) = self.events.pop() {
+            self.now = time;
+            assert!(time < 200_000_000, "it ends within minutes");
+            match self.what.remove(&number) {
+                Some(Event::Begins(client)) => {
+                    let random = self.draw();
+                    let number = if self.rule == Rule::Lowest { 1 } else { first(LIMIT, random) };
+                    self.acquire(client, number, true);
+                }
+                Some(Event::AtNode(node, owner, says)) => self.at_node(node, owner, says),
+                Some(Event::AtClient(node, owner, hears)) => self.at_client(node, owner, hears),
+                Some(Event::Done(owner)) => {
+                    self.clients[owner.0].stage = Stage::Waiting(Turn::begin(NODES));
+                    self.say(owner, Says::Release);
+                }
+                None => unreachable!("each event is told once"),
+            }
+        }
+        assert_eq!(self.done.len(), self.clients.len(), "each has had a permit");
+        self.done
+    }
+
+    fn at_node(&mut self, node: usize, owner: Owner, says: Says) {
+        let at = &mut self.nodes[node];
+        let mut told = vec![];
+        let hears = match says {
+            Says::Acquire(number) => Some(Hears::Granted(at.acquire(owner, number))),
+            Says::Show => Some(Hears::Shown(at.show())),
+            Says::Release => {
+                told = at.release(owner);
+                None
+            }
+            Says::Wait { ticket } => {
+                at.queue.insert((ticket, owner), ());
+                told = at.serve();
+                None
+            }
+            Says::Leave => {
+                told = at.leave(owner);
+                None
+            }
+            Says::Over(number) => {
+                if at.kept.get(&owner) == Some(&number) {
+                    at.kept.remove(&owner);
+                    told = at.serve();
+                }
+                None
+            }
+        };
+        for (owner, number) in told {
+            let (answer, over) = (self.now + self.takes(), self.now + 20_000);
+            self.at(answer, Event::AtClient(node, owner, Hears::Turn(number)));
+            self.at(over, Event::AtNode(node, owner, Says::Over(number)));
+        }
+        if let Some(hears) = hears {
+            let answer = self.now + self.takes();
+            self.at(answer, Event::AtClient(node, owner, hears));
+        }
+    }
+
+    fn at_client(&mut self, node: usize, owner: Owner, hears: Hears) {
+        let (random, now) = (self.draw(), BootTime::from_us(self.now));
+        let (client, id) = (owner.0, NodeId(node as u128));
+        let is_new = self.clients[client].acquisition == owner.1;
+        match (&mut self.clients[client].stage, hears) {
+            (Stage::Acquiring(machine, number), Hears::Granted(granted)) if is_new => {
+                let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(7), retry: false };
+                let answer = if granted { Answer::Token(token(7)) } else { Answer::No };
+                let number = *number;
+                match machine.on_answer(node, Some(id), ask, answer, now) {
+                    Progress::Goes(_) => {}
+                    Progress::Held(held) => self.hold(owner, number, &held),
+                    Progress::TooLate => unreachable!("the lease is long"),
+                    Progress::Impossible => self.refused(owner),
+                }
+            }
+            (Stage::Looking(choice), Hears::Shown(numbers)) if is_new => {
+                match choice.on_view(node, Some((id, numbers))) {
+                    ChoiceProgress::Goes => {}
+                    ChoiceProgress::Free => {
+                        let random = if self.rule == Rule::Lowest { 0 } else { random };
+                        let number = choice.number(random).unwrap();
+                        self.acquire(client, number, true);
+                    }
+                    ChoiceProgress::Full => self.wait(client),
+                }
+            }
+            (Stage::Waiting(turn), Hears::Turn(number)) if is_new => {
+                let progress = turn.on_answer(node, Some((id, number)));
+                let number = turn.number(random).unwrap();
+                if progress == TurnProgress::Free {
+                    // Its connections for waiting are closed.
+                    self.say(owner, Says::Leave);
+                    self.acquire(client, number, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// It asks for `number`, as somebody `anew` or as the one that was told.
+    fn acquire(&mut self, client: usize, number: u16, anew: bool) {
+        let it = &mut self.clients[client];
+        it.acquisition += u32::from(anew);
+        it.rounds += 1;
+        it.trips += 1;
+        let (machine, _) = Acquire::begin(NODES, TTL_MS, token(7), BootTime::from_us(self.now));
+        it.stage = Stage::Acquiring(machine, number);
+        let owner = (client, it.acquisition);
+        self.say(owner, Says::Acquire(number));
+    }
+
+    fn refused(&mut self, owner: Owner) {
+        self.say(owner, Says::Release);
+        if self.rule == Rule::Queues {
+            return self.wait(owner.0);
+        }
+        let it = &mut self.clients[owner.0];
+        it.acquisition += 1;
+        it.trips += 1;
+        it.stage = Stage::Looking(Choice::begin(NODES));
+        let owner = (owner.0, it.acquisition);
+        self.say(owner, Says::Show);
+    }
+
+    fn wait(&mut self, client: usize) {
+        let it = &mut self.clients[client];
+        it.acquisition += 1;
+        it.trips += 1;
+        it.stage = Stage::Waiting(Turn::begin(NODES));
+        let owner = (client, it.acquisition);
+        self.say(owner, Says::Wait { ticket: client as u64 });
+    }
+
+    fn hold(&mut self, owner: Owner, number: u16, held: &Held) {
+        assert!(held.nodes_held() >= majority(NODES));
+        let holders = self.clients.iter().filter(|other| matches!(other.stage, Stage::Holding(n) if n == number));
+        assert_eq!(holders.count(), 0, "two have number {number}");
+        let it = &mut self.clients[owner.0];
+        it.stage = Stage::Holding(number);
+        self.done.insert(owner.0, (it.rounds, it.trips));
+        let until = self.now + self.hold_us / 2 + self.draw() % self.hold_us;
+        self.at(until, Event::Done(owner));
+    }
+}
+
+/// The median and the 99th percentile of rounds and of round trips, over `runs` worlds.
+fn measure(rule: Rule, clients: usize, hold_us: u64, runs: u64) -> [(usize, usize); 2] {
+    let worlds = (0..runs).map(|seed| World::new(rule, clients, hold_us, seed));
+    let done: Vec<_> = worlds.flat_map(|world| World::run(world).into_values()).collect();
+    let of = |which: fn(&(usize, usize)) -> usize| {
+        let mut values: Vec<_> = done.iter().map(which).collect();
+        values.sort_unstable();
+        (values[values.len() / 2], values[values.len() * 99 / 100])
+    };
+    let measured = [of(|done| done.0), of(|done| done.1)];
+    let [rounds, trips] = measured;
+    eprintln!("{rule:?}, {clients} clients for {LIMIT} permits: rounds {rounds:?}, round trips {trips:?} (p50, p99)");
+    measured
+}
+
+/// All of them are held for longer than it takes the last to get his.
+#[test]
+fn a_burst_for_as_many_permits_as_there_are() {
+    const LONG_US: u64 = 50_000_000;
+    let [rounds, _] = measure(Rule::Looks, 8, LONG_US, 1_000);
+    assert!(rounds.0 <= 2 && rounds.1 <= 4, "the budget is 2 and 4: {rounds:?}");
+    // What the choice of the number is good for.
+    for rule in [Rule::Queues, Rule::Lowest] {
+        let [worse, _] = measure(rule, 8, LONG_US, 100);
+        assert!(worse.1 > 2 * rounds.1, "{rule:?}: {worse:?}");
+    }
+}
+
+/// More clients than permits, each of which holds his for a while: all are served, and no two have one number.
+#[test]
+fn more_clients_than_permits_are_all_served() {
+    for (clients, hold_us) in [(9, 10_000), (24, 10_000), (64, 2_000)] {
+        measure(Rule::Looks, clients, hold_us, 50);
+    }
+}

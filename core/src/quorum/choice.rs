@@ -1,0 +1,193 @@
+//! Which of several permits to ask for.
+//!
+//! A permit over a quorum is one number that a majority granted: an exclusive lock on that number. So whoever wants one of `limit`
+//! permits has to name a number, the same to all nodes, and may name one that somebody else has or is asking for.
+//!
+//! 1. Any number, drawn at random ([`first`]). Where few permits are held it is free: one round trip.
+//! 2. If it is not, the nodes are asked who holds what (LOCK.INFO), and the number is drawn from those that a majority shows as
+//!    free ([`Choice`]): of them, from those that most nodes show so. That look takes nothing, so it is in nobody's way.
+//! 3. If no number is free at a majority, or somebody waits before it, it waits in the queues, with one ticket for all of them
+//!    ([`Turn`](super::Turn)), and then asks for the number that most nodes keep for it. If that fails too, it looks again.
+//!
+//! Eight clients at once for eight permits of five nodes need one round at the median and three at the 99th percentile (the test
+//! `a_burst_for_as_many_permits_as_there_are`). Where they queued instead of looking, they would need dozens: each node keeps
+//! another number for each of them, which keeps all the others out until that is given back. Where all took the lowest number that
+//! is free, they would meet again and again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ask::{NodeId, majority};
+use crate::values::mode::Mode;
+
+/// The number to ask for before anything is known, from 1 to `limit`; drawn by `random`.
+pub fn first(limit: u16, random: u64) -> u16 {
+    // Below `limit`, which is 16 bits.
+    1 + u16::try_from(random % u64::from(limit.max(1))).unwrap_or(0)
+}
+
+/// The numbers of `limit` permits that a node could grant which has these `grants`, of others. None if somebody waits there.
+pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
+    let (mut least, mut taken) = (limit, BTreeSet::new());
+    for grant in grants {
+        match grant {
+            Mode::Permit(permit) if permit.number() <= limit => {
+                least = least.min(permit.limit());
+                taken.insert(permit.number());
+            }
+            // Whoever holds a number above the limit, or the lock as a whole, goes together with none.
+            _ => return vec![],
+        }
+    }
+    if has_waiters {
+        return vec![];
+    }
+    (1..=least).filter(|number| !taken.contains(number)).collect()
+}
+
+/// A look at all nodes that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// By node.
+    views: Vec<View>,
+}
+
+/// What a node showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum View {
+    /// Nothing yet.
+    Open,
+    /// It cannot be asked.
+    None,
+    /// On this server these numbers are free.
+    Free(NodeId, Vec<u16>),
+}
+
+/// Where a look stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChoiceProgress {
+    /// Answers are awaited.
+    Goes,
+    /// Ask for [`Choice::number`] now.
+    Free,
+    /// No number is free at a majority: wait.
+    Full,
+}
+
+impl Choice {
+    /// Asks `nodes` nodes.
+    pub fn begin(nodes: usize) -> Self {
+        Self { views: vec![View::Open; nodes] }
+    }
+
+    /// `node`, the server that `view` names, shows these numbers as [`free`]; `None`: it cannot be asked, or did not answer in time.
+    pub fn on_view(&mut self, node: usize, view: Option<(NodeId, Vec<u16>)>) -> ChoiceProgress {
+        self.views[node] = view.map_or(View::None, |(id, free)| View::Free(id, free));
+        let needed = majority(self.views.len());
+        let most = self.counts().into_values().max().unwrap_or(0);
+        let open = self.views.iter().filter(|view| **view == View::Open).count();
+        if most >= needed {
+            ChoiceProgress::Free
+        } else if most + open >= needed {
+            ChoiceProgress::Goes
+        } else {
+            ChoiceProgress::Full
+        }
+    }
+
+    /// At how many servers each number is free.
+    fn counts(&self) -> BTreeMap<u16, usize> {
+        let (mut counts, mut servers) = (BTreeMap::new(), BTreeSet::new());
+        for view in &self.views {
+            // Two names for one server are one view.
+            if let View::Free(id, free) = view
+                && servers.insert(id)
+            {
+                free.iter().for_each(|number| *counts.entry(*number).or_default() += 1);
+            }
+        }
+        counts
+    }
+
+    /// A number that is free at a majority, and nowhere is one that is free at more servers; of several, `random` decides.
+    pub fn number(&self, random: u64) -> Option<u16> {
+        let mut counts = self.counts();
+        counts.retain(|_, count| *count >= majority(self.views.len()));
+        most(&counts, random)
+    }
+}
+
+/// One of those numbers that have the highest count.
+pub(super) fn most(counts: &BTreeMap<u16, usize>, random: u64) -> Option<u16> {
+    let highest = counts.values().max()?;
+    let best: Vec<u16> = counts.iter().filter(|(_, count)| *count == highest).map(|(number, _)| *number).collect();
+    let index = usize::try_from(random % best.len() as u64).unwrap_or(0);
+    best.get(index).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::mode::Permit;
+    use crate::values::mode::tests::all;
+
+    #[test]
+    fn the_first_number_is_one_of_them() {
+        for limit in [1, 2, 8, 65_535] {
+            for random in [0, 7, u64::MAX] {
+                assert!((1..=limit).contains(&first(limit, random)));
+            }
+        }
+        let numbers: BTreeSet<_> = (0..8).map(|random| first(8, random)).collect();
+        assert_eq!(numbers.len(), 8, "each of them can be drawn");
+    }
+
+    /// Against the rule itself, pair by pair.
+    #[test]
+    fn free_is_what_goes_together_with_every_grant() {
+        let modes = all(4);
+        let sets = modes.iter().flat_map(|one| modes.iter().map(move |other| vec![*one, *other]));
+        for grants in sets.chain(modes.iter().map(|one| vec![*one])).chain([vec![]]) {
+            for limit in 1..=5 {
+                let expected = (1..=limit).filter(|number| {
+                    let wanted = Mode::Permit(Permit::new(*number, limit).unwrap());
+                    grants.iter().all(|grant| grant.is_compatible(wanted))
+                });
+                assert_eq!(free(limit, &grants, false), expected.collect::<Vec<_>>(), "{limit} beside {grants:?}");
+                assert!(free(limit, &grants, true).is_empty());
+            }
+        }
+    }
+
+    fn look(views: &[Option<(u128, &[u16])>]) -> (ChoiceProgress, Vec<u16>) {
+        let mut choice = Choice::begin(5);
+        let mut progress = ChoiceProgress::Goes;
+        for (node, view) in views.iter().enumerate() {
+            progress = choice.on_view(node, view.map(|(id, free)| (NodeId(id), free.to_vec())));
+        }
+        let numbers: BTreeSet<_> = (0..10).filter_map(|random| choice.number(random)).collect();
+        (progress, numbers.into_iter().collect())
+    }
+
+    #[test]
+    fn a_number_is_drawn_from_those_that_are_free_at_most_nodes() {
+        use ChoiceProgress::*;
+        let cases: [(&[Option<(u128, &[u16])>], _, &[u16]); 9] = [
+            (&[], Goes, &[]),
+            (&[Some((0, &[1, 2])), Some((1, &[1, 2]))], Goes, &[]),
+            (&[Some((0, &[1, 2])), Some((1, &[1, 2])), Some((2, &[1, 2]))], Free, &[1, 2]),
+            (&[Some((0, &[1, 2])), Some((1, &[1, 2])), Some((2, &[1, 2])), Some((3, &[2]))], Free, &[2]),
+            // Three say that nothing is free: the other two are not needed.
+            (&[Some((0, &[])), Some((1, &[])), Some((2, &[]))], Full, &[]),
+            // Each has a free one, and no majority the same.
+            (&[Some((0, &[1])), Some((1, &[2])), Some((2, &[3])), Some((3, &[1])), Some((4, &[2]))], Full, &[]),
+            // Nodes that are down leave enough.
+            (&[None, None, Some((2, &[3])), Some((3, &[3]))], Goes, &[]),
+            (&[None, None, None], Full, &[]),
+            // One server under three names shows it once.
+            (&[Some((0, &[3])), Some((0, &[3])), Some((0, &[3])), Some((1, &[3]))], Goes, &[]),
+        ];
+        for (views, progress, numbers) in cases {
+            assert_eq!(look(views), (progress, numbers.to_vec()), "{views:?}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Whether a node shares a lock whose writer has become a reader.
+
+/// How long to wait before a node is asked again that did not say whether it shares the lock, in milliseconds.
+pub(super) const AGAIN_MS: u32 = 100;
+
+/// Whether a node shares the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Sharing {
+    /// Not that it is known, and it is not being asked.
+    Not,
+    /// It was asked.
+    Asked,
+    /// It was asked, and has granted the lock since: its answer may be about the grant before.
+    AskedBefore,
+    /// It does.
+    Shares,
+}
+
+impl Sharing {
+    /// What is known once the node has granted the lock, if that `is_new`.
+    pub(super) fn after_grant(self, is_new: bool) -> Self {
+        match self {
+            Self::Asked if is_new => Self::AskedBefore,
+            Self::Shares if is_new => Self::Not,
+            sharing => sharing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, token};
+    use crate::quorum::acquire::tests::id;
+    use crate::quorum::held::Held;
+    use crate::quorum::{Answer, Ask, Call, valid_until};
+
+    const TTL_MS: u32 = 1_000;
+
+    /// Held by nodes 0, 1 and 2 of five with token 100, from 0 ms on, and shared.
+    fn shared() -> Held {
+        let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)), false)).collect();
+        let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        assert_eq!(held.share(), (0..5).map(|node| Call::now(node, Ask::Share)).collect::<Vec<_>>());
+        held
+    }
+
+    fn told(held: &mut Held, node: usize, answer: Answer, ms: u64) -> Vec<Call> {
+        held.on_answer(held.round(), node, id(node as u128), Ask::Share, answer, at(ms).boot)
+    }
+
+    fn yes() -> Answer {
+        Answer::Token(token(100))
+    }
+
+    #[test]
+    fn other_readers_get_in_once_a_majority_knows() {
+        let mut held = shared();
+        for (node, is_shared) in [(0, false), (2, false), (2, false), (1, true)] {
+            assert!(told(&mut held, node, yes(), 10).is_empty());
+            assert_eq!(held.is_shared(), is_shared, "{node}");
+        }
+        assert_eq!((held.token(), held.nodes_held()), (token(100), 3));
+    }
+
+    #[test]
+    fn a_node_that_does_not_say_is_asked_until_validity_ends() {
+        let mut held = shared();
+        for answer in [Answer::Failed, Answer::Guarded { ms: 5_000 }] {
+            let again = Call { node: 1, ask: Ask::Share, after_ms: AGAIN_MS };
+            assert_eq!(told(&mut held, 1, answer, 10), [again]);
+        }
+        assert_eq!(told(&mut held, 1, Answer::NotYet { ms: 7 }, 10)[0].after_ms, 7);
+        let late = held.valid_until().us_since(at(0).boot).div_ceil(1_000);
+        assert!(told(&mut held, 1, Answer::Failed, late).is_empty());
+    }
+
+    /// A grant that was asked for by the writer and answered late, or that healed a node.
+    #[test]
+    fn a_later_grant_is_shared_too() {
+        let mut held = shared();
+        told(&mut held, 3, Answer::No, 10);
+        let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: false };
+        let calls = held.on_answer(0, 3, id(3), ask, yes(), at(20).boot);
+        assert_eq!(calls, [Call::now(3, Ask::Share)]);
+        told(&mut held, 3, yes(), 30);
+        told(&mut held, 0, yes(), 30);
+        assert!(!held.is_shared());
+        told(&mut held, 1, yes(), 30);
+        assert!(held.is_shared());
+    }
+
+    /// What a node says of the grant that it had lost is not about the one that it gave since.
+    #[test]
+    fn an_answer_about_the_grant_before_does_not_count() {
+        for before in [Answer::No, yes(), Answer::Failed] {
+            let mut held = shared();
+            let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: true };
+            held.extend(TTL_MS, at(5).boot);
+            let extend = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+            held.on_answer(1, 0, id(0), extend, Answer::No, at(6).boot);
+            assert!(held.on_answer(1, 0, id(0), ask, yes(), at(10).boot).is_empty(), "it is being asked");
+            assert_eq!(told(&mut held, 0, before, 20), [Call::now(0, Ask::Share)], "{before:?}");
+            assert_eq!((held.is_lost(), held.is_shared(), held.nodes_held()), (false, false, 3));
+        }
+    }
+
+    /// A node that restarted without its data has it no more; asked in the next round it grants it to the reader.
+    #[test]
+    fn a_node_that_lost_it_is_healed_and_told_again() {
+        let mut held = shared();
+        (0..3).for_each(|node| drop(told(&mut held, node, yes(), 10)));
+        assert!(held.is_shared());
+        held.extend(TTL_MS, at(100).boot);
+        let extend = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        let heal = held.on_answer(1, 0, id(0), extend, Answer::No, at(110).boot);
+        assert!(!held.is_shared(), "two of five");
+        let calls = held.on_answer(1, 0, id(0), heal[0].ask, yes(), at(120).boot);
+        assert_eq!(calls, [Call::now(0, Ask::Share)]);
+        told(&mut held, 0, yes(), 130);
+        assert!(held.is_shared());
+    }
+
+    #[test]
+    fn broken_while_it_is_shared_it_is_lost() {
+        let mut held = shared();
+        for (node, is_lost) in [(3, false), (0, false), (1, false), (2, true)] {
+            assert!(told(&mut held, node, Answer::No, 10).is_empty());
+            assert_eq!(held.is_lost(), is_lost, "{node}");
+        }
+    }
+
+    /// Two names for one server are one reader's vote.
+    #[test]
+    fn one_server_shares_it_once() {
+        let mut held = shared();
+        told(&mut held, 0, yes(), 10);
+        told(&mut held, 1, yes(), 10);
+        assert!(held.on_answer(0, 3, id(0), Ask::Share, yes(), at(10).boot).is_empty());
+        assert!(!held.is_shared());
+        // Another server under the name of a node: it is a new grant there.
+        assert_eq!(held.on_answer(0, 2, id(9), Ask::Share, yes(), at(10).boot), [Call::now(2, Ask::Share)]);
+        assert!(!held.is_shared());
+        held.on_answer(0, 2, id(9), Ask::Share, yes(), at(20).boot);
+        assert!(held.is_shared());
+    }
+}
