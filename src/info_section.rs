@@ -24,6 +24,9 @@ impl InfoSection for Section {
             vec![
                 (c"held", number(locks_in_memory() as u64)),
                 (c"grants", number(counters.grants)),
+                (c"shared_grants", number(counters.shared_grants)),
+                (c"permit_grants", number(counters.permit_grants)),
+                (c"conversions", number(counters.conversions)),
                 (c"contended", number(counters.contended)),
                 (c"releases", number(counters.releases)),
                 (c"expiries", number(counters.expiries)),

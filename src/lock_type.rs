@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use palisade_core::engine::Key;
-use palisade_core::record::{self, Arrival};
+use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{BootTime, DeadlineEntry, Lock};
 
 use crate::driver::{cluster, timer};
@@ -41,7 +41,7 @@ impl DataType for LockType {
 
     fn unlink(db: u32, name: &[u8], lock: &mut Lock, by_us: bool) {
         if !by_us {
-            cluster::dropped(name, lock.deadline());
+            cluster::dropped(name, lock.end());
         }
         dropped_locks::unlinked(db, name, lock);
         state::with(|node| node.unlinked(Key { db, name }, lock));
@@ -55,7 +55,7 @@ impl DataType for LockType {
     }
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {
-        // The lock, its owner and note, and its entry in the deadlines.
+        // The lock, its owners and notes, and its entry in the deadlines.
         size_of::<Lock>() + lock.heap_bytes() + size_of::<(DeadlineEntry, Box<[u8]>)>() + name_bytes
     }
 }
@@ -63,13 +63,15 @@ impl DataType for LockType {
 /// The lock of a record. What comes from a client must be one that this node could have granted.
 fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     let now = clock::now();
-    let lock = record::decode(bytes, arrival, now.boot, clock::boot_id()).map_err(|damaged| damaged.to_string())?;
+    let here = Here { arrival, now: now.boot, boot: clock::boot_id() };
+    let lock = record::decode(bytes, here).map_err(|damaged| damaged.to_string())?;
     if arrival == Arrival::Payload {
-        if lock.ttl_ms() > config::max_ttl_ms() {
+        let (max_ttl_ms, skew_ms) = (config::max_ttl_ms(), config::max_clock_skew_ms());
+        if lock.grants().any(|(_, grant)| grant.ttl_ms() > max_ttl_ms) {
             return Err("its ttl is longer than lock.max-ttl allows".to_owned());
         }
-        let skew_ms = config::max_clock_skew_ms();
-        if !state::with(|node| node.tokens().plausible(name, lock.token(), now.wall_us, skew_ms)) {
+        let is_plausible = |token| state::with(|node| node.tokens().plausible(name, token, now.wall_us, skew_ms));
+        if !lock.grants().all(|(_, grant)| is_plausible(grant.token())) {
             return Err("its token is further ahead than lock.max-clock-skew allows".to_owned());
         }
     }

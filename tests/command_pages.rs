@@ -123,7 +123,8 @@ fn refusals() -> Vec<Refusal> {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level => {}
-        HoldsExhausted | TokensExhausted | UnknownOption { .. } => {}
+        HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
+        Limit | PermitNumber | HoldersExhausted | ListedHolders => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -155,6 +156,13 @@ fn refusals() -> Vec<Refusal> {
         Level,
         HoldsExhausted,
         TokensExhausted,
+        Excludes { options: "SHARED and LIMIT" },
+        Needs { option: "PERMIT", needs: "LIMIT" },
+        Conversion,
+        Limit,
+        PermitNumber,
+        HoldersExhausted,
+        ListedHolders,
         UnknownOption { known },
         RepeatedOption { name },
         MissingValue { name },

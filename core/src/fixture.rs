@@ -1,6 +1,7 @@
 //! Makers of locks and requests for the tables of the rules.
 
 use crate::lock::Lock;
+use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::request::{Note, Owner, Ttl};
 use crate::values::time::{BootTime, Now};
@@ -36,10 +37,15 @@ pub fn at(ms: u64) -> Now {
     Now::new(BootTime::from_us(ms * 1_000), ms * 1_000 + 1_000)
 }
 
+/// A lock that `owner` has alone.
+pub fn exclusive(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Lock {
+    Lock::Exclusive(Grant::new(owner, note, token, granted, ttl))
+}
+
 /// A lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
 pub fn mine(holds: u32) -> Lock {
-    let mut lock = Lock::new(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
-    lock.holds = holds;
+    let mut lock = exclusive(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
+    lock.set_holds(GrantId::default(), holds);
     lock
 }
 

@@ -107,6 +107,8 @@ pub enum Refusal {
         /// What it belongs to.
         needs: &'static str,
     },
+    /// `ERR`: not a mode that a grant can be converted to.
+    Conversion,
     /// `ERR`: not a limit of permits.
     Limit,
     /// `ERR`: not the number of a permit.
@@ -246,6 +248,7 @@ impl fmt::Display for Refusal {
             Self::UnknownOption { known } => write!(f, "ERR unknown option: this command takes {known}"),
             Self::Excludes { options } => write!(f, "ERR {options} exclude each other: give one of them"),
             Self::Needs { option, needs } => write!(f, "ERR {option} is for {needs}: give both"),
+            Self::Conversion => f.write_str("ERR a grant can be converted to SHARED or EXCLUSIVE: name one of them"),
             Self::Limit => write!(f, "ERR LIMIT must be an integer from 1 to {}", u16::MAX),
             Self::PermitNumber => f.write_str("ERR PERMIT must be an integer from 1 to LIMIT"),
             Self::HoldersExhausted => write!(
@@ -273,7 +276,7 @@ pub enum Damaged {
     Version {
         /// Its version.
         found: u8,
-        /// The one that this module reads.
+        /// The last one that this module reads.
         known: u8,
     },
     /// More or fewer bytes than its head says.
@@ -286,7 +289,7 @@ impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version { found, known } => {
-                write!(f, "version {found} where this module reads version {known}: load a module that knows it")
+                write!(f, "version {found} where this module reads versions up to {known}: load a module that knows it")
             }
             Self::Length => f.write_str("its length is not what its head says"),
             Self::Field(name) => write!(f, "its {name} is out of bounds"),

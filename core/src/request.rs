@@ -2,8 +2,10 @@
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
-    FLOOR_MAX, HOLDS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+    FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX,
+    WAIT_MAX_MS,
 };
+use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
 /// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
@@ -121,6 +123,12 @@ pub fn listed_waiters(count: Option<u64>) -> Result<usize, Refusal> {
     count.filter(|count| (1..=LISTED_WAITERS_MAX).contains(count)).ok_or(Refusal::ListedWaiters)
 }
 
+/// How many holders a list shows, from 1 to [`LISTED_HOLDERS_MAX`].
+pub fn listed_holders(count: Option<u64>) -> Result<usize, Refusal> {
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    count.filter(|count| (1..=LISTED_HOLDERS_MAX).contains(count)).ok_or(Refusal::ListedHolders)
+}
+
 /// Where an operator wants tokens to start, from 1 to [`FLOOR_MAX`].
 pub fn floor(token: Option<u64>) -> Result<Token, Refusal> {
     token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new).ok_or(Refusal::Floor)
@@ -133,6 +141,8 @@ pub struct Acquire<'a> {
     pub owner: Owner<'a>,
     /// For how long, from the grant on.
     pub ttl: Ttl,
+    /// In which mode.
+    pub wanted: Wanted,
     /// Whether the request may be a repetition: then an existing grant of this owner is the answer.
     pub retry: bool,
     /// The token that a quorum client proposes.
@@ -148,6 +158,8 @@ pub struct Acquire<'a> {
 pub struct Wait<'a> {
     /// Who wants to know.
     pub owner: Owner<'a>,
+    /// In which mode it would acquire.
+    pub wanted: Wanted,
     /// How long it may wait in the queue.
     pub patience: Patience,
     /// Where it wants to stand in the queue.
@@ -185,6 +197,26 @@ pub struct Reenter<'a> {
     pub level: Option<Level>,
     /// Also extend to at least this long from now.
     pub ttl: Option<Ttl>,
+}
+
+/// LOCK.CONVERT: the same grant in another mode.
+#[derive(Clone, Copy, Debug)]
+pub struct Convert<'a> {
+    /// Who holds it.
+    pub owner: Owner<'a>,
+    /// The new mode.
+    pub to: Conversion,
+    /// Only if the grant has this token.
+    pub token: Option<Token>,
+}
+
+/// A mode that a grant can be converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// Others may join.
+    Shared,
+    /// Nobody else holds it.
+    Exclusive,
 }
 
 #[cfg(test)]

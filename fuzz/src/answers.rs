@@ -21,13 +21,13 @@ impl World {
             self.changed_so_much(place, &before, &acquired);
         }
         match acquired.answer? {
-            Reply::Token(token) => {
+            Reply::Granted(token, 1) => {
                 if acquired.granted != Some(Told::Acquired) {
-                    let had =
-                        acquired.passed || before.0.is_some_and(|lock| lock.token() == token && lock.is_of(owner));
+                    let had = acquired.passed
+                        || before.0.is_some_and(|lock| lock.first().token() == token && lock.first().is_of(owner));
                     assert!(retry && had, "{owner:?} has it by another grant");
                 }
-                assert!(self.is_held_by(place, owner.bytes()) && self.locks[&place].token() == token);
+                assert!(self.is_held_by(place, owner.bytes()) && self.locks[&place].first().token() == token);
                 self.lasts(place, self.boot, ttl.ms());
             }
             Reply::Null => {
@@ -69,12 +69,12 @@ impl World {
         assert_eq!(self.state(place), before, "it grants nothing");
         assert!(!waited.passed);
         match waited.answer? {
-            Reply::Turn(true) if !told && !self.is_held_by(place, owner.bytes()) => {
+            Reply::Turn(1) if !told && !self.is_held_by(place, owner.bytes()) => {
                 assert!(!self.is_held(place) && !self.waits_in_time(place), "{owner:?} passed those who wait");
                 self.tell(place, owner.bytes());
             }
-            Reply::Turn(true) | Reply::Later => {}
-            Reply::Turn(false) => assert_eq!(patience.ms(), 0),
+            Reply::Turn(1) | Reply::Later => {}
+            Reply::Turn(0) => assert_eq!(patience.ms(), 0),
             reply => panic!("{reply:?} is no answer to WAIT"),
         }
         Ok(())
@@ -92,8 +92,10 @@ impl World {
             Reply::Holds(0) => assert!(was_held),
             Reply::Holds(left) if released.changes > 0 => {
                 let lock = &self.locks[&place];
-                assert!(was_held && lock.is_of(ask.owner) && lock.holds() == left);
-                assert!(before.is_some_and(|before| left < before.holds() && lock.deadline() == before.deadline()));
+                assert!(was_held && lock.first().is_of(ask.owner) && lock.first().holds() == left);
+                assert!(before.is_some_and(
+                    |before| left < before.first().holds() && lock.first().deadline() == before.first().deadline()
+                ));
             }
             Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
             // It may have been its turn.

@@ -68,7 +68,7 @@ impl World {
                     let granted = run.granted();
                     if event == Event::HandedOver {
                         let is_owners = |id: &WaiterId| {
-                            granted.as_ref().is_some_and(|lock| lock.owner() == self.waits[&id.0].owner)
+                            granted.as_ref().is_some_and(|lock| lock.first().owner() == self.waits[&id.0].owner)
                         };
                         assert!(found.permitted.iter().any(is_owners), "nobody asked whether its user may have it");
                         done.passed = true;
@@ -85,7 +85,7 @@ impl World {
                     self.is_stored(place, run.granted());
                     done.granted = Some(Event::Acquired);
                 }
-                Step::Changed(event) => {
+                Step::Changed(event, _) => {
                     let lock = self.locks.get(&place).expect("only what is there is changed");
                     assert!(done.ended.is_none() && !lock.is_expired(self.boot), "only what is held is changed");
                     self.oracle.changed(place, lock);
@@ -95,6 +95,7 @@ impl World {
                     assert!(matches!(event, None | Some(Event::Extended)));
                     done.changes += 1;
                 }
+                Step::Left(event) => panic!("{event:?}: nobody holds a lock with others"),
                 Step::Tell(event) => {
                     self.may_end(place, event, request, &done);
                     self.oracle.ended(place);
@@ -201,7 +202,7 @@ impl World {
 
     fn is_free(&self, place: Place, request: &Request<'_>) -> bool {
         // Released or broken in this very step, or its lease is over.
-        !self.is_held(place) || matches!(request, Request::Release(_) | Request::Break)
+        !self.is_held(place) || matches!(request, Request::Release(_) | Request::Break(None))
     }
 
     /// The lock in the key may end by this.
@@ -212,9 +213,9 @@ impl World {
             (Event::Expired, _) => assert!(lock.is_expired(self.boot), "{lock:?} is held"),
             (Event::Released, Request::Release(ask)) => {
                 assert!(self.is_held_by(place, ask.owner.bytes()));
-                assert!(ask.token.is_none_or(|token| token == lock.token()));
+                assert!(ask.token.is_none_or(|token| token == lock.first().token()));
             }
-            (Event::Broken, Request::Break) => assert!(self.is_held(place)),
+            (Event::Broken, Request::Break(None)) => assert!(self.is_held(place)),
             _ => panic!("{request:?} ends nothing by {event:?}"),
         }
     }
@@ -255,11 +256,11 @@ impl World {
         self.oracle.granted(place, &lock, self.boot, guarded);
         let name = name_of(place);
         assert!(
-            lock.token().get() <= self.node.tokens().ceiling_of(&name),
+            lock.first().token().get() <= self.node.tokens().ceiling_of(&name),
             "above what the node has heard of the disk"
         );
         if let Some(disk) = self.disk.as_ref() {
-            assert!(lock.token().get() <= disk.ceiling_of(&name), "above what the disk has");
+            assert!(lock.first().token().get() <= disk.ceiling_of(&name), "above what the disk has");
         }
         // In place of what is there: its entry is the one's that follows.
         match self.locks.get_mut(&place) {
@@ -293,7 +294,7 @@ impl World {
     /// The turns that came before what is stored now.
     fn told_of_turns(&mut self) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
-            if answer == Answer::Turn {
+            if answer == Answer::Turn(1) {
                 self.is_told(id, answer);
             } else {
                 self.outbox.push((id, answer));

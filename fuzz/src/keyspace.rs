@@ -1,7 +1,7 @@
 //! What clients do to keys with the server's own commands, and the server by itself: the node hears of it while it happens.
 
-use palisade_core::record::{Arrival, decode, encode};
-use palisade_core::{BootTime, Lock};
+use palisade_core::record::{Arrival, Here, decode, encode};
+use palisade_core::{BootTime, Evictee, Lock};
 
 use crate::oracle::Place;
 use crate::record::HERE;
@@ -40,8 +40,9 @@ impl World {
         let (Some(lock), now) = (self.locks.get(&from), self.now()) else { return };
         let mut payload = Vec::new();
         encode(lock, now.boot, HERE, &mut payload);
-        let mut lock = decode(&payload, Arrival::Payload, now.boot, HERE).expect("what is written is read");
-        if self.node.tokens().plausible(&name_of(to), lock.token(), now.wall_us, self.node.skew_ms()) {
+        let mut lock = decode(&payload, Here { arrival: Arrival::Payload, now: now.boot, boot: HERE })
+            .expect("what is written is read");
+        if self.node.tokens().plausible(&name_of(to), lock.first().token(), now.wall_us, self.node.skew_ms()) {
             lock.mark_suspect();
             self.arrives(to, lock);
         }
@@ -57,11 +58,11 @@ impl World {
     pub fn evict(&mut self, place: Place) {
         let Some(lock) = self.take(place) else { return };
         self.has_left(place);
-        let is_live = self.node.evict(key_of(place, &name_of(place)), &lock, self.now());
-        assert_eq!(is_live, self.boot <= lock.deadline());
+        let is_live = self.node.evict(key_of(place, &name_of(place)), Evictee::of(&lock), self.now());
+        assert_eq!(is_live, self.boot <= lock.first().deadline());
         self.oracle.dropped(place);
         if is_live {
-            self.is_hindered_until(lock.deadline().plus_ms(1));
+            self.is_hindered_until(lock.first().deadline().plus_ms(1));
         }
     }
 
@@ -70,7 +71,7 @@ impl World {
         let flushed: Vec<Place> =
             self.locks.keys().copied().filter(|place| db.is_none_or(|db| db == place.0)).collect();
         assert_eq!(detached.len(), flushed.len());
-        let last = flushed.iter().map(|place| self.locks[place].deadline()).max();
+        let last = flushed.iter().map(|place| self.locks[place].end()).max();
         assert_eq!(detached.last(), last);
         for place in flushed {
             // A server empties databases without unlinking: the entry is gone already.
@@ -84,7 +85,7 @@ impl World {
         let locks = std::mem::take(&mut self.locks);
         self.locks = locks.into_iter().map(|((db, name), lock)| ((1 - db, name), lock)).collect();
         self.oracle.swapped(0, 1);
-        let last = |db| self.locks.range((db, 0)..(db + 1, 0)).map(|(_, lock)| lock.deadline()).max();
+        let last = |db| self.locks.range((db, 0)..(db + 1, 0)).map(|(_, lock)| lock.first().deadline()).max();
         let lost = match [last(0), last(1)] {
             [Some(last), None] => Some((0, last)),
             [None, Some(last)] => Some((1, last)),

@@ -8,7 +8,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
-use palisade_core::{Refusal, Settings, Token, check};
+use palisade_core::{Refusal, Settings, Token, Wanted, check};
 
 use crate::choice::{Name, Number, Passes, Wavering};
 use crate::oracle::Place;
@@ -162,9 +162,11 @@ impl World {
     fn token(&self, place: Place, named: Named) -> Done<Token> {
         let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
-            Named::Near(by) => {
-                self.locks.get(&place).map_or_else(last, |lock| lock.token().get()).saturating_add_signed(by.into())
-            }
+            Named::Near(by) => self
+                .locks
+                .get(&place)
+                .map_or_else(last, |lock| lock.first().token().get())
+                .saturating_add_signed(by.into()),
             Named::Clock(by) => self.now().wall_us.saturating_add_signed(by.into()),
             Named::Any(Number(value)) => value,
         };
@@ -180,6 +182,7 @@ impl World {
                 let ask = Acquire {
                     owner: Owner::new(owner.bytes())?,
                     ttl: ttl(ms)?,
+                    wanted: Wanted::Exclusive,
                     retry: retry.is_set(),
                     fence: fence.map(|named| self.token(place, named)).transpose()?,
                     note: Note::new(&text)?,
@@ -241,13 +244,18 @@ impl World {
             }
             Request::Wait { key, owner, ms, ticket } => {
                 let ticket = ticket.map(|Number(number)| Ticket::new(Some(number))).transpose()?;
-                let ask = Wait { owner: Owner::new(owner.bytes())?, patience: patience(ms)?, ticket };
+                let ask = Wait {
+                    owner: Owner::new(owner.bytes())?,
+                    wanted: Wanted::Exclusive,
+                    patience: patience(ms)?,
+                    ticket,
+                };
                 self.wait(key.place(), &ask)?;
             }
             Request::Break { key } => {
                 let place = key.place();
-                let held = self.locks.get(&place).filter(|_| self.is_held(place)).map(|lock| lock.token());
-                let broken = self.perform(place, &Asked::Break);
+                let held = self.locks.get(&place).filter(|_| self.is_held(place)).map(|lock| lock.first().token());
+                let broken = self.perform(place, &Asked::Break(None));
                 assert_eq!(broken.answer, Ok(held.map_or(Reply::Null, Reply::Token)));
                 assert_eq!(broken.ended, held.map(|_| Told::Broken));
             }

@@ -41,33 +41,34 @@ impl Oracle {
         assert!(!guarded, "granted while guarded");
         if let Some(grant) = self.grants.get(&place).filter(|grant| now <= grant.deadline) {
             assert!(
-                grant.dropped && *grant.owner == *lock.owner(),
+                grant.dropped && *grant.owner == *lock.first().owner(),
                 "{place:?} is still held: {grant:?}, then {lock:?}"
             );
         }
         if let Some(told) = self.told.remove(&place).filter(|told| now <= told.until) {
-            assert_eq!(*told.owner, *lock.owner(), "{place:?} is kept for another");
+            assert_eq!(*told.owner, *lock.first().owner(), "{place:?} is kept for another");
         }
         let largest = self.largest.get(&place.1);
-        assert!(largest.is_none_or(|largest| lock.token() > *largest), "{lock:?} after {largest:?}");
-        assert_eq!((lock.holds(), lock.deadline()), (1, now.plus_ms(lock.ttl_ms())));
+        assert!(largest.is_none_or(|largest| lock.first().token() > *largest), "{lock:?} after {largest:?}");
+        assert_eq!((lock.first().holds(), lock.first().deadline()), (1, now.plus_ms(lock.first().ttl_ms())));
         self.holds(place, lock);
     }
 
     /// The key holds `lock` now, by grant or from elsewhere.
     pub fn holds(&mut self, place: Place, lock: &Lock) {
-        let largest = self.largest.entry(place.1).or_insert(lock.token());
-        *largest = lock.token().max(*largest);
-        let (owner, token, holds, deadline) = (lock.owner().to_vec(), lock.token(), lock.holds(), lock.deadline());
+        let largest = self.largest.entry(place.1).or_insert(lock.first().token());
+        *largest = lock.first().token().max(*largest);
+        let (owner, token, holds, deadline) =
+            (lock.first().owner().to_vec(), lock.first().token(), lock.first().holds(), lock.first().deadline());
         self.grants.insert(place, Grant { owner, token, holds, deadline, dropped: false });
     }
 
     /// Its owner had `lock` changed in place: prolonged, re-entered, fenced, or some holds given back.
     pub fn changed(&mut self, place: Place, lock: &Lock) {
         let grant = self.grants.get_mut(&place).expect("only what is held is changed");
-        assert_eq!(*grant.owner, *lock.owner());
-        assert!(lock.deadline() >= grant.deadline, "{grant:?} got shorter: {lock:?}");
-        assert!(lock.token() >= grant.token, "{grant:?} got a smaller token: {lock:?}");
+        assert_eq!(*grant.owner, *lock.first().owner());
+        assert!(lock.first().deadline() >= grant.deadline, "{grant:?} got shorter: {lock:?}");
+        assert!(lock.first().token() >= grant.token, "{grant:?} got a smaller token: {lock:?}");
         self.holds(place, lock);
     }
 
@@ -134,7 +135,11 @@ impl Oracle {
         for (place, lock) in locks.iter().filter(|(_, lock)| !lock.is_expired(now)) {
             let grant = &self.grants[place];
             let promised = (&*grant.owner, grant.token, grant.holds, grant.deadline, grant.dropped);
-            assert_eq!((lock.owner(), lock.token(), lock.holds(), lock.deadline(), false), promised, "{place:?}");
+            assert_eq!(
+                (lock.first().owner(), lock.first().token(), lock.first().holds(), lock.first().deadline(), false),
+                promised,
+                "{place:?}"
+            );
         }
         for (place, grant) in self.grants.iter().filter(|(_, grant)| !grant.dropped && now <= grant.deadline) {
             assert!(locks.contains_key(place), "{place:?} lost {grant:?}");

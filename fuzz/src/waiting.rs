@@ -88,16 +88,16 @@ impl World {
         assert_eq!(was_forbidden, answer == Answer::Refused(Refusal::Forbidden), "{answer:?}");
         let Waits { place, owner, ttl_ms, since, until, at_once, taken_back } = waits;
         match answer {
-            Answer::Granted { token, waited_ms } => {
-                assert!(self.is_held_by(place, &owner) && self.locks[&place].token() == token);
+            Answer::Granted { token, waited_ms, .. } => {
+                assert!(self.is_held_by(place, &owner) && self.locks[&place].first().token() == token);
                 let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
                 self.lasts(place, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
             }
-            Answer::Turn if !self.is_held_by(place, &owner) => {
+            Answer::Turn(_) if !self.is_held_by(place, &owner) => {
                 assert!(!self.is_held(place) && self.boot <= until);
                 self.tell(place, &owner);
             }
-            Answer::Turn => {}
+            Answer::Turn(_) => {}
             Answer::TimedOut(_) if at_once && !taken_back => {
                 let kept = self.oracle.is_kept(place, self.boot);
                 assert!(kept || self.is_held(place) && !self.is_held_by(place, &owner), "{owner:?} was to wait");

@@ -127,7 +127,7 @@ impl World {
     }
 
     pub fn is_held_by(&self, place: Place, owner: &[u8]) -> bool {
-        self.is_held(place) && self.locks[&place].owner() == owner
+        self.is_held(place) && self.locks[&place].first().owner() == owner
     }
 
     /// Whether somebody waits whose time is not up.
@@ -236,7 +236,7 @@ impl World {
 
     /// What every answer that has a token promises: it is valid until sent + waited + ttl.
     pub fn lasts(&self, place: Place, from: BootTime, ttl_ms: u32) {
-        let deadline = self.locks[&place].deadline();
+        let deadline = self.locks[&place].end();
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
@@ -257,7 +257,7 @@ impl World {
         let mut watched: Vec<Place> = self.node.deadlines().names().map(|(db, name)| place_of(db, name)).collect();
         watched.sort_unstable();
         assert!(watched.iter().eq(self.locks.keys()), "one entry a lock: {watched:?}");
-        assert_eq!(self.node.deadlines().earliest(), self.locks.values().map(Lock::deadline).min());
+        assert_eq!(self.node.deadlines().earliest(), self.locks.values().map(Lock::next_end).min());
         assert_eq!(self.node.waiting().len(), self.waits.len(), "as many wait as were let wait and not answered");
         if let Some(until) = self.waits.values().map(|waits| waits.until).min() {
             assert!(
@@ -266,7 +266,7 @@ impl World {
             );
         }
         for (place, lock) in &self.locks {
-            assert!(lock.token().get() <= self.node.tokens().last(&name_of(*place)));
+            assert!(lock.first().token().get() <= self.node.tokens().last(&name_of(*place)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! `LOCK.ACQUIRE key owner ttl [WAIT ms] [FENCE token] [RETRY] [NOTE text]`
+//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [WAIT ms] [FENCE token] [RETRY] [NOTE text]`
 
 use palisade_core::engine::Request;
 use palisade_core::request::{Acquire as Ask, Note, Owner, Patience, Ttl};
@@ -6,6 +6,7 @@ use palisade_core::{Refusal, Token};
 
 use super::declaration::arguments;
 use super::key::open;
+use super::values::{Count, wanted};
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, command_names, driver};
@@ -15,6 +16,9 @@ arguments! {
     struct Asked<'a> {
         owner: Owner<'a>,
         ttl: Ttl,
+        [SHARED] shared,
+        [LIMIT k as limit] limit: Count,
+        [PERMIT n as number] permit: Count,
         [WAIT ms] wait: Patience,
         [FENCE token] fence: Token,
         [RETRY] retry,
@@ -28,8 +32,9 @@ pub struct Acquire;
 impl Command for Acquire {
     const SPEC: Spec = Spec {
         name: command_names::ACQUIRE,
-        summary: c"Takes a lock for an owner, waiting in turn if asked to, and answers its fencing token, with WAIT also the \
-                   milliseconds waited; Null if somebody else holds it.",
+        summary: c"Takes a lock for an owner, alone, shared or as one of so many permits, waiting in turn if asked to, and \
+                   answers its fencing token, with WAIT also the milliseconds waited, with LIMIT also the permit's number; \
+                   Null if somebody else holds it.",
         complexity: c"O(1)",
         since: c"0.1.0",
         flags: c"write fast deny-oom blocking",
@@ -47,11 +52,17 @@ impl Command for Acquire {
     }
 }
 
-/// The request, and how it is answered: with how long it waited if it names a time to wait.
+/// The request, and how it is answered: with how long it waited if it names a time to wait, and with a number if it asks for a
+/// permit.
 fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Form), Refusal> {
-    let Asked { owner, ttl, wait, fence, retry, note } = Asked::read(call)?;
+    let Asked { owner, ttl, shared, limit, permit, wait, fence, retry, note } = Asked::read(call)?;
+    let form = match (&limit, wait) {
+        (Some(_), _) => Form::Permit,
+        (None, Some(_)) => Form::TokenAndWait,
+        (None, None) => Form::Token,
+    };
+    let wanted = wanted(shared, limit, permit)?;
     // In a transaction or a script the answer is at once.
     let patience = wait.filter(|_| call.ctx.may_block()).unwrap_or(Patience::NONE);
-    let form = if wait.is_some() { Form::TokenAndWait } else { Form::Token };
-    Ok((Ask { owner, ttl, fence, retry, note: note.unwrap_or_default(), patience }, form))
+    Ok((Ask { owner, ttl, wanted, fence, retry, note: note.unwrap_or_default(), patience }, form))
 }

@@ -1,12 +1,20 @@
-//! `LOCK.BREAK key`
+//! `LOCK.BREAK key [TOKEN t]`
 
-use palisade_core::Refusal;
 use palisade_core::engine::Request;
+use palisade_core::{Refusal, Token};
 
+use super::declaration::arguments;
 use super::key::open;
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, driver};
+
+arguments! {
+    /// What is asked.
+    struct Asked {
+        [TOKEN t] token: Token,
+    }
+}
 
 /// Takes the lock from whoever holds it.
 pub struct Break;
@@ -14,19 +22,21 @@ pub struct Break;
 impl Command for Break {
     const SPEC: Spec = Spec {
         name: c"LOCK.BREAK",
-        summary: c"Frees a lock whoever holds it and answers the broken token; Null if it is free. For operators: the \
-                   holder does not notice.",
+        summary:
+            c"Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; \
+                   Null if there is none. For operators: the holder does not notice.",
         complexity: c"O(1)",
         since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,
         key: Some(KeyAccess::Delete),
-        arguments: &[],
+        arguments: Asked::ARGUMENTS,
         master_only: true,
         refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        driver::answer(call.ctx, &mut open(call)?, &Request::Break, Form::Token, clock::now())
+        let Asked { token } = Asked::read(call)?;
+        driver::answer(call.ctx, &mut open(call)?, &Request::Break(token), Form::Token, clock::now())
     }
 }

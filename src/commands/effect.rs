@@ -5,7 +5,7 @@
 
 use palisade_core::Refusal;
 use palisade_core::engine::Key;
-use palisade_core::record::{self, Arrival};
+use palisade_core::record::{self, Applied, Arrival, Here};
 
 use super::declaration::arguments;
 use super::key::open;
@@ -58,13 +58,25 @@ impl Command for Effect {
 fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let Told { record } = Told::read(call)?;
     let now = clock::boot_now();
-    let lock = record::decode(record, arrival, now, clock::boot_id()).map_err(Refusal::BadRecord)?;
+    let here = Here { arrival, now, boot: clock::boot_id() };
+    let told = record::decode_told(record, here).map_err(Refusal::BadRecord)?;
     let mut key = open(call)?;
-    key.put(lock);
+    let grant = match record::apply(told, key.lock_mut()).map_err(Refusal::BadRecord)? {
+        Applied::Anew(lock) => {
+            key.put(lock);
+            None
+        }
+        Applied::Grant(id) => Some(id),
+        Applied::Gone => None,
+    };
     effects::stored(&mut key);
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
-        state::with(|node| node.arrived(Key { db: call.ctx.db(), name: name.bytes() }, lock, now));
+        let key = Key { db: call.ctx.db(), name: name.bytes() };
+        state::with(|node| match grant {
+            Some(id) => node.grant_arrived(key, lock, id, now),
+            None => node.arrived(key, lock, now),
+        });
         timer::arm(call.ctx);
     }
     // Passed on as it came, to this replica's own replicas and AOF.

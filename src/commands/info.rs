@@ -1,16 +1,17 @@
-//! `LOCK.INFO key [WAITERS n]`
+//! `LOCK.INFO key [HOLDERS n] [WAITERS n]`
 
-use palisade_core::{BootTime, Lock, Refusal, Waiter, Want};
+use palisade_core::{BootTime, Grant, Lock, Mode, Node, Refusal, Waiter, Want};
 
 use super::declaration::arguments;
 use super::key::look;
-use super::values::ListedWaiters;
+use super::values::{ListedHolders, ListedWaiters};
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, state};
 
 arguments! {
     /// What is asked.
     struct Asked {
+        [HOLDERS n] holders: ListedHolders,
         [WAITERS n] waiters: ListedWaiters,
     }
 }
@@ -21,8 +22,8 @@ pub struct Info;
 impl Command for Info {
     const SPEC: Spec = Spec {
         name: c"LOCK.INFO",
-        summary: c"Answers who holds a lock, with which token, since when and for how long, and the first who wait for it if asked; \
-                   Null if it is free.",
+        summary: c"Answers who holds a lock, with which token, since when and for how long, of several holders the first; all of \
+                   them and the first who wait for it if asked; Null if it is free.",
         complexity: c"O(1)",
         since: c"0.1.0",
         flags: c"readonly fast",
@@ -34,30 +35,39 @@ impl Command for Info {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { waiters: listed } = Asked::read(call)?;
+        let Asked { holders, waiters: listed } = Asked::read(call)?;
         let now = clock::boot_now();
         let key = look(call)?;
         let (db, name) = (call.ctx.db(), key.name().bytes());
         let lock = key.lock().filter(|lock| !lock.is_expired(now));
         state::with(|node| {
-            let reserved = node.waiting().reservation(db, name, now).filter(|_| lock.is_none());
+            let reserved = node.waiting().reservation(db, name, now);
             let waiters = node.waiting().len_of(db, name);
             // A free lock has something to tell only to one who asks for its queue.
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
             }
-            let bytes = |of: fn(&Lock) -> &[u8]| Reply::Bytes(lock.map(of).unwrap_or_default().to_vec());
-            let number = |of: &dyn Fn(&Lock) -> u64| Reply::Integer(lock.map_or(0, of));
+            let first = lock.and_then(|lock| live(lock, now).next());
+            let bytes =
+                |of: fn(&Grant) -> &[u8]| Reply::Bytes(first.map(|(_, grant)| of(grant)).unwrap_or_default().to_vec());
+            let number = |of: &dyn Fn(&Grant) -> u64| Reply::Integer(first.map_or(0, |(_, grant)| of(grant)));
             let mut fields = vec![
-                ("owner", bytes(Lock::owner)),
-                ("token", number(&|lock| lock.token().get())),
-                ("holds", number(&|lock| lock.holds().into())),
-                ("ttl", number(&|lock| lock.left_ms(now))),
-                ("held", number(&|lock| lock.held_ms(now))),
-                ("note", bytes(Lock::note)),
+                ("owner", bytes(Grant::owner)),
+                ("token", number(&|grant| grant.token().get())),
+                ("holds", number(&|grant| grant.holds().into())),
+                ("ttl", number(&|grant| grant.left_ms(now))),
+                ("held", number(&|grant| grant.held_ms(now))),
+                ("note", bytes(Grant::note)),
                 ("waiters", Reply::Integer(waiters as u64)),
-                ("suspect", number(&|lock| node.is_suspect(lock).into())),
+                ("suspect", number(&|grant| node.is_suspect(grant).into())),
+                ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
+                ("holders", Reply::Integer(lock.map_or(0, |lock| lock.live_len(now)) as u64)),
             ];
+            if let Some(ListedHolders(count)) = holders {
+                let live = lock.into_iter().flat_map(|lock| live(lock, now)).take(count);
+                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, node, now));
+                fields.push(("grants", Reply::List(grants.collect())));
+            }
             if let Some(ListedWaiters(count)) = listed {
                 let waiters = node.waiting().of(db, name).take(count).map(|waiter| describe(waiter, now));
                 fields.push(("queue", Reply::List(waiters.collect())));
@@ -68,6 +78,31 @@ impl Command for Info {
             Ok(Reply::Map(fields))
         })
     }
+}
+
+/// The grants that hold `lock`, the oldest first.
+fn live(lock: &Lock, now: BootTime) -> impl Iterator<Item = (Mode, &Grant)> {
+    lock.grants().filter(move |(_, grant)| !grant.is_expired(now))
+}
+
+/// One of several holders.
+fn describe_grant(mode: Mode, grant: &Grant, node: &Node, now: BootTime) -> Reply {
+    let (number, limit) = match mode {
+        Mode::Permit(permit) => (permit.number(), permit.limit()),
+        Mode::Exclusive | Mode::Shared => (0, 0),
+    };
+    Reply::Map(vec![
+        ("owner", Reply::Bytes(grant.owner().to_vec())),
+        ("token", Reply::Integer(grant.token().get())),
+        ("mode", Reply::Bytes(mode.word().into())),
+        ("permit", Reply::Integer(number.into())),
+        ("limit", Reply::Integer(limit.into())),
+        ("holds", Reply::Integer(grant.holds().into())),
+        ("ttl", Reply::Integer(grant.left_ms(now))),
+        ("held", Reply::Integer(grant.held_ms(now))),
+        ("note", Reply::Bytes(grant.note().to_vec())),
+        ("suspect", Reply::Integer(node.is_suspect(grant).into())),
+    ])
 }
 
 /// One who waits, for the person who looks for a culprit.
@@ -81,5 +116,6 @@ fn describe(waiter: &Waiter, now: BootTime) -> Reply {
         ("waited", Reply::Integer(now.ms_since(waiter.since))),
         ("wants", Reply::Bytes(wants.as_bytes().to_vec())),
         ("note", Reply::Bytes(waiter.note().bytes().to_vec())),
+        ("mode", Reply::Bytes(waiter.wanted.word().into())),
     ])
 }

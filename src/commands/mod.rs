@@ -4,6 +4,7 @@ mod acquire;
 mod break_lock;
 mod ceiling;
 mod check;
+mod convert;
 mod declaration;
 mod effect;
 mod extend;

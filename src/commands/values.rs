@@ -1,8 +1,10 @@
 //! What the bytes of an argument are made into.
 
 use palisade_core::limits::GUARD_LIMIT_MS;
-use palisade_core::request::{Level, Note, Owner, Patience, Ticket, Ttl, floor, listed_waiters};
-use palisade_core::{Refusal, Token};
+use palisade_core::request::{
+    Conversion, Level, Note, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
+};
+use palisade_core::{Refusal, Token, Wanted};
 
 use crate::config;
 use crate::ffi::Shape;
@@ -78,6 +80,53 @@ impl Value<'_> for Level {
 
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         Self::new(parse_integer(bytes))
+    }
+}
+
+impl Value<'_> for Conversion {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let is = |word: &str| bytes.eq_ignore_ascii_case(word.as_bytes());
+        match () {
+            () if is("SHARED") => Ok(Self::Shared),
+            () if is("EXCLUSIVE") => Ok(Self::Exclusive),
+            () => Err(Refusal::Conversion),
+        }
+    }
+}
+
+/// A number that only means something together with another one: how many permits, or which.
+pub struct Count(pub u64);
+
+impl Value<'_> for Count {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        // What is no number is none that is taken.
+        Ok(Self(parse_integer(bytes).unwrap_or(0)))
+    }
+}
+
+/// The mode that the options of a request name.
+pub fn wanted(shared: bool, limit: Option<Count>, permit: Option<Count>) -> Result<Wanted, Refusal> {
+    match (shared, limit, permit) {
+        (true, Some(_), _) => Err(Refusal::Excludes { options: "SHARED and LIMIT" }),
+        (_, None, Some(_)) => Err(Refusal::Needs { option: "PERMIT", needs: "LIMIT" }),
+        (_, Some(Count(limit)), permit) => Wanted::permit(limit, permit.map(|Count(number)| number)),
+        (true, None, None) => Ok(Wanted::Shared),
+        (false, None, None) => Ok(Wanted::Exclusive),
+    }
+}
+
+/// How many holders are to be listed.
+pub struct ListedHolders(pub usize);
+
+impl Value<'_> for ListedHolders {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        listed_holders(parse_integer(bytes)).map(Self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `LOCK.WAIT key owner ms [TICKET n]`
+//! `LOCK.WAIT key owner ms [TICKET n] [SHARED | LIMIT k [PERMIT n]]`
 
 use palisade_core::Refusal;
 use palisade_core::engine::Request;
@@ -6,6 +6,7 @@ use palisade_core::request::{Owner, Patience, Ticket, Wait as Ask};
 
 use super::declaration::arguments;
 use super::key::look;
+use super::values::{Count, wanted};
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, command_names, driver};
@@ -16,6 +17,9 @@ arguments! {
         owner: Owner<'a>,
         ms: Patience,
         [TICKET n] ticket: Ticket,
+        [SHARED] shared,
+        [LIMIT k as limit] limit: Count,
+        [PERMIT n as number] permit: Count,
     }
 }
 
@@ -26,8 +30,8 @@ impl Command for Wait {
     const SPEC: Spec = Spec {
         name: command_names::WAIT,
         summary:
-            c"Waits until a lock is free for this owner, for whom it then is kept for a moment, and answers 1; 0 if \
-                   that did not happen in time. Grants nothing. For clients that acquire over several nodes.",
+            c"Waits until this owner could have a lock, which then is kept for it for a moment, and answers the number \
+                   of the permit, 1 without LIMIT; 0 if that did not happen in time. Grants nothing. For clients that acquire over several nodes.",
         complexity: c"O(1)",
         since: c"0.1.0",
         flags: c"readonly fast blocking",
@@ -40,10 +44,10 @@ impl Command for Wait {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { owner, ms, ticket } = Asked::read(call)?;
+        let Asked { owner, ms, ticket, shared, limit, permit } = Asked::read(call)?;
         // In a transaction or a script the answer is at once.
         let patience = if call.ctx.may_block() { ms } else { Patience::NONE };
-        let request = Request::Wait(Ask { owner, patience, ticket });
+        let request = Request::Wait(Ask { owner, wanted: wanted(shared, limit, permit)?, patience, ticket });
         driver::answer(call.ctx, &mut look(call)?, &request, Form::Token, clock::now())
     }
 }

@@ -28,6 +28,8 @@ pub enum Form {
     Token,
     /// The token, and how long it was waited for.
     TokenAndWait,
+    /// The token, how long it was waited for, and the number of the permit.
+    Permit,
 }
 
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
@@ -119,9 +121,10 @@ fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
 /// How a command is answered that does not wait.
 pub fn reply_at_once(answer: AtOnce, form: Form) -> Reply {
     match answer {
-        AtOnce::Token(token) => granted(token, 0, form),
+        AtOnce::Token(token) => Reply::Integer(token.get()),
+        AtOnce::Granted(token, number) => granted(token, number, 0, form),
         AtOnce::Holds(holds) => Reply::Integer(holds.into()),
-        AtOnce::Turn(is_turn) => Reply::Integer(is_turn.into()),
+        AtOnce::Turn(number) => Reply::Integer(number.into()),
         AtOnce::Null => Reply::Null,
         AtOnce::Later => Reply::Later,
     }
@@ -129,18 +132,20 @@ pub fn reply_at_once(answer: AtOnce, form: Form) -> Reply {
 
 fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     match answer {
-        Answer::Granted { token, waited_ms } => Ok(granted(token, waited_ms, form)),
-        Answer::Turn => Ok(Reply::Integer(1)),
+        Answer::Granted { token, number, waited_ms } => Ok(granted(token, number, waited_ms, form)),
+        Answer::Turn(number) => Ok(Reply::Integer(number.into())),
         Answer::TimedOut(want) => Ok(in_vain(want)),
         Answer::Refused(refusal) => Err(refusal),
     }
 }
 
 /// How a grant is told.
-fn granted(token: Token, waited_ms: u64, form: Form) -> Reply {
+fn granted(token: Token, number: u16, waited_ms: u64, form: Form) -> Reply {
+    let token = Reply::Integer(token.get());
     match form {
-        Form::Token => Reply::Integer(token.get()),
-        Form::TokenAndWait => Reply::List(vec![Reply::Integer(token.get()), Reply::Integer(waited_ms)]),
+        Form::Token => token,
+        Form::TokenAndWait => Reply::List(vec![token, Reply::Integer(waited_ms)]),
+        Form::Permit => Reply::List(vec![token, Reply::Integer(waited_ms), Reply::Integer(number.into())]),
     }
 }
 

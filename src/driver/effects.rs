@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use palisade_core::engine::Event;
-use palisade_core::{Lock, Now, record};
+use palisade_core::{Grant, GrantId, Lock, Now, record};
 
 use super::propagation;
 use crate::ffi::{Context, KeyName, LockKey};
@@ -21,6 +21,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
         Event::Extended => c"lock.extend",
         Event::Expired => c"lock.expire",
         Event::Broken => c"lock.break",
+        Event::Converted => c"lock.convert",
     };
     ctx.notify(word, name);
 }
@@ -28,28 +29,44 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
 /// The key holds `lock` from now on, by `event`.
 pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Lock>, event: Event, now: Now) {
     let Some(lock) = lock else { return };
+    let id = lock.first_id();
     key.put(lock);
-    changed(ctx, key, now);
+    changed(ctx, key, id, now);
     tell(ctx, event, key.name());
 }
 
-/// The key holds another lock now, or the same one changed: replicas and the AOF are told.
-pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, now: Now) {
+/// The lock in the key is new, or its grant `id` joined or changed: replicas and the AOF are told.
+pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     stored(key);
     if only_counted(ctx) {
         return;
     }
+    if let Some(lock) = key.lock() {
+        replicate(ctx, key.name(), |record| {
+            record::encode_change(lock, id, now.boot, clock::boot_id(), record);
+        });
+    }
+}
+
+/// The grant `ended` left the lock in the key, which others hold: replicas and the AOF are told.
+pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Grant>, now: Now) {
+    let Some(ended) = ended else { return };
+    stored(key);
+    if !only_counted(ctx) {
+        replicate(ctx, key.name(), |record| record::encode_end(&ended, now.boot, clock::boot_id(), record));
+    }
+}
+
+fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     thread_local! {
         /// Kept from change to change: an allocation less.
         static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    if let Some(lock) = key.lock() {
-        RECORD.with_borrow_mut(|record| {
-            record.clear();
-            record::encode(lock, now.boot, clock::boot_id(), record);
-            ctx.replicate_record(command_names::EFFECT, key.name(), record);
-        });
-    }
+    RECORD.with_borrow_mut(|record| {
+        record.clear();
+        write(record);
+        ctx.replicate_record(command_names::EFFECT, name, record);
+    });
 }
 
 /// Where nobody hears of a change, it is counted instead: whether that is done.

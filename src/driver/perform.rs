@@ -45,11 +45,15 @@ pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, f
                 effects::store(ctx, key, run.granted(), Event::Acquired, now);
                 is_stored = true;
             }
-            Step::Changed(event) => {
-                effects::changed(ctx, key, now);
+            Step::Changed(event, id) => {
+                effects::changed(ctx, key, id, now);
                 if let Some(event) = event {
                     effects::tell(ctx, event, name);
                 }
+            }
+            Step::Left(event) => {
+                effects::left(ctx, key, run.ended(), now);
+                effects::tell(ctx, event, name);
             }
             Step::Tell(event) => effects::tell(ctx, event, name),
             Step::Delete(event) => {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use palisade_core::engine::Key;
-use palisade_core::{BootTime, Detached, Lock, Node};
+use palisade_core::{BootTime, Detached, Evictee, Lock, Node};
 
 use super::incarnation;
 use crate::ffi::{Context, KeyName, LockKey};
@@ -21,7 +21,7 @@ static EVICTS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The lock that was unlinked last, if the server may evict keys.
-    static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Lock)>> = const { RefCell::new(None) };
+    static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Evictee)>> = const { RefCell::new(None) };
 }
 
 /// Locks are dropped for good; the last of them would have ended at `last`.
@@ -49,7 +49,9 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
         && locks.names().all(|(db, name)| {
             ctx.select(db);
             KeyName::with(name, |name| {
-                LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_none_or(|lock| lock.granted() <= lifted))
+                LockKey::read(ctx, name).is_ok_and(|key| {
+                    key.lock().is_none_or(|lock| lock.grants().all(|(_, grant)| grant.granted() <= lifted))
+                })
             })
         })
 }
@@ -57,10 +59,12 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
 /// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
 pub fn reloaded(ctx: Context<'_>) {
     let Some(flush) = state::with(Node::take_flush) else { return };
+    // Of several holders it is not known who was dropped, so they never count as back.
+    let is_same = |lock: &Lock, end| matches!(lock, Lock::Exclusive(_)) && lock.end() >= end;
     let is_back = |db, name: &[u8], end| {
         ctx.select(db);
         KeyName::with(name, |name| {
-            LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_some_and(|lock| lock.deadline() >= end))
+            LockKey::read(ctx, name).is_ok_and(|key| key.lock().is_some_and(|lock| is_same(lock, end)))
         })
     };
     if flush.locks().all(|(db, name, end)| is_back(db, name, end)) {
@@ -93,7 +97,7 @@ pub fn watch_evictions(evicts: bool) {
 /// `lock` is about to leave `name` in `db`; whether to make room the next event tells.
 pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
     if EVICTS.load(Relaxed) {
-        UNLINKED.replace(Some((db, name.into(), lock.clone())));
+        UNLINKED.replace(Some((db, name.into(), Evictee::of(lock))));
     }
 }
 
@@ -103,7 +107,7 @@ pub fn evicted(db: u32, name: &[u8]) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
     let Some((_, _, lock)) = unlinked else { return };
-    if state::with(|node| node.evict(Key { db, name }, &lock, now)) {
+    if state::with(|node| node.evict(Key { db, name }, lock, now)) {
         incarnation::not_all_in_aof();
     }
 }

@@ -143,9 +143,8 @@ fn digest(ctx: Context<'_>, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
         KeyName::with(&name, |key_name| {
             if let Ok(key) = LockKey::read(ctx, key_name)
                 && let Some(lock) = key.lock()
-                && counts(lock.deadline())
             {
-                digest.add(db, &name, lock);
+                digest.add(db, &name, lock, &counts);
             }
         });
     }

@@ -142,12 +142,13 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     boundary::run(c"digesting a lock", || {
         // SAFETY: the value is a lock of ours, the digest the server's; both last for the call.
         unsafe {
-            let lock = &*value.cast::<Lock>();
-            for part in [lock.owner(), lock.note()] {
-                api!(RedisModule_DigestAddStringBuffer(digest, part.as_ptr().cast(), part.len()));
-            }
-            for part in [lock.token().get(), u64::from(lock.holds())] {
-                api!(RedisModule_DigestAddLongLong(digest, part as i64));
+            for (mode, grant) in (*value.cast::<Lock>()).grants() {
+                for part in [grant.owner(), grant.note()] {
+                    api!(RedisModule_DigestAddStringBuffer(digest, part.as_ptr().cast(), part.len()));
+                }
+                for part in [grant.token().get(), u64::from(grant.holds()), u64::from(mode.number())] {
+                    api!(RedisModule_DigestAddLongLong(digest, part as i64));
+                }
             }
             api!(RedisModule_DigestEndSequence(digest));
         }

@@ -6,137 +6,262 @@ use super::Reply;
 use super::fixture::Key;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
+use crate::request::Conversion;
+use crate::values::mode::{Mode, Permit, Wanted};
 
 /// So few, that random steps get there.
 const UNUSED_MAX: u32 = 2;
 
-/// The rules once more, as plain as can be: a list, searched from its front.
+/// How long a turn is kept, in milliseconds.
+const KEPT_MS: u64 = 20;
+
+/// The modes that are asked for, the exclusive one first.
+const WANTED: [Wanted; 6] = [
+    Wanted::Exclusive,
+    Wanted::Shared,
+    Wanted::Shared,
+    Wanted::Permit { limit: 3, number: None },
+    Wanted::Permit { limit: 2, number: None },
+    Wanted::Permit { limit: 3, number: Some(2) },
+];
+
+/// A grant, or a turn that is kept.
+#[derive(Clone, Copy, Debug)]
+struct Has {
+    owner: u8,
+    mode: Mode,
+    until: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    ticket: u64,
+    id: u64,
+    owner: u8,
+    wanted: Wanted,
+    /// 0: a turn.
+    ttl: u64,
+    until: u64,
+    /// Whose place it shares.
+    place: u64,
+}
+
+/// The rules once more, as plain as can be: lists, searched from their front.
 #[derive(Default)]
 struct Plain {
-    lock: Option<(u8, u64)>,
-    kept: Option<(u8, u64)>,
+    grants: Vec<Has>,
+    kept: Vec<Has>,
     /// Turns in a row that nobody used.
     unused: u32,
-    /// Ticket, id, owner, ttl (0: a turn), until, and whose place it shares (an id).
-    queue: Vec<(u64, u64, u8, u64, u64, u64)>,
+    queue: Vec<Waits>,
 }
 
 impl Plain {
     fn serve(&mut self, now: u64) {
         loop {
-            self.queue.retain(|waiter| now <= waiter.4);
-            self.lock = self.lock.filter(|lock| now <= lock.1);
-            self.end_turn(|kept| now > kept.1);
-            if self.lock.is_some() || self.kept.is_some() || self.queue.is_empty() {
-                return;
-            }
-            let longest = self.queue.iter().min_by_key(|waiter| waiter.1).unwrap();
-            let (_, _, owner, ..) = if self.unused < UNUSED_MAX { self.queue[0] } else { *longest };
-            match self.queue.iter().find(|waiter| waiter.2 == owner && waiter.3 > 0) {
-                Some(&(_, _, _, ttl, ..)) => self.grant(owner, now, ttl),
-                None => {
-                    self.queue.retain(|waiter| waiter.2 != owner);
-                    self.kept = Some((owner, now + 20));
-                }
+            self.queue.retain(|waiter| now <= waiter.until);
+            self.grants.retain(|grant| now <= grant.until);
+            self.end_turns(|kept| now > kept.until);
+            let of_turn = self.queue.iter().find_map(|waiter| {
+                let mode = self.turn_of(waiter.owner).filter(|&mode| waiter.ttl > 0 && waiter.wanted.is(mode))?;
+                self.goes_with(mode, &self.grants).then_some((*waiter, mode))
+            });
+            let Some((next, mode)) = of_turn.or_else(|| self.first()) else { return };
+            if next.ttl > 0 {
+                self.grant(next.owner, mode, now, next.ttl);
+            } else {
+                self.keep(next.owner, mode, now);
             }
         }
     }
 
-    /// The lock is kept no longer, if it was kept for such a one.
-    fn end_turn(&mut self, such: impl Fn((u8, u64)) -> bool) {
-        if self.kept.take_if(|kept| such(*kept)).is_some() {
-            self.unused += 1;
+    /// Who is next of those whose turn it is not yet, if that one can have it.
+    fn first(&self) -> Option<(Waits, Mode)> {
+        let longest = self.queue.iter().min_by_key(|waiter| waiter.id)?;
+        let first = if self.unused < UNUSED_MAX { &self.queue[0] } else { longest };
+        let same = |waiter: &&Waits| waiter.owner == first.owner && waiter.wanted == first.wanted && waiter.ttl > 0;
+        let next = self.queue.iter().find(same).unwrap_or(first);
+        if next.ttl == 0 && self.turn_of(next.owner).is_some() {
+            return None;
         }
+        Some((*next, self.admitted(next.owner, next.wanted)?))
+    }
+
+    fn turn_of(&self, owner: u8) -> Option<Mode> {
+        self.kept.iter().find(|kept| kept.owner == owner).map(|kept| kept.mode)
+    }
+
+    fn goes_with(&self, mode: Mode, all: &[Has]) -> bool {
+        all.iter().all(|other| other.mode.is_compatible(mode))
+    }
+
+    fn admitted(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
+        let modes: Vec<_> = match wanted {
+            Wanted::Exclusive => vec![Mode::Exclusive],
+            Wanted::Shared => vec![Mode::Shared],
+            Wanted::Permit { limit, number } => {
+                let permits = (1..=limit).filter_map(|number| Permit::new(number, limit));
+                permits
+                    .filter(|permit| number.is_none_or(|number| number == permit.number()))
+                    .map(Mode::Permit)
+                    .collect()
+            }
+        };
+        let others: Vec<_> = self.kept.iter().copied().filter(|kept| kept.owner != owner).collect();
+        modes.into_iter().find(|&mode| self.goes_with(mode, &self.grants) && self.goes_with(mode, &others))
+    }
+
+    /// The mode in which one who asks now may have it.
+    fn claim(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
+        match self.turn_of(owner) {
+            Some(mode) if wanted.is(mode) => self.goes_with(mode, &self.grants).then_some(mode),
+            _ if !self.queue.is_empty() => None,
+            _ => self.admitted(owner, wanted),
+        }
+    }
+
+    fn held_by(&self, owner: u8) -> Option<Mode> {
+        self.grants.iter().find(|grant| grant.owner == owner).map(|grant| grant.mode)
+    }
+
+    /// The lock is kept no longer for such as these.
+    fn end_turns(&mut self, such: impl Fn(&Has) -> bool) {
+        let before = self.kept.len();
+        self.kept.retain(|kept| !such(kept));
+        self.unused += (before - self.kept.len()) as u32;
         if self.queue.is_empty() {
             self.unused = 0;
         }
     }
 
-    fn grant(&mut self, owner: u8, now: u64, ttl: u64) {
-        let asked = self.queue.iter().filter(|waiter| waiter.2 == owner).map(|waiter| waiter.3);
-        let until = now + asked.chain([ttl]).max().unwrap();
-        self.queue.retain(|waiter| waiter.2 != owner);
-        (self.lock, self.kept, self.unused) = (Some((owner, until)), None, 0);
+    fn keep(&mut self, owner: u8, mode: Mode, now: u64) {
+        self.kept.retain(|kept| kept.owner != owner);
+        self.kept.push(Has { owner, mode, until: now + KEPT_MS });
+        self.queue.retain(|waiter| waiter.owner != owner || waiter.ttl > 0 || !waiter.wanted.is(mode));
+        if self.queue.is_empty() {
+            self.unused = 0;
+        }
     }
 
-    fn join(&mut self, ticket: Option<u64>, id: u64, owner: u8, ttl: u64, until: u64) {
-        let own = self.queue.iter().position(|waiter| waiter.2 == owner);
+    fn grant(&mut self, owner: u8, mode: Mode, now: u64, ttl: u64) {
+        let own = self.queue.iter().filter(|waiter| waiter.owner == owner && waiter.wanted.is(mode));
+        let until = now + own.map(|waiter| waiter.ttl).chain([ttl]).max().unwrap();
+        self.queue.retain(|waiter| waiter.owner != owner);
+        self.kept.retain(|kept| kept.owner != owner);
+        self.grants.push(Has { owner, mode, until });
+        self.unused = 0;
+    }
+
+    fn join(&mut self, ticket: Option<u64>, id: u64, owner: u8, wanted: Wanted, ttl: u64, until: u64) {
+        let own = self.queue.iter().position(|waiter| waiter.owner == owner);
         let (ticket, at, place) = match (ticket, own) {
-            (Some(ticket), _) => (ticket, self.queue.iter().take_while(|waiter| waiter.0 <= ticket).count(), id),
+            (Some(ticket), _) => (ticket, self.queue.iter().take_while(|waiter| waiter.ticket <= ticket).count(), id),
             (None, Some(own)) => {
-                let (ticket, _, _, _, _, place) = self.queue[own];
-                let same = self.queue[own..].iter().take_while(|waiter| waiter.5 == place);
+                let Waits { ticket, place, .. } = self.queue[own];
+                let same = self.queue[own..].iter().take_while(|waiter| waiter.place == place);
                 (ticket, own + same.count(), place)
             }
-            (None, None) => (self.queue.last().map_or(0, |last| last.0), self.queue.len(), id),
+            (None, None) => (self.queue.last().map_or(0, |last| last.ticket), self.queue.len(), id),
         };
-        self.queue.insert(at, (ticket, id, owner, ttl, until, place));
+        self.queue.insert(at, Waits { ticket, id, owner, wanted, ttl, until, place });
+    }
+
+    /// Whether the grant of `owner` can be converted.
+    fn convert(&mut self, owner: u8, to: Conversion) -> bool {
+        let is_alone = self.grants.len() == 1 && self.kept.iter().all(|kept| kept.owner == owner);
+        let Some(own) = self.grants.iter_mut().find(|grant| grant.owner == owner) else { return false };
+        match (own.mode, to) {
+            (Mode::Exclusive, Conversion::Shared) => own.mode = Mode::Shared,
+            (Mode::Shared, Conversion::Exclusive) if is_alone => {
+                own.mode = Mode::Exclusive;
+                self.kept.clear();
+            }
+            (Mode::Exclusive, Conversion::Exclusive) | (Mode::Shared, Conversion::Shared) => {}
+            _ => return false,
+        }
+        true
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Queue and lock against the plain list: the same holder, the same order, everybody answered once.
+    /// Queue and lock against the plain lists: the same holders, the same order, everybody answered once.
     #[test]
     fn as_a_plain_list_would(
-        steps in prop::collection::vec((0u8..7, 0u8..5, 1u64..80, 0u64..120, prop::option::of(0u64..4)), 1..120)
+        modes in 1..=WANTED.len(),
+        steps in prop::collection::vec(
+            (0u8..8, 0u8..5, 1u64..80, 0u64..120, prop::option::of(0u64..4), 0..WANTED.len()), 1..120,
+        )
     ) {
         let mut key = Key::new();
         key.node.waiting.unused_turns_max = UNUSED_MAX;
         let mut plain = Plain::default();
         let mut open = std::collections::HashSet::new();
-        for (what, who, ttl_ms, wait_ms, ticket) in steps {
+        for (what, who, ttl_ms, wait_ms, ticket, wanted) in steps {
             let name = who.to_string();
             let now = key.now;
+            let wanted = WANTED[wanted % modes];
+            key.wanted = wanted;
             match what {
                 0 | 1 => {
                     plain.serve(now);
                     let outcome = key.acquire(&name, ttl_ms, wait_ms);
-                    match plain.lock {
-                        Some((holder, _)) if holder == who => prop_assert_eq!(outcome, Err(Refusal::Owned)),
-                        None if plain.kept.is_none_or(|kept| kept.0 == who) => {
-                            plain.grant(who, now, ttl_ms);
+                    match (plain.held_by(who), plain.claim(who, wanted)) {
+                        (Some(_), _) => prop_assert_eq!(outcome, Err(Refusal::Owned)),
+                        (None, Some(mode)) => {
+                            plain.grant(who, mode, now, ttl_ms);
                             prop_assert_eq!(outcome, Ok(None));
                         }
                         _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok(None)),
                         _ => {
                             let id = outcome.unwrap().unwrap();
                             open.insert(id);
-                            plain.join(None, id, who, ttl_ms, now + wait_ms);
+                            plain.join(None, id, who, wanted, ttl_ms, now + wait_ms);
                         }
                     }
                 }
                 2 => {
                     plain.serve(now);
-                    let (waited, id) = key.wait(&name, wait_ms, ticket).unwrap();
-                    let free = plain.lock.is_none() && plain.kept.is_none_or(|kept| kept.0 == who);
-                    if plain.lock.is_some_and(|lock| lock.0 == who) || free {
-                        prop_assert_eq!(waited, Reply::Turn(true));
-                        if free && plain.kept.is_none() {
-                            plain.kept = Some((who, now + 20));
-                            plain.queue.retain(|waiter| waiter.2 != who || waiter.3 > 0);
+                    let outcome = key.wait(&name, wait_ms, ticket);
+                    match (plain.held_by(who), plain.claim(who, wanted)) {
+                        (Some(mode), _) if wanted.is(mode) => {
+                            prop_assert_eq!(outcome, Ok((Reply::Turn(mode.number()), 0)));
                         }
-                    } else if wait_ms == 0 {
-                        prop_assert_eq!(waited, Reply::Turn(false));
-                    } else {
-                        open.insert(id);
-                        plain.join(ticket, id, who, 0, now + wait_ms);
+                        (Some(_), _) => prop_assert_eq!(outcome, Err(Refusal::Owned)),
+                        (None, Some(mode)) => {
+                            prop_assert_eq!(outcome, Ok((Reply::Turn(mode.number()), 0)));
+                            if plain.turn_of(who) != Some(mode) {
+                                plain.keep(who, mode, now);
+                            }
+                        }
+                        _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok((Reply::Turn(0), 0))),
+                        _ => {
+                            let (_, id) = outcome.unwrap();
+                            open.insert(id);
+                            plain.join(ticket, id, who, wanted, 0, now + wait_ms);
+                        }
                     }
                 }
                 3 => {
                     key.release(&name);
-                    plain.queue.retain(|waiter| waiter.2 != who);
-                    plain.end_turn(|kept| kept.0 == who);
-                    plain.lock = plain.lock.filter(|lock| lock.0 != who);
+                    plain.queue.retain(|waiter| waiter.owner != who);
+                    plain.end_turns(|kept| kept.owner == who);
+                    plain.grants.retain(|grant| grant.owner != who);
+                }
+                4 if ttl_ms < 20 => {
+                    key.del();
+                    plain.grants.clear();
                 }
                 4 => {
-                    key.del();
-                    plain.lock = None;
+                    plain.serve(now);
+                    let to = if ttl_ms < 60 { Conversion::Shared } else { Conversion::Exclusive };
+                    let converted = key.convert(&name, to).unwrap();
+                    prop_assert_eq!(converted != Reply::Null, plain.convert(who, to));
                 }
                 5 => {
                     // A client goes away.
-                    if let Some(&(_, id, ..)) = plain.queue.get(usize::from(who)) {
+                    if let Some(&Waits { id, .. }) = plain.queue.get(usize::from(who)) {
                         prop_assert!(key.node.waiting.leave(WaiterId(id)).is_some());
                         plain.queue.remove(usize::from(who));
                         open.remove(&id);
@@ -148,14 +273,16 @@ proptest! {
             for (id, _) in key.settle() {
                 prop_assert!(open.remove(&id), "answered, and once");
             }
-            let holder = plain.lock.map(|(who, _)| who.to_string().into_bytes());
-            prop_assert_eq!(key.holder(), holder.as_deref());
-            let order: Vec<_> = plain.queue.iter().map(|waiter| waiter.1).collect();
+            let mut holders: Vec<_> =
+                plain.grants.iter().map(|grant| (grant.owner.to_string().into_bytes(), grant.mode)).collect();
+            holders.sort_by(|one, other| one.0.cmp(&other.0));
+            prop_assert_eq!(key.holders(), holders);
+            let order: Vec<_> = plain.queue.iter().map(|waiter| waiter.id).collect();
             prop_assert_eq!(key.queue(), order);
             prop_assert_eq!(open.len(), plain.queue.len(), "nobody is forgotten");
             let due = key.node.next_due();
             prop_assert!(plain.queue.is_empty() || due.is_some(), "nobody sleeps for ever");
-            prop_assert!(!plain.queue.is_empty() || plain.kept.is_some() || key.node.waiting.is_empty());
+            prop_assert!(!plain.queue.is_empty() || !plain.kept.is_empty() || key.node.waiting.is_empty());
         }
     }
 }

@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
 use crate::fixture::{at, node, owner, ttl};
+use crate::format::record::{Applied, Arrival, Here, apply, decode_told, encode, encode_change, encode_end};
 use crate::lock::Lock;
 use crate::node::Node;
 use crate::queue::of_key::WaiterId;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Note, Patience, Release, Ticket, Wait};
+use crate::request::{Acquire, Conversion, Convert, Note, Patience, Release, Ticket, Wait};
+use crate::values::mode::{Mode, Wanted};
+use crate::values::time::{BootId, BootTime};
+
+const BOOT: BootId = BootId([0; 16]);
 
 /// More steps than any request takes.
 const STEPS_MAX: usize = 1_000;
@@ -21,6 +26,10 @@ pub struct Key {
     pub lock: Option<Lock>,
     /// What other keys hold.
     pub others: BTreeMap<Vec<u8>, Lock>,
+    /// What a replica holds that heard of every change.
+    replica: Option<Lock>,
+    /// In which mode is asked.
+    pub wanted: Wanted,
     /// Milliseconds since boot.
     pub now: u64,
     /// What the server says where the usual answer is not given.
@@ -33,7 +42,18 @@ pub struct Key {
 impl Key {
     pub fn new() -> Self {
         let others = BTreeMap::new();
-        Self { node: node(), lock: None, others, now: 0, says: |_| None, steps: vec![], next_id: 1 }
+        let wanted = Wanted::Exclusive;
+        Self {
+            node: node(),
+            lock: None,
+            others,
+            replica: None,
+            wanted,
+            now: 0,
+            says: |_| None,
+            steps: vec![],
+            next_id: 1,
+        }
     }
 
     /// Does `request` for the key.
@@ -57,6 +77,10 @@ impl Key {
         let (key, now) = (At { db: 0, name }, at(self.now));
         let (mut run, mut said) = (Run::new(key, request), Said::Yes);
         self.steps.clear();
+        if name == b"k" && held.is_none() {
+            // Tests delete it too.
+            self.replica = None;
+        }
         for _ in 0..STEPS_MAX {
             let step = run.next(held.as_mut(), said, &mut self.node, now);
             self.steps.push(step);
@@ -68,19 +92,48 @@ impl Key {
                         Some(held) => held.replace(lock),
                         None => *held = Some(lock),
                     }
+                    self.tell(name, |record, now| encode(held.as_ref().unwrap(), now, BOOT, record));
                 }
-                Step::Changed(_) => assert!(held.is_some(), "only what is there is changed"),
+                Step::Changed(_, id) => {
+                    let lock = held.as_ref().expect("only what is there is changed");
+                    self.tell(name, |record, now| encode_change(lock, id, now, BOOT, record));
+                }
+                Step::Left(_) => {
+                    let ended = run.ended().expect("a grant that left");
+                    self.tell(name, |record, now| encode_end(&ended, now, BOOT, record));
+                }
                 Step::Delete(_) => {
                     let mut lock = held.take().expect("only what is there is deleted");
                     self.node.unlinked(key, &mut lock);
+                    self.replica = self.replica.take().filter(|_| name != b"k");
                 }
                 Step::Ask(question) => said = (self.says)(question).unwrap_or(Said::Yes),
                 Step::Block => said = Said::Blocked(self.new_id()),
                 Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
-                Step::Done(answer) => return answer,
+                Step::Done(answer) => {
+                    assert!(name != b"k" || self.written(held.as_ref()) == self.written(self.replica.as_ref()));
+                    return answer;
+                }
             }
         }
         panic!("{request:?} is never done")
+    }
+
+    /// The replica hears of a change.
+    fn tell(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>, BootTime)) {
+        let (mut record, now) = (vec![], at(self.now).boot);
+        write(&mut record, now);
+        let told = decode_told(&record, Here { arrival: Arrival::Stream, now, boot: BOOT }).unwrap();
+        match apply(told, self.replica.as_mut()).unwrap() {
+            Applied::Anew(lock) if name == b"k" => self.replica = Some(lock),
+            _ => {}
+        }
+    }
+
+    fn written(&self, lock: Option<&Lock>) -> Vec<u8> {
+        let mut record = vec![];
+        lock.iter().for_each(|lock| encode(lock, at(self.now).boot, BOOT, &mut record));
+        record
     }
 
     fn new_id(&mut self) -> WaiterId {
@@ -100,7 +153,15 @@ impl Key {
 
     fn ask(&mut self, name: &str, ttl_ms: u64, wait_ms: u64, retry: bool) -> Result<Option<u64>, Refusal> {
         let patience = Patience::new(Some(wait_ms)).unwrap();
-        let ask = Acquire { owner: owner(name), ttl: ttl(ttl_ms), retry, fence: None, note: Note::default(), patience };
+        let ask = Acquire {
+            owner: owner(name),
+            ttl: ttl(ttl_ms),
+            wanted: self.wanted,
+            retry,
+            fence: None,
+            note: Note::default(),
+            patience,
+        };
         let answer = self.perform(&Request::Acquire { ask, may_block: true })?;
         Ok((answer == Reply::Later).then(|| self.next_id - 1))
     }
@@ -120,7 +181,8 @@ impl Key {
     ) -> Result<(Reply, u64), Refusal> {
         let patience = Patience::new(Some(wait_ms)).unwrap();
         let ticket = ticket.map(|ticket| Ticket::new(Some(ticket)).unwrap());
-        let answer = self.perform_for(key, &Request::Wait(Wait { owner: owner(name), patience, ticket }))?;
+        let answer =
+            self.perform_for(key, &Request::Wait(Wait { owner: owner(name), wanted: self.wanted, patience, ticket }))?;
         Ok((answer, if answer == Reply::Later { self.next_id - 1 } else { 0 }))
     }
 
@@ -130,6 +192,11 @@ impl Key {
             Ok(Reply::Holds(left)) => Some(left),
             _ => None,
         }
+    }
+
+    /// With its token, if it can be.
+    pub fn convert(&mut self, name: &str, to: Conversion) -> Result<Reply, Refusal> {
+        self.perform(&Request::Convert(Convert { owner: owner(name), to, token: None }))
     }
 
     /// Somebody deletes the key.
@@ -158,7 +225,16 @@ impl Key {
     }
 
     pub fn holder(&self) -> Option<&[u8]> {
-        self.lock.as_ref().filter(|lock| !lock.is_expired(at(self.now).boot)).map(Lock::owner)
+        self.lock.as_ref().filter(|lock| !lock.is_expired(at(self.now).boot)).map(|lock| lock.first().owner())
+    }
+
+    /// Who holds it, in which mode, by owner.
+    pub fn holders(&self) -> Vec<(Vec<u8>, Mode)> {
+        let now = at(self.now).boot;
+        let grants = self.lock.iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now));
+        let mut holders: Vec<_> = grants.map(|(mode, grant)| (grant.owner().to_vec(), mode)).collect();
+        holders.sort_by(|one, other| one.0.cmp(&other.0));
+        holders
     }
 
     pub fn queue(&self) -> Vec<u64> {

@@ -2,12 +2,14 @@
 //!
 //! A server tells of it while it happens, and nothing can be refused any more: only the node's memory changes here.
 
-use super::step::Key;
+use crate::guard::evicted::Evictee;
 use crate::guard::flush::Flush;
 use crate::lock::Lock;
 use crate::lock::deadlines::Detached;
+use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::values::cause::Cause;
+use crate::values::key::Key;
 use crate::values::limits::EVICTED_MAX;
 use crate::values::time::{BootTime, Now};
 
@@ -22,9 +24,19 @@ impl Node {
     /// `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored): no token up to its own is issued again, and
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
-        self.ledger.saw_lease(lock.ttl_ms(), self.skew_ms, now);
-        self.tokens.observe(key.name, lock.token());
+        lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
         self.schedule_expiry(key, Some(lock));
+    }
+
+    /// The grant `id` of `lock` in `key` came or was changed from elsewhere (replicated).
+    pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
+        self.saw(key, lock.grant(id), now);
+        self.schedule_expiry(key, Some(lock));
+    }
+
+    fn saw(&mut self, key: Key<'_>, grant: &Grant, now: BootTime) {
+        self.ledger.saw_lease(grant.ttl_ms(), self.skew_ms, now);
+        self.tokens.observe(key.name, grant.token());
     }
 
     /// `lock` is about to leave `key`, by whatever command or event.
@@ -40,14 +52,14 @@ impl Node {
 
     /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
     /// have ended. Whether it was live.
-    pub fn evict(&mut self, Key { db, name }: Key<'_>, lock: &Lock, now: Now) -> bool {
-        if lock.is_expired(now.boot) {
+    pub fn evict(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: Now) -> bool {
+        if now.boot > lock.end {
             return false;
         }
         if self.evicted.len() < EVICTED_MAX {
             self.evicted.note(db, name, lock);
         } else {
-            self.arm_guard(Cause::Flush, now.boot, lock.deadline());
+            self.arm_guard(Cause::Flush, now.boot, lock.end);
         }
         true
     }

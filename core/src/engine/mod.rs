@@ -27,6 +27,7 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
+pub use crate::values::key::Key;
 pub use due::Work;
 pub use run::{Request, Run};
-pub use step::{By, Event, Key, Question, Reply, Said, Step};
+pub use step::{By, Event, Question, Reply, Said, Step};

@@ -1,14 +1,17 @@
-//! What happens when a lock ends, or its queue is looked at: it passes to the first who waits, or the key goes.
+//! What happens when a lock ends, or its queue is looked at: it passes to the first who waits, and to those behind it as long as they
+//! may hold it together; or the key goes.
 //!
 //! The stages stand in the order in which they come.
 
-use super::step::{By, Event, Key, Question, Said, Step};
+use super::step::{By, Event, Question, Said, Step};
 use crate::lock::Lock;
+use crate::lock::modes::Modes;
 use crate::node::Node;
 use crate::queue::of_key::{Waiter, WaiterId};
 use crate::queue::waiting::Next;
 use crate::refusal::Refusal;
 use crate::rules::hand_over::{HandedOver, hand_over};
+use crate::values::key::Key;
 use crate::values::limits::ANSWERS_A_PASS_MAX;
 use crate::values::time::Now;
 
@@ -19,8 +22,10 @@ pub(super) struct Passing {
     stage: Stage,
     /// The lock in the key has ended: if nobody gets it, the key goes.
     has_ended: bool,
-    /// So many who waited were found to have lost their permission.
-    forbidden: usize,
+    /// So many who waited were served, or found to have lost their permission.
+    served: usize,
+    /// The server lets the node grant.
+    may_grant: bool,
     /// It was asked what is on the disk.
     asked_disk: bool,
 }
@@ -45,7 +50,9 @@ enum Stage {
     Decides,
     /// The lock is stored for the one who waited.
     Stored,
-    /// Nobody got it.
+    /// Somebody was served: perhaps the next can be too.
+    Again,
+    /// Nobody gets it any more.
     Stays,
     Over,
 }
@@ -53,7 +60,7 @@ enum Stage {
 impl Passing {
     /// The lock in the key ends, by `event`.
     pub(super) fn ended(event: Event, by: By) -> Self {
-        Self { by, stage: Stage::Ends(event), has_ended: true, forbidden: 0, asked_disk: false }
+        Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }
 
     /// Somebody may wait, and the key may be free.
@@ -83,42 +90,48 @@ impl Passing {
                     let told = if node.slots.is_in_cluster() { Step::Delete(Some(event)) } else { Step::Tell(event) };
                     return self.then(Stage::Free, told);
                 }
-                Stage::Looked => self.stage = if held.is_some() { Stage::Waits } else { Stage::Free },
+                Stage::Looked if matches!(held, Some(Lock::Exclusive(_))) => self.stage = Stage::Waits,
+                Stage::Looked => self.stage = Stage::Free,
                 Stage::Free if node.slots.needs_look(name) => return self.then(Stage::Slot, Step::LookAtSlots),
                 Stage::Free => self.stage = Stage::Slot,
-                Stage::Slot if node.slots.is_in_cluster() => {
+                Stage::Slot if node.slots.is_in_cluster() && held.is_none() => {
                     return self.then(Stage::SlotSaid, Step::Ask(Question::IsServedHere));
                 }
                 Stage::Slot => self.stage = Stage::First,
                 Stage::SlotSaid if said == Said::No => return self.then(Stage::Stays, Step::Redirect),
                 Stage::SlotSaid => self.stage = Stage::First,
-                Stage::First => match node.waiting.next(db, name, now.boot) {
-                    Next::Request(Waiter { id, .. }) => {
-                        return self.then(Stage::FirstSaid(id), Step::Ask(Question::IsPermitted(id)));
+                Stage::First => {
+                    let none = Modes::default();
+                    let modes = match held.as_deref() {
+                        Some(Lock::Joint(holders)) if !self.has_ended => holders.modes(),
+                        _ => &none,
+                    };
+                    match node.waiting.next(Key { db, name }, modes, now.boot) {
+                        Next::Request(Waiter { id, .. }, _) => {
+                            return self.then(Stage::FirstSaid(id), Step::Ask(Question::IsPermitted(id)));
+                        }
+                        Next::Blocked => self.stage = Stage::Waits,
+                        Next::Nobody => self.stage = Stage::Stays,
                     }
-                    Next::KeptUntil(_) => self.stage = Stage::Waits,
-                    Next::Nobody => self.stage = Stage::Stays,
-                },
+                }
                 Stage::FirstSaid(first) => match said {
                     // Rules of access may have changed since it came.
                     Said::Refused(refusal) => {
                         node.waiting.refuse(first, refusal);
-                        self.forbidden += 1;
-                        self.stage = Stage::First;
-                        if self.forbidden == ANSWERS_A_PASS_MAX {
-                            node.waiting.wake_at(db, name, now.boot);
-                            self.stage = Stage::Stays;
-                        }
+                        self.stage = Stage::Again;
                     }
                     _ => self.stage = Stage::Waits,
                 },
-                Stage::Waits if node.waiting.len_of(db, name) > 0 => {
+                Stage::Waits if !self.may_grant && node.waiting.len_of(db, name) > 0 => {
                     return self.then(Stage::MayGrantSaid, Step::Ask(Question::MayGrant(self.by)));
                 }
                 Stage::Waits => self.stage = Stage::Decides,
                 Stage::MayGrantSaid => match said {
                     Said::Refused(refusal) => self.postpone(db, name, refusal, node, now),
-                    _ => self.stage = Stage::Decides,
+                    _ => {
+                        self.may_grant = true;
+                        self.stage = Stage::Decides;
+                    }
                 },
                 Stage::Decides => {
                     let in_key = if self.has_ended { None } else { held.as_deref_mut() };
@@ -129,11 +142,16 @@ impl Passing {
                             *granted = Some(lock);
                             return self.then(Stage::Stored, Step::Store(Event::HandedOver));
                         }
-                        Ok(HandedOver::Prolonged) => {
+                        Ok(HandedOver::Joined(id)) => {
                             node.schedule_expiry(Key { db, name }, held);
-                            return self.then(Stage::Over, Step::Changed(Some(Event::Extended)));
+                            return self.then(Stage::Again, Step::Changed(Some(Event::HandedOver), id));
                         }
-                        Ok(HandedOver::Free | HandedOver::Held) => self.stage = Stage::Stays,
+                        Ok(HandedOver::Prolonged(id)) => {
+                            node.schedule_expiry(Key { db, name }, held);
+                            return self.then(Stage::Again, Step::Changed(Some(Event::Extended), id));
+                        }
+                        Ok(HandedOver::Told) => self.stage = Stage::Again,
+                        Ok(HandedOver::Stays) => self.stage = Stage::Stays,
                         Err(Refusal::NotYet) if !self.asked_disk => {
                             self.asked_disk = true;
                             return self.then(Stage::Decides, Step::Ask(Question::OnDisk));
@@ -147,8 +165,21 @@ impl Passing {
                     }
                 }
                 Stage::Stored => {
-                    node.schedule_expiry(Key { db, name }, held.take());
-                    self.stage = Stage::Over;
+                    self.has_ended = false;
+                    node.schedule_expiry(Key { db, name }, held.as_deref_mut());
+                    self.stage = Stage::Again;
+                }
+                Stage::Again => {
+                    self.served += 1;
+                    let is_exclusive = matches!(held, Some(Lock::Exclusive(_))) && !self.has_ended;
+                    self.stage = if is_exclusive || !node.waiting.has_queue(db, name) {
+                        Stage::Stays
+                    } else if self.served == ANSWERS_A_PASS_MAX {
+                        node.waiting.wake_at(db, name, now.boot);
+                        Stage::Stays
+                    } else {
+                        Stage::First
+                    };
                 }
                 Stage::Stays if self.has_ended && held.is_some() => return self.then(Stage::Over, Step::Delete(None)),
                 Stage::Stays => self.stage = Stage::Over,

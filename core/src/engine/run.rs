@@ -3,21 +3,24 @@
 //! The stages stand in the order in which they come.
 
 use super::passing::Passing;
-use super::step::{By, Event, Key, Question, Reply, Said, Step};
+use super::step::{By, Event, Question, Reply, Said, Step};
 use crate::lock::Lock;
 use crate::lock::deadlines::Due;
+use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
+use crate::request::{Acquire, Convert, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire, acquire_later};
 use crate::rules::break_lock::break_lock;
+use crate::rules::convert::{Converted, convert};
 use crate::rules::extend::{Extended, extend};
 use crate::rules::fence::{Fenced, fence};
 use crate::rules::reenter::{Reentered, reenter};
 use crate::rules::release::{Released, release};
 use crate::rules::wait::{Waited, wait};
-use crate::values::limits::DISK_WAIT_MS;
+use crate::values::key::Key;
+use crate::values::limits::{DISK_WAIT_MS, ENDED_A_STEP_MAX};
 use crate::values::time::Now;
 use crate::values::token::Token;
 
@@ -41,8 +44,10 @@ pub enum Request<'a> {
     Fence(Owner<'a>, Token),
     /// `LOCK.WAIT`.
     Wait(Wait<'a>),
-    /// `LOCK.BREAK`.
-    Break,
+    /// `LOCK.CONVERT`.
+    Convert(Convert<'a>),
+    /// `LOCK.BREAK`, of the grants with this token or of all.
+    Break(Option<Token>),
     /// The lease of the lock has ended.
     Expire(&'a Due),
     /// Its queue is looked at.
@@ -56,6 +61,9 @@ pub struct Run<'a> {
     request: &'a Request<'a>,
     stage: Stage,
     granted: Option<Lock>,
+    ended: Option<Grant>,
+    /// So many grants whose lease is over were taken out of the lock.
+    over: usize,
     /// It was asked what is on the disk.
     asked_disk: bool,
     touches_queue: bool,
@@ -64,6 +72,9 @@ pub struct Run<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Arrived,
+    /// Grants whose lease is over are taken out of a lock that others hold.
+    EndsOver,
+    Begins,
     /// Whoever waits is served first.
     Serves(Passing),
     /// The node has to know what it may promise: in this slot of the cluster, and of what is on the disk.
@@ -73,8 +84,10 @@ enum Stage {
     Decides,
     /// The lock ended, or it may be somebody's turn; then this is answered.
     Passes(Passing, Reply),
+    /// The grants with this token are taken out, one after the other.
+    Breaks(Token),
     /// The lock is stored for the one who asked.
-    Stored(Token),
+    Stored(Token, u16),
     /// The client has to wait: until it is its turn, or for the disk alone.
     Blocks {
         for_disk: bool,
@@ -88,12 +101,26 @@ enum Stage {
 impl<'a> Run<'a> {
     /// Does `request` for `key`.
     pub fn new(key: Key<'a>, request: &'a Request<'a>) -> Self {
-        Self { key, request, stage: Stage::Arrived, granted: None, asked_disk: false, touches_queue: false }
+        Self {
+            key,
+            request,
+            stage: Stage::Arrived,
+            granted: None,
+            ended: None,
+            over: 0,
+            asked_disk: false,
+            touches_queue: false,
+        }
     }
 
     /// The lock to be stored.
     pub fn granted(&mut self) -> Option<Lock> {
         self.granted.take()
+    }
+
+    /// The grant that left a lock which others hold.
+    pub fn ended(&mut self) -> Option<Grant> {
+        self.ended.take()
     }
 
     /// How the command is answered, if nothing else is left to be done: then [`Run::next`] need not be asked.
@@ -111,7 +138,16 @@ impl<'a> Run<'a> {
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
         loop {
             match &mut self.stage {
-                Stage::Arrived => self.arrives(held.as_deref(), node, now),
+                Stage::Arrived => {
+                    let is_over = held.as_deref().is_some_and(|lock| lock.ended(now.boot).is_some());
+                    self.stage = if is_over && self.looks_at_all() { Stage::EndsOver } else { Stage::Begins };
+                }
+                Stage::EndsOver => {
+                    if let Some(step) = self.end_over(held.as_deref_mut(), node, now) {
+                        return step;
+                    }
+                }
+                Stage::Begins => self.begins(held.as_deref_mut(), node, now),
                 Stage::Serves(passing) => {
                     self.touches_queue = true;
                     match passing.next(self.key, held.as_deref_mut(), said, &mut self.granted, node, now) {
@@ -144,9 +180,15 @@ impl<'a> Run<'a> {
                         None => self.stage = Stage::Answers(Ok(*reply)),
                     }
                 }
-                Stage::Stored(token) => {
+                Stage::Breaks(token) => {
+                    let token = *token;
+                    if let Some(step) = self.break_one(held.as_deref_mut(), token, node, now) {
+                        return step;
+                    }
+                }
+                Stage::Stored(token, number) => {
                     node.schedule_expiry(self.key, held.as_deref_mut());
-                    self.stage = Stage::Answers(Ok(Reply::Token(*token)));
+                    self.stage = Stage::Answers(Ok(Reply::Granted(*token, *number)));
                 }
                 Stage::Blocks { for_disk } => {
                     self.stage = Stage::Blocked { for_disk: *for_disk };
@@ -162,13 +204,59 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Whether the request depends on all grants of the lock, or may store the lock: those that are over are taken out before.
+    fn looks_at_all(&self) -> bool {
+        matches!(self.request, Request::Acquire { .. } | Request::Convert(_) | Request::Expire(_) | Request::Look)
+    }
+
+    /// Takes out a grant whose lease is over, of a lock that others hold.
+    #[cold]
+    fn end_over(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
+        self.touches_queue |= node.waiting.has_queue(self.key.db, self.key.name);
+        let ended = held.and_then(|lock| {
+            if self.over == 0
+                && let Request::Expire(due) = self.request
+                && due.is_of(lock)
+            {
+                due.taken_from(lock);
+            }
+            let ended = lock.ended(now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
+            let grant = ended.and_then(|id| lock.take(id));
+            node.schedule_expiry(self.key, Some(lock));
+            grant
+        });
+        if ended.is_none() {
+            self.stage = Stage::Begins;
+            return None;
+        }
+        self.ended = ended;
+        self.over += 1;
+        node.counters.expiries += 1;
+        Some(Step::Left(Event::Expired))
+    }
+
+    /// Takes out a grant with this token, or the whole lock if it is the last.
+    fn break_one(&mut self, held: Option<&mut Lock>, token: Token, node: &mut Node, now: Now) -> Option<Step> {
+        let Some(lock) = held else { return self.answer(Ok(Reply::Token(token))) };
+        let Some(id) = lock.with_token(token).next() else {
+            let look = serve_queue(self.key, Some(lock), By::Command, node, now);
+            return self.goes_on(passes(look, Reply::Token(token)));
+        };
+        self.ended = lock.take(id);
+        if self.ended.is_none() {
+            return self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)));
+        }
+        node.schedule_expiry(self.key, Some(lock));
+        Some(Step::Left(Event::Broken))
+    }
+
     /// Where the request begins.
-    fn arrives(&mut self, held: Option<&Lock>, node: &mut Node, now: Now) {
+    fn begins(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) {
         let Key { db, name } = self.key;
         match self.request {
             Request::Acquire { .. } => {
                 // Whoever waits is before the one who asks now.
-                match serve_queue(self.key, held, By::Command, node, now) {
+                match serve_queue(self.key, held.as_deref(), By::Command, node, now) {
                     Some(passing) => self.stage = Stage::Serves(passing),
                     None => self.promises(node),
                 }
@@ -177,21 +265,31 @@ impl<'a> Run<'a> {
             Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) => {
                 self.stage = if node.ledger.is_ready() { Stage::Decides } else { Stage::Ready };
             }
-            Request::Release(_) | Request::Break => {
+            Request::Convert(_) => {
+                self.touches_queue |= node.waiting.has_queue(db, name);
+                self.promises(node);
+            }
+            Request::Release(_) | Request::Break(_) => {
                 self.touches_queue = node.waiting.has_queue(db, name);
                 self.stage = Stage::Decides;
             }
             Request::Expire(due) => {
                 self.stage = match held {
-                    Some(lock) if due.is_of(lock) => {
-                        node.counters.expiries += 1;
+                    Some(lock) if due.is_of(lock) && lock.is_expired(now.boot) => {
+                        node.counters.expiries += lock.len() as u64;
                         Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null)
+                    }
+                    // Others hold it: perhaps somebody who waits may join them now.
+                    Some(lock) if self.over > 0 => {
+                        passes(serve_queue(self.key, Some(lock), By::Itself, node, now), Reply::Null)
                     }
                     // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
                     _ => Stage::Answers(Ok(Reply::Null)),
                 };
             }
-            Request::Look => self.stage = passes(serve_queue(self.key, held, By::Itself, node, now), Reply::Null),
+            Request::Look => {
+                self.stage = passes(serve_queue(self.key, held.as_deref(), By::Itself, node, now), Reply::Null);
+            }
         }
     }
 
@@ -210,14 +308,20 @@ impl<'a> Run<'a> {
                 let is_in_key = held.is_some();
                 match acquire(db, name, held.as_deref_mut(), ask, node, now) {
                     Ok(Acquired::Granted(lock)) => {
-                        self.stage = Stage::Stored(lock.token());
+                        let id = lock.first_id();
+                        self.stage = Stage::Stored(lock.grant(id).token(), lock.mode(id).number());
                         self.granted = Some(lock);
                         Some(if is_in_key { Step::Replace } else { Step::Store(Event::Acquired) })
                     }
-                    Ok(Acquired::Prolonged(token)) => {
-                        self.changed(held, Some(Event::Extended), Reply::Token(token), node)
+                    Ok(Acquired::Joined(id)) => {
+                        let reply = granted(held.as_deref(), id);
+                        self.changed(held, id, Some(Event::Acquired), reply, node)
                     }
-                    Ok(Acquired::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                    Ok(Acquired::Prolonged(id)) => {
+                        let reply = granted(held.as_deref(), id);
+                        self.changed(held, id, Some(Event::Extended), reply, node)
+                    }
+                    Ok(Acquired::Unchanged(id)) => self.answer(Ok(granted(held.as_deref(), id))),
                     Ok(Acquired::Contended) => self.answer(Ok(Reply::Null)),
                     Ok(Acquired::Queues) => self.block(false),
                     Ok(Acquired::WaitsForDisk) => self.block(true),
@@ -233,7 +337,14 @@ impl<'a> Run<'a> {
                 Released::Freed => {
                     self.goes_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0)))
                 }
-                Released::Lowered(left) => self.changed(held, None, Reply::Holds(left), node),
+                Released::Left(own) => {
+                    self.ended = held.as_deref_mut().and_then(|lock| lock.take(own));
+                    node.schedule_expiry(self.key, held.as_deref_mut());
+                    let look = serve_queue(self.key, held.as_deref(), By::Command, node, now);
+                    self.stage = passes(look, Reply::Holds(0));
+                    Some(Step::Left(Event::Released))
+                }
+                Released::Lowered(own, left) => self.changed(held, own, None, Reply::Holds(left), node),
                 Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
                 Released::NotHeld => {
                     // It may have been its turn.
@@ -241,19 +352,21 @@ impl<'a> Run<'a> {
                 }
             },
             Request::Extend(ask) => match extend(held.as_deref_mut(), ask, node, now) {
-                Ok(Extended::Prolonged(token)) => self.changed(held, Some(Event::Extended), Reply::Token(token), node),
+                Ok(Extended::Prolonged(own, token)) => {
+                    self.changed(held, own, Some(Event::Extended), Reply::Token(token), node)
+                }
                 Ok(Extended::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
                 Ok(Extended::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
             Request::Reenter(ask) => match reenter(held.as_deref_mut(), ask, node, now) {
-                Ok(Reentered::Changed(holds)) => self.changed(held, None, Reply::Holds(holds), node),
+                Ok(Reentered::Changed(own, holds)) => self.changed(held, own, None, Reply::Holds(holds), node),
                 Ok(Reentered::Unchanged(holds)) => self.answer(Ok(Reply::Holds(holds))),
                 Ok(Reentered::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
             Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), *owner, *token, node, now) {
-                Ok(Fenced::Raised(token)) => self.changed(held, None, Reply::Token(token), node),
+                Ok(Fenced::Raised(own, token)) => self.changed(held, own, None, Reply::Token(token), node),
                 Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
                 Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
@@ -261,13 +374,26 @@ impl<'a> Run<'a> {
             Request::Wait(ask) => {
                 self.touches_queue = true;
                 match wait(db, name, held.as_deref(), ask, node, now) {
-                    Ok(Waited::Turn) => self.answer(Ok(Reply::Turn(true))),
-                    Ok(Waited::TimedOut) => self.answer(Ok(Reply::Turn(false))),
+                    Ok(Waited::Turn(number)) => self.answer(Ok(Reply::Turn(number))),
+                    Ok(Waited::TimedOut) => self.answer(Ok(Reply::Turn(0))),
                     Ok(Waited::Queues) => self.block(false),
                     Err(refusal) => self.is_refused(refusal, node, now),
                 }
             }
-            Request::Break => match break_lock(held, node, now) {
+            Request::Convert(ask) => match convert(db, name, held.as_deref_mut(), ask, node, now) {
+                Ok(Converted::Changed(own, token)) => {
+                    node.schedule_expiry(self.key, held.as_deref_mut());
+                    // Those who wait may join it now.
+                    let look = serve_queue(self.key, held.as_deref(), By::Command, node, now);
+                    self.stage = passes(look, Reply::Token(token));
+                    Some(Step::Changed(Some(Event::Converted), own))
+                }
+                Ok(Converted::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                Ok(Converted::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.is_refused(refusal, node, now),
+            },
+            Request::Break(asked) => match break_lock(held, *asked, node, now) {
+                Some(token) if asked.is_some() => self.goes_on(Stage::Breaks(token)),
                 Some(token) => {
                     self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)))
                 }
@@ -282,13 +408,20 @@ impl<'a> Run<'a> {
     #[cold]
     fn joins(&mut self, held: Option<&Lock>, said: Said, for_disk: bool, node: &mut Node, now: Now) {
         let Said::Blocked(id) = said else { return };
-        let Some((waiter, ticket)) = waiter(self.request, id, for_disk, now) else { return };
+        let Some((mut waiter, ticket)) = waiter(self.request, id, for_disk, now) else { return };
         let Key { db, name } = self.key;
         self.touches_queue = true;
-        let is_others = held.is_some_and(|lock| !lock.is_expired(now.boot) && !lock.is_of(waiter.owner()));
-        node.waiting.join(db, name, waiter, ticket);
+        let held = held.filter(|lock| !lock.is_expired(now.boot));
+        let is_own = held.is_some_and(|lock| lock.find(waiter.owner()).is_some());
+        let is_others = held.is_some() && !is_own;
+        if is_own && matches!(held, Some(Lock::Joint(_))) {
+            waiter = waiter.of_holder();
+        }
+        let is_first = node.waiting.join(db, name, waiter, ticket);
+        // By its ticket it may be before all others, and go with those who hold the lock together.
+        let may_join = matches!(held, Some(Lock::Joint(_))) && is_first;
         // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
-        if for_disk || !is_others {
+        if for_disk || !is_others || may_join {
             node.waiting.wake_at(db, name, now.boot);
         }
     }
@@ -319,13 +452,14 @@ impl<'a> Run<'a> {
     fn changed(
         &mut self,
         held: Option<&mut Lock>,
+        id: GrantId,
         event: Option<Event>,
         reply: Reply,
         node: &mut Node,
     ) -> Option<Step> {
         node.schedule_expiry(self.key, held);
         self.stage = Stage::Answers(Ok(reply));
-        Some(Step::Changed(event))
+        Some(Step::Changed(event, id))
     }
 
     fn block(&mut self, for_disk: bool) -> Option<Step> {
@@ -347,11 +481,16 @@ fn serve_queue(key: Key<'_>, held: Option<&Lock>, by: By, node: &mut Node, now: 
     if !node.waiting.has_queue(key.db, key.name) {
         return None;
     }
-    if held.is_some_and(|lock| lock.is_expired(now.boot)) {
-        node.counters.expiries += 1;
+    if let Some(lock) = held.filter(|lock| lock.is_expired(now.boot)) {
+        node.counters.expiries += lock.len() as u64;
         return Some(Passing::ended(Event::Expired, by));
     }
     Some(Passing::look(by))
+}
+
+/// How the grant `id`, which was asked for, is told.
+fn granted(held: Option<&Lock>, id: GrantId) -> Reply {
+    held.map_or(Reply::Null, |lock| Reply::Granted(lock.grant(id).token(), lock.mode(id).number()))
 }
 
 fn passes(passing: Option<Passing>, reply: Reply) -> Stage {
@@ -361,14 +500,15 @@ fn passes(passing: Option<Passing>, reply: Reply) -> Stage {
 /// The place in the queue that `request` takes.
 fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Option<(Waiter, Option<Ticket>)> {
     match *request {
-        Request::Acquire { ask: Acquire { owner, ttl, retry, fence, note, patience }, .. } => {
+        Request::Acquire { ask: Acquire { owner, ttl, wanted, retry, fence, note, patience }, .. } => {
             let want = Want::Lock { ttl, fence, retry };
             let ms = if for_disk { DISK_WAIT_MS } else { patience.ms() };
-            let waiter = Waiter::new(id, owner, note, want, now.boot, ms);
+            let waiter = Waiter::new(id, owner, note, want, now.boot, ms).in_mode(wanted);
             Some((if for_disk { waiter.at_once() } else { waiter }, None))
         }
-        Request::Wait(Wait { owner, patience, ticket }) => {
-            Some((Waiter::new(id, owner, Note::default(), Want::Turn, now.boot, patience.ms()), ticket))
+        Request::Wait(Wait { owner, wanted, patience, ticket }) => {
+            let waiter = Waiter::new(id, owner, Note::default(), Want::Turn, now.boot, patience.ms());
+            Some((waiter.in_mode(wanted), ticket))
         }
         _ => None,
     }

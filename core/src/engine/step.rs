@@ -1,17 +1,9 @@
 //! What the engine and its driver say to each other.
 
+use crate::lock::grant::GrantId;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::values::token::Token;
-
-/// A key of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key<'a> {
-    /// The number of its database.
-    pub db: u32,
-    /// Its name.
-    pub name: &'a [u8],
-}
 
 /// What the driver does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +13,10 @@ pub enum Step {
     Store(Event),
     /// The lease of the lock in the key has ended: tell of that, then store the one that is granted to one who asked.
     Replace,
-    /// The lock in the key was changed in place: tell replicas and the AOF, then of the event.
-    Changed(Option<Event>),
+    /// This grant of the lock in the key joined or changed, in place: tell replicas and the AOF, then of the event.
+    Changed(Option<Event>, GrantId),
+    /// The grant of [`super::Run::ended`] left the lock in the key, which others hold: tell replicas and the AOF, then of the event.
+    Left(Event),
     /// Tell of the event. The key stays as it is for now.
     Tell(Event),
     /// Tell of the event, then delete the key, on replicas and in the AOF too.
@@ -44,7 +38,7 @@ pub enum Step {
 /// What the engine cannot know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether the key, which is free, is served by this node, and not on its way to another.
+    /// Whether the key, which holds nothing, is served by this node, and not on its way to another.
     IsServedHere,
     /// Whether the user of the client that waits under this name may still have the lock of the key.
     IsPermitted(WaiterId),
@@ -91,17 +85,21 @@ pub enum Event {
     Expired,
     /// An operator took it away.
     Broken,
+    /// Its owner asked for another mode.
+    Converted,
 }
 
 /// How a command is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// With the token of the grant.
+    /// With a grant's token.
     Token(Token),
+    /// With the token of the grant that was asked for, and the number of its permit.
+    Granted(Token, u16),
     /// With how many holds there are now.
     Holds(u32),
-    /// With whether it is the caller's turn.
-    Turn(bool),
+    /// With the number of the permit that is kept for the caller, whose turn it is; 0 if it is not.
+    Turn(u16),
     /// Not what was asked for: it is somebody else's, or not the caller's.
     Null,
     /// Later: the client waits.

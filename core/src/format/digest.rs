@@ -3,11 +3,14 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::lock::Lock;
+use crate::lock::grant::Grant;
+use crate::values::mode::Mode;
+use crate::values::time::BootTime;
 
 /// Sums of hashes of locks, so that the order in which they are looked at does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocksDigest {
-    /// How many locks.
+    /// How many grants.
     pub count: u64,
     /// With their deadlines on this boot's clock: to the microsecond the same set.
     pub exact: u128,
@@ -16,20 +19,34 @@ pub struct LocksDigest {
 }
 
 impl LocksDigest {
-    /// Counts in the lock that the key `name` of `db` holds.
-    pub fn add(&mut self, db: u32, name: &[u8], lock: &Lock) {
+    /// Counts in the grants of the lock that the key `name` of `db` holds, those whose deadlines `counts` picks.
+    pub fn add(&mut self, db: u32, name: &[u8], lock: &Lock, counts: impl Fn(BootTime) -> bool) {
+        let picked = lock.grants().filter(|(_, grant)| counts(grant.deadline()));
+        picked.for_each(|(mode, grant)| self.add_grant(db, name, mode, grant));
+    }
+
+    fn add_grant(&mut self, db: u32, name: &[u8], mode: Mode, grant: &Grant) {
         let mut hash = Sha256::new();
         hash.update(db.to_le_bytes());
-        for bytes in [name, lock.owner(), lock.note()] {
+        for bytes in [name, grant.owner(), grant.note()] {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         }
-        hash.update(lock.token().get().to_le_bytes());
-        hash.update(lock.holds().to_le_bytes());
-        hash.update(lock.ttl_ms().to_le_bytes());
-        hash.update([u8::from(lock.suspect)]);
+        hash.update(grant.token().get().to_le_bytes());
+        hash.update(grant.holds().to_le_bytes());
+        hash.update(grant.ttl_ms().to_le_bytes());
+        hash.update([u8::from(grant.is_from_outside())]);
+        // An exclusive grant counts as it did when there were no others: a digest of an earlier version stays true.
+        match mode {
+            Mode::Exclusive => {}
+            Mode::Shared => hash.update([0; 4]),
+            Mode::Permit(permit) => {
+                hash.update(permit.number().to_le_bytes());
+                hash.update(permit.limit().to_le_bytes());
+            }
+        }
         let other_boot = short(hash.clone());
-        hash.update(lock.deadline().as_us().to_le_bytes());
+        hash.update(grant.deadline().as_us().to_le_bytes());
         self.count += 1;
         self.exact = self.exact.wrapping_add(short(hash));
         self.other_boot = self.other_boot.wrapping_add(other_boot);
@@ -49,7 +66,7 @@ mod tests {
     fn of(locks: &[(u32, &str, Lock)]) -> LocksDigest {
         let mut digest = LocksDigest::default();
         for (db, name, lock) in locks {
-            digest.add(*db, name.as_bytes(), lock);
+            digest.add(*db, name.as_bytes(), lock, |_| true);
         }
         digest
     }
@@ -59,7 +76,7 @@ mod tests {
         let both = of(&[(0, "a", mine(1)), (1, "b", mine(2))]);
         assert_eq!(both, of(&[(1, "b", mine(2)), (0, "a", mine(1))]));
         let mut extended = mine(1);
-        extended.prolong(at(500).boot, ttl(1_000));
+        extended.prolong(Default::default(), at(500).boot, ttl(1_000));
         for other in [
             of(&[]),
             of(&[(0, "a", mine(1))]),

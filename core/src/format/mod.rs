@@ -1,4 +1,6 @@
 //! Bytes on the wire and on the disk.
 
 pub mod digest;
+mod fields;
+pub mod joint;
 pub mod record;

@@ -1,6 +1,6 @@
 //! How a lock is written down: in the RDB file, in the AOF, on the replication stream, in a DUMP payload.
 //!
-//! One record, version 1, all integers little-endian:
+//! An exclusive lock is one record of version 1, all integers little-endian; for locks that are held together see [`super::joint`].
 //!
 //! | bytes | what |
 //! |---|---|
@@ -22,132 +22,149 @@
 //! time left when the record was written is used if the record comes straight off a stream, and the full ttl if it
 //! lay on a disk for an unknown time. Either way the lease is never shorter than what its holder was promised.
 
+pub use super::fields::{Arrival, Here};
+use super::fields::{Fields, Written};
+use super::joint;
+pub use super::joint::Change;
 use crate::lock::Lock;
+use crate::lock::grant::{Grant, GrantId};
 use crate::refusal::Damaged;
-use crate::request::{Note, Owner, Ttl};
-use crate::values::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS};
+use crate::request::Owner;
 use crate::values::time::{BootId, BootTime};
-use crate::values::token::Token;
 
-/// The version this code writes, and the only one it reads.
+/// The version of an exclusive lock's record.
 pub const VERSION: u8 = 1;
 
 const FLAG_SUSPECT: u8 = 1;
 const HEAD_BYTES: usize = 64;
 
-/// How a record came here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// Off a live replication stream: written a moment ago.
-    Stream,
-    /// From this node's own files or a full synchronisation: written at an unknown time.
-    Storage,
-    /// In a payload that a client handed in (RESTORE, MIGRATE): nothing in it is believed.
-    Payload,
-}
-
 /// Appends `lock` as it is at `now` to `out`.
 pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
-    out.reserve(HEAD_BYTES + lock.owner().len() + lock.note().len());
-    out.extend_from_slice(&[VERSION, if lock.suspect { FLAG_SUSPECT } else { 0 }]);
-    out.extend_from_slice(&(lock.owner().len() as u16).to_le_bytes());
-    out.extend_from_slice(&(lock.note().len() as u16).to_le_bytes());
+    match lock {
+        Lock::Exclusive(grant) => encode_exclusive(grant, now, boot, out),
+        Lock::Joint(holders) => joint::encode(holders, now, boot, out),
+    }
+}
+
+/// Appends what changed in `lock` to `out`: the grant `id` joined or changed. Where it is the only one that is the whole lock,
+/// whatever there was before.
+pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
+    match lock.len() {
+        1 => encode(lock, now, boot, out),
+        _ => joint::encode_change(lock.mode(id), lock.grant(id), now, boot, out),
+    }
+}
+
+/// Appends that `ended`, one grant of several, ended.
+pub fn encode_end(ended: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
+    joint::encode_end(ended, now, boot, out);
+}
+
+fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
+    out.reserve(HEAD_BYTES + grant.owner().len() + grant.note().len());
+    out.extend_from_slice(&[VERSION, if grant.is_from_outside() { FLAG_SUSPECT } else { 0 }]);
+    out.extend_from_slice(&(grant.owner().len() as u16).to_le_bytes());
+    out.extend_from_slice(&(grant.note().len() as u16).to_le_bytes());
     out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(&lock.ttl_ms.to_le_bytes());
-    out.extend_from_slice(&lock.holds.to_le_bytes());
-    out.extend_from_slice(&lock.token.get().to_le_bytes());
-    for time in [lock.granted, now, lock.deadline] {
+    out.extend_from_slice(&grant.ttl_ms().to_le_bytes());
+    out.extend_from_slice(&grant.holds().to_le_bytes());
+    out.extend_from_slice(&grant.token().get().to_le_bytes());
+    for time in [grant.granted(), now, grant.deadline()] {
         out.extend_from_slice(&time.as_us().to_le_bytes());
     }
     out.extend_from_slice(&boot.0);
-    out.extend_from_slice(lock.owner());
-    out.extend_from_slice(lock.note());
+    out.extend_from_slice(grant.owner());
+    out.extend_from_slice(grant.note());
 }
 
-/// The lock that `bytes` describe, as it is at `now` in this `boot`.
+/// The whole lock that `bytes` describe, as it is `here`.
 ///
-/// Never an impossible lock: every field is within its bounds, and no more than the full ttl is left.
-pub fn decode(bytes: &[u8], arrival: Arrival, now: BootTime, boot: BootId) -> Result<Lock, Damaged> {
+/// Never an impossible lock: every field is within its bounds, no more than the full ttl is left, and its grants go together.
+pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
     let mut fields = Fields(bytes);
     match fields.take::<1>()? {
-        [VERSION] => {}
-        [version] => return Err(Damaged::Version { found: version, known: VERSION }),
+        [VERSION] => decode_exclusive(fields, here).map(Lock::Exclusive),
+        [joint::VERSION] => joint::decode(fields, here),
+        [version] => Err(Damaged::Version { found: version, known: joint::VERSION }),
     }
-    let [flags] = fields.take()?;
-    let owner_len = usize::from(u16::from_le_bytes(fields.take()?));
-    let note_len = usize::from(u16::from_le_bytes(fields.take()?));
-    let reserved: [u8; 2] = fields.take()?;
-    let ttl_ms = u32::from_le_bytes(fields.take()?);
-    let holds = u32::from_le_bytes(fields.take()?);
-    let token = u64::from_le_bytes(fields.take()?);
-    let granted = fields.time()?;
-    let written = fields.time()?;
-    let deadline = fields.time()?;
-    let written_in = BootId(fields.take()?);
-    let text = fields.0;
-
-    if flags & !FLAG_SUSPECT != 0 || reserved != [0, 0] {
-        return Err(Damaged::Field("reserved part"));
-    }
-    if text.len() != owner_len + note_len {
-        return Err(Damaged::Length);
-    }
-    let (owner, note) = text.split_at(owner_len);
-    let owner = Owner::new(owner).map_err(|_| Damaged::Field("owner"))?;
-    let note = Note::new(note).map_err(|_| Damaged::Field("note"))?;
-    let ttl = Ttl::new(Some(ttl_ms.into()), MAX_TTL_LIMIT_MS).map_err(|_| Damaged::Field("ttl"))?;
-    let token = Token::new(token).ok_or(Damaged::Field("token"))?;
-    if holds == 0 || holds > HOLDS_MAX {
-        return Err(Damaged::Field("number of holds"));
-    }
-    if granted > written {
-        return Err(Damaged::Field("time of the grant"));
-    }
-    if deadline > written.plus_ms(ttl_ms) || deadline < granted {
-        return Err(Damaged::Field("deadline"));
-    }
-
-    let latest = now.plus_ms(ttl_ms);
-    let same_boot = written_in == boot;
-    if same_boot && arrival == Arrival::Payload && (written > now || deadline > latest) {
-        return Err(Damaged::Field("deadline"));
-    }
-    let mut lock = Lock::new(owner, note, token, now, ttl);
-    lock.holds = holds;
-    lock.suspect = flags & FLAG_SUSPECT != 0;
-    if same_boot {
-        // The clock of one boot never goes back, except where a machine is set back to a snapshot.
-        lock.granted = granted.min(now);
-        lock.deadline = deadline.min(latest);
-    } else {
-        lock.granted = BootTime::from_us(now.us_since(BootTime::from_us(written.us_since(granted))));
-        lock.deadline = match arrival {
-            Arrival::Stream => now.plus_us(deadline.us_since(written)),
-            Arrival::Storage | Arrival::Payload => latest,
-        };
-    }
-    Ok(lock)
 }
 
-/// What of a record has not been read yet.
-struct Fields<'a>(&'a [u8]);
+/// What `bytes` tell of a lock, as it is `here`.
+#[derive(Debug)]
+pub enum Told {
+    /// All that it holds.
+    Whole(Lock),
+    /// One change.
+    Change(Change),
+}
 
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(Damaged::Length)?;
-        self.0 = rest;
-        Ok(*field)
+/// What `bytes` tell: a whole lock, or one change of a lock that is held together.
+pub fn decode_told(bytes: &[u8], here: Here) -> Result<Told, Damaged> {
+    if let [joint::VERSION, rest @ ..] = bytes
+        && let Some(change) = joint::decode_change(&Fields(rest), here)?
+    {
+        return Ok(Told::Change(change));
     }
+    decode(bytes, here).map(Told::Whole)
+}
 
-    fn time(&mut self) -> Result<BootTime, Damaged> {
-        Ok(BootTime::from_us(u64::from_le_bytes(self.take()?)))
+/// What is to be done about a change that was told.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// The key holds this lock now: store it.
+    Anew(Lock),
+    /// The lock was changed in place: this grant is new.
+    Grant(GrantId),
+    /// The lock was changed in place: a grant is gone.
+    Gone,
+}
+
+/// Does to the lock that a key holds, if it holds any, what was told of it. What cannot be is refused, and nothing changes.
+pub fn apply(told: Told, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
+    const MODE: Damaged = Damaged::Field("mode");
+    match (told, held) {
+        (Told::Whole(lock), _) => Ok(Applied::Anew(lock)),
+        // One of several, so others were told of before.
+        (Told::Change(Change::Grant(..)), None | Some(Lock::Exclusive(_))) => Err(MODE),
+        (Told::Change(Change::Grant(mode, grant)), Some(Lock::Joint(holders))) => {
+            holders.put(mode, grant).map(Applied::Grant).ok_or(MODE)
+        }
+        (Told::Change(Change::Ended(ended)), Some(lock)) => {
+            let own = Owner::new(ended.owner()).ok().and_then(|owner| lock.find(owner));
+            match own.and_then(|own| lock.take(own)) {
+                Some(_) => Ok(Applied::Gone),
+                None => Err(Damaged::Field("owner")),
+            }
+        }
+        (Told::Change(Change::Ended(_)), None) => Err(Damaged::Field("owner")),
     }
+}
+
+fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged> {
+    let [flags] = fields.take()?;
+    let (owner_len, note_len) = (fields.u16()?, fields.u16()?);
+    let reserved = fields.u16()?;
+    let (ttl_ms, holds) = (fields.u32()?, fields.u32()?);
+    let token = fields.u64()?;
+    let (granted, at, deadline) = (fields.time()?, fields.time()?, fields.time()?);
+    let boot = BootId(fields.take()?);
+    if flags & !FLAG_SUSPECT != 0 || reserved != 0 {
+        return Err(Damaged::Field("reserved part"));
+    }
+    let (owner, note) = (fields.bytes(owner_len)?, fields.bytes(note_len)?);
+    if !fields.0.is_empty() {
+        return Err(Damaged::Length);
+    }
+    let suspect = flags & FLAG_SUSPECT != 0;
+    Written { owner, note, suspect, ttl_ms, holds, token, granted, deadline, at, boot }.read(here)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::request::Note;
+    use crate::values::limits::HOLDS_MAX;
     use proptest::prelude::*;
 
     const HERE: BootId = BootId([1; 16]);
@@ -157,12 +174,16 @@ mod tests {
         at(ms).boot
     }
 
+    fn here(arrival: Arrival, now: u64, boot: BootId) -> Here {
+        Here { arrival, now: ms(now), boot }
+    }
+
     /// A lock granted at 10 s for 1 s, extended at 10.5 s to 12.5 s (ttl 2 s), written at 11 s: 1.5 s are left.
     fn sample() -> (Lock, Vec<u8>) {
         let note = Note::new(b"for \0 people").unwrap();
-        let mut lock = Lock::new(owner("me"), note, token(77), ms(10_000), ttl(1_000));
-        lock.prolong(ms(10_500), ttl(2_000));
-        lock.holds = 3;
+        let mut lock = exclusive(owner("me"), note, token(77), ms(10_000), ttl(1_000));
+        lock.prolong(GrantId::default(), ms(10_500), ttl(2_000));
+        lock.set_holds(GrantId::default(), 3);
         let mut bytes = Vec::new();
         encode(&lock, ms(11_000), HERE, &mut bytes);
         (lock, bytes)
@@ -187,7 +208,7 @@ mod tests {
         let (lock, bytes) = sample();
         for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
             for now in [11_000, 12_000, 12_500, 99_000] {
-                let read = decode(&bytes, arrival, ms(now), HERE).unwrap();
+                let read = decode(&bytes, here(arrival, now, HERE)).unwrap();
                 assert_eq!(read, lock);
                 assert_eq!(read.is_expired(ms(now)), now > 12_500);
             }
@@ -200,11 +221,14 @@ mod tests {
         // (arrival, ms left)
         for (arrival, left) in [(Arrival::Stream, 1_500), (Arrival::Storage, 2_000), (Arrival::Payload, 2_000)] {
             for now in [0, 500, 700_000] {
-                let read = decode(&bytes, arrival, ms(now), ELSEWHERE).unwrap();
-                assert_eq!(read.left_ms(ms(now)), left, "{arrival:?}");
-                assert_eq!(read.held_ms(ms(now)), now.min(1_000), "granted a second before it was written");
-                assert_eq!((read.owner(), read.note(), read.holds()), (lock.owner(), lock.note(), 3));
-                assert_eq!(read.token(), token(77));
+                let read = decode(&bytes, here(arrival, now, ELSEWHERE)).unwrap();
+                assert_eq!(read.first().left_ms(ms(now)), left, "{arrival:?}");
+                assert_eq!(read.first().held_ms(ms(now)), now.min(1_000), "granted a second before it was written");
+                assert_eq!(
+                    (read.first().owner(), read.first().note(), read.first().holds()),
+                    (lock.first().owner(), lock.first().note(), 3)
+                );
+                assert_eq!(read.first().token(), token(77));
             }
         }
     }
@@ -213,19 +237,19 @@ mod tests {
     fn an_expired_lock_stays_expired_on_the_stream() {
         let mut bytes = Vec::new();
         encode(&mine(1), ms(5_000), HERE, &mut bytes);
-        assert!(decode(&bytes, Arrival::Storage, ms(5_000), HERE).unwrap().is_expired(ms(5_000)));
-        assert_eq!(decode(&bytes, Arrival::Stream, ms(5_000), ELSEWHERE).unwrap().left_ms(ms(5_000)), 0);
+        assert!(decode(&bytes, here(Arrival::Storage, 5_000, HERE)).unwrap().is_expired(ms(5_000)));
+        assert_eq!(decode(&bytes, here(Arrival::Stream, 5_000, ELSEWHERE)).unwrap().first().left_ms(ms(5_000)), 0);
     }
 
     #[test]
     fn a_clock_set_back_with_its_machine_leaves_at_most_the_full_ttl() {
         let (_, bytes) = sample();
-        assert_eq!(decode(&bytes, Arrival::Storage, ms(3_000), HERE).unwrap().left_ms(ms(3_000)), 2_000);
-        let lock = decode(&bytes, Arrival::Storage, ms(3_000), HERE).unwrap();
+        assert_eq!(decode(&bytes, here(Arrival::Storage, 3_000, HERE)).unwrap().first().left_ms(ms(3_000)), 2_000);
+        let lock = decode(&bytes, here(Arrival::Storage, 3_000, HERE)).unwrap();
         let mut again = Vec::new();
         encode(&lock, ms(3_000), HERE, &mut again);
-        assert_eq!(decode(&again, Arrival::Storage, ms(3_000), HERE), Ok(lock), "it can be written and read again");
-        let refused = decode(&bytes, Arrival::Payload, ms(3_000), HERE);
+        assert_eq!(decode(&again, here(Arrival::Storage, 3_000, HERE)), Ok(lock), "it can be written and read again");
+        let refused = decode(&bytes, here(Arrival::Payload, 3_000, HERE));
         assert_eq!(refused, Err(Damaged::Field("deadline")));
     }
 
@@ -233,7 +257,7 @@ mod tests {
     fn suspect_is_kept() {
         let mut bytes = Vec::new();
         encode(&suspect(), ms(0), HERE, &mut bytes);
-        assert!(decode(&bytes, Arrival::Storage, ms(0), HERE).unwrap().suspect);
+        assert!(decode(&bytes, here(Arrival::Storage, 0, HERE)).unwrap().first().suspect);
     }
 
     #[test]
@@ -244,8 +268,8 @@ mod tests {
             bytes
         };
         let cases = [
-            (edit(0, &[2]), Damaged::Version { found: 2, known: VERSION }),
-            (edit(0, &[0]), Damaged::Version { found: 0, known: VERSION }),
+            (edit(0, &[3]), Damaged::Version { found: 3, known: 2 }),
+            (edit(0, &[0]), Damaged::Version { found: 0, known: 2 }),
             (edit(1, &[2]), Damaged::Field("reserved part")),
             (edit(6, &[1]), Damaged::Field("reserved part")),
             (edit(2, &[0, 0, 14, 0]), Damaged::Field("owner")),
@@ -265,15 +289,15 @@ mod tests {
         for (bytes, expected) in cases {
             for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
                 for boot in [HERE, ELSEWHERE] {
-                    assert_eq!(decode(&bytes, arrival, ms(11_000), boot), Err(expected));
+                    assert_eq!(decode(&bytes, here(arrival, 11_000, boot)), Err(expected));
                 }
             }
         }
         let (_, bytes) = sample();
         for len in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..len], Arrival::Storage, ms(11_000), HERE), Err(Damaged::Length));
+            assert_eq!(decode(&bytes[..len], here(Arrival::Storage, 11_000, HERE)), Err(Damaged::Length));
         }
-        assert_eq!(decode(&[&bytes[..], b"x"].concat(), Arrival::Storage, ms(0), HERE), Err(Damaged::Length));
+        assert_eq!(decode(&[&bytes[..], b"x"].concat(), here(Arrival::Storage, 0, HERE)), Err(Damaged::Length));
     }
 
     #[test]
@@ -286,9 +310,9 @@ mod tests {
             head[4..6].copy_from_slice(&note.to_le_bytes());
             [head, longest.clone()].concat()
         };
-        assert!(decode(&head(256, 1024), Arrival::Storage, ms(11_000), HERE).is_ok());
-        assert_eq!(decode(&head(257, 1023), Arrival::Storage, ms(11_000), HERE), Err(Damaged::Field("owner")));
-        assert_eq!(decode(&head(255, 1025), Arrival::Storage, ms(11_000), HERE), Err(Damaged::Field("note")));
+        assert!(decode(&head(256, 1024), here(Arrival::Storage, 11_000, HERE)).is_ok());
+        assert_eq!(decode(&head(257, 1023), here(Arrival::Storage, 11_000, HERE)), Err(Damaged::Field("owner")));
+        assert_eq!(decode(&head(255, 1025), here(Arrival::Storage, 11_000, HERE)), Err(Damaged::Field("note")));
     }
 
     proptest! {
@@ -302,8 +326,8 @@ mod tests {
             let bytes = [vec![VERSION], head, text].concat();
             let now = BootTime::from_us(now);
             for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-                if let Ok(lock) = decode(&bytes, arrival, now, HERE) {
-                    prop_assert!(lock.left_ms(now) <= u64::from(lock.ttl_ms));
+                if let Ok(lock) = decode(&bytes, Here { arrival, now, boot: HERE }) {
+                    prop_assert!(lock.first().left_ms(now) <= u64::from(lock.first().ttl_ms()));
                 }
             }
         }
@@ -315,9 +339,9 @@ mod tests {
             bytes[at] = byte;
             for boot in [HERE, ELSEWHERE] {
                 for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-                    if let Ok(lock) = decode(&bytes, arrival, ms(now), boot) {
-                        prop_assert!(lock.left_ms(ms(now)) <= u64::from(lock.ttl_ms));
-                        prop_assert!(lock.holds >= 1 && lock.holds <= HOLDS_MAX && !lock.owner().is_empty());
+                    if let Ok(lock) = decode(&bytes, here(arrival, now, boot)) {
+                        prop_assert!(lock.first().left_ms(ms(now)) <= u64::from(lock.first().ttl_ms()));
+                        prop_assert!(lock.first().holds() >= 1 && lock.first().holds() <= HOLDS_MAX && !lock.first().owner().is_empty());
                     }
                 }
             }

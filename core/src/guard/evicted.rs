@@ -7,14 +7,32 @@ use crate::refusal::Refusal;
 use crate::request::Owner;
 use crate::values::time::BootTime;
 
-/// What was evicted and may still be held.
+/// What has to be known of a lock that is evicted.
+#[derive(Clone, Debug)]
+pub struct Evictee {
+    /// Its owner; empty: several hold it.
+    holder: Box<[u8]>,
+    /// When its last lease ends.
+    pub(crate) end: BootTime,
+}
+
+impl Evictee {
+    /// Of `lock`.
+    pub fn of(lock: &Lock) -> Self {
+        // Of several holders none may take it: the others may still hold it.
+        let holder = if lock.len() == 1 { lock.first().owner() } else { &[] };
+        Self { holder: holder.into(), end: lock.end() }
+    }
+}
+
+/// What was evicted and may still be held: by whom, if by one owner alone, and until when.
 #[derive(Clone, Debug, Default)]
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
 impl Evicted {
     /// `lock` was evicted from `name` in `db`.
-    pub fn note(&mut self, db: u32, name: &[u8], lock: &Lock) {
-        self.0.insert((db, name.into()), (lock.owner().into(), lock.deadline()));
+    pub fn note(&mut self, db: u32, name: &[u8], lock: Evictee) {
+        self.0.insert((db, name.into()), (lock.holder, lock.end));
     }
 
     /// Until when nobody but its holder may take `name` in `db`, if `owner` is not the one.
@@ -65,7 +83,7 @@ mod tests {
     #[test]
     fn bars_that_key_alone_from_others_until_the_lease_would_have_ended() {
         let mut evicted = Evicted::default();
-        evicted.note(0, b"k", &mine(1));
+        evicted.note(0, b"k", Evictee::of(&mine(1)));
         let deadline = at(1_000).boot;
         assert_eq!(evicted.bars(0, b"k", owner("you"), deadline), Some(deadline));
         let barred = |left_ms| Err(Refusal::Evicted { left_ms });
@@ -79,7 +97,7 @@ mod tests {
         assert_eq!(evicted.len(), 1);
         evicted.sweep(deadline.plus_us(1));
         assert!(evicted.is_empty());
-        evicted.note(0, b"k", &mine(1));
+        evicted.note(0, b"k", Evictee::of(&mine(1)));
         evicted.forget(0, b"k");
         assert_eq!(evicted.bars(0, b"k", owner("you"), deadline), None);
     }

@@ -1,6 +1,6 @@
 //! When which lock's lease may have ended: what the background needs to delete expired locks.
 //!
-//! One entry a lock, at its deadline, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is
+//! One entry a lock, at the first deadline of its grants, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is
 //! as large as the number of locks in memory and never larger.
 
 use std::collections::btree_map::Entry;
@@ -26,21 +26,73 @@ pub struct Due {
 impl Due {
     /// Whether this entry is the one of `lock`, and not of an earlier lock under the same name.
     pub fn is_of(&self, lock: &Lock) -> bool {
-        lock.entry == self.entry
+        lock.entry() == self.entry
+    }
+
+    /// `lock`, whose entry this is, has none any more: it came due.
+    pub(crate) fn taken_from(&self, lock: &mut Lock) {
+        lock.set_entry(DeadlineEntry::default());
     }
 }
 
-/// The entries of one database, by due time.
-type Queue = BTreeMap<DeadlineEntry, Box<[u8]>>;
+/// The entries of one database.
+#[derive(Clone, Debug, Default)]
+struct Entries {
+    /// By due time: when the first lease of a lock ends.
+    due: BTreeMap<DeadlineEntry, Box<[u8]>>,
+    /// When the last lease ends, of locks with several holders.
+    ends: BTreeSet<DeadlineEntry>,
+    /// The same by ticket.
+    end_of: BTreeMap<u32, BootTime>,
+}
+
+impl Entries {
+    /// When the last of them ends.
+    fn last(&self) -> Option<BootTime> {
+        let due = self.due.last_key_value().map(|(entry, _)| entry.due);
+        due.into_iter().chain(self.ends.last().map(|entry| entry.due)).max()
+    }
+
+    /// When the lock of `entry` ends.
+    fn end_of(&self, entry: DeadlineEntry) -> BootTime {
+        self.end_of.get(&{ entry.ticket }).copied().unwrap_or(entry.due)
+    }
+
+    fn first(&self) -> Option<DeadlineEntry> {
+        self.due.first_key_value().map(|(entry, _)| *entry)
+    }
+
+    fn remove(&mut self, entry: DeadlineEntry) -> Option<Box<[u8]>> {
+        self.forget_end(entry.ticket);
+        self.due.remove(&entry)
+    }
+
+    /// The lock with this ticket has holders until `end`.
+    fn set_end(&mut self, ticket: u32, end: BootTime) {
+        if self.end_of.get(&ticket) != Some(&end) {
+            self.forget_end(ticket);
+            self.end_of.insert(ticket, end);
+            self.ends.insert(DeadlineEntry { due: end, ticket });
+        }
+    }
+
+    fn forget_end(&mut self, ticket: u32) {
+        if !self.ends.is_empty()
+            && let Some(due) = self.end_of.remove(&ticket)
+        {
+            self.ends.remove(&DeadlineEntry { due, ticket });
+        }
+    }
+}
 
 /// What was watched in one or all databases until they were emptied, or a copy. Dropping it takes a while when it is large.
 #[derive(Clone, Debug, Default)]
-pub struct Detached(Vec<(u32, Queue)>);
+pub struct Detached(Vec<(u32, Entries)>);
 
 impl Detached {
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.0.iter().map(|(_, queue)| queue.len()).sum()
+        self.0.iter().map(|(_, entries)| entries.due.len()).sum()
     }
 
     /// Database and name of every lock.
@@ -50,12 +102,14 @@ impl Detached {
 
     /// Database, name and end of every lock.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
-        self.0.iter().flat_map(|(db, queue)| queue.iter().map(|(entry, name)| (*db, &**name, entry.due)))
+        self.0
+            .iter()
+            .flat_map(|(db, entries)| entries.due.iter().map(|(entry, name)| (*db, &**name, entries.end_of(*entry))))
     }
 
     /// When the last of the locks would have ended.
     pub fn last(&self) -> Option<BootTime> {
-        self.0.iter().filter_map(|(_, queue)| queue.last_key_value()).map(|(entry, _)| entry.due).max()
+        self.0.iter().filter_map(|(_, entries)| entries.last()).max()
     }
 
     /// Whether nothing was watched.
@@ -71,9 +125,9 @@ impl Detached {
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines {
     /// The entries of database 0.
-    main: Queue,
+    main: Entries,
     /// The entries of the others that have any.
-    others: BTreeMap<u32, Queue>,
+    others: BTreeMap<u32, Entries>,
     /// The first entry of each of the others.
     firsts: BTreeSet<(DeadlineEntry, u32)>,
     len: usize,
@@ -81,40 +135,52 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its deadline.
+    /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its first deadline.
     pub fn schedule(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
-        if lock.entry.ticket != 0 && { lock.entry.due } == lock.deadline {
-            return;
+        let (entry, due) = (lock.entry(), lock.next_end());
+        let end = matches!(lock, Lock::Joint(_)).then(|| lock.end());
+        if entry.ticket != 0 && { entry.due } == due {
+            return match end {
+                Some(end) => self.change(db, |entries| entries.set_end(entry.ticket, end)),
+                None => {}
+            };
         }
         let mut ticket = self.ticket;
-        let (entry, deadline) = (lock.entry, lock.deadline);
-        lock.entry = self.change(db, |queue| {
-            let known = if entry.ticket == 0 { None } else { queue.remove(&entry) };
-            loop {
+        let entry = self.change(db, |entries| {
+            let known = if entry.ticket == 0 { None } else { entries.remove(entry) };
+            let entry = loop {
                 ticket = ticket.checked_add(1).unwrap_or(1);
-                let entry = DeadlineEntry { due: deadline, ticket };
+                let entry = DeadlineEntry { due, ticket };
                 // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
-                if let Entry::Vacant(place) = queue.entry(entry) {
+                if let Entry::Vacant(place) = entries.due.entry(entry)
+                    && !entries.end_of.contains_key(&ticket)
+                {
                     place.insert(known.unwrap_or_else(|| name.into()));
-                    return entry;
+                    break entry;
                 }
+            };
+            if let Some(end) = end {
+                entries.set_end(ticket, end);
             }
+            entry
         });
+        lock.set_entry(entry);
         self.ticket = ticket;
     }
 
     /// `lock` is about to leave `db`, or the name it had there: its entry goes.
     pub fn cancel(&mut self, db: u32, lock: &mut Lock) {
-        let entry = std::mem::take(&mut lock.entry);
+        let entry = lock.entry();
+        lock.set_entry(DeadlineEntry::default());
         if entry.ticket != 0 {
-            self.change(db, |queue| queue.remove(&entry));
+            self.change(db, |entries| entries.remove(entry));
         }
     }
 
     /// Takes out the entry that has been due longest at `now`, if any is due.
     pub fn pop_due(&mut self, now: BootTime) -> Option<Due> {
-        let (_, db) = self.first().filter(|(entry, _)| now > { entry.due })?;
-        let (entry, name) = self.change(db, Queue::pop_first)?;
+        let (entry, db) = self.first().filter(|(entry, _)| now > { entry.due })?;
+        let name = self.change(db, |entries| entries.remove(entry))?;
         Some(Due { db, name, entry })
     }
 
@@ -135,57 +201,56 @@ impl Deadlines {
 
     /// When the last lock of `db` ends.
     pub fn last(&self, db: u32) -> Option<BootTime> {
-        let queue = if db == MAIN { &self.main } else { self.others.get(&db)? };
-        Some(queue.last_key_value()?.0.due)
+        if db == MAIN { self.main.last() } else { self.others.get(&db)?.last() }
     }
 
     /// Database and name of every lock.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let databases = [(&MAIN, &self.main)].into_iter().chain(&self.others);
-        databases.flat_map(|(db, queue)| queue.values().map(|name| (*db, &**name)))
+        databases.flat_map(|(db, entries)| entries.due.values().map(|name| (*db, &**name)))
     }
 
     /// A copy of what is watched in `db`.
     pub fn copy(&self, db: u32) -> Detached {
-        let queue = if db == MAIN { Some(&self.main) } else { self.others.get(&db) };
-        Detached(queue.map(|queue| (db, queue.clone())).into_iter().collect())
+        let entries = if db == MAIN { Some(&self.main) } else { self.others.get(&db) };
+        Detached(entries.map(|entries| (db, entries.clone())).into_iter().collect())
     }
 
     /// Two databases change places.
     pub fn swap(&mut self, one: u32, other: u32) {
         let (first, second) = (self.take(one), self.take(other));
-        self.change(one, |queue| *queue = second);
-        self.change(other, |queue| *queue = first);
+        self.change(one, |entries| *entries = second);
+        self.change(other, |entries| *entries = first);
     }
 
     /// A database, or all of them (`None`), is about to be emptied.
     pub fn detach(&mut self, db: Option<u32>) -> Detached {
         let Some(db) = db else {
             let all = std::mem::replace(self, Self { ticket: self.ticket, ..Self::default() });
-            let queues = [(MAIN, all.main)].into_iter().chain(all.others);
-            return Detached(queues.filter(|(_, queue)| !queue.is_empty()).collect());
+            let databases = [(MAIN, all.main)].into_iter().chain(all.others);
+            return Detached(databases.filter(|(_, entries)| !entries.due.is_empty()).collect());
         };
-        let queue = self.take(db);
-        Detached(if queue.is_empty() { vec![] } else { vec![(db, queue)] })
+        let entries = self.take(db);
+        Detached(if entries.due.is_empty() { vec![] } else { vec![(db, entries)] })
     }
 
-    fn take(&mut self, db: u32) -> Queue {
+    fn take(&mut self, db: u32) -> Entries {
         self.change(db, std::mem::take)
     }
 
     /// Changes the entries of `db`, and with them what is known of all.
-    fn change<T>(&mut self, db: u32, body: impl FnOnce(&mut Queue) -> T) -> T {
+    fn change<T>(&mut self, db: u32, body: impl FnOnce(&mut Entries) -> T) -> T {
         if db == MAIN {
-            let before = self.main.len();
+            let before = self.main.due.len();
             let done = body(&mut self.main);
-            self.len = self.len + self.main.len() - before;
+            self.len = self.len + self.main.due.len() - before;
             return done;
         }
-        let first = |queue: &Queue| queue.first_key_value().map(|(entry, _)| (*entry, db));
-        let queue = self.others.entry(db).or_default();
-        let before = (queue.len(), first(queue));
-        let done = body(queue);
-        let after = (queue.len(), first(queue));
+        let first = |entries: &Entries| entries.first().map(|entry| (entry, db));
+        let entries = self.others.entry(db).or_default();
+        let before = (entries.due.len(), first(entries));
+        let done = body(entries);
+        let after = (entries.due.len(), first(entries));
         self.len = self.len + after.0 - before.0;
         if before.1 != after.1 {
             before.1.map(|first| self.firsts.remove(&first));
@@ -199,7 +264,7 @@ impl Deadlines {
 
     /// The entry that comes due first, and its database.
     fn first(&self) -> Option<(DeadlineEntry, u32)> {
-        let main = self.main.first_key_value().map(|(entry, _)| (*entry, MAIN));
+        let main = self.main.first().map(|entry| (entry, MAIN));
         main.into_iter().chain(self.firsts.first().copied()).min()
     }
 }
@@ -208,12 +273,13 @@ impl Deadlines {
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::lock::grant::GrantId;
     use crate::request::Note;
     use proptest::prelude::*;
 
     /// A lock whose deadline is `ms` milliseconds after boot.
     fn until(ms: u64) -> Lock {
-        Lock::new(owner("me"), Note::default(), token(1), BootTime::default(), ttl(ms))
+        exclusive(owner("me"), Note::default(), token(1), BootTime::default(), ttl(ms))
     }
 
     fn us(ms: u64, more: u64) -> BootTime {
@@ -241,7 +307,7 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let mut lock = until(10);
         deadlines.schedule(0, b"k", &mut lock);
-        lock.prolong(us(5, 0), ttl(20));
+        lock.prolong(GrantId::default(), us(5, 0), ttl(20));
         deadlines.schedule(0, b"k", &mut lock);
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(25, 0))));
         lock.replace(until(20));
@@ -321,7 +387,7 @@ mod tests {
         deadlines.ticket = u32::MAX - 1;
         deadlines.schedule(0, b"c", &mut c);
         assert_eq!(deadlines.len(), 3);
-        assert!(a.entry != b.entry && b.entry != c.entry && a.entry != c.entry && c.entry.ticket != 0);
+        assert!(a.entry() != b.entry() && b.entry() != c.entry() && a.entry() != c.entry() && c.entry().ticket != 0);
     }
 
     proptest! {
@@ -335,7 +401,7 @@ mod tests {
                 let db = u32::from(name % 4);
                 match what {
                     0 => {
-                        let mut lock = Lock::new(owner("me"), Note::default(), token(1), now, ttl(ms));
+                        let mut lock = exclusive(owner("me"), Note::default(), token(1), now, ttl(ms));
                         if let Some(old) = locks.get_mut(&name) {
                             old.replace(lock);
                             deadlines.schedule(db, &[name], old);
@@ -345,7 +411,7 @@ mod tests {
                         }
                     }
                     1 => if let Some(lock) = locks.get_mut(&name) {
-                        lock.prolong(now, ttl(ms));
+                        lock.prolong(GrantId::default(), now, ttl(ms));
                         deadlines.schedule(db, &[name], lock);
                     },
                     2 => if let Some(mut lock) = locks.remove(&name) {
@@ -364,7 +430,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(deadlines.len(), locks.len());
-                prop_assert_eq!(deadlines.earliest(), locks.values().map(Lock::deadline).min());
+                prop_assert_eq!(deadlines.earliest(), locks.values().map(Lock::end).min());
             }
         }
     }

@@ -2,142 +2,233 @@
 
 pub mod deadlines;
 pub mod entry;
+pub mod grant;
+pub mod holders;
 pub mod modes;
-
-use smallvec::SmallVec;
+pub mod phase;
 
 use crate::lock::entry::DeadlineEntry;
-use crate::request::{Note, Owner, Ttl};
+use crate::lock::grant::{Grant, GrantId};
+use crate::lock::holders::Holders;
+use crate::request::{Owner, Ttl};
+use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// So many bytes of owner and note stand in the lock itself: the 20 that clients make owners of, and some.
-const TEXT_INLINE_BYTES: usize = 24;
-
-/// One lock: who holds it, since when, until when, and with which token. It is held until its deadline has passed;
-/// after that it is free, whether or not it is still in memory.
+/// One lock: the grants by which it is held. It is held until the last of their deadlines has passed; after that it is free,
+/// whether or not it is still in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lock {
-    pub(crate) token: Token,
-    pub(crate) deadline: BootTime,
-    pub(crate) granted: BootTime,
-    /// Length of the lease when its deadline was last set: what may be left of it never exceeds this.
-    pub(crate) ttl_ms: u32,
-    pub(crate) holds: u32,
-    pub(crate) suspect: bool,
-    owner_len: u16,
-    /// Owner, then note: at most one allocation for both.
-    text: SmallVec<[u8; TEXT_INLINE_BYTES]>,
-    /// This lock's entry in the node's deadlines.
-    pub(crate) entry: DeadlineEntry,
+pub enum Lock {
+    /// One owner has it alone.
+    Exclusive(Grant),
+    /// Readers hold it, or holders of permits; at least one.
+    Joint(Box<Holders>),
 }
 
 impl Lock {
-    /// A lock granted to `owner` at `granted`, with one hold.
-    pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
-        let mut text = SmallVec::from_slice(owner.bytes());
-        text.reserve_exact(note.bytes().len());
-        text.extend_from_slice(note.bytes());
-        Self {
-            token,
-            deadline: granted.plus_ms(ttl.ms()),
-            granted,
-            ttl_ms: ttl.ms(),
-            holds: 1,
-            suspect: false,
-            owner_len: owner.bytes().len() as u16,
-            text,
-            entry: DeadlineEntry::default(),
+    /// A lock that was free and is granted in `mode`; `last` is the highest token that its key had before.
+    pub(crate) fn of(mode: Mode, grant: Grant, last: u64) -> Self {
+        match mode {
+            Mode::Exclusive => Self::Exclusive(grant),
+            mode => {
+                let mut holders = Holders::default();
+                holders.phase(last);
+                holders.join(mode, grant);
+                Self::Joint(Box::new(holders))
+            }
         }
     }
 
-    /// Whether the lease is over. At the deadline itself it still holds: readings are truncated to a microsecond,
-    /// so a holder that counts from its own send never outlives what the node grants.
+    /// Whether all leases are over.
     pub fn is_expired(&self, now: BootTime) -> bool {
-        now > self.deadline
+        now > self.end()
     }
 
-    /// Whether `owner` is the one who was granted this lock.
-    pub fn is_of(&self, owner: Owner<'_>) -> bool {
-        self.owner() == owner.bytes()
+    /// When the last lease ends.
+    pub fn end(&self) -> BootTime {
+        match self {
+            Self::Exclusive(grant) => grant.deadline,
+            Self::Joint(holders) => holders.end(),
+        }
     }
 
-    /// The owner's bytes.
-    pub fn owner(&self) -> &[u8] {
-        &self.text[..usize::from(self.owner_len)]
+    /// When the first lease ends.
+    pub fn next_end(&self) -> BootTime {
+        match self {
+            Self::Exclusive(grant) => grant.deadline,
+            Self::Joint(holders) => holders.next_end(),
+        }
     }
 
-    /// The note's bytes; empty if there is none.
-    pub fn note(&self) -> &[u8] {
-        &self.text[usize::from(self.owner_len)..]
+    /// The grant whose lease ended first, if any is over at `now` while others hold.
+    pub(crate) fn ended(&self, now: BootTime) -> Option<GrantId> {
+        match self {
+            Self::Joint(holders) if now > holders.next_end() && now <= holders.end() => Some(holders.first_to_end()),
+            _ => None,
+        }
     }
 
-    /// The fencing token of this grant.
-    pub fn token(&self) -> Token {
-        self.token
+    /// How many grants there are, of which some may be over.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Exclusive(_) => 1,
+            Self::Joint(holders) => holders.len(),
+        }
     }
 
-    /// How often it is held: 1, and one more for each re-entry.
-    pub fn holds(&self) -> u32 {
-        self.holds
+    /// Whether there is no grant: never.
+    pub fn is_empty(&self) -> bool {
+        false
     }
 
-    /// When it was granted.
-    pub fn granted(&self) -> BootTime {
-        self.granted
+    /// How many grants hold at `now`.
+    pub fn live_len(&self, now: BootTime) -> usize {
+        match self {
+            Self::Exclusive(grant) => usize::from(!grant.is_expired(now)),
+            Self::Joint(holders) => holders.live_len(now),
+        }
     }
 
-    /// When the lease ends.
-    pub fn deadline(&self) -> BootTime {
-        self.deadline
+    /// The grant of `owner`.
+    pub fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
+        match self {
+            Self::Exclusive(grant) => grant.is_of(owner).then_some(GrantId::default()),
+            Self::Joint(holders) => holders.find(owner),
+        }
     }
 
-    /// Length of the lease when its deadline was last set, in milliseconds.
-    pub fn ttl_ms(&self) -> u32 {
-        self.ttl_ms
+    /// Every grant with this token: of readers and of different permits several may have it.
+    pub fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
+        let (single, joint) = match self {
+            Self::Exclusive(grant) => ((grant.token == token).then_some(GrantId::default()), None),
+            Self::Joint(holders) => (None, Some(holders.with_token(token))),
+        };
+        single.into_iter().chain(joint.into_iter().flatten())
     }
 
-    /// It came from outside: it keeps others out until its deadline and can be released, nothing else.
+    /// The grant of this name.
+    pub fn grant(&self, id: GrantId) -> &Grant {
+        match self {
+            Self::Exclusive(grant) => grant,
+            Self::Joint(holders) => holders.grant(id),
+        }
+    }
+
+    /// The mode of the grant of this name.
+    pub fn mode(&self, id: GrantId) -> Mode {
+        match self {
+            Self::Exclusive(_) => Mode::Exclusive,
+            Self::Joint(holders) => holders.mode(id),
+        }
+    }
+
+    /// The oldest grant.
+    pub fn first(&self) -> &Grant {
+        self.grant(self.first_id())
+    }
+
+    /// The name of the oldest grant.
+    pub fn first_id(&self) -> GrantId {
+        match self {
+            Self::Exclusive(_) => GrantId::default(),
+            Self::Joint(holders) => holders.oldest(),
+        }
+    }
+
+    /// Every grant, the oldest first.
+    pub fn grants(&self) -> impl Iterator<Item = (Mode, &Grant)> {
+        let (single, joint) = match self {
+            Self::Exclusive(grant) => (Some((Mode::Exclusive, grant)), None),
+            Self::Joint(holders) => (None, Some(holders.iter())),
+        };
+        single.into_iter().chain(joint.into_iter().flatten())
+    }
+
+    /// The largest token of those who hold it at `now`.
+    pub(crate) fn largest_token(&self, now: BootTime) -> Token {
+        let live = self.grants().map(|(_, grant)| grant).filter(|grant| !grant.is_expired(now));
+        live.map(|grant| grant.token).max().unwrap_or(self.first().token)
+    }
+
+    /// All grants came from outside: they keep others out until their deadlines and can be released, nothing else.
     pub fn mark_suspect(&mut self) {
-        self.suspect = true;
-    }
-
-    /// Milliseconds of the lease that are surely left.
-    pub fn left_ms(&self, now: BootTime) -> u64 {
-        self.deadline.ms_since(now)
-    }
-
-    /// Milliseconds since the grant.
-    pub fn held_ms(&self, now: BootTime) -> u64 {
-        now.ms_since(self.granted)
+        match self {
+            Self::Exclusive(grant) => grant.suspect = true,
+            Self::Joint(holders) => holders.mark_suspect(),
+        }
     }
 
     /// Heap memory of a lock beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
-        if self.text.spilled() { self.text.capacity() } else { 0 }
+        match self {
+            Self::Exclusive(grant) => grant.heap_bytes(),
+            Self::Joint(holders) => size_of::<Holders>() + holders.heap_bytes(),
+        }
+    }
+
+    /// `next` takes this lock's place under the same key, and so its entry in the deadlines.
+    pub fn replace(&mut self, mut next: Lock) {
+        next.set_entry(self.entry());
+        *self = next;
     }
 
     /// This lock's entry in the node's deadlines.
     pub fn entry(&self) -> DeadlineEntry {
-        self.entry
-    }
-
-    /// `next` takes this lock's place under the same key, and so its entry in the deadlines.
-    pub fn replace(&mut self, next: Lock) {
-        let entry = self.entry;
-        *self = next;
-        self.entry = entry;
-    }
-
-    /// Deadline = max(deadline, now + ttl): a lease never gets shorter. Whether it got longer.
-    pub(crate) fn prolong(&mut self, now: BootTime, ttl: Ttl) -> bool {
-        let asked = now.plus_ms(ttl.ms());
-        let longer = asked > self.deadline;
-        if longer {
-            self.deadline = asked;
-            self.ttl_ms = ttl.ms();
+        match self {
+            Self::Exclusive(grant) => grant.entry,
+            Self::Joint(holders) => holders.entry,
         }
-        longer
+    }
+
+    pub(super) fn set_entry(&mut self, entry: DeadlineEntry) {
+        match self {
+            Self::Exclusive(grant) => grant.entry = entry,
+            Self::Joint(holders) => holders.entry = entry,
+        }
+    }
+
+    // What rules do to it.
+
+    /// Takes out one grant of several.
+    pub(crate) fn take(&mut self, id: GrantId) -> Option<Grant> {
+        match self {
+            Self::Joint(holders) if holders.len() > 1 => Some(holders.take(id)),
+            _ => None,
+        }
+    }
+
+    /// The lease of this grant ends at the earliest `ttl` from `now`: it never gets shorter. Whether it got longer.
+    pub(crate) fn prolong(&mut self, id: GrantId, now: BootTime, ttl: Ttl) -> bool {
+        match self {
+            Self::Exclusive(grant) => grant.prolong(now, ttl),
+            Self::Joint(holders) => holders.prolong(id, now, ttl),
+        }
+    }
+
+    /// This grant is held so many times.
+    pub(crate) fn set_holds(&mut self, id: GrantId, holds: u32) {
+        match self {
+            Self::Exclusive(grant) => grant.holds = holds,
+            Self::Joint(holders) => holders.set_holds(id, holds),
+        }
+    }
+
+    /// The token of this grant is raised.
+    pub(crate) fn set_token(&mut self, id: GrantId, token: Token) {
+        match self {
+            Self::Exclusive(grant) => grant.token = token,
+            Self::Joint(holders) => holders.set_token(id, token),
+        }
+    }
+
+    /// The grant of this name, the only one that holds, does so in `mode` from now on; `last` is the highest token that the key
+    /// ever had.
+    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, last: u64) {
+        let entry = self.entry();
+        let mut grant = self.grant(id).clone();
+        grant.entry = DeadlineEntry::default();
+        *self = Self::of(mode, grant, last);
+        self.set_entry(entry);
     }
 }
 
@@ -146,35 +237,24 @@ pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> 
     held.filter(|lock| !lock.is_expired(now))
 }
 
-/// The lock that `owner` holds at `now`, if it does.
-pub(crate) fn live_of<'a>(held: Option<&'a mut Lock>, owner: Owner<'_>, now: BootTime) -> Option<&'a mut Lock> {
-    live(held, now).filter(|lock| lock.is_of(owner))
+/// The lock that `owner` holds at `now`, if it does, and its grant.
+pub(crate) fn live_of<'a>(
+    held: Option<&'a mut Lock>,
+    owner: Owner<'_>,
+    now: BootTime,
+) -> Option<(&'a mut Lock, GrantId)> {
+    let lock = held?;
+    let id = lock.find(owner).filter(|&id| !lock.grant(id).is_expired(now))?;
+    Some((lock, id))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::*;
 
+    /// Of the sizes that allocators give, 80 is one; a field more costs every lock 16 bytes.
     #[test]
-    fn held_through_the_deadline_and_free_a_microsecond_later() {
-        let lock = mine(1);
-        let deadline = BootTime::from_us(1_000_000);
-        assert_eq!(lock.deadline(), deadline);
-        assert!(!lock.is_expired(deadline));
-        assert!(lock.is_expired(deadline.plus_us(1)));
-    }
-
-    #[test]
-    fn owner_and_note_share_memory_and_stay_apart() {
-        let note = Note::new(b"\0note\xFF").unwrap();
-        let lock = Lock::new(owner("o"), note, token(1), BootTime::default(), ttl(1));
-        assert_eq!((lock.owner(), lock.note()), (&b"o"[..], &b"\0note\xFF"[..]));
-        assert_eq!(lock.heap_bytes(), 0, "short ones need no memory of their own");
-        let note = Note::new(&[b'n'; 1_000]).unwrap();
-        let lock = Lock::new(owner("o"), note, token(1), BootTime::default(), ttl(1));
-        assert_eq!((lock.note(), lock.heap_bytes()), (note.bytes(), 1_001));
-        // Of the sizes that allocators give, 80 is one; a field more costs every lock 16 bytes.
-        assert_eq!(size_of::<Lock>(), 80);
+    fn a_lock_is_as_large_as_its_only_grant() {
+        assert_eq!((size_of::<Grant>(), size_of::<Lock>()), (80, 80));
     }
 }

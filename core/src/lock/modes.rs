@@ -1,24 +1,28 @@
 //! The modes in which a lock is held at a moment, kept so that who may join is known without a walk over its holders.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::values::mode::{Mode, Permit};
+use crate::values::mode::{Mode, Permit, Wanted};
 
 /// The modes of all grants of one lock. They go together in pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Modes {
     is_exclusive: bool,
     shared: usize,
-    /// The numbers of permits that are held.
-    numbers: BTreeSet<u16>,
+    permits: usize,
+    numbers: Numbers,
     /// How many holders of permits let there be so many.
     limits: BTreeMap<u16, usize>,
 }
 
+/// Which numbers of permits are held: a bit each, from number 1 on; the last word is not 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Numbers(Vec<u64>);
+
 impl Modes {
     /// How many grants there are.
     pub fn len(&self) -> usize {
-        usize::from(self.is_exclusive) + self.shared + self.numbers.len()
+        usize::from(self.is_exclusive) + self.shared + self.permits
     }
 
     /// Whether the lock is free.
@@ -33,18 +37,26 @@ impl Modes {
             Mode::Exclusive => false,
             Mode::Shared => self.shared > 0,
             Mode::Permit(permit) => {
-                !self.numbers.is_empty()
-                    && !self.numbers.contains(&permit.number())
-                    && self.limits.first_key_value().is_none_or(|(&least, _)| permit.number() <= least)
-                    && self.numbers.last().is_none_or(|&highest| highest <= permit.limit())
+                self.permits > 0
+                    && !self.numbers.has(permit.number())
+                    && permit.number() <= self.least_limit()
+                    && self.numbers.highest() <= permit.limit()
             }
         }
     }
 
-    /// The permits of `limit` that could be granted now, the lowest number first.
-    pub fn free(&self, limit: u16) -> impl Iterator<Item = Permit> {
-        let permits = (1..=limit).filter_map(move |number| Permit::new(number, limit));
-        permits.filter(|&permit| self.admits(Mode::Permit(permit)))
+    /// The mode in which a request can be granted that is to be compatible with all there are, and with `others`. Of permits the
+    /// lowest number that is free, unless the request names one.
+    pub fn admitted(&self, wanted: Wanted, others: &Modes) -> Option<Mode> {
+        let mode = match wanted {
+            Wanted::Exclusive => Mode::Exclusive,
+            Wanted::Shared => Mode::Shared,
+            Wanted::Permit { limit, number } => {
+                let free = || self.numbers.lowest_free(&others.numbers);
+                Mode::Permit(Permit::new(number.or_else(free)?, limit)?)
+            }
+        };
+        (self.admits(mode) && others.admits(mode)).then_some(mode)
     }
 
     /// A grant of `mode` is added, which is compatible with all there are.
@@ -54,7 +66,8 @@ impl Modes {
             Mode::Exclusive => self.is_exclusive = true,
             Mode::Shared => self.shared += 1,
             Mode::Permit(permit) => {
-                self.numbers.insert(permit.number());
+                self.permits += 1;
+                self.numbers.add(permit.number());
                 *self.limits.entry(permit.limit()).or_default() += 1;
             }
         }
@@ -66,7 +79,8 @@ impl Modes {
             Mode::Exclusive => self.is_exclusive = false,
             Mode::Shared => self.shared -= 1,
             Mode::Permit(permit) => {
-                self.numbers.remove(&permit.number());
+                self.permits -= 1;
+                self.numbers.remove(permit.number());
                 if let Some(count) = self.limits.get_mut(&permit.limit()) {
                     *count -= 1;
                     if *count == 0 {
@@ -75,6 +89,53 @@ impl Modes {
                 }
             }
         }
+    }
+
+    /// The smallest limit that a holder of a permit set.
+    fn least_limit(&self) -> u16 {
+        self.limits.first_key_value().map_or(u16::MAX, |(&limit, _)| limit)
+    }
+}
+
+impl Numbers {
+    /// The word of a number, and its bit there.
+    fn bit(number: u16) -> (usize, u64) {
+        let place = u32::from(number) - 1;
+        ((place / u64::BITS) as usize, 1 << (place % u64::BITS))
+    }
+
+    fn has(&self, number: u16) -> bool {
+        let (word, bit) = Self::bit(number);
+        self.0.get(word).is_some_and(|held| held & bit != 0)
+    }
+
+    fn add(&mut self, number: u16) {
+        let (word, bit) = Self::bit(number);
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= bit;
+    }
+
+    fn remove(&mut self, number: u16) {
+        let (word, bit) = Self::bit(number);
+        self.0[word] &= !bit;
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+
+    /// The highest number; 0: none.
+    fn highest(&self) -> u16 {
+        let highest = |last: &u64| self.0.len() as u32 * u64::BITS - last.leading_zeros();
+        self.0.last().map_or(0, |last| highest(last) as u16)
+    }
+
+    /// The lowest number that neither has, if there is one.
+    fn lowest_free(&self, other: &Self) -> Option<u16> {
+        let word = |of: &Self, n: usize| of.0.get(n).copied().unwrap_or(0);
+        let free = (0..).map(|n| !(word(self, n) | word(other, n))).enumerate().find(|(_, free)| *free != 0)?;
+        u16::try_from(free.0 as u32 * u64::BITS + free.1.trailing_zeros() + 1).ok()
     }
 }
 
@@ -110,12 +171,33 @@ mod tests {
     }
 
     #[test]
-    fn free_numbers_are_those_that_are_admitted() {
+    fn the_lowest_number_that_is_free_on_both_sides_is_taken() {
+        let (mut modes, mut others) = (Modes::default(), Modes::default());
+        let permit = |number, limit| Mode::Permit(Permit::new(number, limit).unwrap());
+        let wanted = |limit, number| Wanted::Permit { limit, number };
+        modes.add(permit(2, 5));
+        others.add(permit(1, 5));
+        assert_eq!(modes.admitted(wanted(5, None), &others), Some(permit(3, 5)));
+        assert_eq!(modes.admitted(wanted(5, Some(4)), &others), Some(permit(4, 5)));
+        assert_eq!(modes.admitted(wanted(5, Some(1)), &others), None);
+        assert_eq!(modes.admitted(wanted(2, None), &others), None, "both are taken");
+        modes.add(permit(5, 5));
+        assert_eq!(modes.admitted(wanted(4, None), &others), None, "number 5 is above a limit of 4");
+        assert_eq!(modes.admitted(Wanted::Shared, &Modes::default()), None);
+        assert_eq!(Modes::default().admitted(Wanted::Exclusive, &Modes::default()), Some(Mode::Exclusive));
+    }
+
+    #[test]
+    fn every_number_there_is_can_be_held_at_once() {
         let mut modes = Modes::default();
-        for number in [2, 4] {
-            modes.add(Mode::Permit(Permit::new(number, 5).unwrap()));
+        for number in 1..=u16::MAX {
+            let wanted = Wanted::Permit { limit: u16::MAX, number: None };
+            let mode = modes.admitted(wanted, &Modes::default()).unwrap();
+            assert_eq!(mode.number(), number);
+            modes.add(mode);
         }
-        let free = |limit| modes.free(limit).map(Permit::number).collect::<Vec<_>>();
-        assert_eq!((free(5), free(4), free(3)), (vec![1, 3, 5], vec![1, 3], vec![]), "number 4 is above a limit of 3");
+        assert_eq!(modes.admitted(Wanted::Permit { limit: u16::MAX, number: None }, &Modes::default()), None);
+        modes.remove(Mode::Permit(Permit::new(u16::MAX, u16::MAX).unwrap()));
+        assert_eq!(modes.numbers.highest(), u16::MAX - 1);
     }
 }

@@ -12,8 +12,8 @@ use crate::guard::evicted::Evicted;
 use crate::guard::flush::Flush;
 use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
-use crate::lock::Lock;
 use crate::lock::deadlines::Deadlines;
+use crate::lock::grant::Grant;
 use crate::node::counters::Counters;
 use crate::queue::waiting::Waiting;
 use crate::refusal::Refusal;
@@ -174,20 +174,20 @@ impl Node {
         if may_be_left { self.trusted_since } else { BootTime::default() }
     }
 
-    /// Whether the node cannot vouch for `lock` as long as it lasts: it came from outside, or from an incarnation that the node
+    /// Whether the node cannot vouch for `grant` as long as it lasts: it came from outside, or from an incarnation that the node
     /// cannot prove to remember.
-    pub fn is_suspect(&self, lock: &Lock) -> bool {
-        lock.suspect || lock.granted < self.trusted_since
+    pub fn is_suspect(&self, grant: &Grant) -> bool {
+        grant.suspect || grant.granted < self.trusted_since
     }
 
-    /// Refuses what the node cannot vouch for: a lock that came from outside or from an incarnation it cannot prove to remember, and
-    /// while it is guarded every lock from before the cause.
-    pub(crate) fn ensure_trusted(&self, lock: &Lock, now: BootTime) -> Result<(), Refusal> {
-        if self.is_suspect(lock) {
-            return Err(Refusal::Suspect { left_ms: lock.deadline.ms_since_rounded_up(now) });
+    /// Refuses what the node cannot vouch for: a grant that came from outside or from an incarnation it cannot prove to remember, and
+    /// while it is guarded every grant from before the cause.
+    pub(crate) fn ensure_trusted(&self, grant: &Grant, now: BootTime) -> Result<(), Refusal> {
+        if self.is_suspect(grant) {
+            return Err(Refusal::Suspect { left_ms: grant.deadline().ms_since_rounded_up(now) });
         }
         match self.guard.armed(now) {
-            Some(armed) if lock.granted <= armed.since => self.guard.ensure_open(now),
+            Some(armed) if grant.granted <= armed.since => self.guard.ensure_open(now),
             _ => Ok(()),
         }
     }
@@ -203,13 +203,13 @@ mod tests {
     fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
         let mut node = fixture::node();
         node.guard.arm(Cause::Flush, ms(10), ms(500));
-        let lock = Lock::new(fixture::owner("me"), Default::default(), fixture::token(7), ms(5), fixture::ttl(1_000));
-        assert_eq!(node.ensure_trusted(&lock, ms(20)), Ok(()));
+        let grant = Grant::new(fixture::owner("me"), Default::default(), fixture::token(7), ms(5), fixture::ttl(1_000));
+        assert_eq!(node.ensure_trusted(&grant, ms(20)), Ok(()));
         assert!(node.guard.ensure_open(ms(20)).is_err());
         node.guard.since_now(ms(20));
-        assert_eq!(node.ensure_trusted(&lock, ms(20)), Ok(()), "on another boot too");
+        assert_eq!(node.ensure_trusted(&grant, ms(20)), Ok(()), "on another boot too");
         node.guard.arm(Cause::Operator, ms(20), ms(30));
         node.guard.arm(Cause::Flush, ms(25), ms(600));
-        assert!(node.ensure_trusted(&lock, ms(26)).is_err(), "an earlier cause stays");
+        assert!(node.ensure_trusted(&grant, ms(26)).is_err(), "an earlier cause stays");
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::lock::modes::Modes;
+use crate::queue::kept::Kept;
 use crate::request::{Note, Owner, Ttl};
+use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
@@ -33,21 +36,35 @@ pub struct Waiter {
     pub id: WaiterId,
     /// What for.
     pub want: Want,
+    /// In which mode.
+    pub wanted: Wanted,
     /// Since when.
     pub since: BootTime,
     /// Until when at the longest.
     pub until: BootTime,
     /// It waits for the disk alone, not for anybody: it is answered as soon as it is known who has the lock.
     pub at_once: bool,
+    /// When it came its owner held the lock together with others, or it was that owner's turn: it need not wait for those before it.
+    pub(crate) is_at_hand: bool,
     owner: Box<[u8]>,
     note: Box<[u8]>,
 }
 
 impl Waiter {
-    /// A request of `owner`, made at `since`.
+    /// A request of `owner` for the lock alone, made at `since`.
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
         let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), note.bytes().into());
-        Self { id, want, since, until, at_once: false, owner, note }
+        Self { id, want, wanted: Wanted::Exclusive, since, until, at_once: false, is_at_hand: false, owner, note }
+    }
+
+    /// The same, in another mode.
+    pub fn in_mode(self, wanted: Wanted) -> Self {
+        Self { wanted, ..self }
+    }
+
+    /// The same, of an owner that holds the lock together with others.
+    pub(crate) fn of_holder(self) -> Self {
+        Self { is_at_hand: true, ..self }
     }
 
     /// The same, for an answer at once: only the node's state file is in its way.
@@ -83,24 +100,6 @@ impl Place {
     }
 }
 
-/// The lock is free and kept so for somebody who was told.
-#[derive(Clone, Debug)]
-struct Reservation {
-    owner: Box<[u8]>,
-    until: BootTime,
-}
-
-/// Who may take a free lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// Whoever asks: nobody waits.
-    Nobody,
-    /// The one who asks: it is kept free for it.
-    Own,
-    /// Others are before the one who asks.
-    Others,
-}
-
 /// The queue of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
@@ -111,7 +110,10 @@ pub(crate) struct Queue {
     arrivals: BTreeMap<u64, Place>,
     /// Where those stand that want their answer at once.
     at_once: BTreeSet<Place>,
-    reserved: Option<Reservation>,
+    /// Where those stand that need not wait for those before them.
+    at_hand: BTreeSet<Place>,
+    /// Turns that were told, and for which the lock is kept.
+    pub(crate) kept: Kept,
     /// So many turns in a row were not used, while others waited.
     unused_turns: u32,
     /// When it is to be looked at, if nothing happens before.
@@ -125,7 +127,7 @@ pub(crate) struct Queue {
 impl Queue {
     /// Puts a request where its ticket says: behind those with the same or a smaller one. Without a ticket it goes to
     /// the end, or, where its owner has a request already, right behind that: who asks twice does not wait for itself.
-    pub(crate) fn join(&mut self, waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
+    pub(crate) fn join(&mut self, mut waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
         let place = match (ticket, self.places_of(waiter.owner()).next()) {
             (Some(ticket), _) => Place { ticket, arrival, repeat: 0 },
             (None, Some(first)) => Place { repeat: arrival, ..first },
@@ -139,6 +141,10 @@ impl Queue {
         if waiter.at_once {
             self.at_once.insert(place);
         }
+        waiter.is_at_hand |= waiter.want != Want::Turn && self.kept.mode_of(waiter.owner()).is_some();
+        if waiter.is_at_hand {
+            self.at_hand.insert(place);
+        }
         self.waiters.insert(place, waiter);
         place
     }
@@ -149,19 +155,26 @@ impl Queue {
         self.owners.remove(&(waiter.owner.clone(), place));
         self.arrivals.remove(&place.arrived());
         self.at_once.remove(&place);
+        self.at_hand.remove(&place);
         if self.waiters.is_empty() {
             self.unused_turns = 0;
         }
         Some(waiter)
     }
 
-    /// The longest lease that `owner` asks for, or those of its requests that may be `repeated`.
-    pub(crate) fn longest_ttl(&self, owner: Owner<'_>, repeated: bool) -> Option<Ttl> {
-        let ttl = |place| match self.waiters[&place].want {
+    /// The longest lease that `owner` asks for in this mode, or those of its requests that may be `repeated`.
+    pub(crate) fn longest_ttl(&self, owner: Owner<'_>, mode: Mode, repeated: bool) -> Option<Ttl> {
+        let waiters = self.places_of(owner).map(|place| &self.waiters[&place]);
+        let ttl = |waiter: &Waiter| match waiter.want {
             Want::Lock { ttl, retry, .. } if retry || !repeated => Some(ttl),
             _ => None,
         };
-        self.places_of(owner).filter_map(ttl).max_by_key(|ttl| ttl.ms())
+        waiters.filter(|waiter| waiter.wanted.is(mode)).filter_map(ttl).max_by_key(|ttl| ttl.ms())
+    }
+
+    /// The owners of those that need not wait for those before them.
+    pub(crate) fn owners_at_hand(&self) -> impl Iterator<Item = Owner<'_>> {
+        self.at_hand.iter().map(|place| self.waiters[place].owner())
     }
 
     /// Takes out the requests of `owner` that `which` picks.
@@ -202,6 +215,23 @@ impl Queue {
         !self.at_once.is_empty()
     }
 
+    /// Keeps the lock for `owner`, which is told, in `mode`: what else it waits for in that mode is at hand now.
+    pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime) {
+        self.kept.keep(owner, mode, until);
+        let own: Vec<_> = self.places_of(owner).filter(|place| self.waiters[place].want != Want::Turn).collect();
+        for place in own {
+            self.at_hand.insert(place);
+        }
+    }
+
+    /// The request for the lock of one whose turn it is.
+    pub(crate) fn of_turn(&self, now: BootTime) -> Option<&Waiter> {
+        let mut at_hand = self.at_hand.iter().map(|place| &self.waiters[place]);
+        at_hand.find(|waiter| {
+            now <= waiter.until && self.kept.mode_of(waiter.owner()).is_some_and(|mode| waiter.wanted.is(mode))
+        })
+    }
+
     /// Who is next: the first, or, after `unused_max` turns in a row that were not used, the one who has waited longest.
     pub(crate) fn first(&self, unused_max: u32) -> Option<&Waiter> {
         if self.unused_turns >= unused_max {
@@ -210,10 +240,10 @@ impl Queue {
         self.waiters.first_key_value().map(|(_, waiter)| waiter)
     }
 
-    /// The request for the lock itself that `owner` has in the queue, and whose time is not up at `now`.
-    pub(crate) fn request_for_lock(&self, owner: Owner<'_>, now: BootTime) -> Option<&Waiter> {
+    /// The request for the lock itself in the mode `wanted` that `owner` has in the queue, and whose time is not up at `now`.
+    pub(crate) fn request_for_lock(&self, owner: Owner<'_>, wanted: Wanted, now: BootTime) -> Option<&Waiter> {
         let mut own = self.places_of(owner).map(|place| &self.waiters[&place]);
-        own.find(|waiter| waiter.want != Want::Turn && now <= waiter.until)
+        own.find(|waiter| waiter.want != Want::Turn && waiter.wanted == wanted && now <= waiter.until)
     }
 
     /// How many requests `owner` has in the queue; counted up to `enough`.
@@ -231,19 +261,14 @@ impl Queue {
         self.waiters.len()
     }
 
-    /// Nobody waits, and it is kept free for nobody.
+    /// Nobody waits, and it is kept for nobody.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty() && self.reserved.is_none()
+        self.waiters.is_empty() && self.kept.is_empty()
     }
 
-    /// Keeps the lock free for `owner`.
-    pub(crate) fn reserve(&mut self, owner: Owner<'_>, until: BootTime) {
-        self.reserved = Some(Reservation { owner: owner.bytes().into(), until });
-    }
-
-    /// It is kept free no longer, if it was for `owner` (`None`: for whomever).
-    pub(crate) fn unreserve(&mut self, owner: Option<Owner<'_>>) -> bool {
-        self.reserved.take_if(|kept| owner.is_none_or(|owner| *kept.owner == *owner.bytes())).is_some()
+    /// Whether the owner of the request at `place` is the first who waits.
+    pub(crate) fn is_owner_first(&self, place: Place) -> bool {
+        self.waiters.first_key_value().is_some_and(|(_, first)| first.owner == self.waiters[&place].owner)
     }
 
     /// Somebody's turn is over, and the lock was not acquired.
@@ -258,24 +283,13 @@ impl Queue {
         self.unused_turns = 0;
     }
 
-    /// For whom the lock is kept free, or was.
-    pub(crate) fn reserved_for(&self) -> Option<&[u8]> {
-        self.reserved.as_ref().map(|reservation| &*reservation.owner)
-    }
-
-    /// For whom the lock is kept free at `now`, and until when.
-    pub(crate) fn reservation(&self, now: BootTime) -> Option<(Owner<'_>, BootTime)> {
-        let kept = self.reserved.as_ref().filter(|kept| now <= kept.until)?;
-        Some((Owner::new(&kept.owner).expect("an owner when it came"), kept.until))
-    }
-
-    /// Who may take the lock if it is free at `now` and `owner` asks.
-    pub(crate) fn claim(&self, owner: Owner<'_>, now: BootTime) -> Claim {
-        match self.reservation(now) {
-            Some((kept_for, _)) if kept_for == owner => Claim::Own,
-            Some(_) => Claim::Others,
-            _ if self.waiters.is_empty() => Claim::Nobody,
-            _ => Claim::Others,
+    /// The mode in which `owner` may have the lock at `now` if it asks for it in the mode `wanted`, beside those who hold it in the
+    /// modes `held`; `None`: others are before it.
+    pub(crate) fn claim(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
+        match self.kept.mode_of(owner) {
+            Some(mode) if wanted.is(mode) => held.admits(mode).then_some(mode),
+            _ if !self.waiters.is_empty() => None,
+            _ => self.kept.admitted(owner, wanted, held),
         }
     }
 
@@ -345,18 +359,16 @@ mod tests {
         assert_eq!(order(&queue), [2, 3, 4]);
     }
 
+    /// Who was told its turn may have the lock before those who wait, in the mode that is kept; nobody else may.
     #[test]
-    fn a_reservation_is_for_one_owner_until_its_end() {
-        let mut queue = Queue::default();
-        let (now, until) = (at(0).boot, at(20).boot);
-        assert_eq!(queue.claim(owner("me"), now), Claim::Nobody);
-        queue.reserve(owner("me"), until);
-        assert_eq!((queue.claim(owner("me"), until), queue.claim(owner("you"), until)), (Claim::Own, Claim::Others));
-        assert_eq!(queue.claim(owner("you"), until.plus_us(1)), Claim::Nobody);
-        assert!(!queue.unreserve(Some(owner("you"))) && queue.reservation(until) == Some((owner("me"), until)));
-        queue.join(waiter(1, "you"), None, 1);
-        assert_eq!(queue.claim(owner("me"), until.plus_us(1)), Claim::Others, "too late: others wait");
-        assert!(queue.unreserve(Some(owner("me"))));
-        assert_eq!(queue.claim(owner("you"), now), Claim::Others, "the first is served by a hand-over");
+    fn a_turn_goes_before_those_who_wait() {
+        let (mut queue, free) = (Queue::default(), Modes::default());
+        let claim = |queue: &Queue, name| queue.claim(owner(name), Wanted::Shared, &free);
+        assert_eq!(claim(&queue, "you"), Some(Mode::Shared));
+        queue.join(waiter(1, "first"), None, 1);
+        assert_eq!(claim(&queue, "you"), None, "the first is served by a hand-over");
+        queue.keep(owner("me"), Mode::Shared, at(20).boot);
+        assert_eq!((claim(&queue, "me"), claim(&queue, "you")), (Some(Mode::Shared), None));
+        assert_eq!(queue.claim(owner("me"), Wanted::Exclusive, &free), None, "another mode is another request");
     }
 }

@@ -12,14 +12,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use crate::queue::of_key::{Claim, Place, Queue, Waiter, WaiterId, Want};
+use crate::lock::modes::Modes;
+use crate::queue::of_key::{Place, Queue, Waiter, WaiterId, Want};
 use crate::queue::wait_times::Waits;
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ticket, Ttl};
+use crate::values::key::Key;
 use crate::values::limits::{
     ANSWERS_A_PASS_MAX, HANDOFF_WINDOW_DEFAULT_MS, MAX_WAITERS_DEFAULT, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS,
     UNUSED_TURNS_MAX,
 };
+use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
@@ -33,25 +36,27 @@ pub enum Answer {
     Granted {
         /// The grant's token.
         token: Token,
+        /// The number of its permit.
+        number: u16,
         /// How long it waited, in milliseconds, rounded down: the lease began this long after the request came.
         waited_ms: u64,
     },
-    /// The lock is free, and kept so for a moment.
-    Turn,
+    /// The lock is free for its owner, and kept so for a moment: the number of the permit.
+    Turn(u16),
     /// It waited in vain: its time is up, or its owner took it back.
     TimedOut(Want),
     /// It cannot be served.
     Refused(Refusal),
 }
 
-/// Who is next when a lock is free.
+/// Who is next when a lock may be free.
 pub(crate) enum Next {
     /// Nobody, or it is not known yet: many are before it whose time is up.
     Nobody,
-    /// It is kept until then for somebody who was told.
-    KeptUntil(BootTime),
-    /// This request.
-    Request(Waiter),
+    /// Somebody, but what is held or kept for others is not compatible with it.
+    Blocked,
+    /// This request, in this mode.
+    Request(Waiter, Mode),
 }
 
 /// A look at all queues, one after the other.
@@ -134,17 +139,19 @@ impl Waiting {
         if own < OWNER_REQUESTS_MAX { Ok(()) } else { Err(Refusal::OwnerQueueFull) }
     }
 
-    /// `waiter` waits for the lock `name` of `db`.
-    pub fn join(&mut self, db: u32, name: &[u8], waiter: Waiter, ticket: Option<Ticket>) {
+    /// `waiter` waits for the lock `name` of `db`. Whether its owner is the first who does.
+    pub fn join(&mut self, db: u32, name: &[u8], waiter: Waiter, ticket: Option<Ticket>) -> bool {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let (id, until) = (waiter.id, waiter.until);
         debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
         let (name, queue) = self.reach(db, name);
         let place = queue.join(waiter, ticket.map(Ticket::get), arrival);
+        let is_first = queue.is_owner_first(place);
         self.places.insert(id, (db, name, place));
         self.timeouts.insert((until, id));
         self.most = self.most.max(self.places.len());
+        is_first
     }
 
     /// The request `id` waits no longer, unanswered: its client is gone, or answered by somebody else. What it was to be told
@@ -154,15 +161,21 @@ impl Waiting {
             self.answers.remove(&id);
             return None;
         };
-        let waiter = self.queue_mut(db, &name)?.leave(place)?;
+        let unused_max = self.unused_turns_max;
+        let queue = self.queue_mut(db, &name)?;
+        let was_first = queue.first(unused_max).is_some_and(|first| first.id == id);
+        let waiter = queue.leave(place)?;
         self.timeouts.remove(&(waiter.until, id));
+        if was_first {
+            self.first_left(db, &name);
+        }
         self.tidy(db, &name);
         Some(waiter)
     }
 
     /// The owner takes its requests back; what is kept free for it is not any more.
     pub fn withdraw(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
-        let unreserved = self.unreserve(db, name, Some(owner));
+        let unreserved = self.end_turn(db, name, owner);
         let Some(queue) = self.queue_mut(db, name) else { return };
         let gone = queue.leave_all_of(owner, |_| true);
         if unreserved {
@@ -213,7 +226,7 @@ impl Waiting {
     /// The first in the queue of `name`, `count` at most, wait no longer, unanswered: somebody else knows what to say. If others
     /// are left, it is looked at again, and soon.
     pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize) -> Vec<WaiterId> {
-        self.unreserve(db, name, None);
+        self.end_turns(db, name);
         let Some(queue) = self.queue_mut(db, name) else { return vec![] };
         let gone = queue.leave_first(count);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
@@ -326,9 +339,9 @@ impl Waiting {
         self.queues.get(&db).into_iter().flat_map(|queues| queues.keys().map(|name| &**name))
     }
 
-    /// For whom the free lock `name` of `db` is kept, or was until a moment ago.
-    pub fn reserved_for(&self, db: u32, name: &[u8]) -> Option<&[u8]> {
-        self.queue(db, name)?.reserved_for()
+    /// For whom the lock `name` of `db` is kept, or was until a moment ago: owner, mode and until when.
+    pub fn kept(&self, db: u32, name: &[u8]) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
+        self.queue(db, name).into_iter().flat_map(|queue| queue.kept.iter())
     }
 
     /// Whether the lock `name` of `db` has a queue: when it gets free, [`crate::hand_over()`] says whose it is.
@@ -347,7 +360,7 @@ impl Waiting {
         let Some(queue) = self.queue_mut(db, name) else { return };
         let Some(ms) = refusal.passes_in_ms() else {
             let gone = queue.leave_first(ANSWERS_A_PASS_MAX);
-            self.unreserve(db, name, None);
+            self.end_turns(db, name);
             self.answer(gone, |_| Answer::Refused(refusal));
             self.wake_at(db, name, now);
             return self.tidy(db, name);
@@ -381,72 +394,124 @@ impl Waiting {
         if more {
             self.wake_at(db, name, now);
         }
+        self.first_left(db, name);
         self.tidy(db, name);
         count
     }
 
-    /// The lock `name` of `db` is held, by `owner` with `token`: its own requests need not wait. One that says that it may be
-    /// a repetition gets the grant there is, if the node `vouches` for it. Answers the longest lease that those ask for.
+    /// The lock `name` of `db` is held, by `owner` in `mode` with `token`: its own requests need not wait. One that says that it may
+    /// be a repetition gets the grant there is, if the node `vouches` for it. Answers the longest lease that those ask for.
     pub(crate) fn held_by(
         &mut self,
-        db: u32,
-        name: &[u8],
+        Key { db, name }: Key<'_>,
         owner: Owner<'_>,
-        token: Token,
+        (mode, token): (Mode, Token),
         vouched: Result<(), Refusal>,
         now: BootTime,
     ) -> Option<Ttl> {
         let queue = self.queue_mut(db, name)?;
-        let repeated = queue.longest_ttl(owner, true).filter(|_| vouched.is_ok());
+        let repeated = queue.longest_ttl(owner, mode, true).filter(|_| vouched.is_ok());
         let own = queue.leave_all_of(owner, |_| true);
+        if own.is_empty() {
+            return None;
+        }
+        let number = mode.number();
         self.answer(own, |waiter| match (waiter.want, vouched) {
-            (Want::Turn, _) => Answer::Turn,
+            (_, _) if !waiter.wanted.is(mode) => Answer::Refused(Refusal::Owned),
+            (Want::Turn, _) => Answer::Turn(number),
             (Want::Lock { retry: false, .. }, _) => Answer::Refused(Refusal::Owned),
             // Its lease lasts as long from now on as the request asks for.
-            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, waited_ms: now.ms_since(waiter.since) },
+            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) },
             (Want::Lock { .. }, Err(refusal)) => Answer::Refused(refusal),
         });
+        self.first_left(db, name);
         self.tidy(db, name);
         repeated
     }
 
-    /// The longest lease that `owner` asks for in the queue of `name`.
-    pub(crate) fn longest_ttl(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Option<Ttl> {
-        self.queue(db, name)?.longest_ttl(owner, false)
+    /// The longest lease that `owner` asks for in this mode in the queue of `name`.
+    pub(crate) fn longest_ttl(&self, db: u32, name: &[u8], owner: Owner<'_>, mode: Mode) -> Option<Ttl> {
+        self.queue(db, name)?.longest_ttl(owner, mode, false)
     }
 
-    /// Who may take the lock `name` of `db` if it is free and `owner` asks.
-    pub(crate) fn claim(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Claim {
-        self.queue(db, name).map_or(Claim::Nobody, |queue| queue.claim(owner, now))
+    /// The mode in which `owner` may have the lock `name` of `db` if it asks at `now`, beside those who hold it in the modes `held`;
+    /// `None`: others hold it, or are before it.
+    pub(crate) fn claim(
+        &mut self,
+        Key { db, name }: Key<'_>,
+        owner: Owner<'_>,
+        wanted: Wanted,
+        held: &Modes,
+        now: BootTime,
+    ) -> Option<Mode> {
+        self.end_turns_over(db, name, now);
+        match self.queue(db, name) {
+            Some(queue) => queue.claim(owner, wanted, held),
+            None => held.admitted(wanted, &Modes::default()),
+        }
     }
 
-    /// For whom the free lock `name` of `db` is kept at `now`, and until when.
+    /// The turn of the lock `name` of `db` that is over first at `now`: whose it is, and until when it is kept.
     pub fn reservation(&self, db: u32, name: &[u8], now: BootTime) -> Option<(Owner<'_>, BootTime)> {
-        self.queue(db, name)?.reservation(now)
+        self.queue(db, name)?.kept.first().filter(|(_, until)| now <= *until)
     }
 
-    /// `owner` was granted the lock with `token`: that answers all its requests.
-    pub(crate) fn granted(&mut self, db: u32, name: &[u8], owner: Owner<'_>, token: Token, now: BootTime) {
-        self.unreserve(db, name, None);
-        let Some(queue) = self.queue_mut(db, name) else { return };
-        queue.was_acquired();
-        let served = queue.leave_all_of(owner, |_| true);
-        self.serve(served, now, |waiter| match waiter.want {
-            Want::Lock { .. } => Answer::Granted { token, waited_ms: now.ms_since(waiter.since) },
-            Want::Turn => Answer::Turn,
-        });
+    /// The mode in which the lock of `key` is kept for `owner`, or was until a moment ago.
+    pub(crate) fn turn_of(&self, Key { db, name }: Key<'_>, owner: Owner<'_>) -> Option<Mode> {
+        self.queue(db, name)?.kept.mode_of(owner)
+    }
+
+    /// Whether the lock `name` of `db` is kept for anybody but `owner`.
+    pub(crate) fn is_kept_for_others(&self, db: u32, name: &[u8], owner: Owner<'_>) -> bool {
+        self.kept(db, name).any(|(kept_for, ..)| *kept_for != *owner.bytes())
+    }
+
+    /// The lock of `key` is kept for `owner` no longer: it has what it was told of.
+    pub(crate) fn withdraw_turn(&mut self, Key { db, name }: Key<'_>, owner: Owner<'_>) {
+        self.end_turn(db, name, owner);
         self.tidy(db, name);
     }
 
-    /// The free lock is kept for `owner` from now on, and everybody who waits for that owner's turn is told.
-    pub(crate) fn reserve(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
+    /// The owners of requests that need not wait for those before them: it held the lock together with others when it asked, or it
+    /// was its turn.
+    pub(crate) fn owners_at_hand(&self, db: u32, name: &[u8]) -> impl Iterator<Item = Owner<'_>> {
+        self.queue(db, name).into_iter().flat_map(Queue::owners_at_hand)
+    }
+
+    /// `owner` was granted the lock in `mode` with `token`: that answers all its requests.
+    pub(crate) fn granted(
+        &mut self,
+        Key { db, name }: Key<'_>,
+        owner: Owner<'_>,
+        (mode, token): (Mode, Token),
+        now: BootTime,
+    ) {
+        self.end_turn(db, name, owner);
+        let Some(queue) = self.queue_mut(db, name) else { return };
+        queue.was_acquired();
+        let (served, others): (Vec<_>, Vec<_>) =
+            queue.leave_all_of(owner, |_| true).into_iter().partition(|waiter| waiter.wanted.is(mode));
+        let number = mode.number();
+        self.serve(served, now, |waiter| match waiter.want {
+            Want::Lock { .. } => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) },
+            Want::Turn => Answer::Turn(number),
+        });
+        if !others.is_empty() {
+            self.answer(others, |_| Answer::Refused(Refusal::Owned));
+            self.first_left(db, name);
+        }
+        self.tidy(db, name);
+    }
+
+    /// The lock is kept for `owner` in `mode` from now on, and everybody who waits for that owner's turn is told.
+    pub(crate) fn reserve(&mut self, Key { db, name }: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
         let until = now.plus_ms(self.handoff_window_ms);
-        self.end_reservation(db, name);
+        self.end_turn(db, name, owner);
         let (name, queue) = self.reach(db, name);
-        queue.reserve(owner, until);
-        let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn);
+        queue.keep(owner, mode, until);
+        let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn && waiter.wanted.is(mode));
         self.reservations += 1;
-        self.serve(told, now, |_| Answer::Turn);
+        self.serve(told, now, |_| Answer::Turn(mode.number()));
         self.wake_at(db, &name, until.plus_us(1));
     }
 
@@ -472,36 +537,64 @@ impl Waiting {
         }
     }
 
-    /// The lock is kept free no longer for one who was told, and did not acquire it.
-    fn end_reservation(&mut self, db: u32, name: &[u8]) {
-        if self.unreserve(db, name, None)
-            && let Some(queue) = self.queue_mut(db, name)
-        {
+    /// The lock is kept no longer for those who were told and did not acquire it in time.
+    fn end_turns_over(&mut self, db: u32, name: &[u8], now: BootTime) {
+        let Some(queue) = self.queue_mut(db, name).filter(|queue| !queue.kept.is_empty()) else { return };
+        let mut ended = 0;
+        while queue.kept.end_one_over(now) {
             queue.turn_was_not_used();
+            ended += 1;
         }
+        self.reservations -= ended;
+        self.tidy(db, name);
     }
 
-    /// Who is next, now that the lock `name` of `db` is free; those before it whose time is up at `now` are answered. Who asks
-    /// for the lock itself is granted it where it is that owner's turn.
-    pub(crate) fn next(&mut self, db: u32, name: &[u8], now: BootTime) -> Next {
-        if let Some((owner, until)) = self.reservation(db, name, now) {
-            let own = self.queue(db, name).and_then(|queue| queue.request_for_lock(owner, now));
-            return own.cloned().map_or(Next::KeptUntil(until), Next::Request);
-        }
-        self.end_reservation(db, name);
-        self.tidy(db, name);
+    /// Who is next for the lock `name` of `db`, which is held in the modes `held`; those before it whose time is up at `now` are
+    /// answered. Who asks for the lock itself is granted it where it is that owner's turn.
+    pub(crate) fn next(&mut self, Key { db, name }: Key<'_>, held: &Modes, now: BootTime) -> Next {
+        self.end_turns_over(db, name, now);
         let unused_max = self.unused_turns_max;
         for _ in 0..ANSWERS_A_PASS_MAX {
             let Some(queue) = self.queue(db, name) else { return Next::Nobody };
-            let Some(first) = queue.first(unused_max) else { return Next::Nobody };
+            if let Some(own) = queue.of_turn(now)
+                && let Some(mode) = queue.kept.mode_of(own.owner()).filter(|&mode| held.admits(mode))
+            {
+                return Next::Request(own.clone(), mode);
+            }
+            let Some(first) = queue.first(unused_max) else { return self.kept_until(db, name) };
             if now <= first.until {
-                return Next::Request(queue.request_for_lock(first.owner(), now).unwrap_or(first).clone());
+                let request = queue.request_for_lock(first.owner(), first.wanted, now).unwrap_or(first);
+                // A turn is kept no longer than until its end, whoever asks for it again.
+                let has_turn = request.want == Want::Turn && queue.kept.mode_of(request.owner()).is_some();
+                return match queue.kept.admitted(request.owner(), request.wanted, held).filter(|_| !has_turn) {
+                    Some(mode) => Next::Request(request.clone(), mode),
+                    None => self.kept_until(db, name),
+                };
             }
             let id = first.id;
             self.give_up(id);
         }
         self.wake_at(db, name, now);
         Next::Nobody
+    }
+
+    /// Nobody gets it before something ends. Of what is kept it is known when that is.
+    fn kept_until(&mut self, db: u32, name: &[u8]) -> Next {
+        if let Some(until) = self.queue(db, name).and_then(|queue| queue.kept.first()).map(|(_, until)| until) {
+            self.wake_at(db, name, until.plus_us(1));
+        }
+        Next::Blocked
+    }
+
+    /// The first in the queue left it. If the one behind it may join those who hold the lock together, or it is its own turn alone
+    /// that keeps it from the lock, the queue is looked at.
+    fn first_left(&mut self, db: u32, name: &[u8]) {
+        let may_have_it = |queue: &Queue| {
+            !queue.kept.is_empty() || queue.iter().next().is_some_and(|first| first.wanted != Wanted::Exclusive)
+        };
+        if self.queue(db, name).is_some_and(may_have_it) {
+            self.wake_at(db, name, BootTime::default());
+        }
     }
 
     fn give_up(&mut self, id: WaiterId) {
@@ -513,11 +606,16 @@ impl Waiting {
         }
     }
 
-    /// It is kept free no longer, if it was for `owner` (`None`: for whomever); whether it was.
-    fn unreserve(&mut self, db: u32, name: &[u8], owner: Option<Owner<'_>>) -> bool {
-        let unreserved = self.queue_mut(db, name).is_some_and(|queue| queue.unreserve(owner));
-        self.reservations -= usize::from(unreserved);
-        unreserved
+    /// It is kept for `owner` no longer; whether it was.
+    fn end_turn(&mut self, db: u32, name: &[u8], owner: Owner<'_>) -> bool {
+        let ended = self.queue_mut(db, name).is_some_and(|queue| queue.kept.end(owner.bytes()));
+        self.reservations -= usize::from(ended);
+        ended
+    }
+
+    /// It is kept for nobody any more.
+    fn end_turns(&mut self, db: u32, name: &[u8]) {
+        self.reservations -= self.queue_mut(db, name).map_or(0, |queue| queue.kept.end_all());
     }
 
     /// Answers those who waited to the end.

@@ -1,23 +1,26 @@
 //! LOCK.ACQUIRE: who gets a free lock.
 
+use crate::lock::grant::GrantId;
+use crate::lock::modes::Modes;
 use crate::lock::{Lock, live};
 use crate::node::Node;
-use crate::queue::of_key::Claim;
 use crate::refusal::Refusal;
 use crate::request::Acquire;
-use crate::rules::hand_over::grant;
+use crate::rules::grant::{Given, grant};
+use crate::values::key::Key;
 use crate::values::time::Now;
-use crate::values::token::Token;
 
 /// What came of an ACQUIRE.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// The lock was free and is now this one: store it.
     Granted(Lock),
-    /// The owner has it already and repeated itself: its lease lasts longer now, store the lock.
-    Prolonged(Token),
+    /// This grant joined those who hold it together.
+    Joined(GrantId),
+    /// The owner has it already, by this grant, and repeated itself: its lease lasts longer now.
+    Prolonged(GrantId),
     /// The same, and its lease already lasted as long as it asks for: nothing changed.
-    Unchanged(Token),
+    Unchanged(GrantId),
     /// Somebody else holds it, or is before this owner.
     Contended,
     /// The same, and it takes its place in the queue.
@@ -47,13 +50,15 @@ pub fn acquire_later(
     }
 }
 
-/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now` and nobody else's turn; `held` is what
-/// the key holds. While the node is guarded it grants nothing: what is free here may be held by somebody it has
-/// forgotten. Of a refusal that passes before the request's patience ends, [`acquire_later`] makes a place in the queue.
+/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now`, or held together in a mode that goes with the one
+/// that is asked for, and if it is nobody else's turn; `held` is what the key holds. While the node is guarded it grants nothing:
+/// what is free here may be held by somebody it has forgotten. Of a refusal that passes before the request's patience ends,
+/// [`acquire_later`] makes a place in the queue.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
 /// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer, and it lasts as long
-/// from `now` on as the request asks for, at least. Only so can its owner count on a ttl from when it asked.
+/// from `now` on as the request asks for, at least. Only so can its owner count on a ttl from when it asked. Who asks for
+/// another mode than it has does not repeat itself.
 pub fn acquire(
     db: u32,
     name: &[u8],
@@ -62,31 +67,40 @@ pub fn acquire(
     node: &mut Node,
     now: Now,
 ) -> Result<Acquired, Refusal> {
-    let in_memory = held.is_some();
-    let held = live(held, now.boot);
-    if let Some(lock) = held {
-        if ask.retry && lock.is_of(ask.owner) {
-            node.ensure_trusted(lock, now.boot)?;
-            return Ok(if lock.prolong(now.boot, ask.ttl) {
-                Acquired::Prolonged(lock.token)
-            } else {
-                Acquired::Unchanged(lock.token)
-            });
+    let in_memory = held.as_ref().map_or(0, |lock| lock.len() as u64);
+    let mut holders = None;
+    if let Some(lock) = live(held, now.boot) {
+        let own = lock.find(ask.owner).filter(|&own| !lock.grant(own).is_expired(now.boot));
+        if let Some(own) = own.filter(|&own| ask.retry && ask.wanted.is(lock.mode(own))) {
+            node.ensure_trusted(lock.grant(own), now.boot)?;
+            let is_longer = lock.prolong(own, now.boot, ask.ttl);
+            return Ok(if is_longer { Acquired::Prolonged(own) } else { Acquired::Unchanged(own) });
         }
         node.guard.ensure_open(now.boot)?;
         node.slots.ensure_open(name, now.boot)?;
-        return if lock.is_of(ask.owner) { Err(Refusal::Owned) } else { contended(db, name, ask, node) };
+        match lock {
+            _ if own.is_some() => return Err(Refusal::Owned),
+            Lock::Exclusive(_) => return contended(db, name, ask, node),
+            Lock::Joint(joint) => holders = Some(joint),
+        }
+    } else {
+        node.guard.ensure_open(now.boot)?;
+        node.slots.ensure_open(name, now.boot)?;
+        node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
     }
-    node.guard.ensure_open(now.boot)?;
-    node.slots.ensure_open(name, now.boot)?;
-    node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
-    if node.waiting.claim(db, name, ask.owner, now.boot) == Claim::Others {
+    let (key, none) = (Key { db, name }, Modes::default());
+    let held = holders.as_ref().map_or(&none, |holders| holders.modes());
+    let Some(mode) = node.waiting.claim(key, ask.owner, ask.wanted, held, now.boot) else {
         return contended(db, name, ask, node);
-    }
-    let token = node.tokens.issue(name, ask.fence, now, node.skew_ms)?;
+    };
+    let is_free = holders.is_none();
+    let given = grant(key, holders.map(|holders| &mut **holders), ask, mode, node, now)?;
     // An expired lock that the background had not deleted yet ends here.
-    node.counters.expiries += u64::from(in_memory);
-    Ok(Acquired::Granted(grant(db, name, ask, token, node, now)))
+    node.counters.expiries += if is_free { in_memory } else { 0 };
+    Ok(match given {
+        Given::Anew(lock) => Acquired::Granted(lock),
+        Given::Joined(id) => Acquired::Joined(id),
+    })
 }
 
 /// Somebody else has it: the request waits, if it wants to and there is room.
@@ -102,13 +116,16 @@ fn contended(db: u32, name: &[u8], ask: &Acquire<'_>, node: &mut Node) -> Result
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::guard::evicted::Evictee;
     use crate::request::{Note, Patience};
     use crate::values::cause::Cause;
+    use crate::values::mode::Wanted;
 
     fn ask(name: &str, retry: bool) -> Acquire<'_> {
         Acquire {
             owner: owner(name),
             ttl: ttl(500),
+            wanted: Wanted::Exclusive,
             retry,
             fence: None,
             note: Note::default(),
@@ -124,7 +141,7 @@ mod tests {
             (Some(mine(1)), "you", false, 0, Ok(Acquired::Contended)),
             (Some(mine(1)), "you", true, 1_000, Ok(Acquired::Contended)),
             (Some(mine(3)), "me", false, 1_000, Err(Refusal::Owned)),
-            (Some(mine(3)), "me", true, 500, Ok(Acquired::Unchanged(token(7)))),
+            (Some(mine(3)), "me", true, 500, Ok(Acquired::Unchanged(GrantId::default()))),
             (Some(suspect()), "you", false, 0, Ok(Acquired::Contended)),
             (Some(suspect()), "me", false, 0, Err(Refusal::Owned)),
             (Some(suspect()), "me", true, 999, Err(Refusal::Suspect { left_ms: 1 })),
@@ -146,15 +163,18 @@ mod tests {
         let node = &mut node();
         // (at ms, outcome, deadline after in ms), of a lease that ends at 1 000 ms and a request for 500 ms
         let cases = [
-            (0, Acquired::Unchanged(token(7)), 1_000),
-            (500, Acquired::Unchanged(token(7)), 1_000),
-            (501, Acquired::Prolonged(token(7)), 1_001),
-            (1_000, Acquired::Prolonged(token(7)), 1_500),
+            (0, Acquired::Unchanged(GrantId::default()), 1_000),
+            (500, Acquired::Unchanged(GrantId::default()), 1_000),
+            (501, Acquired::Prolonged(GrantId::default()), 1_001),
+            (1_000, Acquired::Prolonged(GrantId::default()), 1_500),
         ];
         for (ms, expected, deadline_ms) in cases {
             let mut lock = mine(3);
             assert_eq!(acquire(0, b"k", Some(&mut lock), &ask("me", true), node, at(ms)), Ok(expected));
-            assert_eq!((lock.deadline(), lock.holds(), lock.granted), (at(deadline_ms).boot, 3, at(0).boot));
+            assert_eq!(
+                (lock.first().deadline(), lock.first().holds(), lock.first().granted),
+                (at(deadline_ms).boot, 3, at(0).boot)
+            );
         }
         assert_eq!((node.counters.grants, node.counters.extensions), (0, 0));
     }
@@ -168,8 +188,8 @@ mod tests {
             let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask(name, true), node, now) else {
                 panic!("{held:?} is free for {name}")
             };
-            assert_eq!((lock.owner(), lock.holds(), lock.suspect), (name.as_bytes(), 1, false));
-            assert_eq!((lock.deadline(), lock.granted), (now.boot.plus_ms(500), now.boot));
+            assert_eq!((lock.first().owner(), lock.first().holds(), lock.first().suspect), (name.as_bytes(), 1, false));
+            assert_eq!((lock.first().deadline(), lock.first().granted), (now.boot.plus_ms(500), now.boot));
         }
         assert_eq!((node.counters.grants, node.counters.expiries), (4, 3));
     }
@@ -180,8 +200,8 @@ mod tests {
         let mut last = 0;
         for ms in [5_000, 5_000, 4_000, 0, 6_000] {
             let Ok(Acquired::Granted(lock)) = acquire(0, b"k", None, &ask("me", false), node, at(ms)) else { panic!() };
-            assert!(lock.token().get() > last);
-            last = lock.token().get();
+            assert!(lock.first().token().get() > last);
+            last = lock.first().token().get();
         }
     }
 
@@ -197,7 +217,7 @@ mod tests {
         let mut node = node();
         node.guard.arm(Cause::Operator, at(10).boot, at(500).boot);
         let guarded = Err(Refusal::Guarded { left_ms: 480, cause: Cause::Operator });
-        let mut since = Lock::new(owner("me"), Note::default(), token(9), at(15).boot, ttl(1_000));
+        let mut since = exclusive(owner("me"), Note::default(), token(9), at(15).boot, ttl(1_000));
         for (held, name, retry) in [
             (None, "me", true),
             (Some(mine(1)), "you", false),
@@ -208,7 +228,7 @@ mod tests {
             assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), &mut node, at(20)), guarded);
         }
         let repeated = acquire(0, b"k", Some(&mut since), &ask("me", true), &mut node, at(20));
-        assert_eq!(repeated, Ok(Acquired::Unchanged(token(9))));
+        assert_eq!(repeated, Ok(Acquired::Unchanged(GrantId::default())));
         assert!(acquire(0, b"k", None, &ask("me", false), &mut node, at(501)).is_ok());
     }
 
@@ -227,7 +247,7 @@ mod tests {
     #[test]
     fn an_evicted_lock_bars_its_key_from_others() {
         let mut node = node();
-        node.evicted.note(0, b"k", &mine(1));
+        node.evicted.note(0, b"k", Evictee::of(&mine(1)));
         let refusal = Err(Refusal::Evicted { left_ms: 900 });
         assert_eq!(acquire(0, b"k", None, &ask("you", false), &mut node, at(100)), refusal);
         assert!(matches!(acquire(1, b"k", None, &ask("you", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
@@ -242,6 +262,7 @@ mod tests {
         let mut ask = Acquire {
             owner: owner("a"),
             ttl: ttl(1_000),
+            wanted: Wanted::Exclusive,
             retry: false,
             fence: None,
             note: Note::default(),

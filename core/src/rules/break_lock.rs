@@ -5,11 +5,16 @@ use crate::node::Node;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// The token of the grant that is broken: delete the lock. `None`: it was free, nothing changed.
-pub fn break_lock(held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Token> {
+/// The largest token that is broken: every grant ends, or those with the token that is named. `None`: there was none, nothing
+/// changed.
+pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node, now: Now) -> Option<Token> {
     let lock = live(held, now.boot)?;
+    let broken = match token {
+        Some(token) => lock.with_token(token).any(|id| !lock.grant(id).is_expired(now.boot)).then_some(token)?,
+        None => lock.largest_token(now.boot),
+    };
     node.counters.breaks += 1;
-    Some(lock.token)
+    Some(broken)
 }
 
 #[cfg(test)]
@@ -20,10 +25,10 @@ mod tests {
     #[test]
     fn any_held_lock_and_no_free_one() {
         let node = &mut node();
-        assert_eq!(break_lock(Some(&mut mine(3)), node, at(1_000)), Some(token(7)));
-        assert_eq!(break_lock(Some(&mut suspect()), node, at(0)), Some(token(7)));
-        assert_eq!(break_lock(Some(&mut mine(3)), node, at(1_001)), None);
-        assert_eq!(break_lock(None, node, at(0)), None);
+        assert_eq!(break_lock(Some(&mut mine(3)), None, node, at(1_000)), Some(token(7)));
+        assert_eq!(break_lock(Some(&mut suspect()), None, node, at(0)), Some(token(7)));
+        assert_eq!(break_lock(Some(&mut mine(3)), None, node, at(1_001)), None);
+        assert_eq!(break_lock(None, None, node, at(0)), None);
         assert_eq!(node.counters.breaks, 2);
     }
 }

@@ -6,15 +6,13 @@ use crate::refusal::Refusal;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Milliseconds left of the grant with exactly this token, if it is the current one.
+/// Milliseconds left of the grant with exactly this token, if there is one; of several that have it, of the one that lasts longest.
 pub fn check(held: Option<&Lock>, token: Token, node: &Node, now: Now) -> Result<Option<u64>, Refusal> {
-    match held {
-        Some(lock) if lock.token == token && !lock.is_expired(now.boot) => {
-            node.ensure_trusted(lock, now.boot)?;
-            Ok(Some(lock.left_ms(now.boot)))
-        }
-        _ => Ok(None),
-    }
+    let Some(lock) = held else { return Ok(None) };
+    let alike = lock.with_token(token).map(|id| lock.grant(id)).filter(|grant| !grant.is_expired(now.boot));
+    let Some(last) = alike.max_by_key(|grant| grant.deadline()) else { return Ok(None) };
+    node.ensure_trusted(last, now.boot)?;
+    Ok(Some(last.left_ms(now.boot)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! LOCK.EXTEND: a later deadline.
 
+use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
@@ -10,8 +11,8 @@ use crate::values::token::Token;
 /// What came of an EXTEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
-    /// The deadline is later now: store the lock.
-    Prolonged(Token),
+    /// The deadline of this grant is later now.
+    Prolonged(GrantId, Token),
     /// The lease already lasted that long: nothing changed.
     Unchanged(Token),
     /// This owner does not hold it, or not with that token: nothing changed.
@@ -20,17 +21,14 @@ pub enum Extended {
 
 /// Deadline = max(deadline, now + ttl). Never shortens a lease, never re-creates a lock that is gone.
 pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: Now) -> Result<Extended, Refusal> {
-    let Some(lock) = live_of(held, ask.owner, now.boot) else { return Ok(Extended::NotHeld) };
-    if ask.token.is_some_and(|token| token != lock.token) {
+    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Extended::NotHeld) };
+    let token = lock.grant(own).token();
+    if ask.token.is_some_and(|asked| asked != token) {
         return Ok(Extended::NotHeld);
     }
-    node.ensure_trusted(lock, now.boot)?;
+    node.ensure_trusted(lock.grant(own), now.boot)?;
     node.counters.extensions += 1;
-    if lock.prolong(now.boot, ask.ttl) {
-        Ok(Extended::Prolonged(lock.token))
-    } else {
-        Ok(Extended::Unchanged(lock.token))
-    }
+    Ok(if lock.prolong(own, now.boot, ask.ttl) { Extended::Prolonged(own, token) } else { Extended::Unchanged(token) })
 }
 
 #[cfg(test)]
@@ -44,8 +42,8 @@ mod tests {
         let node = &mut node();
         // (owner, ttl, TOKEN, at ms, outcome, deadline after in ms)
         let cases = [
-            ("me", 1_000, None, 500, Prolonged(token(7)), 1_500),
-            ("me", 1_000, Some(7), 1_000, Prolonged(token(7)), 2_000),
+            ("me", 1_000, None, 500, Prolonged(GrantId::default(), token(7)), 1_500),
+            ("me", 1_000, Some(7), 1_000, Prolonged(GrantId::default(), token(7)), 2_000),
             ("me", 400, None, 500, Unchanged(token(7)), 1_000),
             ("me", 500, None, 500, Unchanged(token(7)), 1_000),
             ("me", 1_000, Some(8), 500, NotHeld, 1_000),
@@ -56,8 +54,8 @@ mod tests {
             let mut lock = mine(2);
             let ask = Extend { owner: owner(name), ttl: ttl(ms), token: tok.map(token) };
             assert_eq!(extend(Some(&mut lock), &ask, node, at(now)), Ok(expected));
-            assert_eq!(lock.deadline(), at(deadline_ms).boot);
-            assert_eq!((lock.token(), lock.holds()), (token(7), 2));
+            assert_eq!(lock.first().deadline(), at(deadline_ms).boot);
+            assert_eq!((lock.first().token(), lock.first().holds()), (token(7), 2));
         }
         assert_eq!(node.counters.extensions, 4);
     }

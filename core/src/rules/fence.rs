@@ -1,5 +1,6 @@
 //! LOCK.FENCE: the second round of a quorum acquire raises a grant's token.
 
+use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
@@ -10,8 +11,8 @@ use crate::values::token::Token;
 /// What came of a FENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fenced {
-    /// The grant has this token now: store the lock.
-    Raised(Token),
+    /// This grant has this token now.
+    Raised(GrantId, Token),
     /// It has this token already, which is no smaller: nothing changed.
     Unchanged(Token),
     /// This owner does not hold it: nothing changed.
@@ -28,14 +29,15 @@ pub fn fence(
     node: &mut Node,
     now: Now,
 ) -> Result<Fenced, Refusal> {
-    let Some(lock) = live_of(held, owner, now.boot) else { return Ok(Fenced::NotHeld) };
-    node.ensure_trusted(lock, now.boot)?;
-    if token <= lock.token {
-        return Ok(Fenced::Unchanged(lock.token));
+    let Some((lock, own)) = live_of(held, owner, now.boot) else { return Ok(Fenced::NotHeld) };
+    node.ensure_trusted(lock.grant(own), now.boot)?;
+    let present = lock.grant(own).token();
+    if token <= present {
+        return Ok(Fenced::Unchanged(present));
     }
     node.tokens.raise(name, token, now, node.skew_ms)?;
-    lock.token = token;
-    Ok(Fenced::Raised(token))
+    lock.set_token(own, token);
+    Ok(Fenced::Raised(own, token))
 }
 
 #[cfg(test)]
@@ -55,9 +57,9 @@ mod tests {
         let cases = [
             ("me", 7, 0, Ok(Unchanged(token(7))), 7),
             ("me", 6, 0, Ok(Unchanged(token(7))), 7),
-            ("me", 8, 0, Ok(Raised(token(8))), 8),
-            ("me", an_hour_ahead, 0, Ok(Raised(token(an_hour_ahead))), an_hour_ahead),
-            ("me", furthest, 0, Ok(Raised(token(furthest))), furthest),
+            ("me", 8, 0, Ok(Raised(GrantId::default(), token(8))), 8),
+            ("me", an_hour_ahead, 0, Ok(Raised(GrantId::default(), token(an_hour_ahead))), an_hour_ahead),
+            ("me", furthest, 0, Ok(Raised(GrantId::default(), token(furthest))), furthest),
             ("me", furthest + 1, 0, Err(Refusal::FenceTooFar { max: furthest }), 7),
             ("you", 8, 0, Ok(NotHeld), 7),
             ("me", 8, 1_001, Ok(NotHeld), 7),
@@ -65,7 +67,7 @@ mod tests {
         for (name, value, ms, expected, after) in cases {
             let mut lock = mine(1);
             assert_eq!(fence(b"k", Some(&mut lock), owner(name), token(value), node, at(ms)), expected);
-            assert_eq!(lock.token().get(), after);
+            assert_eq!(lock.first().token().get(), after);
         }
         assert_eq!(node.tokens.last(b"k"), furthest, "the next grant is above");
         assert_eq!(fence(b"k", None, owner("me"), token(8), node, at(0)), Ok(NotHeld));
@@ -77,10 +79,13 @@ mod tests {
         node.tokens.set_ceiling(100);
         let mut lock = mine(1);
         assert_eq!(fence(b"k", Some(&mut lock), owner("me"), token(101), node, at(0)), Err(Refusal::NotYet));
-        assert_eq!(lock.token(), token(7));
+        assert_eq!(lock.first().token(), token(7));
         assert!(node.tokens.wanted_ceiling(0, 0) >= 101, "the ceiling will be raised");
         node.tokens.set_ceiling(101);
-        assert_eq!(fence(b"k", Some(&mut lock), owner("me"), token(101), node, at(0)), Ok(Raised(token(101))));
+        assert_eq!(
+            fence(b"k", Some(&mut lock), owner("me"), token(101), node, at(0)),
+            Ok(Raised(GrantId::default(), token(101)))
+        );
     }
 
     #[test]

@@ -1,29 +1,35 @@
-//! Whose a lock is that got free: the first in its queue.
+//! Whose a lock is that got free, or that more may join: the first in its queue.
 
+use crate::lock::grant::GrantId;
+use crate::lock::modes::Modes;
 use crate::lock::{Lock, live};
 use crate::node::Node;
 use crate::queue::of_key::Want;
 use crate::queue::waiting::Next;
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Owner};
+use crate::request::{Acquire, Owner, Patience};
+use crate::rules::grant::{Given, grant};
+use crate::values::key::Key;
 use crate::values::time::Now;
-use crate::values::token::Token;
 
 /// What came of a hand-over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HandedOver {
     /// It passes to the first who waits and is now this one: store it.
     Granted(Lock),
-    /// It stays free: nobody waits, or it is kept for somebody who was told.
-    Free,
-    /// It is held.
-    Held,
-    /// It is held by an owner whose repeated request waited: its lease lasts longer now, store the lock.
-    Prolonged,
+    /// This grant, of the first who waited, joined those who hold it together.
+    Joined(GrantId),
+    /// It is kept for the first who waited, who was told.
+    Told,
+    /// Nobody gets it: nobody waits, or what is held or kept for others does not go with what the first wants.
+    Stays,
+    /// It is held by an owner whose repeated request waited: the lease of this grant lasts longer now.
+    Prolonged(GrantId),
 }
 
-/// Passes the lock `name` of `db`, if it is free at `now`, to the first live request in its queue; `held` is what the
-/// key holds, nothing if its lock has just ended. Answers are left in [`crate::Waiting`].
+/// Passes the lock `name` of `db` to the first live request in its queue, if it is free at `now` or held together in a mode that
+/// goes with the one that is wanted; `held` is what the key holds, nothing if its lock has just ended. Where more than one may get
+/// it, it is asked again. Answers are left in [`crate::Waiting`].
 ///
 /// While it is refused nothing changes but for those whose time is up. [`crate::Waiting::postpone`] says what comes of
 /// those who wait.
@@ -34,54 +40,75 @@ pub fn hand_over(
     node: &mut Node,
     now: Now,
 ) -> Result<HandedOver, Refusal> {
+    let key = Key { db, name };
+    let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
-        // Nobody gets it before the guard ends, whatever its holder does.
+        // Nobody gets it before the guard ends, whatever its holders do.
         node.guard.ensure_open(now.boot)?;
-        let vouched = node.ensure_trusted(lock, now.boot);
-        let owner = Owner::new(lock.owner())?;
-        let repeated = node.waiting.held_by(db, name, owner, lock.token(), vouched, now.boot);
-        node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
-        // Its owner counts on the ttl from the moment at which its wait ends.
-        let prolonged = repeated.is_some_and(|ttl| lock.prolong(now.boot, ttl));
-        return Ok(if prolonged { HandedOver::Prolonged } else { HandedOver::Held });
-    }
-    let first = match node.waiting.next(db, name, now.boot) {
-        Next::Request(first) => first,
-        Next::KeptUntil(until) => {
-            node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
-            node.waiting.wake_at(db, name, until.plus_us(1));
-            return Ok(HandedOver::Free);
+        if let Some(prolonged) = answer_holders(key, lock, node, now)? {
+            return Ok(HandedOver::Prolonged(prolonged));
         }
-        Next::Nobody => return Ok(HandedOver::Free),
+        match lock {
+            Lock::Exclusive(_) => return Ok(stays(key, node, now)),
+            Lock::Joint(joint) => holders = Some(&mut **joint),
+        }
+    }
+    let none = Modes::default();
+    let modes = holders.as_ref().map_or(&none, |holders| holders.modes());
+    let (first, mode) = match node.waiting.next(key, modes, now.boot) {
+        Next::Request(first, mode) => (first, mode),
+        Next::Blocked => return Ok(stays(key, node, now)),
+        Next::Nobody => return Ok(HandedOver::Stays),
     };
     node.guard.ensure_open(now.boot)?;
     node.slots.ensure_open(name, now.boot)?;
-    node.evicted.ensure_open(db, name, first.owner(), now.boot)?;
     let owner = first.owner();
+    if holders.is_none() {
+        node.evicted.ensure_open(db, name, owner, now.boot)?;
+    }
     match first.want {
         Want::Lock { ttl, fence, retry } => {
-            let token = node.tokens.issue(name, fence, now, node.skew_ms)?;
+            let wanted = first.wanted;
+            let ask = Acquire { owner, ttl, wanted, retry, fence, note: first.note(), patience: Patience::NONE };
+            let given = grant(key, holders, &ask, mode, node, now)?;
             node.counters.hand_overs += 1;
-            let patience = crate::request::Patience::NONE;
-            let ask = Acquire { owner, ttl, retry, fence, note: first.note(), patience };
-            Ok(HandedOver::Granted(grant(db, name, &ask, token, node, now)))
+            Ok(match given {
+                Given::Anew(lock) => HandedOver::Granted(lock),
+                Given::Joined(id) => HandedOver::Joined(id),
+            })
         }
         Want::Turn => {
             node.counters.turns += 1;
-            node.waiting.reserve(db, name, owner, now.boot);
-            node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
-            Ok(HandedOver::Free)
+            node.waiting.reserve(key, owner, mode, now.boot);
+            Ok(HandedOver::Told)
         }
     }
 }
 
-/// The lock that `ask` is granted with `token`, and what the node remembers of it.
-pub(crate) fn grant(db: u32, name: &[u8], ask: &Acquire<'_>, token: Token, node: &mut Node, now: Now) -> Lock {
-    node.evicted.forget(db, name);
-    node.counters.grants += 1;
-    // All requests of its owner are answered, so the lease is the longest that any of them was told of.
-    let longest = node.waiting.longest_ttl(db, name, ask.owner).into_iter().chain([ask.ttl]).max_by_key(|ttl| ttl.ms());
-    node.waiting.granted(db, name, ask.owner, token, now.boot);
+/// Nobody gets it now: those are told who want their answer at once.
+fn stays(Key { db, name }: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
-    Lock::new(ask.owner, ask.note, token, now.boot, longest.unwrap_or(ask.ttl))
+    HandedOver::Stays
+}
+
+/// Owners that hold the lock already need not wait for it: answers their requests. The grant whose lease got longer by that, as
+/// its owner counts on the ttl from the moment at which its wait ends.
+fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<GrantId>, Refusal> {
+    loop {
+        let own = match lock {
+            Lock::Exclusive(_) => Some(lock.first_id()),
+            Lock::Joint(joint) => node.waiting.owners_at_hand(key.db, key.name).find_map(|owner| joint.find(owner)),
+        };
+        let Some(own) = own.filter(|&own| !lock.grant(own).is_expired(now.boot)) else { return Ok(None) };
+        let grant = lock.grant(own);
+        let vouched = node.ensure_trusted(grant, now.boot);
+        let held_as = (lock.mode(own), grant.token());
+        let repeated = node.waiting.held_by(key, Owner::new(grant.owner())?, held_as, vouched, now.boot);
+        if repeated.is_some_and(|ttl| lock.prolong(own, now.boot, ttl)) {
+            return Ok(Some(own));
+        }
+        if matches!(lock, Lock::Exclusive(_)) {
+            return Ok(None);
+        }
+    }
 }

@@ -3,8 +3,10 @@
 pub mod acquire;
 pub mod break_lock;
 pub mod check;
+pub mod convert;
 pub mod extend;
 pub mod fence;
+mod grant;
 pub mod hand_over;
 pub mod reenter;
 pub mod release;

@@ -1,5 +1,6 @@
 //! LOCK.REENTER: one hold more for the owner that has the lock.
 
+use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
@@ -10,8 +11,8 @@ use crate::values::time::Now;
 /// What came of a REENTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reentered {
-    /// Holds or deadline are new; this many holds: store the lock.
-    Changed(u32),
+    /// Holds or deadline of this grant are new; this many holds.
+    Changed(GrantId, u32),
     /// It already had that many holds and lasts that long: nothing changed.
     Unchanged(u32),
     /// This owner does not hold it: nothing changed.
@@ -21,19 +22,18 @@ pub enum Reentered {
 /// Raises the holds by one or, with a level, to at least `level`: that is idempotent, so it can be repeated. The token
 /// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one.
 pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<Reentered, Refusal> {
-    let Some(lock) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
-    node.ensure_trusted(lock, now.boot)?;
-    let holds = ask.level.map_or(lock.holds + 1, |level| level.holds().max(lock.holds));
+    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
+    node.ensure_trusted(lock.grant(own), now.boot)?;
+    let before = lock.grant(own).holds();
+    let holds = ask.level.map_or(before + 1, |level| level.holds().max(before));
     if holds > HOLDS_MAX {
         return Err(Refusal::HoldsExhausted);
     }
     node.counters.reentries += 1;
-    let before = (lock.holds, lock.deadline);
-    lock.holds = holds;
-    if let Some(ttl) = ask.ttl {
-        lock.prolong(now.boot, ttl);
-    }
-    if before == (lock.holds, lock.deadline) { Ok(Reentered::Unchanged(holds)) } else { Ok(Reentered::Changed(holds)) }
+    lock.set_holds(own, holds);
+    let is_longer = ask.ttl.is_some_and(|ttl| lock.prolong(own, now.boot, ttl));
+    let has_changed = holds > before || is_longer;
+    Ok(if has_changed { Reentered::Changed(own, holds) } else { Reentered::Unchanged(holds) })
 }
 
 #[cfg(test)]
@@ -48,13 +48,13 @@ mod tests {
         let node = &mut node();
         // (owner, holds, LEVEL, TTL, at ms, outcome, holds after, deadline after in ms)
         let cases = [
-            ("me", 1, None, None, 0, Changed(2), 2, 1_000),
+            ("me", 1, None, None, 0, Changed(GrantId::default(), 2), 2, 1_000),
             ("me", 2, Some(2), None, 0, Unchanged(2), 2, 1_000),
-            ("me", 2, Some(3), None, 0, Changed(3), 3, 1_000),
+            ("me", 2, Some(3), None, 0, Changed(GrantId::default(), 3), 3, 1_000),
             ("me", 2, Some(1), None, 0, Unchanged(2), 2, 1_000),
-            ("me", 1, None, Some(900), 500, Changed(2), 2, 1_400),
-            ("me", 1, None, Some(100), 500, Changed(2), 2, 1_000),
-            ("me", 2, Some(2), Some(900), 500, Changed(2), 2, 1_400),
+            ("me", 1, None, Some(900), 500, Changed(GrantId::default(), 2), 2, 1_400),
+            ("me", 1, None, Some(100), 500, Changed(GrantId::default(), 2), 2, 1_000),
+            ("me", 2, Some(2), Some(900), 500, Changed(GrantId::default(), 2), 2, 1_400),
             ("me", 2, Some(2), Some(100), 500, Unchanged(2), 2, 1_000),
             ("you", 1, None, None, 0, NotHeld, 1, 1_000),
             ("me", 1, None, Some(900), 1_001, NotHeld, 1, 1_000),
@@ -67,7 +67,10 @@ mod tests {
                 ttl: ms.map(ttl),
             };
             assert_eq!(reenter(Some(&mut lock), &ask, node, at(now)), Ok(expected));
-            assert_eq!((lock.holds(), lock.deadline(), lock.token()), (after, at(deadline_ms).boot, token(7)));
+            assert_eq!(
+                (lock.first().holds(), lock.first().deadline(), lock.first().token()),
+                (after, at(deadline_ms).boot, token(7))
+            );
         }
         assert_eq!(node.counters.reentries, 8);
     }

@@ -1,5 +1,6 @@
 //! LOCK.RELEASE: giving holds back.
 
+use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::request::Release;
@@ -10,8 +11,10 @@ use crate::values::time::Now;
 pub enum Released {
     /// The last hold went: delete the lock.
     Freed,
-    /// Fewer holds are left, this many: store the lock.
-    Lowered(u32),
+    /// The last hold of this grant went, and the lock has others: take it out.
+    Left(GrantId),
+    /// Fewer holds of this grant are left, this many.
+    Lowered(GrantId, u32),
     /// It already had no more than the level leaves: nothing changed.
     Unchanged(u32),
     /// This owner does not hold it, or not with that token: nothing changed.
@@ -31,19 +34,21 @@ pub fn release(
     if ask.token.is_none() {
         node.waiting.withdraw(db, name, ask.owner, now.boot);
     }
-    let Some(lock) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
-    if ask.token.is_some_and(|token| token != lock.token) {
+    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
+    let grant = lock.grant(own);
+    if ask.token.is_some_and(|token| token != grant.token()) {
         return Released::NotHeld;
     }
-    let left = ask.level.map_or(lock.holds, |level| level.holds()).saturating_sub(1);
-    if left >= lock.holds {
-        Released::Unchanged(lock.holds)
+    let holds = grant.holds();
+    let left = ask.level.map_or(holds, |level| level.holds()).saturating_sub(1);
+    if left >= holds {
+        Released::Unchanged(holds)
     } else if left == 0 {
         node.counters.releases += 1;
-        Released::Freed
+        if lock.len() == 1 { Released::Freed } else { Released::Left(own) }
     } else {
-        lock.holds = left;
-        Released::Lowered(left)
+        lock.set_holds(own, left);
+        Released::Lowered(own, left)
     }
 }
 
@@ -60,10 +65,10 @@ mod tests {
         // (owner, holds, LEVEL, TOKEN, at ms, outcome, holds after)
         let cases = [
             ("me", 1, None, None, 0, Freed, 1),
-            ("me", 3, None, None, 0, Lowered(2), 2),
+            ("me", 3, None, None, 0, Lowered(GrantId::default(), 2), 2),
             ("me", 3, Some(1), None, 0, Freed, 3),
-            ("me", 3, Some(2), None, 0, Lowered(1), 1),
-            ("me", 3, Some(3), None, 0, Lowered(2), 2),
+            ("me", 3, Some(2), None, 0, Lowered(GrantId::default(), 1), 1),
+            ("me", 3, Some(3), None, 0, Lowered(GrantId::default(), 2), 2),
             ("me", 3, Some(4), None, 0, Unchanged(3), 3),
             ("me", 3, Some(1_000_000), None, 0, Unchanged(3), 3),
             ("me", 1, None, Some(7), 1_000, Freed, 1),
@@ -80,8 +85,8 @@ mod tests {
                 token: tok.map(token),
             };
             assert_eq!(release(0, b"k", Some(&mut lock), &ask, node, at(ms)), expected);
-            assert_eq!(lock.holds(), after);
-            assert_eq!(lock.deadline(), mine(1).deadline());
+            assert_eq!(lock.first().holds(), after);
+            assert_eq!(lock.first().deadline(), mine(1).first().deadline());
         }
         assert_eq!(node.counters.releases, 3);
     }

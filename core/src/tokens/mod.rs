@@ -5,7 +5,6 @@
 //! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
 //! locked, and a grant is always above everything its stripe has seen.
 
-pub mod phase;
 pub mod stripe_ceilings;
 
 use crate::refusal::Refusal;

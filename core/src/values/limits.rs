@@ -133,6 +133,9 @@ pub const ANSWERS_A_PASS_MAX: usize = 100;
 /// waited out, one that hangs is told of.
 pub const DISK_WAIT_MS: u32 = 1_000;
 
+/// Most grants whose lease is over that are taken out in one step of a lock which others hold: each costs some microseconds.
+pub const ENDED_A_STEP_MAX: usize = 64;
+
 /// How far apart, in percent, the rates of any two clocks may be: a lease may end this much later on its holder's clock than on
 /// the node's. The holder's validity ends earlier by it, and a guard is longer.
 pub const DRIFT_PERCENT: u64 = 1;

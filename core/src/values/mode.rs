@@ -58,6 +58,15 @@ pub enum Wanted {
 }
 
 impl Wanted {
+    /// For people.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Permit { .. } => "permit",
+        }
+    }
+
     /// One of `limit` permits, which one if `number` is given. One of one is an exclusive lock. Zero stands for what is not a
     /// number at all.
     pub fn permit(limit: u64, number: Option<u64>) -> Result<Self, Refusal> {
@@ -86,6 +95,15 @@ impl Wanted {
 }
 
 impl Mode {
+    /// For people.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Permit(_) => "permit",
+        }
+    }
+
     /// The number of the permit; an exclusive grant is 1 of 1, and readers need no number.
     pub const fn number(self) -> u16 {
         match self {

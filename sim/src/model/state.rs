@@ -278,7 +278,13 @@ impl Node {
 fn essence(server: &Server, wall_off_us: i64) -> Essence {
     let node = server.node();
     let lock = |(key, lock): (&u32, &Lock)| {
-        (*key, lock.owner().to_vec(), lock.token(), lock.deadline(), node.is_suspect(lock))
+        (
+            *key,
+            lock.first().owner().to_vec(),
+            lock.first().token(),
+            lock.first().deadline(),
+            node.is_suspect(lock.first()),
+        )
     };
     let waiters = |key: u32| {
         let name = name(key);
@@ -301,10 +307,10 @@ fn essence(server: &Server, wall_off_us: i64) -> Essence {
 impl Node {
     fn knows(&self, key: u32, owner: &[u8]) -> bool {
         let waiting = self.server.node().waiting();
-        self.server.locks().get(&key).is_some_and(|lock| lock.owner() == owner)
+        self.server.locks().get(&key).is_some_and(|lock| lock.first().owner() == owner)
             || waiting.has_queue(0, &name(key))
                 && waiting.of(0, &name(key)).any(|waiter| waiter.owner().bytes() == owner)
-            || waiting.reserved_for(0, &name(key)) == Some(owner)
+            || waiting.kept(0, &name(key)).any(|(kept_for, ..)| kept_for == owner)
     }
 }
 

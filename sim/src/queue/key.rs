@@ -2,7 +2,7 @@
 
 use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
-use palisade_core::{Answer, BootTime, Lock, Node, Now, Refusal, Settings, Waiter, WaiterId, Want};
+use palisade_core::{Answer, BootTime, Evictee, Lock, Node, Now, Refusal, Settings, Waiter, WaiterId, Want, Wanted};
 
 use crate::rules::{Rule, Without};
 
@@ -97,7 +97,15 @@ impl OneKey {
         let name = self.name(owner);
         let patience = Patience::new(Some(if waits { WAIT_MS } else { 0 })).unwrap_or_default();
         let (Ok(name), Ok(ttl)) = (Owner::new(&name), Ttl::new(Some(TTL_MS.into()), TTL_MS)) else { return };
-        let ask = Acquire { owner: name, ttl, retry: false, fence: None, note: Note::default(), patience };
+        let ask = Acquire {
+            owner: name,
+            ttl,
+            wanted: Wanted::Exclusive,
+            retry: false,
+            fence: None,
+            note: Note::default(),
+            patience,
+        };
         let barges = self.without.is(Rule::NoBarging) && self.is_free();
         let aside = barges.then(|| std::mem::take(self.node.tamper().waiting));
         let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner);
@@ -111,7 +119,8 @@ impl OneKey {
         let name = self.name(owner);
         let (Ok(name), Ok(patience)) = (Owner::new(&name), Patience::new(Some(WAIT_MS))) else { return };
         let was_free = self.is_free() && self.others_wait(owner).is_none();
-        if self.perform(&Request::Wait(Wait { owner: name, patience, ticket: None }), owner) == Ok(Reply::Turn(true))
+        if self.perform(&Request::Wait(Wait { owner: name, wanted: Wanted::Exclusive, patience, ticket: None }), owner)
+            == Ok(Reply::Turn(1))
             && self.is_free()
             && !self.is_kept_for(owner)
         {
@@ -126,7 +135,7 @@ impl OneKey {
         // It takes back what it waits for, too, and what is kept for it.
         self.kept = self.kept.filter(|kept| kept.owner != owner);
         self.waits.iter_mut().filter(|waits| waits.owner == owner).for_each(|waits| waits.is_gone = true);
-        let holds = self.lock.as_ref().map_or(0, Lock::holds);
+        let holds = self.lock.as_ref().map_or(0, |lock| lock.first().holds());
         self.grant = self.grant.filter(|grant| grant.owner != owner || holds > 1);
         let _ = self.perform(&Request::Release(Release { owner: name, level: None, token: None }), owner);
         self.answers();
@@ -141,7 +150,7 @@ impl OneKey {
 
     pub fn break_it(&mut self) {
         self.grant = None;
-        let _ = self.perform(&Request::Break, 0);
+        let _ = self.perform(&Request::Break(None), 0);
         self.answers();
     }
 
@@ -156,7 +165,7 @@ impl OneKey {
     pub fn evict(&mut self) {
         if let Some(lock) = self.take_out() {
             let now = self.now();
-            self.node.evict(AT, &lock, now);
+            self.node.evict(AT, Evictee::of(&lock), now);
             self.node.left(AT);
         }
     }
@@ -230,7 +239,13 @@ impl OneKey {
                 Step::Delete(_) => drop(self.take_out()),
                 Step::Block => said = Said::Blocked(self.joins(owner)),
                 Step::Done(answer) => return answer,
-                Step::Changed(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
+                Step::Changed(..)
+                | Step::Left(_)
+                | Step::Tell(_)
+                | Step::Ask(_)
+                | Step::LookAtSlots
+                | Step::Redirect
+                | Step::Write => {}
             }
         }
     }
@@ -277,7 +292,7 @@ impl OneKey {
 
     /// What must hold whenever somebody is granted the lock.
     fn is_granted(&mut self, lock: &Lock) {
-        let (now, owner) = (self.now().boot, lock.owner()[0] - b'a');
+        let (now, owner) = (self.now().boot, lock.first().owner()[0] - b'a');
         if self.node.guard().armed(now).is_some() {
             self.breaks("exclusion: granted while guarded");
         }
@@ -298,7 +313,7 @@ impl OneKey {
         {
             self.breaks("order of the queue: its client is gone");
         }
-        self.grant = Some(Grant { owner, until: lock.deadline() });
+        self.grant = Some(Grant { owner, until: lock.first().deadline() });
         self.just_granted = Some(owner);
     }
 
@@ -318,7 +333,7 @@ impl OneKey {
             };
             let waits = self.waits.remove(at);
             // One turn answers all requests of its owner for one.
-            if answer == Answer::Turn && self.is_free() && !self.is_kept_for(waits.owner) {
+            if answer == Answer::Turn(1) && self.is_free() && !self.is_kept_for(waits.owner) {
                 let in_order = self.waits.iter().all(|other| other.is_gone || other.place >= waits.place);
                 self.is_told(waits.owner, in_order);
             }
@@ -347,7 +362,10 @@ impl OneKey {
 
     /// What decides what the key does later.
     pub fn essence(&self) -> impl std::hash::Hash + Eq + use<> {
-        let lock = self.lock.as_ref().map(|lock| (lock.owner().to_vec(), lock.deadline(), lock.holds()));
+        let lock = self
+            .lock
+            .as_ref()
+            .map(|lock| (lock.first().owner().to_vec(), lock.first().deadline(), lock.first().holds()));
         let order: Vec<_> =
             self.node.waiting().of(AT.db, AT.name).map(|waiter| (waiter.id, waiter.want == Want::Turn)).collect();
         let now = self.now().boot;

@@ -2,7 +2,7 @@
 
 use palisade_core::engine::{Reply as Outcome, Request as Does};
 use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ttl};
-use palisade_core::{Lock, Now, Refusal, WaiterId};
+use palisade_core::{Lock, Now, Refusal, WaiterId, Wanted};
 
 use super::watch::Change;
 use super::{DB, Server, name};
@@ -27,8 +27,8 @@ impl Server {
         self.watch.answers(command, owner, &answer, &Change { before: before.as_ref(), after }, now);
         self.watch.holds(key, after, now);
         match answer {
-            Ok(Outcome::Token(_)) if matches!(command, Command::Extend { .. }) => Some(Replied::Extended),
-            Ok(Outcome::Token(token)) => Some(Replied::Granted { token: token.get(), waited_ms: 0 }),
+            Ok(Outcome::Token(_)) => Some(Replied::Extended),
+            Ok(Outcome::Granted(token, _)) => Some(Replied::Granted { token: token.get(), waited_ms: 0 }),
             Ok(Outcome::Holds(holds)) => Some(Replied::Holds(holds)),
             Ok(Outcome::Null | Outcome::Turn(_)) => Some(Replied::Null),
             Ok(Outcome::Later) => {
@@ -47,7 +47,8 @@ impl Server {
             Command::Acquire { ttl_ms, wait_ms, retry } => {
                 let (note, patience) = (Note::default(), Patience::new(Some(wait_ms.into()))?);
                 let retry = retry && !self.without.is(Rule::RepetitionIsAnswered);
-                let ask = Acquire { owner, ttl: ttl(ttl_ms)?, retry, fence: None, note, patience };
+                let ask =
+                    Acquire { owner, ttl: ttl(ttl_ms)?, wanted: Wanted::Exclusive, retry, fence: None, note, patience };
                 let is_free = self.locks.get(&key).is_none_or(|lock| lock.is_expired(now.boot));
                 let passes = self.without.is(Rule::NoBarging) && is_free;
                 let aside = passes.then(|| std::mem::take(self.node.tamper().waiting));
@@ -78,7 +79,7 @@ impl Server {
     fn name_of(&self, key: u32, command: Command, owner: &[u8], held: Option<&Lock>) -> Vec<u8> {
         match command {
             Command::Reenter { .. } if self.without.is(Rule::HolderReenters) => {
-                held.map_or(owner, Lock::owner).to_vec()
+                held.map_or(owner, |lock| lock.first().owner()).to_vec()
             }
             Command::Acquire { .. }
                 if self.without.is(Rule::OwnersShareAPlace) && self.watch.waits_already(key, owner) =>

@@ -75,8 +75,8 @@ impl Server {
 
     pub(super) fn digest(&self, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
         let mut digest = LocksDigest::default();
-        for (key, lock) in self.locks.iter().filter(|(_, lock)| counts(lock.deadline())) {
-            digest.add(DB, &name(*key), lock);
+        for (key, lock) in self.locks.iter().filter(|(_, lock)| counts(lock.first().deadline())) {
+            digest.add(DB, &name(*key), lock, |_| true);
         }
         digest
     }

@@ -1,5 +1,6 @@
 //! How locks go without their holders: flushed, evicted, deleted by hand, broken; and the guard that an operator arms.
 
+use palisade_core::Evictee;
 use palisade_core::Now;
 use palisade_core::engine::{Key, Reply as Outcome, Request as Does};
 
@@ -20,9 +21,9 @@ impl Server {
     /// An operator breaks the lock of `key`; answers its token.
     pub fn break_lock(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = if self.without.is(Rule::BrokenEnds) {
-            self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot)).map(palisade_core::Lock::token)
+            self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot)).map(|lock| lock.first().token())
         } else {
-            match self.perform(key, &Does::Break, None, now) {
+            match self.perform(key, &Does::Break(None), None, now) {
                 Ok(Outcome::Token(token)) => Some(token),
                 _ => None,
             }
@@ -35,7 +36,7 @@ impl Server {
 
     /// Somebody deletes `key` by hand; answers the token of the lock that was there.
     pub fn delete(&mut self, key: u32, now: Now) -> Option<u64> {
-        let token = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot))?.token().get();
+        let token = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot))?.first().token().get();
         self.end(key);
         self.node.left(Key { db: DB, name: &name(key) });
         self.watch.was_taken_away(key, token);
@@ -48,7 +49,7 @@ impl Server {
         let (name, is_live) = (name(key), !lock.is_expired(now.boot));
         self.end(key);
         if !self.without.is(Rule::EvictedBars) {
-            self.node.evict(Key { db: DB, name: &name }, &lock, now);
+            self.node.evict(Key { db: DB, name: &name }, Evictee::of(&lock), now);
         }
         self.node.left(Key { db: DB, name: &name });
         // Its files do not tell of it.

@@ -121,7 +121,7 @@ impl Server {
                     }
                 }
                 Step::Write => self.save(now),
-                Step::Changed(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots => {}
+                Step::Changed(..) | Step::Left(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots => {}
                 Step::Done(answer) => return answer,
             }
         }

@@ -4,7 +4,7 @@ use palisade_core::engine::{Reply as Outcome, Request as Does};
 use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
 use palisade_core::quorum::{Answer, Ask};
 use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
-use palisade_core::{Lock, Now, Refusal, Token, Tokens, WaiterId, ahead_us};
+use palisade_core::{Lock, Now, Refusal, Token, Tokens, WaiterId, Wanted, ahead_us};
 
 use super::{STRIPES, STRIPES_APART, Server, name};
 use crate::rules::Rule;
@@ -52,7 +52,7 @@ impl Server {
     ) -> Result<Option<Token>, Refusal> {
         let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
         let (note, patience) = (Note::default(), Patience::NONE);
-        let ask = Acquire { owner, ttl, retry, fence: Some(proposal), note, patience };
+        let ask = Acquire { owner, ttl, wanted: Wanted::Exclusive, retry, fence: Some(proposal), note, patience };
         if self.without.is(Rule::ProposalAboveLast) {
             // It forgets what it issued before.
             let ceiling = self.node.tokens().ceiling();
@@ -61,7 +61,7 @@ impl Server {
         }
         let token = token(self.perform(key, &Does::Acquire { ask, may_block: false }, None, now)?);
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
-        let lasts = |lock: &Lock| lock.deadline() >= now.boot.plus_ms(ttl_ms);
+        let lasts = |lock: &Lock| lock.first().deadline() >= now.boot.plus_ms(ttl_ms);
         assert!(token.is_none() || self.locks.get(&key).is_some_and(lasts));
         Ok(token)
     }
@@ -79,8 +79,8 @@ impl Server {
 
     /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
     fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
-        let held = self.locks.get(&key).filter(|lock| lock.is_of(owner) && !lock.is_expired(now.boot));
-        if held.is_none_or(|lock| token <= lock.token()) {
+        let held = self.locks.get(&key).filter(|lock| lock.first().is_of(owner) && !lock.is_expired(now.boot));
+        if held.is_none_or(|lock| token <= lock.first().token()) {
             return Ok(());
         }
         if token.get() > FENCE_CAP {
@@ -139,9 +139,9 @@ impl Server {
     ) -> Result<Option<bool>, Refusal> {
         let owner = Owner::new(owner)?;
         let (patience, ticket) = (Patience::new(Some(wait_ms.into()))?, Some(Ticket::new(Some(ticket))?));
-        let ask = Wait { owner, patience, ticket };
+        let ask = Wait { owner, wanted: Wanted::Exclusive, patience, ticket };
         Ok(match self.perform(key, &Does::Wait(ask), Some(id), now)? {
-            Outcome::Turn(is_turn) => Some(is_turn),
+            Outcome::Turn(number) => Some(number > 0),
             _ => None,
         })
     }
@@ -149,7 +149,7 @@ impl Server {
 
 /// What an answer says of a grant.
 fn token(outcome: Outcome) -> Option<Token> {
-    if let Outcome::Token(token) = outcome { Some(token) } else { None }
+    if let Outcome::Token(token) | Outcome::Granted(token, _) = outcome { Some(token) } else { None }
 }
 
 /// Who raises tokens.

@@ -2,7 +2,7 @@
 
 use palisade_core::BootId;
 use palisade_core::engine::Key;
-use palisade_core::record::{self, Arrival};
+use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
     Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, Settings, Start, Tokens, token_floor,
 };
@@ -104,7 +104,8 @@ impl Server {
     }
 
     fn load(&mut self, key: u32, bytes: &[u8], now: Now) {
-        if let Ok(mut lock) = record::decode(bytes, Arrival::Storage, now.boot, self.boot) {
+        if let Ok(mut lock) = record::decode(bytes, Here { arrival: Arrival::Storage, now: now.boot, boot: self.boot })
+        {
             self.node.arrived(Key { db: DB, name: &name(key) }, &mut lock, now.boot);
             self.locks.insert(key, lock);
         }

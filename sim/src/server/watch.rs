@@ -104,7 +104,7 @@ impl Watch {
         if self.waits.is_empty() && self.taken_away.is_empty() {
             return;
         }
-        let owner = single_client::owner_of(lock.owner());
+        let owner = single_client::owner_of(lock.first().owner());
         let in_time = self.waits.iter().filter(|waits| waits.key == key && !waits.is_gone && now.boot <= waits.until);
         if let Some(first) = in_time.min_by_key(|waits| waits.place)
             && first.owner != owner
@@ -123,7 +123,7 @@ impl Watch {
     /// What the request `id` hears; `None`: the lock is not served here.
     pub(super) fn hears(&mut self, id: WaiterId, told: Option<Told>) -> Hears {
         if !single_client::is_one(id) {
-            return Hears::Told(told == Some(Told::Turn));
+            return Hears::Told(told == Some(Told::Turn(1)));
         }
         let Some(at) = self.waits.iter().position(|waits| waits.id == id) else {
             self.is_wrong(ANSWERED, "a request is answered that does not wait");
@@ -131,8 +131,8 @@ impl Watch {
         };
         let waits = self.waits.remove(at);
         Hears::Replied(match told {
-            Some(Told::Granted { token, waited_ms }) => Replied::Granted { token: token.get(), waited_ms },
-            Some(Told::Turn | Told::TimedOut(_)) => Replied::Null,
+            Some(Told::Granted { token, waited_ms, .. }) => Replied::Granted { token: token.get(), waited_ms },
+            Some(Told::Turn(_) | Told::TimedOut(_)) => Replied::Null,
             Some(Told::Refused(Refusal::Owned)) => {
                 self.must(!waits.retry, ANSWERED, "who repeats its request is told that it has the lock already");
                 Replied::Owned
@@ -168,7 +168,7 @@ impl Watch {
     /// `lock` is what `key` holds.
     pub(super) fn holds(&mut self, key: u32, lock: Option<&Lock>, now: Now) {
         let taken_away = self.taken_away.get(&key).copied().unwrap_or(0);
-        if lock.is_some_and(|lock| !lock.is_expired(now.boot) && lock.token().get() <= taken_away) {
+        if lock.is_some_and(|lock| !lock.is_expired(now.boot) && lock.first().token().get() <= taken_away) {
             self.is_wrong(TAKEN_AWAY, "it is held, or another one has no larger token");
         }
     }
@@ -183,12 +183,13 @@ impl Watch {
         now: Now,
     ) {
         let Change { before, after } = *change;
-        let own = before.filter(|lock| lock.owner() == owner);
-        let lasts = |ttl_ms: u32| after.is_some_and(|lock| lock.deadline() >= now.boot.plus_ms(ttl_ms));
-        let is_shorter = || own.zip(after).is_some_and(|(own, after)| after.deadline() < own.deadline());
+        let own = before.filter(|lock| lock.first().owner() == owner);
+        let lasts = |ttl_ms: u32| after.is_some_and(|lock| lock.first().deadline() >= now.boot.plus_ms(ttl_ms));
+        let is_shorter =
+            || own.zip(after).is_some_and(|(own, after)| after.first().deadline() < own.first().deadline());
         match (command, answer) {
-            (Command::Acquire { ttl_ms, .. }, Ok(Outcome::Token(token))) => {
-                let is_its = after.is_some_and(|lock| lock.owner() == owner && lock.token() == *token);
+            (Command::Acquire { ttl_ms, .. }, Ok(Outcome::Granted(token, _))) => {
+                let is_its = after.is_some_and(|lock| lock.first().owner() == owner && lock.first().token() == *token);
                 self.must(is_its && lasts(ttl_ms), HOLDS, "the lock that was granted is another one");
                 self.must(!is_shorter(), HOLDS, "a repetition shortens the lease");
             }
@@ -196,23 +197,31 @@ impl Watch {
                 self.must(!retry, ANSWERED, "who repeats its request is told that it has the lock already");
             }
             (Command::Reenter { level, ttl_ms }, Ok(Outcome::Holds(holds))) => {
-                let meant = own.map(|own| level.map_or(own.holds() + 1, |level| level.max(own.holds())));
+                let meant =
+                    own.map(|own| level.map_or(own.first().holds() + 1, |level| level.max(own.first().holds())));
                 self.must(meant.is_some(), HOLDS, "somebody else re-enters the lock");
-                let is_so = |lock: &Lock| lock.holds() == *holds && own.is_some_and(|own| lock.token() == own.token());
+                let is_so = |lock: &Lock| {
+                    lock.first().holds() == *holds && own.is_some_and(|own| lock.first().token() == own.first().token())
+                };
                 self.must(meant == Some(*holds) && after.is_some_and(is_so), HOLDS, "they are not what was asked for");
                 self.must(ttl_ms.is_none_or(lasts) && !is_shorter(), HOLDS, "the lease is too short");
             }
             (Command::Extend { ttl_ms }, Ok(Outcome::Token(token))) => {
-                self.must(own.is_some_and(|own| own.token() == *token), HOLDS, "somebody else extends the lock");
+                self.must(
+                    own.is_some_and(|own| own.first().token() == *token),
+                    HOLDS,
+                    "somebody else extends the lock",
+                );
                 self.must(lasts(ttl_ms) && !is_shorter(), HOLDS, "the lease is too short");
             }
             (Command::Release { level }, Ok(Outcome::Holds(holds))) => {
-                let meant = own.map(|own| own.holds().min(level - 1));
+                let meant = own.map(|own| own.first().holds().min(level - 1));
                 self.must(meant == Some(*holds), HOLDS, "others are left than were to be");
-                let is_so = match after.filter(|lock| own.is_some_and(|own| lock.token() == own.token())) {
-                    Some(lock) => lock.holds() == *holds,
-                    None => *holds == 0,
-                };
+                let is_so =
+                    match after.filter(|lock| own.is_some_and(|own| lock.first().token() == own.first().token())) {
+                        Some(lock) => lock.first().holds() == *holds,
+                        None => *holds == 0,
+                    };
                 self.must(is_so, HOLDS, "others are left than were said to be");
             }
             (Command::Reenter { .. } | Command::Extend { .. } | Command::Release { .. }, Ok(Outcome::Null)) => {

@@ -3,12 +3,14 @@
 use super::super::fixture::{Key, granted};
 use super::super::{Event, Key as At, Question, Reply, Request, Said, Step, Work};
 use crate::fixture::*;
+use crate::guard::evicted::Evictee;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::Note;
 use crate::values::cause::Cause;
 use crate::values::limits::DISK_WAIT_MS;
+use crate::values::mode::Mode;
 
 #[test]
 fn the_guard_refuses_who_cannot_outwait_it_and_serves_the_others_after() {
@@ -39,7 +41,7 @@ fn an_evicted_lock_keeps_its_queue_waiting_until_its_lease_would_have_ended() {
     let long = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     let lock = key.lock.clone().unwrap();
     key.del();
-    assert!(key.node.evict(At { db: 0, name: b"k" }, &lock, at(0)));
+    assert!(key.node.evict(At { db: 0, name: b"k" }, Evictee::of(&lock), at(0)));
     assert!(matches!(key.settle()[..], [(id, Answer::Refused(Refusal::Evicted { .. }))] if id == short));
     key.now = 300;
     assert_eq!(key.settle(), []);
@@ -126,7 +128,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
         assert_eq!(key.settle(), [(id, outcome)], "{other}");
     }
     key.release("a");
-    assert_eq!(key.wait("t", 0, None).unwrap().0, Reply::Turn(true));
+    assert_eq!(key.wait("t", 0, None).unwrap().0, Reply::Turn(1));
     let (other, own) = (wait_for_disk(&mut key, "u"), wait_for_disk(&mut key, "t"));
     disk(&mut key);
     let answers = key.settle();
@@ -211,7 +213,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.del();
-    key.node.waiting.reserve(0, b"k", owner("c"), at(0).boot);
+    key.node.waiting.reserve(At { db: 0, name: b"k" }, owner("c"), Mode::Exclusive, at(0).boot);
     key.says = forbidden;
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
     assert_eq!(key.holder(), None);

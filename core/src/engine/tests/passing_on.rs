@@ -1,25 +1,26 @@
 //! A lock passes on to the first who waits.
 
 use super::super::fixture::{Key, granted, handed_over};
-use super::super::{Event, Reply, Request, Step, Work};
+use super::super::{Event, Key as At, Reply, Request, Step, Work};
 use crate::fixture::*;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::{Note, Release};
+use crate::values::mode::Mode;
 
 #[test]
 fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
     let mut key = Key::new();
     key.acquire("a", 1_000, 0).unwrap();
-    let first = key.lock.as_ref().unwrap().token();
+    let first = key.lock.as_ref().unwrap().first().token();
     let b = key.acquire("b", 700, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.now = 30;
     key.release("a");
     let lock = key.lock.clone().unwrap();
-    assert_eq!(key.settle(), [(b, Answer::Granted { token: lock.token(), waited_ms: 30 })]);
-    assert!(lock.token() > first && lock.owner() == b"b" && lock.deadline() == at(730).boot);
+    assert_eq!(key.settle(), [(b, Answer::Granted { token: lock.first().token(), number: 1, waited_ms: 30 })]);
+    assert!(lock.first().token() > first && lock.first().owner() == b"b" && lock.first().deadline() == at(730).boot);
     assert_eq!(key.queue(), [c]);
     key.now = 731;
     assert_eq!(granted(&key.settle()), [c], "a lease that ends passes on too");
@@ -63,7 +64,7 @@ fn a_grant_answers_every_request_of_its_owner() {
     key.release("a");
     let answers = key.settle();
     assert_eq!(granted(&answers), [b, again]);
-    assert!(answers.contains(&(turn, Answer::Turn)) && answers.len() == 3);
+    assert!(answers.contains(&(turn, Answer::Turn(1))) && answers.len() == 3);
     assert_eq!((key.queue().len(), key.node.counters.hand_overs), (1, 1));
 }
 
@@ -91,13 +92,13 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
         if kept {
             // The lock is gone and kept for its owner, who has asked for it already.
             key.del();
-            key.node.waiting.reserve(0, b"k", owner("b"), at(0).boot);
+            key.node.waiting.reserve(At { db: 0, name: b"k" }, owner("b"), Mode::Exclusive, at(0).boot);
             key.perform(&Request::Look).unwrap();
         } else {
             key.release("a");
         }
         assert_eq!(granted(&key.settle()).len(), 2);
-        assert_eq!(key.lock.as_ref().unwrap().deadline(), at(30_000).boot);
+        assert_eq!(key.lock.as_ref().unwrap().first().deadline(), at(30_000).boot);
     }
 }
 
@@ -109,13 +110,13 @@ fn the_holder_does_not_wait_for_itself() {
     key.node.guard_by_operator(Some(9_499), at(0).boot);
     let again = key.acquire_again("a", 1_000, 20_000).unwrap().unwrap();
     let plain = key.acquire("a", 1_000, 20_000).unwrap().unwrap();
-    let token = key.lock.as_ref().unwrap().token();
+    let token = key.lock.as_ref().unwrap().first().token();
     key.now = 9_500;
     let answers = key.settle();
-    assert!(answers.contains(&(again, Answer::Granted { token, waited_ms: 9_500 })), "{answers:?}");
+    assert!(answers.contains(&(again, Answer::Granted { token, number: 1, waited_ms: 9_500 })), "{answers:?}");
     assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
     assert!(key.node.waiting.is_empty());
-    assert_eq!(key.lock.as_ref().unwrap().deadline(), at(10_500).boot, "for as long as it was told");
+    assert_eq!(key.lock.as_ref().unwrap().first().deadline(), at(10_500).boot, "for as long as it was told");
     assert_eq!(key.node.deadlines.earliest(), Some(at(10_500).boot));
 }
 
@@ -163,8 +164,8 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
             Event::Released
         },
         |key| {
-            let token = key.lock.as_ref().unwrap().token();
-            assert_eq!(key.perform(&Request::Break), Ok(Reply::Token(token)));
+            let token = key.lock.as_ref().unwrap().first().token();
+            assert_eq!(key.perform(&Request::Break(None)), Ok(Reply::Token(token)));
             Event::Broken
         },
         |key| {

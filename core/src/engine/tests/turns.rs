@@ -15,17 +15,17 @@ fn a_reservation_used_unused_and_taken_back() {
     let (_, c) = key.wait("c", 5_000, None).unwrap();
     let (_, d) = key.wait("d", 5_000, None).unwrap();
     key.release("a");
-    assert_eq!(key.settle(), [(b, Answer::Turn)]);
+    assert_eq!(key.settle(), [(b, Answer::Turn(1))]);
     key.acquire("c", 1_000, 0).unwrap();
     assert_eq!(key.holder(), None, "it is kept for b");
     key.now = 20;
     assert_eq!(key.settle(), []);
     key.now = 21;
-    assert_eq!(key.settle(), [(c, Answer::Turn)], "unused: the next is told");
+    assert_eq!(key.settle(), [(c, Answer::Turn(1))], "unused: the next is told");
     key.acquire("b", 1_000, 0).unwrap();
     assert_eq!(key.holder(), None, "too late");
     key.release("c");
-    assert_eq!(key.settle(), [(d, Answer::Turn)], "taken back");
+    assert_eq!(key.settle(), [(d, Answer::Turn(1))], "taken back");
     key.acquire("d", 1_000, 0).unwrap();
     assert_eq!(key.holder(), Some(&b"d"[..]));
     key.release("d");
@@ -37,15 +37,15 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
     let mut key = Key::new();
     for ms in [0, 5, 20] {
         key.now = ms;
-        assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(true));
+        assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(1));
     }
-    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(false));
+    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(0));
     key.now = 21;
     key.settle();
     assert!(key.node.waiting.is_empty());
-    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(true));
+    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1));
     key.acquire("b", 1_000, 0).unwrap();
-    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(true), "its own");
+    assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1), "its own");
 }
 
 /// Locks that are kept free take room, and none is left behind when its key turns out to be something else.
@@ -53,12 +53,12 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
     key.node.waiting.max = 1;
-    assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(true));
+    assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(1));
     let full = Err(Refusal::QueueFull { max: 1 });
     assert_eq!(key.wait_for(b"other", "b", 0, None), full);
     key.node.waiting.postpone(0, b"k", Refusal::WrongType, at(0).boot);
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
-    assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(true), 0)));
+    assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
 }
 
 /// Two clients that take turns in being told, with the smallest ticket, and never acquire.
@@ -73,7 +73,7 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
     key.release("a");
     for n in 0..UNUSED_TURNS_MAX {
         let answers = key.settle();
-        assert!(matches!(answers[..], [(id, Answer::Turn)] if id != turn), "turn {n}: {answers:?}");
+        assert!(matches!(answers[..], [(id, Answer::Turn(1))] if id != turn), "turn {n}: {answers:?}");
         key.wait(&format!("x{n}"), 60_000, Some(0)).unwrap();
         if n == 0 {
             // A turn that is given back is not used either.
@@ -82,7 +82,7 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
             key.now += 21;
         }
     }
-    assert_eq!(key.settle(), [(turn, Answer::Turn)], "whatever the tickets");
+    assert_eq!(key.settle(), [(turn, Answer::Turn(1))], "whatever the tickets");
     key.now += 21;
     assert_eq!(granted(&key.settle()), [lock], "and so on, until somebody acquires");
     let (_, turn) = key.wait("b", 60_000, Some(7)).unwrap();
@@ -100,7 +100,7 @@ fn a_few_unused_turns_change_no_order() {
     let turns: Vec<_> = (1..=UNUSED_TURNS_MAX).rev().map(|n| turn(&mut key, n)).collect();
     key.release("a");
     for expected in turns.into_iter().rev() {
-        assert_eq!(key.settle(), [(expected, Answer::Turn)]);
+        assert_eq!(key.settle(), [(expected, Answer::Turn(1))]);
         key.now += 21;
     }
 }

@@ -5,8 +5,6 @@
 //! grant. Readers among themselves and permits of different numbers need no order: a proposal between their tokens is taken as it
 //! is, so a quorum pays no second round for it.
 
-use std::collections::BTreeMap;
-
 use crate::values::mode::Mode;
 use crate::values::token::Token;
 
@@ -15,15 +13,15 @@ use crate::values::token::Token;
 pub struct Phase {
     /// The highest token of the key before, or of an exclusive grant in it.
     floor: u64,
-    /// The highest token of each permit number in it.
-    numbers: BTreeMap<u16, u64>,
+    /// The highest token of each permit number in it, from number 1 on: a list takes less than a tree, and low numbers are used first.
+    numbers: Vec<u64>,
 }
 
 impl Phase {
     /// The lock was free, and `last` is the highest token that its key ever had. Whoever does not know since when a lock is held
     /// begins here too: that is only stricter.
     pub fn new(last: u64) -> Self {
-        Self { floor: last, numbers: BTreeMap::new() }
+        Self { floor: last, numbers: vec![] }
     }
 
     /// The token of a grant of `mode` must be above this; `last` is the highest token that the key ever had.
@@ -31,7 +29,9 @@ impl Phase {
         match mode {
             Mode::Exclusive => last,
             Mode::Shared => self.floor,
-            Mode::Permit(permit) => self.floor.max(self.numbers.get(&permit.number()).copied().unwrap_or(0)),
+            Mode::Permit(permit) => {
+                self.floor.max(self.numbers.get(usize::from(permit.number()) - 1).copied().unwrap_or(0))
+            }
         }
     }
 
@@ -41,7 +41,13 @@ impl Phase {
         let highest = match mode {
             Mode::Exclusive => &mut self.floor,
             Mode::Shared => return,
-            Mode::Permit(permit) => self.numbers.entry(permit.number()).or_default(),
+            Mode::Permit(permit) => {
+                let number = usize::from(permit.number());
+                if self.numbers.len() < number {
+                    self.numbers.resize(number, 0);
+                }
+                &mut self.numbers[number - 1]
+            }
         };
         *highest = token.get().max(*highest);
     }

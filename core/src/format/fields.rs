@@ -1,0 +1,115 @@
+//! The fields of records, and what makes one grant of them a possible one.
+
+use crate::lock::grant::Grant;
+use crate::refusal::Damaged;
+use crate::request::{Note, Owner, Ttl};
+use crate::values::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS};
+use crate::values::time::{BootId, BootTime};
+use crate::values::token::Token;
+
+/// How a record came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Off a live replication stream: written a moment ago.
+    Stream,
+    /// From this node's own files or a full synchronisation: written at an unknown time.
+    Storage,
+    /// In a payload that a client handed in (RESTORE, MIGRATE): nothing in it is believed.
+    Payload,
+}
+
+/// When and where a record is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Here {
+    /// How it came.
+    pub arrival: Arrival,
+    /// When.
+    pub now: BootTime,
+    /// In which boot of which machine.
+    pub boot: BootId,
+}
+
+/// What of a record has not been read yet.
+pub(super) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn take<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(Damaged::Length)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Damaged> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Damaged> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Damaged> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    pub fn time(&mut self) -> Result<BootTime, Damaged> {
+        self.u64().map(BootTime::from_us)
+    }
+
+    pub fn bytes(&mut self, len: u16) -> Result<&'a [u8], Damaged> {
+        let (bytes, rest) = self.0.split_at_checked(len.into()).ok_or(Damaged::Length)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}
+
+/// A grant as it was written.
+pub(super) struct Written<'a> {
+    pub owner: &'a [u8],
+    pub note: &'a [u8],
+    pub suspect: bool,
+    pub ttl_ms: u32,
+    pub holds: u32,
+    pub token: u64,
+    pub granted: BootTime,
+    pub deadline: BootTime,
+    /// When it was written.
+    pub at: BootTime,
+    /// In which boot of which machine.
+    pub boot: BootId,
+}
+
+impl Written<'_> {
+    /// The grant as it is `here`. Never an impossible one: every field is within its bounds, and no more than the full ttl is left.
+    pub fn read(self, Here { arrival, now, boot }: Here) -> Result<Grant, Damaged> {
+        let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
+        let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;
+        let ttl = Ttl::new(Some(self.ttl_ms.into()), MAX_TTL_LIMIT_MS).map_err(|_| Damaged::Field("ttl"))?;
+        let token = Token::new(self.token).ok_or(Damaged::Field("token"))?;
+        if self.holds == 0 || self.holds > HOLDS_MAX {
+            return Err(Damaged::Field("number of holds"));
+        }
+        if self.granted > self.at {
+            return Err(Damaged::Field("time of the grant"));
+        }
+        if self.deadline > self.at.plus_ms(self.ttl_ms) || self.deadline < self.granted {
+            return Err(Damaged::Field("deadline"));
+        }
+        let latest = now.plus_ms(self.ttl_ms);
+        let same_boot = self.boot == boot;
+        if same_boot && arrival == Arrival::Payload && (self.at > now || self.deadline > latest) {
+            return Err(Damaged::Field("deadline"));
+        }
+        let (granted, deadline) = if same_boot {
+            // The clock of one boot never goes back, except where a machine is set back to a snapshot.
+            (self.granted.min(now), self.deadline.min(latest))
+        } else {
+            let granted = BootTime::from_us(now.us_since(BootTime::from_us(self.at.us_since(self.granted))));
+            let deadline = match arrival {
+                Arrival::Stream => now.plus_us(self.deadline.us_since(self.at)),
+                Arrival::Storage | Arrival::Payload => latest,
+            };
+            (granted, deadline)
+        };
+        Ok(Grant::new(owner, note, token, now, ttl).restored(self.holds, self.suspect, granted, deadline))
+    }
+}

@@ -1,0 +1,304 @@
+//! The grants of a lock that is held together: readers, or holders of permits.
+//!
+//! Every step takes about as long with one holder as with a hundred thousand: they are found by owner and by token through hash
+//! tables, by the end of their lease through a tree, and who may join is kept up to date ([`Modes`]).
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use crate::lock::entry::DeadlineEntry;
+use crate::lock::grant::{Grant, GrantId};
+use crate::lock::modes::Modes;
+use crate::lock::phase::Phase;
+use crate::request::{Owner, Ttl};
+use crate::values::mode::Mode;
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// Holders are kept in pieces of so many: a list that moved as it grew would keep a server waiting. The largest number for which a
+/// piece takes no more than 4 KiB.
+const PIECE: usize = 4_096 / size_of::<Option<Holder>>();
+
+/// No holder.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Holder {
+    grant: Grant,
+    mode: Mode,
+    /// Who came before and after, [`NONE`] at the ends.
+    before: u32,
+    after: u32,
+}
+
+/// The grants of a lock that is held together: at least one once it is stored.
+#[derive(Clone, Debug)]
+pub struct Holders {
+    pieces: Vec<Vec<Option<Holder>>>,
+    /// Places in them that are free.
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    hasher: RandomState,
+    owners: HashTable<u32>,
+    tokens: HashTable<u32>,
+    /// When each lease ends, and whose it is.
+    ends: BTreeSet<DeadlineEntry>,
+    modes: Modes,
+    /// `None`: it is not known since when the lock is held.
+    phase: Option<Phase>,
+    /// The lock's entry in the node's deadlines.
+    pub(super) entry: DeadlineEntry,
+}
+
+/// Nobody yet.
+impl Default for Holders {
+    fn default() -> Self {
+        Self {
+            pieces: vec![],
+            free: vec![],
+            oldest: NONE,
+            newest: NONE,
+            hasher: RandomState::new(),
+            owners: HashTable::new(),
+            tokens: HashTable::new(),
+            ends: BTreeSet::new(),
+            modes: Modes::default(),
+            phase: None,
+            entry: DeadlineEntry::default(),
+        }
+    }
+}
+
+impl Holders {
+    /// One more grant, whose mode goes together with all others and whose owner has none.
+    pub(crate) fn join(&mut self, mode: Mode, grant: Grant) -> GrantId {
+        let place = self.free.pop().unwrap_or_else(|| self.new_place());
+        self.modes.add(mode);
+        self.ends.insert(DeadlineEntry { due: grant.deadline, ticket: place });
+        let owner = self.hasher.hash_one(grant.owner());
+        *self.place(place) = Some(Holder { grant, mode, before: self.newest, after: NONE });
+        match self.newest {
+            NONE => self.oldest = place,
+            newest => self.holder_mut(newest).after = place,
+        }
+        self.newest = place;
+        let (pieces, hasher) = (&self.pieces, &self.hasher);
+        self.owners.insert_unique(owner, place, |&other| hasher.hash_one(grant_at(pieces, other).owner()));
+        self.list_token(place);
+        GrantId(place)
+    }
+
+    /// This is the grant of its owner now, whether it had one or not; `None`: it does not go with those of the others, and nothing
+    /// changed.
+    pub(crate) fn put(&mut self, mode: Mode, grant: Grant) -> Option<GrantId> {
+        let own = self.find(Owner::new(grant.owner()).ok()?);
+        let before = own.map(|own| self.mode(own));
+        if let Some(before) = before {
+            self.modes.remove(before);
+        }
+        let admits = self.modes.admits(mode);
+        if let Some(before) = before {
+            self.modes.add(before);
+        }
+        match own {
+            _ if !admits => None,
+            None => Some(self.join(mode, grant)),
+            Some(GrantId(place)) => {
+                self.modes.remove(self.holder(place).mode);
+                self.modes.add(mode);
+                self.ends.remove(&DeadlineEntry { due: self.holder(place).grant.deadline, ticket: place });
+                self.ends.insert(DeadlineEntry { due: grant.deadline, ticket: place });
+                self.unlist_token(place);
+                let holder = self.holder_mut(place);
+                (holder.mode, holder.grant) = (mode, grant);
+                self.list_token(place);
+                Some(GrantId(place))
+            }
+        }
+    }
+
+    /// Takes a grant out.
+    pub(crate) fn take(&mut self, GrantId(place): GrantId) -> Grant {
+        self.unlist(place);
+        let Holder { grant, mode, before, after } = self.place(place).take().expect("a grant of this lock");
+        match before {
+            NONE => self.oldest = after,
+            before => self.holder_mut(before).after = after,
+        }
+        match after {
+            NONE => self.newest = before,
+            after => self.holder_mut(after).before = before,
+        }
+        self.modes.remove(mode);
+        self.ends.remove(&DeadlineEntry { due: grant.deadline, ticket: place });
+        self.free.push(place);
+        grant
+    }
+
+    /// The tables know this grant no more.
+    fn unlist(&mut self, place: u32) {
+        let hash = self.hasher.hash_one(self.holder(place).grant.owner());
+        if let Ok(entry) = self.owners.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
+        self.unlist_token(place);
+    }
+
+    fn unlist_token(&mut self, place: u32) {
+        let hash = self.hasher.hash_one(self.holder(place).grant.token);
+        if let Ok(entry) = self.tokens.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
+    }
+
+    pub(super) fn prolong(&mut self, GrantId(place): GrantId, now: BootTime, ttl: Ttl) -> bool {
+        let grant = &mut self.holder_mut(place).grant;
+        let before = grant.deadline;
+        let longer = grant.prolong(now, ttl);
+        let after = grant.deadline;
+        if longer {
+            self.ends.remove(&DeadlineEntry { due: before, ticket: place });
+            self.ends.insert(DeadlineEntry { due: after, ticket: place });
+        }
+        longer
+    }
+
+    pub(super) fn set_holds(&mut self, GrantId(place): GrantId, holds: u32) {
+        self.holder_mut(place).grant.holds = holds;
+    }
+
+    pub(super) fn set_token(&mut self, GrantId(place): GrantId, token: Token) {
+        self.unlist_token(place);
+        self.holder_mut(place).grant.token = token;
+        self.list_token(place);
+    }
+
+    /// The grant has its token from now on.
+    fn list_token(&mut self, place: u32) {
+        let (pieces, hasher) = (&self.pieces, &self.hasher);
+        let Holder { grant, mode, .. } = holder_at(pieces, place);
+        if let Some(phase) = &mut self.phase {
+            phase.granted(*mode, grant.token);
+        }
+        let hash_of = |&other: &u32| hasher.hash_one(grant_at(pieces, other).token);
+        self.tokens.insert_unique(hasher.hash_one(grant.token), place, hash_of);
+    }
+
+    pub(super) fn mark_suspect(&mut self) {
+        self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.suspect = true);
+    }
+
+    /// Since when the lock is held, as far as tokens go. If that is not known it begins now: that is only stricter.
+    pub(crate) fn phase(&mut self, last: u64) -> &Phase {
+        self.phase.get_or_insert_with(|| Phase::new(last))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.modes.len()
+    }
+
+    pub(super) fn live_len(&self, now: BootTime) -> usize {
+        self.len() - self.ends.iter().take_while(|end| now > { end.due }).count()
+    }
+
+    pub(super) fn end(&self) -> BootTime {
+        self.ends.last().map_or(BootTime::default(), |end| end.due)
+    }
+
+    pub(super) fn next_end(&self) -> BootTime {
+        self.ends.first().map_or(BootTime::default(), |end| end.due)
+    }
+
+    /// The grant whose lease ends first.
+    pub(super) fn first_to_end(&self) -> GrantId {
+        GrantId(self.ends.first().map_or(self.oldest, |end| end.ticket))
+    }
+
+    pub(super) fn oldest(&self) -> GrantId {
+        GrantId(self.oldest)
+    }
+
+    pub(crate) fn modes(&self) -> &Modes {
+        &self.modes
+    }
+
+    pub(crate) fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
+        let hash = self.hasher.hash_one(owner.bytes());
+        self.owners.find(hash, |&place| self.holder(place).grant.is_of(owner)).copied().map(GrantId)
+    }
+
+    pub(super) fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
+        let alike = self.tokens.iter_hash(self.hasher.hash_one(token)).copied();
+        alike.filter(move |&place| self.holder(place).grant.token == token).map(GrantId)
+    }
+
+    pub(super) fn grant(&self, GrantId(place): GrantId) -> &Grant {
+        &self.holder(place).grant
+    }
+
+    pub(crate) fn mode(&self, GrantId(place): GrantId) -> Mode {
+        self.holder(place).mode
+    }
+
+    /// Every grant, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Mode, &Grant)> {
+        let holder = |place: u32| (place != NONE).then(|| self.holder(place));
+        std::iter::successors(holder(self.oldest), move |last| holder(last.after))
+            .map(|holder| (holder.mode, &holder.grant))
+    }
+
+    /// What grants, tables and trees take; of a tree's nodes a little more than half is in use where leases end in the order in which
+    /// they began.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let texts: usize = self.pieces.iter().flatten().flatten().map(|holder| holder.grant.heap_bytes()).sum();
+        self.pieces.len() * PIECE * size_of::<Option<Holder>>()
+            + self.pieces.capacity() * size_of::<Vec<Holder>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.owners.allocation_size()
+            + self.tokens.allocation_size()
+            + self.ends.len() * size_of::<DeadlineEntry>() * 2
+            + texts
+    }
+
+    fn new_place(&mut self) -> u32 {
+        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
+            self.pieces.push(Vec::with_capacity(PIECE));
+        }
+        let before = (self.pieces.len() - 1) * PIECE;
+        let piece = self.pieces.last_mut().expect("one was added");
+        piece.push(None);
+        (before + piece.len() - 1) as u32
+    }
+
+    fn place(&mut self, place: u32) -> &mut Option<Holder> {
+        &mut self.pieces[place as usize / PIECE][place as usize % PIECE]
+    }
+
+    fn holder(&self, place: u32) -> &Holder {
+        holder_at(&self.pieces, place)
+    }
+
+    fn holder_mut(&mut self, place: u32) -> &mut Holder {
+        self.place(place).as_mut().expect("a grant of this lock")
+    }
+}
+
+fn holder_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Holder {
+    pieces[place as usize / PIECE][place as usize % PIECE].as_ref().expect("a grant of this lock")
+}
+
+fn grant_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Grant {
+    &holder_at(pieces, place).grant
+}
+
+/// The same grants in the same order: where they are kept does not matter.
+impl PartialEq for Holders {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter()) && self.entry == other.entry
+    }
+}
+
+impl Eq for Holders {}

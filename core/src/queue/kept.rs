@@ -1,0 +1,117 @@
+//! Turns that were told: for whom a lock is kept for a moment, in which mode and until when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::lock::modes::Modes;
+use crate::request::Owner;
+use crate::values::mode::{Mode, Wanted};
+use crate::values::time::BootTime;
+
+/// For whom one lock is kept. Several turns stand side by side if their modes go together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    turns: BTreeMap<Box<[u8]>, (Mode, BootTime)>,
+    ends: BTreeSet<(BootTime, Box<[u8]>)>,
+    modes: Modes,
+}
+
+impl Kept {
+    /// Keeps the lock for `owner`, which was told; `mode` goes together with all that is kept for others.
+    pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime) {
+        let owner: Box<[u8]> = owner.bytes().into();
+        self.modes.add(mode);
+        self.ends.insert((until, owner.clone()));
+        self.turns.insert(owner, (mode, until));
+    }
+
+    /// It is kept for `owner` no longer; whether it was.
+    pub(crate) fn end(&mut self, owner: &[u8]) -> bool {
+        let Some((owner, (mode, until))) = self.turns.remove_entry(owner) else { return false };
+        self.modes.remove(mode);
+        self.ends.remove(&(until, owner));
+        true
+    }
+
+    /// It is kept for nobody any more; for how many it was.
+    pub(crate) fn end_all(&mut self) -> usize {
+        std::mem::take(self).turns.len()
+    }
+
+    /// Ends the turn that was over first at `now`; whether there was one.
+    pub(crate) fn end_one_over(&mut self, now: BootTime) -> bool {
+        let over = self.ends.first().filter(|(until, _)| now > *until).map(|(_, owner)| owner.clone());
+        over.is_some_and(|owner| self.end(&owner))
+    }
+
+    /// The mode that is kept for `owner`.
+    pub(crate) fn mode_of(&self, owner: Owner<'_>) -> Option<Mode> {
+        self.turns.get(owner.bytes()).map(|(mode, _)| *mode)
+    }
+
+    /// The mode in which `owner` may have the lock beside the turns of others and those who hold it in the modes `held`.
+    pub(crate) fn admitted(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
+        match self.mode_of(owner) {
+            None => held.admitted(wanted, &self.modes),
+            Some(own) => {
+                let mut others = self.modes.clone();
+                others.remove(own);
+                held.admitted(wanted, &others)
+            }
+        }
+    }
+
+    /// The turn that is over first: whose it is, and until when.
+    pub(crate) fn first(&self) -> Option<(Owner<'_>, BootTime)> {
+        let (until, owner) = self.ends.first()?;
+        Some((Owner::new(owner).expect("an owner when it came"), *until))
+    }
+
+    /// Every turn: whose it is, in which mode and until when.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
+        self.turns.iter().map(|(owner, (mode, until))| (&**owner, *mode, *until))
+    }
+
+    /// Whether it is kept for nobody.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::values::mode::Permit;
+
+    fn permit(number: u16) -> Mode {
+        Mode::Permit(Permit::new(number, 3).unwrap())
+    }
+
+    const ANY: Wanted = Wanted::Permit { limit: 3, number: None };
+
+    #[test]
+    fn turns_stand_side_by_side_and_end_one_by_one() {
+        let (mut kept, held) = (Kept::default(), Modes::default());
+        kept.keep(owner("a"), permit(1), at(20).boot);
+        kept.keep(owner("b"), permit(2), at(10).boot);
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3)));
+        assert_eq!(kept.admitted(owner("a"), ANY, &held), Some(permit(1)), "its own does not stand in its way");
+        assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), None);
+        assert_eq!(kept.first(), Some((owner("b"), at(10).boot)));
+        assert!(!kept.end_one_over(at(10).boot), "kept through its end");
+        assert!(kept.end_one_over(at(11).boot) && !kept.end_one_over(at(11).boot));
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(2)));
+        assert!(kept.end(b"a") && !kept.end(b"a") && kept.is_empty());
+        assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), Some(Mode::Exclusive));
+    }
+
+    #[test]
+    fn what_is_held_counts_too() {
+        let (mut kept, mut held) = (Kept::default(), Modes::default());
+        kept.keep(owner("a"), permit(1), at(20).boot);
+        held.add(permit(2));
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3)));
+        assert_eq!(kept.end_all(), 1);
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(1)));
+    }
+}

@@ -1,0 +1,63 @@
+//! LOCK.CONVERT: the same grant in another mode.
+
+use crate::lock::grant::GrantId;
+use crate::lock::{Lock, live_of};
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::request::{Conversion, Convert};
+use crate::values::key::Key;
+use crate::values::mode::Mode;
+use crate::values::time::Now;
+use crate::values::token::Token;
+
+/// What came of a CONVERT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Converted {
+    /// This grant, now the only one, has another mode and this token. Where it is shared others may join.
+    Changed(GrantId, Token),
+    /// It has that mode already.
+    Unchanged(Token),
+    /// This owner does not hold it, or not with that token, or not alone, or by a permit: nothing changed.
+    NotHeld,
+}
+
+/// Converts the grant of the owner that asks. From exclusive to shared at once, with the same token. From shared to exclusive only
+/// for the one who is left, with a token above all there were; it never waits, so two who want it do not wait for each other.
+pub fn convert(
+    db: u32,
+    name: &[u8],
+    held: Option<&mut Lock>,
+    ask: &Convert<'_>,
+    node: &mut Node,
+    now: Now,
+) -> Result<Converted, Refusal> {
+    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Converted::NotHeld) };
+    let token = lock.grant(own).token();
+    if ask.token.is_some_and(|asked| asked != token) {
+        return Ok(Converted::NotHeld);
+    }
+    node.ensure_trusted(lock.grant(own), now.boot)?;
+    let is_alone = lock.live_len(now.boot) == 1;
+    let token = match (lock.mode(own), ask.to) {
+        (Mode::Exclusive, Conversion::Exclusive) | (Mode::Shared, Conversion::Shared) => {
+            return Ok(Converted::Unchanged(token));
+        }
+        (Mode::Exclusive, Conversion::Shared) => {
+            lock.convert(own, Mode::Shared, node.tokens.last(name));
+            token
+        }
+        (Mode::Shared, Conversion::Exclusive) if is_alone && !node.waiting.is_kept_for_others(db, name, ask.owner) => {
+            // Readers that the node has forgotten may still read.
+            node.guard.ensure_open(now.boot)?;
+            node.slots.ensure_open(name, now.boot)?;
+            let token = node.tokens.issue(name, None, now, node.skew_ms)?;
+            lock.convert(own, Mode::Exclusive, 0);
+            lock.set_token(GrantId::default(), token);
+            node.waiting.withdraw_turn(Key { db, name }, ask.owner);
+            token
+        }
+        _ => return Ok(Converted::NotHeld),
+    };
+    node.counters.conversions += 1;
+    Ok(Converted::Changed(GrantId::default(), token))
+}

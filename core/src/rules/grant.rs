@@ -1,0 +1,68 @@
+//! What is done where a lock is granted, to one who asks or to one who waited.
+
+use crate::lock::Lock;
+use crate::lock::grant::{Grant, GrantId};
+use crate::lock::holders::Holders;
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::request::Acquire;
+use crate::values::key::Key;
+use crate::values::limits::HOLDERS_MAX;
+use crate::values::mode::Mode;
+use crate::values::time::Now;
+use crate::values::token::Token;
+
+/// A grant that was given.
+pub(crate) enum Given {
+    /// The lock was free, and is now this one: store it.
+    Anew(Lock),
+    /// It joined those who hold the lock together.
+    Joined(GrantId),
+}
+
+/// Grants the lock of `key` to `ask` in `mode`, beside those who hold it together (`holders`) if it is not free.
+pub(crate) fn grant(
+    key: Key<'_>,
+    holders: Option<&mut Holders>,
+    ask: &Acquire<'_>,
+    mode: Mode,
+    node: &mut Node,
+    now: Now,
+) -> Result<Given, Refusal> {
+    let last = node.tokens.last(key.name);
+    let Some(holders) = holders else {
+        let token = node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?;
+        return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), last)));
+    };
+    if holders.len() >= HOLDERS_MAX {
+        return Err(Refusal::HoldersExhausted);
+    }
+    let floor = holders.phase(last).floor_of(mode, last);
+    let token = node.tokens.issue_above(floor, key.name, ask.fence, now, node.skew_ms)?;
+    // An expired grant of its own that was not taken out yet ends here. Others hold the lock, so it was one of several.
+    if let Some(own) = holders.find(ask.owner) {
+        holders.take(own);
+        node.counters.expiries += 1;
+    }
+    Ok(Given::Joined(holders.join(mode, given(key, ask, mode, token, node, now))))
+}
+
+/// The grant with `token`, and what the node remembers of it.
+fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
+    let Key { db, name } = key;
+    node.evicted.forget(db, name);
+    node.counters.grants += 1;
+    match mode {
+        Mode::Exclusive => {}
+        Mode::Shared => node.counters.shared_grants += 1,
+        Mode::Permit(_) => node.counters.permit_grants += 1,
+    }
+    // All requests of its owner are answered, so the lease is the longest that any of them was told of.
+    let asked = node.waiting.longest_ttl(db, name, ask.owner, mode);
+    let longest = asked.into_iter().chain([ask.ttl]).max_by_key(|ttl| ttl.ms());
+    node.waiting.granted(key, ask.owner, (mode, token), now.boot);
+    if mode == Mode::Exclusive {
+        node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
+    }
+    Grant::new(ask.owner, ask.note, token, now.boot, longest.unwrap_or(ask.ttl))
+}
