@@ -452,6 +452,9 @@ mod tests {
         assert!(!any.is_number(0) && !any.is_number(6), "there is none such");
         assert!(any.is_number(4) && any.is_number(4) && !any.is_number(5), "it is the one that was granted first");
         assert_eq!((any.number(), lease(Some(2)).is_number(3)), (4, false));
+        let granted = |number| Ok(Value::Array(vec![Value::Int(7), Value::Int(0), Value::Int(number)]));
+        assert!(lease(Some(2)).checked(granted(2)).is_ok() && lease(Some(2)).checked(granted(3)).is_err());
+        assert!(lease(Some(2)).checked(Ok(Value::Nil)).is_ok());
         assert!(!Lease::new(b"k", b"", Wanted::Shared, 1).is_number(2));
     }
 

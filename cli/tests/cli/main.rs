@@ -10,6 +10,7 @@ mod fixture;
 mod leaving;
 mod looking;
 mod losing;
+mod modes;
 mod plumbing;
 mod pty;
 mod races;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use palisade_client::{ErrorKind, Options};
-use palisade_core::Mode;
+use palisade_core::{Mode, Wanted};
 
 use crate::{Nodes, extend, meanwhile, until};
 
@@ -101,6 +101,8 @@ async fn a_node_is_healed_as_a_readers() {
     until("all know", || sharing(&nodes) == 3).await;
     let _beside = lock.read().await.unwrap();
     nodes.0[2].forgets("k");
+    // Beside whom a writer would not get in.
+    nodes.0[2].grants_to("somebody", "k", Wanted::Shared, 1);
     extend(&reading).await;
     let healed = || nodes.0[2].grants("k").iter().any(|grant| grant.owner == reading.owner());
     until("it has the reader again", healed).await;

@@ -131,6 +131,8 @@ async fn a_reader_is_healed_as_a_reader() {
     let (reading, _other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     until("all have both", || nodes.0.iter().all(|node| node.grants("k").len() == 2)).await;
     nodes.0[0].forgets("k");
+    // Beside whom a writer would not get in.
+    nodes.0[0].grants_to("somebody", "k", Wanted::Shared, 1);
     extend(&reading).await;
     let healed = || nodes.0[0].grants("k").iter().any(|grant| grant.owner == reading.owner());
     until("it has the reader again", healed).await;

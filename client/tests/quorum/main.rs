@@ -15,6 +15,7 @@ mod counterexamples;
 mod fixture;
 mod holding;
 mod misconfigured;
+mod modes;
 mod proxy;
 mod reviewed;
 mod taking;

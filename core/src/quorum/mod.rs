@@ -32,6 +32,9 @@
 //!
 //! FENCE, EXTEND and RELEASE are about the owner's own grant, whatever its mode.
 //!
+//! The test module `storm` looks for a counterexample: drifting clocks, late, lost and repeated messages, restarts with and without
+//! data, two names for one server. It finds one as soon as any of these is done otherwise.
+//!
 //! # In order, and how far
 //!
 //! A node serves its queue in the order of tickets, over all modes, and grants nothing to whoever comes later. Over the quorum this
@@ -52,6 +55,8 @@ mod burst;
 mod choice;
 mod held;
 mod release;
+#[cfg(test)]
+mod storm;
 mod turn;
 
 pub use acquire::{Acquire, Progress};

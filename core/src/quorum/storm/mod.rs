@@ -1,0 +1,412 @@
+//! The machines in all modes, while clocks drift, messages are late, lost and repeated, and nodes restart: whoever relies on a lock does
+//! so beside nobody that must not, and tokens are in order.
+//!
+//! Nodes are as simple as can be: one key, leases on a clock of their own, a guard after a restart without data. That the real ones
+//! keep the same rules is for their own tests.
+
+mod node;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use self::node::{Node, Owner, TTL_MS, TTL_US, Won, Wrong};
+use super::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
+use crate::values::mode::{Mode, Permit};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// What a client gives a node to answer.
+const GIVEN_US: u64 = 100_000;
+const CLIENTS: usize = 4;
+/// How long a world lasts.
+const END_US: u64 = 20_000_000;
+
+/// A clock that runs a little fast or slow, from where it likes.
+#[derive(Clone, Copy)]
+struct Clock {
+    ahead: u64,
+    per_million: u64,
+}
+
+impl Clock {
+    fn at(self, time: u64) -> u64 {
+        self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
+    }
+}
+
+enum Stage {
+    Idle,
+    Acquiring(Acquire),
+    Holding { held: Held, mode: Mode, ends: u64 },
+}
+
+struct Client {
+    acquisition: u32,
+    /// In which mode nodes are asked.
+    asks: Mode,
+    stage: Stage,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy)]
+enum Says {
+    Ask(Ask, Mode),
+    Release,
+}
+
+enum Event {
+    Begins(usize),
+    AtNode { name: usize, owner: Owner, says: Says, request: u64 },
+    Answers { name: usize, request: u64, answer: Option<(NodeId, Answer)> },
+    Extends(Owner),
+    Shares(Owner),
+    Leaves(Owner),
+    Restarts(usize),
+}
+
+struct World {
+    wrong: Option<Wrong>,
+    random: u64,
+    now: u64,
+    told: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Event>,
+    /// By name, the server: two names may lead to one.
+    names: Vec<usize>,
+    nodes: Vec<(Node, Clock)>,
+    clients: Vec<Client>,
+    /// Requests whose answer is awaited: whose, of which round, and what.
+    open: BTreeMap<u64, (Owner, u64, Ask)>,
+    won: Won,
+    broken: Option<String>,
+    grants: u32,
+    shares: u32,
+}
+
+impl World {
+    fn new(seed: u64, wrong: Option<Wrong>) -> Self {
+        let mut world = Self {
+            wrong,
+            random: seed,
+            now: 0,
+            told: 0,
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            names: vec![],
+            nodes: vec![],
+            clients: vec![],
+            open: BTreeMap::new(),
+            won: Won::default(),
+            broken: None,
+            grants: 0,
+            shares: 0,
+        };
+        let servers = if world.one_in(2) { 3 } else { 5 };
+        world.names = (0..servers).collect();
+        if world.one_in(5) {
+            world.names[1] = 0;
+        }
+        for _ in 0..servers {
+            let clock = world.clock();
+            world.nodes.push((Node::default(), clock));
+        }
+        for client in 0..CLIENTS {
+            let clock = world.clock();
+            world.clients.push(Client { acquisition: 0, asks: Mode::Shared, stage: Stage::Idle, clock });
+            let at = world.below(500_000);
+            world.at(at, Event::Begins(client));
+        }
+        for _ in 0..12 {
+            let (at, node) = (world.below(END_US), world.below(servers as u64));
+            world.at(at, Event::Restarts(node as usize));
+        }
+        world
+    }
+
+    /// SplitMix64, below `limit`.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % limit
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// Rates of any two differ by less than 1 %.
+    fn clock(&mut self) -> Clock {
+        let apart = if self.wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
+        let per_million = 1_000_000 - apart / 2 + self.below(apart);
+        Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
+    }
+
+    /// What a message takes: some get lost, some come so late that a lease has ended.
+    fn takes(&mut self) -> Option<u64> {
+        match self.below(100) {
+            0..3 => None,
+            3..8 => Some(self.below(2 * TTL_US)),
+            _ => Some(100 + self.below(5_000)),
+        }
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.told += 1;
+        self.events.push(Reverse((time, self.told)));
+        self.what.insert(self.told, event);
+    }
+
+    fn run(mut self) -> Self {
+        while let Some(Reverse((time, number))) = self.events.pop()
+            && time < END_US
+            && self.broken.is_none()
+        {
+            self.now = time;
+            let Some(event) = self.what.remove(&number) else { continue };
+            self.perform(event);
+            self.look();
+        }
+        self
+    }
+
+    fn perform(&mut self, event: Event) {
+        match event {
+            Event::Begins(client) => self.begin(client),
+            Event::AtNode { name, owner, says, request } => self.at_node(name, owner, says, request),
+            Event::Answers { name, request, answer } => self.heard(name, request, answer),
+            Event::Restarts(server) => {
+                let clock = self.nodes[server].1;
+                let forgets = self.one_in(2);
+                let guarded_until = clock.at(self.now) + TTL_US * 102 / 100;
+                let node = &mut self.nodes[server].0;
+                if forgets {
+                    node.grants.clear();
+                    if self.wrong != Some(Wrong::NoGuard) {
+                        node.guarded_until = guarded_until;
+                    }
+                }
+            }
+            Event::Extends(owner) => {
+                let now = self.local(owner.0);
+                if let Some(held) = self.held(owner) {
+                    let calls = held.extend(TTL_MS, now);
+                    let round = held.round();
+                    self.call(owner, round, calls);
+                    let next = self.now + TTL_US / 4 + self.below(TTL_US / 4);
+                    self.at(next, Event::Extends(owner));
+                }
+            }
+            Event::Shares(owner) => self.share(owner),
+            Event::Leaves(owner) => self.leave(owner),
+        }
+    }
+
+    /// The client's own clock.
+    fn local(&self, client: usize) -> BootTime {
+        BootTime::from_us(self.clients[client].clock.at(self.now))
+    }
+
+    fn held(&mut self, owner: Owner) -> Option<&mut Held> {
+        let client = &mut self.clients[owner.0];
+        match &mut client.stage {
+            Stage::Holding { held, .. } if client.acquisition == owner.1 => Some(held),
+            _ => None,
+        }
+    }
+
+    fn begin(&mut self, client: usize) {
+        let asks = match self.below(6) {
+            0 | 1 => Mode::Exclusive,
+            2 | 3 => Mode::Shared,
+            drawn => {
+                let limit = if drawn == 4 { 2 } else { 3 };
+                Permit::new(1 + self.below(limit) as u16, limit as u16).map_or(Mode::Shared, Mode::Permit)
+            }
+        };
+        let now = self.local(client);
+        let proposal = Token::new(1_000_000_000 + self.now - self.below(2_000_000).min(self.now)).unwrap();
+        let (machine, calls) = Acquire::begin(self.names.len(), TTL_MS, proposal, now);
+        let it = &mut self.clients[client];
+        it.acquisition += 1;
+        (it.asks, it.stage) = (asks, Stage::Acquiring(machine));
+        let owner = (client, it.acquisition);
+        self.call(owner, 0, calls);
+    }
+
+    fn call(&mut self, owner: Owner, round: u64, calls: Vec<Call>) {
+        for Call { node: name, ask, after_ms } in calls {
+            let sent = self.now + u64::from(after_ms) * 1_000;
+            let says = Says::Ask(ask, self.clients[owner.0].asks);
+            self.told += 1;
+            let request = self.told;
+            self.open.insert(request, (owner, round, ask));
+            self.send(sent, name, owner, says, request);
+            self.at(sent + GIVEN_US, Event::Answers { name, request, answer: None });
+        }
+    }
+
+    /// Some arrive twice.
+    fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Says, request: u64) {
+        let times = if self.one_in(20) { 2 } else { 1 };
+        for _ in 0..times {
+            if let Some(takes) = self.takes() {
+                self.at(sent + takes, Event::AtNode { name, owner, says, request });
+            }
+        }
+    }
+
+    fn leave(&mut self, owner: Owner) {
+        let client = &mut self.clients[owner.0];
+        if client.acquisition != owner.1 {
+            return;
+        }
+        client.stage = Stage::Idle;
+        // Or it is gone without a word.
+        if !self.one_in(4) {
+            for name in 0..self.names.len() {
+                self.send(self.now, name, owner, Says::Release, 0);
+            }
+        }
+        let again = self.now + self.below(TTL_US / 10);
+        self.at(again, Event::Begins(owner.0));
+    }
+
+    fn share(&mut self, owner: Owner) {
+        let client = &mut self.clients[owner.0];
+        let Stage::Holding { held, mode, .. } = &mut client.stage else { return };
+        if client.acquisition != owner.1 || *mode != Mode::Exclusive {
+            return;
+        }
+        client.asks = Mode::Shared;
+        if self.wrong != Some(Wrong::WritesOn) {
+            *mode = Mode::Shared;
+        }
+        let (calls, round) = (held.share(), held.round());
+        self.shares += 1;
+        self.call(owner, round, calls);
+    }
+
+    fn at_node(&mut self, name: usize, owner: Owner, says: Says, request: u64) {
+        let server = self.names[name];
+        let (is_not_ready, wrong) = (self.one_in(30), self.wrong);
+        let (node, clock) = &mut self.nodes[server];
+        let now = clock.at(self.now);
+        node.grants.retain(|grant| grant.until >= now);
+        let answer = match says {
+            Says::Release => return node.grants.retain(|grant| grant.owner != owner),
+            Says::Ask(..) if is_not_ready => Answer::NotYet { ms: 3 },
+            Says::Ask(ask, mode) => node.answer(owner, ask, mode, now, wrong),
+        };
+        if let Some(takes) = self.takes() {
+            let answer = Some((NodeId(server as u128), answer));
+            self.at(self.now + takes, Event::Answers { name, request, answer });
+        }
+    }
+
+    /// The first answer to a request counts, or that none came in time.
+    fn heard(&mut self, name: usize, request: u64, answer: Option<(NodeId, Answer)>) {
+        let Some((owner, round, ask)) = self.open.remove(&request) else { return };
+        let (id, answer) = answer.map_or((None, Answer::Failed), |(id, answer)| (Some(id), answer));
+        let now = self.local(owner.0);
+        let wrong = self.wrong;
+        let client = &mut self.clients[owner.0];
+        if client.acquisition != owner.1 {
+            return;
+        }
+        match &mut client.stage {
+            Stage::Idle => {}
+            Stage::Acquiring(machine) => match machine.on_answer(name, id, ask, answer, now) {
+                Progress::Goes(calls) => {
+                    let raises = calls.iter().any(|call| matches!(call.ask, Ask::Fence { .. }));
+                    if let (Some(Wrong::NoSecondRound), true, Answer::Token(token)) = (wrong, raises, answer) {
+                        // As if all had said so.
+                        for other in 0..self.names.len() {
+                            let id = Some(NodeId(1_000 + other as u128));
+                            if let Progress::Held(held) = machine.on_answer(other, id, ask, Answer::Token(token), now) {
+                                return self.hold(owner, held);
+                            }
+                        }
+                    }
+                    self.call(owner, 0, calls);
+                }
+                Progress::Held(held) => self.hold(owner, held),
+                Progress::TooLate | Progress::Impossible => self.leave(owner),
+            },
+            Stage::Holding { held, .. } => {
+                let calls = held.on_answer(round, name, id, ask, answer, now);
+                let round = held.round();
+                let is_over = held.is_lost() || now >= held.valid_until();
+                self.call(owner, round, calls);
+                if is_over {
+                    self.leave(owner);
+                }
+            }
+        }
+    }
+
+    fn hold(&mut self, owner: Owner, held: Held) {
+        let ends = self.now + self.below(4 * TTL_US);
+        let mode = self.clients[owner.0].asks;
+        let (token, floor) = (held.token().get(), self.won.floor_of(mode));
+        if token <= floor {
+            self.broken = Some(format!("token order: {mode:?} with {token} after {floor}"));
+        }
+        self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
+        self.grants += 1;
+        // Some rely on their first lease for as long as it lasts.
+        if !self.one_in(3) {
+            self.at(self.now + TTL_US / 3, Event::Extends(owner));
+        }
+        if mode == Mode::Exclusive && !self.one_in(4) {
+            let at = self.now + self.below(TTL_US / 2);
+            self.at(at, Event::Shares(owner));
+        }
+        self.at(ends, Event::Leaves(owner));
+    }
+
+    /// Those who rely on the lock now.
+    fn look(&mut self) {
+        let mut relies = vec![];
+        for (n, client) in self.clients.iter().enumerate() {
+            if let Stage::Holding { held, mode, ends } = &client.stage
+                && self.local(n) < held.valid_until()
+                && self.now <= *ends
+            {
+                relies.push((n, *mode, held.token().get()));
+            }
+        }
+        for (at, (one, mode, token)) in relies.iter().enumerate() {
+            self.won.add(*mode, *token);
+            for (other, other_mode, _) in &relies[..at] {
+                if !mode.is_compatible(*other_mode) {
+                    self.broken = Some(format!("exclusion: {other} has {other_mode:?}, {one} has {mode:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_relies_on_it_beside_whom_it_must_not_and_tokens_are_in_order() {
+    let (mut grants, mut shares) = (0, 0);
+    for seed in 0..1_000 {
+        let world = World::new(seed, None).run();
+        assert_eq!(world.broken, None, "seed {seed}");
+        grants += world.grants;
+        shares += world.shares;
+    }
+    eprintln!("{grants} grants, {shares} writers that became readers");
+    assert!(grants > 20_000 && shares > 200, "{grants} {shares}");
+}
+
+#[test]
+fn what_is_done_wrong_shows() {
+    use Wrong::*;
+    let all = [NoGuard, HealsAnyNumber, WritesOn, ClocksApart, ReadersBesideWriters, AnyTokenForPermits, NoSecondRound];
+    for wrong in all {
+        let found = (0..2_000).find_map(|seed| Some((seed, World::new(seed, Some(wrong)).run().broken?)));
+        eprintln!("{wrong:?}: {found:?}");
+        assert!(found.is_some(), "{wrong:?}");
+    }
+}

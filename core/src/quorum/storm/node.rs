@@ -1,0 +1,179 @@
+//! A node of a storm: one key, leases on a clock of its own, a guard after a restart without data.
+
+use std::collections::BTreeMap;
+
+use crate::quorum::ask::{Answer, Ask};
+use crate::values::mode::{Mode, Permit};
+use crate::values::token::Token;
+
+/// How long a lease is, in milliseconds and microseconds.
+pub const TTL_MS: u32 = 1_000;
+pub const TTL_US: u64 = TTL_MS as u64 * 1_000;
+/// A client, and which of its acquisitions.
+pub type Owner = (usize, u32);
+
+/// What is done wrong, to see that it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Nodes that restarted without their data grant at once.
+    NoGuard,
+    /// A node that is to grant a permit again grants whichever is free.
+    HealsAnyNumber,
+    /// Who is a reader by now goes on as a writer.
+    WritesOn,
+    /// Clocks run at rates that differ by more than the margin is for.
+    ClocksApart,
+    /// Nodes let readers and writers in together.
+    ReadersBesideWriters,
+    /// Nodes take any proposal of a permit, also below the last one of its number.
+    AnyTokenForPermits,
+    /// What a majority granted counts, whatever tokens they are.
+    NoSecondRound,
+}
+
+pub struct Grant {
+    pub owner: Owner,
+    mode: Mode,
+    token: u64,
+    /// On the node's clock.
+    pub until: u64,
+}
+
+#[derive(Default)]
+pub struct Node {
+    pub grants: Vec<Grant>,
+    last: u64,
+    floor: u64,
+    numbers: BTreeMap<u16, u64>,
+    pub guarded_until: u64,
+}
+
+/// The largest tokens of those who relied on the lock.
+#[derive(Default)]
+pub struct Won {
+    exclusive: u64,
+    shared: u64,
+    permits: BTreeMap<u16, u64>,
+}
+
+impl Node {
+    /// What it answers.
+    pub fn answer(&mut self, owner: Owner, ask: Ask, mode: Mode, now: u64, wrong: Option<Wrong>) -> Answer {
+        let own = self.grants.iter().position(|grant| grant.owner == owner);
+        match (ask, own) {
+            (Ask::Acquire { retry, .. }, Some(own)) => {
+                let grant = &mut self.grants[own];
+                if !retry || grant.mode != mode {
+                    return Answer::Failed;
+                }
+                grant.until = grant.until.max(now + TTL_US);
+                said(grant.token)
+            }
+            (Ask::Acquire { .. }, None) if now < self.guarded_until => Answer::Guarded { ms: 100 },
+            (Ask::Acquire { proposal, retry, .. }, None) => {
+                let mode = match (wrong, mode) {
+                    (Some(Wrong::HealsAnyNumber), Mode::Permit(permit)) if retry => (1..=permit.limit())
+                        .filter_map(|number| Permit::new(number, permit.limit()))
+                        .map(Mode::Permit)
+                        .find(|mode| self.admits(*mode, wrong))
+                        .unwrap_or(mode),
+                    (_, mode) => mode,
+                };
+                if self.admits(mode, wrong) {
+                    said(self.grant(owner, mode, proposal.get(), now, wrong))
+                } else {
+                    Answer::No
+                }
+            }
+            (_, None) => Answer::No,
+            (Ask::Fence { token }, Some(own)) => {
+                let grant = &mut self.grants[own];
+                grant.token = grant.token.max(token.get());
+                let (mode, token) = (grant.mode, grant.token);
+                self.saw(mode, token);
+                said(token)
+            }
+            (Ask::Extend { token, .. }, Some(own)) => {
+                let grant = &mut self.grants[own];
+                if grant.token != token.get() {
+                    return Answer::No;
+                }
+                grant.until = grant.until.max(now + TTL_US);
+                said(grant.token)
+            }
+            (Ask::Share, Some(own)) => {
+                let grant = &mut self.grants[own];
+                if matches!(grant.mode, Mode::Exclusive) {
+                    grant.mode = Mode::Shared;
+                    self.floor = self.last;
+                }
+                said(self.grants[own].token)
+            }
+        }
+    }
+
+    fn admits(&self, mode: Mode, wrong: Option<Wrong>) -> bool {
+        let together = |grant: &Grant| {
+            let is_both =
+                matches!((grant.mode, mode), (Mode::Shared, Mode::Exclusive) | (Mode::Exclusive, Mode::Shared));
+            grant.mode.is_compatible(mode) || wrong == Some(Wrong::ReadersBesideWriters) && is_both
+        };
+        self.grants.iter().all(together)
+    }
+
+    fn grant(&mut self, owner: Owner, mode: Mode, proposal: u64, now: u64, wrong: Option<Wrong>) -> u64 {
+        if self.grants.is_empty() {
+            (self.floor, self.numbers) = (self.last, BTreeMap::new());
+        }
+        let floor = match mode {
+            Mode::Exclusive => self.last,
+            Mode::Shared => self.floor,
+            Mode::Permit(_) if wrong == Some(Wrong::AnyTokenForPermits) => 0,
+            Mode::Permit(permit) => self.floor.max(self.numbers.get(&permit.number()).copied().unwrap_or(0)),
+        };
+        let token = if proposal > floor { proposal } else { self.last + 1 };
+        self.saw(mode, token);
+        self.grants.push(Grant { owner, mode, token, until: now + TTL_US });
+        token
+    }
+
+    fn saw(&mut self, mode: Mode, token: u64) {
+        self.last = self.last.max(token);
+        match mode {
+            Mode::Exclusive => self.floor = self.floor.max(token),
+            Mode::Shared => {}
+            Mode::Permit(permit) => {
+                let highest = self.numbers.entry(permit.number()).or_default();
+                *highest = token.max(*highest);
+            }
+        }
+    }
+}
+
+fn said(token: u64) -> Answer {
+    Answer::Token(Token::new(token).unwrap())
+}
+
+impl Won {
+    /// What a grant of `mode` must be above.
+    pub fn floor_of(&self, mode: Mode) -> u64 {
+        let permits = self.permits.values().copied().max().unwrap_or(0);
+        match mode {
+            Mode::Exclusive => self.exclusive.max(self.shared).max(permits),
+            Mode::Shared => self.exclusive.max(permits),
+            Mode::Permit(permit) => {
+                self.exclusive.max(self.shared).max(self.permits.get(&permit.number()).copied().unwrap_or(0))
+            }
+        }
+    }
+
+    /// Somebody relies on a grant of `mode` with this token.
+    pub fn add(&mut self, mode: Mode, token: u64) {
+        let highest = match mode {
+            Mode::Exclusive => &mut self.exclusive,
+            Mode::Shared => &mut self.shared,
+            Mode::Permit(permit) => self.permits.entry(permit.number()).or_default(),
+        };
+        *highest = token.max(*highest);
+    }
+}
