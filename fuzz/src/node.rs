@@ -8,7 +8,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::Request as Asked;
 use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{
-    Acquire, Conversion, Convert, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait,
+    Acquire, Conversion, Convert, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait, permit,
 };
 use palisade_core::{Lock, Refusal, Settings, Token, Wanted, check};
 
@@ -52,9 +52,9 @@ impl Mode {
         match self.0 % 8 {
             0 | 1 => Ok(Wanted::Exclusive),
             2..5 => Ok(Wanted::Shared),
-            5 | 6 => Wanted::permit(limit, None),
-            _ if limit == 5 => Wanted::permit(u64::from(u16::MAX) + number / 2, Some(number * u64::from(u16::MAX) / 2)),
-            _ => Wanted::permit(limit, Some(number)),
+            5 | 6 => permit(limit, None),
+            _ if limit == 5 => permit(u64::from(u16::MAX) + number / 2, Some(number * u64::from(u16::MAX) / 2)),
+            _ => permit(limit, Some(number)),
         }
     }
 }
