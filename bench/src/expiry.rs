@@ -39,11 +39,18 @@ pub struct Options {
 }
 
 /// What the bystander saw, in nanoseconds.
-struct Seen {
+pub struct Seen {
     before: Histogram<u64>,
     during: Histogram<u64>,
     /// From the last lease's end until all were gone.
     lag_ms: f64,
+}
+
+impl Seen {
+    /// The longest time of a request while leases ended, in microseconds.
+    pub fn longest_us(&self) -> f64 {
+        self.during.max() as f64 / 1_000.0
+    }
 }
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
@@ -146,7 +153,7 @@ fn watch(server: &Server, way: &str, count: usize) -> Seen {
 }
 
 /// What a bystander sees from [`BEFORE`] the first end to the last. Awake throughout, so that no clock's delays are measured.
-fn bystand(server: &Server, first: Instant) -> Seen {
+pub fn bystand(server: &Server, first: Instant) -> Seen {
     let mut bystander = Raw::connect(server.port());
     bystander.do_not_block();
     let get = request(&["GET", "of-a-bystander"]);

@@ -3,6 +3,7 @@
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
 //! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
+//! `palisade-bench together`: what readers and permits cost that hold a lock together.
 //! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
 //! `palisade-bench budgets`: which budgets the runs in a folder met.
 
@@ -21,6 +22,7 @@ mod raw;
 mod results;
 mod server;
 mod server_cost;
+mod together;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -61,6 +63,8 @@ enum What {
     Memory(memory::Options),
     /// What others notice while a million leases end within one second.
     Expiry(expiry::Options),
+    /// What locks that several hold together cost, and what others notice of crowds of readers.
+    Together(together::Options),
     /// Instructions of the server for each operation, counted by callgrind.
     Instructions(instructions::Options),
     /// From a release to the next holder's answer, beside other clients and etcd.
@@ -98,6 +102,7 @@ fn run(options: &Options) -> Result<(), String> {
         What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
         What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
         What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
+        What::Together(what) => ("together", together::run(&options.server, &options.module, what)),
         What::Instructions(what) => {
             programs.push(instructions::version_of_valgrind()?);
             ("instructions", instructions::run(&options.server, &options.module, what))

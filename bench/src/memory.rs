@@ -133,6 +133,11 @@ fn settled(monitor: &mut Raw) -> (u64, u64) {
     }
 }
 
+/// `used_memory`, once nothing moves any more.
+pub fn used(monitor: &mut Raw) -> u64 {
+    settled(monitor).0
+}
+
 fn field(monitor: &mut Raw, name: &str) -> u64 {
     let Value::BulkString(info) = monitor.ask("INFO memory") else { panic!("INFO is text") };
     let info = String::from_utf8_lossy(&info).into_owned();

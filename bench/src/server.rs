@@ -151,3 +151,11 @@ pub fn allow_many_files() {
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
 }
+
+/// How many wait for locks.
+pub fn waiters(connection: &mut crate::raw::Raw) -> usize {
+    let redis::Value::BulkString(info) = connection.ask("INFO lock") else { panic!("INFO is text") };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let count = info.lines().find_map(|line| line.strip_prefix("lock_waiters:"));
+    count.and_then(|count| count.parse().ok()).expect("INFO lock tells how many wait")
+}

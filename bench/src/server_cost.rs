@@ -13,7 +13,7 @@ use crate::server::Server;
 use crate::workloads::{FLOOR, NATIVE, OURS, PIPELINED, Pipeline, SCRIPTED, Workload};
 
 /// So many connections that the server has the next requests before it has answered the last.
-const CONNECTIONS: usize = 4;
+pub const CONNECTIONS: usize = 4;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -39,9 +39,9 @@ const AOF: [(&str, &[&str]); 4] = [
 ];
 
 /// What one turn of an operation came to.
-struct Turn {
+pub struct Turn {
     /// Server CPU of an operation, in microseconds.
-    main_us: f64,
+    pub main_us: f64,
     others_us: f64,
     per_second: f64,
     /// Share of the turn in which the server's main thread ran.
@@ -49,9 +49,9 @@ struct Turn {
 }
 
 /// All turns of one operation.
-struct Series {
-    name: &'static str,
-    turns: Vec<Turn>,
+pub struct Series {
+    pub name: &'static str,
+    pub turns: Vec<Turn>,
 }
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
@@ -109,7 +109,7 @@ impl Setting {
 }
 
 /// Repeats `workload` on all connections for about `length`.
-fn turn(server: &Server, connections: &mut [Raw], workload: &Workload, length: Duration) -> Turn {
+pub fn turn(server: &Server, connections: &mut [Raw], workload: &Workload, length: Duration) -> Turn {
     let pipelines: Vec<Pipeline> =
         connections.iter_mut().enumerate().map(|(n, connection)| workload.prepare(connection, n)).collect();
     // The server sleeps at both ends, so what the kernel has counted is all.
@@ -259,22 +259,22 @@ fn in_common(by_setting: &[Vec<Series>], setting: usize, n: usize) -> &[Turn] {
 }
 
 /// Round by round, the main thread's CPU of an operation of `name` beside one of `peer`.
-fn ratios(series: &[Series], name: &str, peer: &str) -> Option<Vec<f64>> {
+pub fn ratios(series: &[Series], name: &str, peer: &str) -> Option<Vec<f64>> {
     let turns = |name| Some(&series.iter().find(|series| series.name == name)?.turns);
     let of = turns(name)?.iter().zip(turns(peer)?).map(|(turn, peer)| turn.main_us / peer.main_us);
     Some(of.collect())
 }
 
-fn median_of(turns: &[Turn], of: impl Fn(&Turn) -> f64) -> f64 {
+pub fn median_of(turns: &[Turn], of: impl Fn(&Turn) -> f64) -> f64 {
     median(&turns.iter().map(of).collect::<Vec<_>>())
 }
 
-fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
 /// The quartiles, in words.
-fn middle_half(values: &[f64]) -> String {
+pub fn middle_half(values: &[f64]) -> String {
     format!("{:.2} to {:.2}", quantile(values, 0.25), quantile(values, 0.75))
 }
 

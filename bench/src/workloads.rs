@@ -4,6 +4,7 @@
 use redis::Value;
 
 use crate::raw::{Raw, lines, request};
+use crate::server_cost::Series;
 
 /// Commands that are sent before the first answer is waited for.
 pub const PIPELINED: usize = 32;
@@ -26,6 +27,7 @@ enum Answer {
     Null,
     Is(i64),
     Token,
+    Permit,
     Map,
 }
 
@@ -33,6 +35,7 @@ impl Answer {
     fn fits(self, answer: &Value) -> bool {
         match (self, answer) {
             (Self::Okay, Value::Okay) | (Self::Null, Value::Nil) | (Self::Map, Value::Array(_)) => true,
+            (Self::Permit, Value::Array(parts)) => parts.len() == 3,
             (Self::Okay, Value::SimpleString(words)) => words == "PONG",
             (Self::Is(number), Value::Int(answer)) => number == *answer,
             (Self::Token, Value::Int(token)) => *token > 0,
@@ -127,6 +130,69 @@ pub const WORKLOADS: &[Workload] = &[
     plain("INFO", HOLD, &[("LOCK.INFO {key}", Answer::Map)]),
 ];
 
+/// What is measured of locks that several hold together: pairs alone. `readers-1000` and `readers-100000` have so many readers, of whom
+/// each operation is one more.
+pub const TOGETHER: &[Workload] = &[
+    plain(
+        OURS,
+        &[],
+        &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))],
+    ),
+    plain(
+        "shared pair, free",
+        &[],
+        &[("LOCK.ACQUIRE {key} {owner} 60000 SHARED", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))],
+    ),
+    plain(
+        "shared pair beside 1000 others",
+        &[],
+        &[
+            ("LOCK.ACQUIRE readers-1000 {key}-of-20-b 60000 SHARED", Answer::Token),
+            ("LOCK.RELEASE readers-1000 {key}-of-20-b", Answer::Is(0)),
+        ],
+    ),
+    plain(
+        "shared pair beside 100000 others",
+        &[],
+        &[
+            ("LOCK.ACQUIRE readers-100000 {key}-of-20-b 60000 SHARED", Answer::Token),
+            ("LOCK.RELEASE readers-100000 {key}-of-20-b", Answer::Is(0)),
+        ],
+    ),
+    plain(
+        "permit of 8",
+        &["LOCK.ACQUIRE {key} {other} 60000 LIMIT 8"],
+        &[("LOCK.ACQUIRE {key} {owner} 60000 LIMIT 8", Answer::Permit), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))],
+    ),
+    plain(
+        "Redisson read lock + unlock",
+        &["EVALSHA {redisson-read-lock} 2 {key} {key}:timeout 60000 {other}"],
+        &[
+            ("EVALSHA {redisson-read-lock} 2 {key} {key}:timeout 60000 {owner}", Answer::Null),
+            ("EVALSHA {redisson-read-unlock} 3 {key} {key}:channel {key}:timeout 0 {owner}", Answer::Is(0)),
+        ],
+    ),
+    plain(
+        "Redisson semaphore",
+        &["SET {key} 8"],
+        &[
+            ("EVALSHA {redisson-semaphore-acquire} 1 {key} 1", Answer::Is(1)),
+            ("EVALSHA {redisson-semaphore-release} 2 {key} {key}:channel 1", Answer::Is(8)),
+        ],
+    ),
+    plain(
+        "Redisson permit that expires",
+        &["SET {key} 8"],
+        &[
+            (
+                "EVALSHA {redisson-permit-acquire} 3 {key} {key}:token {key}:channel 1 99999999999999 {owner} 1",
+                Answer::Is(1),
+            ),
+            ("EVALSHA {redisson-permit-release} 3 {key} {key}:channel {key}:token {owner} 1", Answer::Is(1)),
+        ],
+    ),
+];
+
 const fn plain(
     name: &'static str,
     before: &'static [&'static str],
@@ -159,6 +225,58 @@ const SCRIPTS: &[(&str, &str)] = &[
          return -redis.call('pttl', KEYS[1])",
     ),
     (
+        "redisson-read-lock",
+        "local mode = redis.call('hget', KEYS[1], 'mode') \
+         if mode == false then \
+           redis.call('hset', KEYS[1], 'mode', 'read') redis.call('hset', KEYS[1], ARGV[2], 1) \
+           redis.call('set', KEYS[2] .. ':' .. ARGV[2] .. ':1', 1) redis.call('pexpire', KEYS[2] .. ':' .. ARGV[2] .. ':1', ARGV[1]) \
+           redis.call('pexpire', KEYS[1], ARGV[1]) return nil end \
+         if mode == 'read' then \
+           local ind = redis.call('hincrby', KEYS[1], ARGV[2], 1) local key = KEYS[2] .. ':' .. ARGV[2] .. ':' .. ind \
+           redis.call('set', key, 1) redis.call('pexpire', key, ARGV[1]) \
+           redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), ARGV[1])) return nil end \
+         return redis.call('pttl', KEYS[1])",
+    ),
+    (
+        "redisson-read-unlock",
+        "if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end \
+         local counter = redis.call('hincrby', KEYS[1], ARGV[2], -1) \
+         if counter == 0 then redis.call('hdel', KEYS[1], ARGV[2]) end \
+         redis.call('del', KEYS[3] .. ':' .. ARGV[2] .. ':' .. (counter + 1)) \
+         if redis.call('hlen', KEYS[1]) > 1 then \
+           local longest = -3 \
+           for n, field in ipairs(redis.call('hkeys', KEYS[1])) do \
+             local holds = tonumber(redis.call('hget', KEYS[1], field)) \
+             if type(holds) == 'number' then for i = holds, 1, -1 do \
+               longest = math.max(redis.call('pttl', KEYS[3] .. ':' .. field .. ':' .. i), longest) end end end \
+           if longest > 0 then redis.call('pexpire', KEYS[1], longest) return 0 end end \
+         redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], ARGV[1]) return 1",
+    ),
+    (
+        "redisson-semaphore-acquire",
+        "local value = redis.call('get', KEYS[1]) \
+         if value ~= false and tonumber(value) >= tonumber(ARGV[1]) then redis.call('decrby', KEYS[1], ARGV[1]) return 1 end \
+         return 0",
+    ),
+    (
+        "redisson-semaphore-release",
+        "local value = redis.call('incrby', KEYS[1], ARGV[1]) redis.call('publish', KEYS[2], value) return value",
+    ),
+    (
+        "redisson-permit-acquire",
+        "local expired = redis.call('zrangebyscore', KEYS[2], 0, ARGV[4], 'limit', 0, ARGV[1]) \
+         if #expired > 0 then redis.call('zrem', KEYS[2], unpack(expired)) redis.call('incrby', KEYS[1], #expired) end \
+         local value = redis.call('get', KEYS[1]) \
+         if value ~= false and tonumber(value) >= tonumber(ARGV[1]) then \
+           redis.call('decrby', KEYS[1], ARGV[1]) redis.call('zadd', KEYS[2], ARGV[2], ARGV[3]) return 1 end \
+         return 0",
+    ),
+    (
+        "redisson-permit-release",
+        "local removed = redis.call('zrem', KEYS[3], ARGV[1]) if removed ~= 1 then return 0 end \
+         local value = redis.call('incrby', KEYS[1], ARGV[2]) redis.call('publish', KEYS[2], value) return 1",
+    ),
+    (
         "redisson-unlock",
         "if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end \
          if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then redis.call('pexpire', KEYS[1], ARGV[1]) return 0 end \
@@ -167,6 +285,11 @@ const SCRIPTS: &[(&str, &str)] = &[
 ];
 
 impl Workload {
+    /// No turns yet.
+    pub fn series(&self) -> Series {
+        Series { name: self.name, turns: Vec::new() }
+    }
+
     /// Those that the server has the commands for.
     pub fn all_on(connection: &mut Raw) -> Vec<&'static Self> {
         let mut has = |command: &str| match connection.ask(&format!("COMMAND INFO {command}")) {
