@@ -10,6 +10,10 @@ fn what_is_wrong_is_named_with_its_bounds() {
     let token = "ERR token must be an integer from 1 to 9007199254740991";
     let patience = "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds";
     let level = "ERR LEVEL must be an integer from 1 to 1000000";
+    let limit = "ERR LIMIT must be an integer from 1 to 65535";
+    let permit = "ERR PERMIT must be an integer from 1 to LIMIT";
+    let both = "ERR SHARED and LIMIT exclude each other: give one of them";
+    let conversion = "ERR a grant can be converted to SHARED or EXCLUSIVE: name one of them";
     let cases = [
         ("LOCK.ACQUIRE k me 0", ttl),
         ("LOCK.ACQUIRE k me -1", ttl),
@@ -59,15 +63,52 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.CHECK k", "ERR wrong number of arguments"),
         ("LOCK.CHECK k 1 2", "ERR wrong number of arguments"),
         ("LOCK.INFO", "ERR wrong number of arguments"),
-        ("LOCK.INFO k k", "ERR unknown option: this command takes WAITERS n"),
+        ("LOCK.INFO k k", "ERR unknown option: this command takes HOLDERS n and WAITERS n"),
         ("LOCK.INFO k WAITERS", "ERR option WAITERS needs a value"),
         ("LOCK.INFO k WAITERS 0", "ERR WAITERS must be an integer from 1 to 1000"),
         ("LOCK.INFO k WAITERS 1001", "ERR WAITERS must be"),
+        ("LOCK.INFO k HOLDERS", "ERR option HOLDERS needs a value"),
+        ("LOCK.INFO k HOLDERS 0", "ERR HOLDERS must be an integer from 1 to 1000"),
+        ("LOCK.INFO k HOLDERS 1001", "ERR HOLDERS must be"),
+        ("LOCK.INFO k HOLDERS 1 HOLDERS 1", "ERR option HOLDERS was given twice"),
+        ("LOCK.ACQUIRE k me 1000 SHARED SHARED", "ERR option SHARED was given twice"),
+        ("LOCK.ACQUIRE k me 1000 SHARED LIMIT 2", both),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 2 PERMIT 1 SHARED", both),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 1 SHARED", both),
+        ("LOCK.ACQUIRE k me 1000 LIMIT", "ERR option LIMIT needs a value"),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 0", limit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 65536", limit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT -1", limit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 4294967297", limit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT many", limit),
+        ("LOCK.ACQUIRE k me 1000 PERMIT 1", "ERR PERMIT is for LIMIT: give both"),
+        ("LOCK.ACQUIRE k me 1000 SHARED PERMIT 1", "ERR PERMIT is for LIMIT: give both"),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 5 PERMIT", "ERR option PERMIT needs a value"),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 5 PERMIT 0", permit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 5 PERMIT 6", permit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 1 PERMIT 2", permit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 5 PERMIT 65537", permit),
+        ("LOCK.ACQUIRE k me 1000 LIMIT 5 PERMIT first", permit),
+        ("LOCK.WAIT k me 1 SHARED LIMIT 2", both),
+        ("LOCK.WAIT k me 1 LIMIT 65536", limit),
+        ("LOCK.WAIT k me 1 LIMIT 2 PERMIT 3", permit),
+        ("LOCK.WAIT k me 1 PERMIT 3", "ERR PERMIT is for LIMIT: give both"),
+        ("LOCK.CONVERT k me", "ERR wrong number of arguments"),
+        ("LOCK.CONVERT k me LIMIT", conversion),
+        ("LOCK.CONVERT k me ", conversion),
+        ("LOCK.CONVERT k me SHARE", conversion),
+        ("LOCK.CONVERT k  SHARED", "ERR owner must be 1 to 256 bytes long"),
+        ("LOCK.CONVERT k me SHARED TOKEN", "ERR option TOKEN needs a value"),
+        ("LOCK.CONVERT k me EXCLUSIVE TOKEN 0", token),
+        ("LOCK.CONVERT k me SHARED WAIT 5", "ERR unknown option: this command takes TOKEN t"),
+        ("LOCK.BREAK k TOKEN 0", token),
+        ("LOCK.BREAK k TOKEN", "ERR option TOKEN needs a value"),
+        ("LOCK.BREAK k me", "ERR unknown option: this command takes TOKEN t"),
         ("LOCK.ACQUIRE k me 1000 WAIT", "ERR option WAIT needs a value"),
         ("LOCK.ACQUIRE k me 1000 WAIT 1 wait 1", "ERR option WAIT was given twice"),
         (
             "LOCK.ACQUIRE k me 1000 FIFO",
-            "ERR unknown option: this command takes WAIT ms, FENCE token, RETRY and NOTE text",
+            "ERR unknown option: this command takes SHARED, LIMIT k, PERMIT n, WAIT ms, FENCE token, RETRY and NOTE text",
         ),
         ("LOCK.WAIT k me", "ERR wrong number of arguments"),
         ("LOCK.WAIT k me 86400001", patience),
@@ -76,7 +117,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.WAIT k me 1 TICKET", "ERR option TICKET needs a value"),
         ("LOCK.WAIT k me 1 TICKET -1", "ERR TICKET must be an integer from 0 to 9007199254740991"),
         ("LOCK.WAIT k me 1 TICKET 9007199254740992", "ERR TICKET must be"),
-        ("LOCK.WAIT k me 1 RETRY", "ERR unknown option: this command takes TICKET n"),
+        ("LOCK.WAIT k me 1 RETRY", "ERR unknown option: this command takes TICKET n, SHARED, LIMIT k and PERMIT n"),
         ("LOCK.BREAK", "ERR wrong number of arguments"),
         ("LOCK.HELP me", "ERR wrong number of arguments"),
         ("LOCK.ACQUIRE k me 1000 FENCE -1", token),
@@ -109,6 +150,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
     }
     let info = me.say("LOCK.INFO k");
     assert_eq!((info.field("token"), info.field("holds"), info.field("note")), (int(token), int(1), text("n")));
+    assert_eq!(info.field("mode"), text("exclusive"));
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn info_in_both_protocols() {
     assert_eq!(new.say("LOCK.INFO k"), null());
     let token = old.say("LOCK.ACQUIRE k me 10000 NOTE nightly").as_int();
     old.say("LOCK.REENTER k me");
-    let names = ["owner", "token", "holds", "ttl", "held", "note", "waiters", "suspect"];
+    let names = ["owner", "token", "holds", "ttl", "held", "note", "waiters", "suspect", "mode", "holders"];
     for reply in [old.say("LOCK.INFO k"), new.say("LOCK.INFO k")] {
         assert_eq!(reply.as_list().iter().step_by(2).cloned().collect::<Vec<_>>(), names.map(text));
         assert_eq!(reply.field("owner"), text("me"));
@@ -126,6 +126,7 @@ fn info_in_both_protocols() {
         assert!((1..=10_000).contains(&reply.field("ttl").as_int()));
         assert_eq!(reply.field("note"), text("nightly"));
         assert_eq!((reply.field("waiters"), reply.field("suspect")), (int(0), int(0)));
+        assert_eq!((reply.field("mode"), reply.field("holders")), (text("exclusive"), int(1)));
     }
     assert!(matches!(new.say("LOCK.INFO k"), crate::harness::Reply::Map(_)), "RESP3 has maps");
     assert!(matches!(old.say("LOCK.INFO k"), crate::harness::Reply::List(_)));

@@ -3,16 +3,23 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 13] = [
-    ("LOCK.ACQUIRE", -4, "insert", true, "key owner ttl [WAIT ms] [FENCE token] [RETRY] [NOTE text]"),
+const COMMANDS: [(&str, i64, &str, bool, &str); 14] = [
+    (
+        "LOCK.ACQUIRE",
+        -4,
+        "insert",
+        true,
+        "key owner ttl [SHARED] [LIMIT limit] [PERMIT number] [WAIT ms] [FENCE token] [RETRY] [NOTE text]",
+    ),
     ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
     ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl]"),
+    ("LOCK.CONVERT", -4, "update", true, "key owner mode [TOKEN token]"),
     ("LOCK.FENCE", 4, "update", true, "key owner token"),
     ("LOCK.CHECK", 3, "access", false, "key token"),
-    ("LOCK.WAIT", -4, "update", false, "key owner ms [TICKET n]"),
-    ("LOCK.INFO", -2, "access", false, "key [WAITERS n]"),
-    ("LOCK.BREAK", 2, "delete", true, "key"),
+    ("LOCK.WAIT", -4, "update", false, "key owner ms [TICKET n] [SHARED] [LIMIT limit] [PERMIT number]"),
+    ("LOCK.INFO", -2, "access", false, "key [HOLDERS n] [WAITERS n]"),
+    ("LOCK.BREAK", -2, "delete", true, "key [TOKEN token]"),
     ("LOCK.NODE", 1, "", false, ""),
     ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
     ("LOCK.FLOOR", -1, "", false, "[RAISE token]"),
@@ -32,7 +39,8 @@ fn command_docs_show_every_argument() {
         // Servers differ in the case in which they tell a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
-        assert_eq!(docs[1].field("since"), text("0.1.0"));
+        let since = if name == "LOCK.CONVERT" { "0.2.0" } else { "0.1.0" };
+        assert_eq!(docs[1].field("since"), text(since), "{name}");
         assert!(docs[1].field("complexity").as_text().starts_with("O("));
         assert_eq!(docs[1].field("module"), text("lock"));
         if !arguments.is_empty() {

@@ -50,8 +50,13 @@ fn every_reply_has_its_own_kind() {
     assert_eq!(me.say("LOCK.REENTER k me"), ":2\r\n");
     assert_eq!(me.say("LOCK.FENCE k me 1"), token);
     assert!(number(&me.say(&format!("LOCK.CHECK k {}", token[1..].trim_end()))));
+    assert_eq!(me.say("LOCK.CONVERT k me EXCLUSIVE"), token);
+    assert!(me.say("LOCK.ACQUIRE l me 60000 LIMIT 3").starts_with("*3\r\n:"));
+    assert_eq!(me.say("LOCK.CONVERT l me SHARED"), null);
+    let grants = me.say("LOCK.INFO l HOLDERS 3");
+    assert!(grants.contains("$6\r\ngrants\r\n*1\r\n%10\r\n$5\r\nowner\r\n$2\r\nme\r\n"), "{grants:?}");
     let info = me.say("LOCK.INFO k WAITERS 3");
-    assert!(info.starts_with("%11\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
+    assert!(info.starts_with("%13\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
     assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), ":0\r\n");
     for line in ["LOCK.RELEASE k me", "LOCK.EXTEND k me 5", "LOCK.REENTER k me", "LOCK.FENCE k me 5", "LOCK.CHECK k 5"]
     {

@@ -80,7 +80,7 @@ impl Semaphore {
     /// Any of them. The only one of one is the lock itself.
     fn wanted(&self) -> Result<Wanted, Error> {
         let text = "the limit of a semaphore must be from 1 to 65535";
-        Wanted::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))
+        palisade_core::request::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))
     }
 }
 

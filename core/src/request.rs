@@ -117,6 +117,18 @@ impl Ticket {
     }
 }
 
+/// One of `limit` permits, which one if `number` is given. One of one is an exclusive lock. Zero stands for what is not a number at
+/// all.
+pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
+    let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;
+    let number = number.map(|number| u16::try_from(number).ok().filter(|number| (1..=limit).contains(number)));
+    match (limit, number) {
+        (_, Some(None)) => Err(Refusal::PermitNumber),
+        (1, _) => Ok(Wanted::Exclusive),
+        (limit, number) => Ok(Wanted::Permit { limit, number: number.flatten() }),
+    }
+}
+
 /// How many waiters a list shows, from 1 to [`LISTED_WAITERS_MAX`].
 pub fn listed_waiters(count: Option<u64>) -> Result<usize, Refusal> {
     let count = count.and_then(|count| usize::try_from(count).ok());
@@ -252,6 +264,19 @@ mod tests {
             [(None, false), (Some(0), false), (Some(1), true), (Some(1_000), true), (Some(1_001), false)]
         {
             assert_eq!(listed_waiters(count).is_ok(), valid, "{count:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_wanted() {
+        assert_eq!(permit(5, None), Ok(Wanted::Permit { limit: 5, number: None }));
+        assert_eq!(permit(65_535, Some(65_535)), Ok(Wanted::Permit { limit: 65_535, number: Some(65_535) }));
+        assert_eq!((permit(1, None), permit(1, Some(1))), (Ok(Wanted::Exclusive), Ok(Wanted::Exclusive)));
+        for limit in [0, 65_536, u64::MAX] {
+            assert_eq!(permit(limit, Some(1)), Err(Refusal::Limit), "{limit}");
+        }
+        for (limit, number) in [(5, 0), (5, 6), (1, 2), (5, u64::MAX)] {
+            assert_eq!(permit(limit, Some(number)), Err(Refusal::PermitNumber), "{number} of {limit}");
         }
     }
 }

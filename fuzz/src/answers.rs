@@ -1,11 +1,12 @@
 //! What a node answers requests, against what it held before and holds now.
 
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
-use palisade_core::request::{Acquire, Release, Wait};
+use palisade_core::request::{Acquire, Conversion, Convert, Release, Wait};
+use palisade_core::{Lock, Mode, Token};
 
 use crate::driver::Performed;
 use crate::node::Done;
-use crate::oracle::Place;
+use crate::oracle::{Place, grant_of, modes};
 use crate::world::{State, World};
 
 impl World {
@@ -14,26 +15,29 @@ impl World {
             self.perform(place, &Asked::Look);
             self.deliver();
         }
-        let Acquire { owner, ttl, retry, patience, .. } = *ask;
+        let Acquire { owner, ttl, wanted, retry, patience, .. } = *ask;
         let before = self.state(place);
         let acquired = self.perform(place, &Asked::Acquire { ask: *ask, may_block });
         if !acquired.passed {
             self.changed_so_much(place, &before, &acquired);
         }
         match acquired.answer? {
-            Reply::Granted(token, 1) => {
-                if acquired.granted != Some(Told::Acquired) {
-                    let had = acquired.passed
-                        || before.0.is_some_and(|lock| lock.first().token() == token && lock.first().is_of(owner));
+            Reply::Granted(token, number) => {
+                if !acquired.acquired {
+                    let before = before.0.as_ref().and_then(|lock| grant_of(lock, owner.bytes()));
+                    let had = acquired.passed || before.is_some_and(|(_, grant)| grant.token() == token);
                     assert!(retry && had, "{owner:?} has it by another grant");
                 }
-                assert!(self.is_held_by(place, owner.bytes()) && self.locks[&place].first().token() == token);
-                self.lasts(place, self.boot, ttl.ms());
+                let (mode, grant) = grant_of(&self.locks[&place], owner.bytes()).expect("it was granted");
+                assert_eq!((grant.token(), mode.number()), (token, number));
+                assert!(wanted.is(mode), "{wanted:?} was asked for, and {mode:?} is had");
+                self.lasts(place, owner.bytes(), self.boot, ttl.ms());
             }
             Reply::Null => {
                 assert_eq!(patience.ms(), 0);
-                let kept = self.oracle.is_kept(place, self.boot) || acquired.passed;
-                assert!(kept || self.is_held(place) || self.is_hindered(), "{owner:?} was to have what is free");
+                let has_others = self.waits_in_time(place) || acquired.passed;
+                let may_have_it = self.oracle.admits(place, owner.bytes(), wanted, self.boot);
+                assert!(has_others || !may_have_it || self.is_hindered(), "{owner:?} was to have what is free");
             }
             Reply::Later => {}
             reply => panic!("{reply:?} is no answer to ACQUIRE"),
@@ -44,7 +48,7 @@ impl World {
     /// What a command did that passed nothing on: a grant, a longer lease, a place in the queue; a refused one nothing.
     fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
         let mut after = self.state(place);
-        if done.granted.is_some() {
+        if done.acquired || done.left > 0 {
             return;
         }
         if done.changes > 0 {
@@ -62,19 +66,26 @@ impl World {
 
     pub fn wait(&mut self, place: Place, ask: &Wait<'_>) -> Done {
         let mut before = self.state(place);
-        let told = self.oracle.is_kept(place, self.boot);
-        let Wait { owner, patience, .. } = *ask;
+        let Wait { owner, wanted, patience, .. } = *ask;
+        let told = self.oracle.kept_for(place, owner.bytes(), self.boot).filter(|&mode| wanted.is(mode));
         let waited = self.perform(place, &Asked::Wait(*ask));
         before.3 += usize::from(waited.answer == Ok(Reply::Later));
         assert_eq!(self.state(place), before, "it grants nothing");
         assert!(!waited.passed);
         match waited.answer? {
-            Reply::Turn(1) if !told && !self.is_held_by(place, owner.bytes()) => {
-                assert!(!self.is_held(place) && !self.waits_in_time(place), "{owner:?} passed those who wait");
-                self.tell(place, owner.bytes());
-            }
-            Reply::Turn(1) | Reply::Later => {}
+            Reply::Later => {}
             Reply::Turn(0) => assert_eq!(patience.ms(), 0),
+            Reply::Turn(number) => {
+                let mode = modes(wanted).find(|mode| mode.number() == number).expect("one that was wanted");
+                if self.is_held_by(place, owner.bytes()) {
+                    assert_eq!(grant_of(&self.locks[&place], owner.bytes()).map(|(held, _)| held), Some(mode));
+                } else if let Some(told) = told {
+                    assert_eq!(told, mode, "it is kept for {owner:?}");
+                } else {
+                    assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
+                    self.tell(place, owner.bytes(), mode);
+                }
+            }
             reply => panic!("{reply:?} is no answer to WAIT"),
         }
         Ok(())
@@ -82,20 +93,21 @@ impl World {
 
     pub fn release(&mut self, place: Place, ask: &Release<'_>) -> Done {
         let before = self.locks.get(&place).cloned();
+        let own = |lock: &Lock| grant_of(lock, ask.owner.bytes()).map(|(mode, grant)| (mode, grant.clone()));
         let was_held = self.is_held_by(place, ask.owner.bytes());
         if ask.token.is_none() {
             self.take_back(place, ask.owner.bytes());
         }
         let released = self.perform(place, &Asked::Release(*ask));
-        assert_eq!(released.ended == Some(Told::Released), released.answer == Ok(Reply::Holds(0)));
+        let has_ended = released.ended == Some(Told::Released) || released.left == 1;
+        assert_eq!(has_ended, released.answer == Ok(Reply::Holds(0)));
         match released.answer? {
             Reply::Holds(0) => assert!(was_held),
             Reply::Holds(left) if released.changes > 0 => {
-                let lock = &self.locks[&place];
-                assert!(was_held && lock.first().is_of(ask.owner) && lock.first().holds() == left);
-                assert!(before.is_some_and(
-                    |before| left < before.first().holds() && lock.first().deadline() == before.first().deadline()
-                ));
+                let (before, after) = (before.as_ref().and_then(own), self.locks.get(&place).and_then(own));
+                let ((mode, before), (still, after)) = before.zip(after).expect("it holds it, and did before");
+                assert!(was_held && after.holds() == left && left < before.holds());
+                assert_eq!((mode, before.deadline()), (still, after.deadline()));
             }
             Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
             // It may have been its turn.
@@ -106,11 +118,53 @@ impl World {
         Ok(())
     }
 
+    pub fn convert(&mut self, place: Place, ask: &Convert<'_>) -> Done {
+        let before = self.locks.get(&place).cloned();
+        let own = before.as_ref().and_then(|lock| grant_of(lock, ask.owner.bytes()));
+        let own = own.filter(|(_, grant)| !grant.is_expired(self.boot));
+        let own = own.filter(|(_, grant)| ask.token.is_none_or(|token| token == grant.token()));
+        let others = |lock: &Lock| lock.live_len(self.boot) > 1;
+        let is_alone = !before.as_ref().is_some_and(others)
+            && self.oracle.is_kept_for_nobody_but(place, ask.owner.bytes(), self.boot);
+        let converted = self.perform(place, &Asked::Convert(*ask));
+        assert!(!converted.acquired && converted.changes <= 1 + converted.handed_over);
+        match (converted.answer?, own) {
+            (Reply::Token(token), Some((mode, grant))) => {
+                let wanted = if ask.to == Conversion::Shared { Mode::Shared } else { Mode::Exclusive };
+                assert_eq!(converted.changes > 0, mode != wanted);
+                assert!(token == grant.token() || wanted == Mode::Exclusive && mode != wanted);
+                let now = grant_of(&self.locks[&place], ask.owner.bytes());
+                assert_eq!(now.map(|(mode, grant)| (mode, grant.token())), Some((wanted, token)));
+            }
+            (Reply::Null, own) => {
+                let may_be = match own.map(|(mode, _)| mode) {
+                    None | Some(Mode::Permit(_)) => false,
+                    Some(Mode::Exclusive) => true,
+                    Some(Mode::Shared) => ask.to == Conversion::Shared || is_alone,
+                };
+                assert!(!may_be && converted.changes == 0, "{ask:?} was to be done");
+            }
+            (reply, own) => panic!("{reply:?} is no answer to CONVERT of {own:?}"),
+        }
+        Ok(())
+    }
+
+    pub fn break_it(&mut self, place: Place, token: Option<Token>) {
+        let live = |lock: &Lock| {
+            let live = lock.grants().filter(|(_, grant)| !grant.is_expired(self.boot)).map(|(_, grant)| grant.token());
+            live.filter(|held| token.is_none_or(|token| token == *held)).max()
+        };
+        let held = self.locks.get(&place).and_then(live);
+        let broken = self.perform(place, &Asked::Break(token));
+        assert_eq!(broken.answer, Ok(held.map_or(Reply::Null, Reply::Token)));
+        assert_eq!(broken.ended == Some(Told::Broken) || broken.left > 0, held.is_some());
+    }
+
     /// A command that changes a lock in place, if it says so.
     pub fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
         let mut before = self.state(place);
         let done = self.perform(place, asked);
-        assert!(!done.passed && done.granted.is_none() && done.ended.is_none());
+        assert!(!done.passed && !done.acquired && done.ended.is_none() && done.left == 0);
         if done.changes > 0 {
             assert!(done.answer.is_ok() && self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
         } else {

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use palisade_core::engine::{By, Event, Question, Reply, Request, Run, Said, Step};
+use palisade_core::record::{encode_change, encode_end};
 use palisade_core::request::{Acquire, Wait};
-use palisade_core::{Answer, Lock, Refusal, WaiterId, Want};
+use palisade_core::{Answer, Grant, GrantId, Lock, Mode, Refusal, WaiterId, Want, Wanted};
 
-use crate::oracle::Place;
+use crate::oracle::{Place, grant_of};
+use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
-/// Most steps of one request: for each of a whole slice that lost its permission one, and a few.
-const STEPS_MAX: usize = 200;
+/// Most steps of one request: for each of a whole slice that is served two, for each grant that is over one, and a few.
+const STEPS_MAX: usize = 300;
 
 /// What came of a request.
 #[derive(Debug)]
@@ -19,10 +21,14 @@ pub struct Performed {
     /// The lock ended, by this.
     pub ended: Option<Event>,
     pub deleted: bool,
-    /// It was granted to somebody, who asked or who waited.
-    pub granted: Option<Event>,
-    /// It was changed in place so many times.
+    /// It was granted to the one who asked.
+    pub acquired: bool,
+    /// It was granted to so many who waited.
+    pub handed_over: usize,
+    /// Grants were changed in place so many times.
     pub changes: usize,
+    /// So many grants left a lock which others hold.
+    pub left: usize,
     /// Somebody who waited was served or refused, or might have been: what the command itself did is not to be told apart.
     pub passed: bool,
 }
@@ -33,21 +39,25 @@ struct Found {
     permitted: BTreeSet<WaiterId>,
     may_grant: bool,
     asked_disk: usize,
+    /// Whose turn has come.
+    told: BTreeSet<Vec<u8>>,
 }
 
 impl World {
     /// Does `request` for the key, step by step, until it is done.
     pub fn perform(&mut self, place: Place, request: &Request<'_>) -> Performed {
         let name = name_of(place);
-        let turns = self.node.counters().turns;
+        let mut turns = self.node.counters().turns;
         let others_wait = self.waits_in_time(place);
         let mut run = Run::new(key_of(place, &name), request);
         let mut done = Performed {
             answer: Ok(Reply::Null),
             ended: None,
             deleted: false,
-            granted: None,
+            acquired: false,
+            handed_over: 0,
             changes: 0,
+            left: 0,
             passed: false,
         };
         let (mut found, mut said, mut blocked) = (Found::default(), Said::Yes, None);
@@ -60,42 +70,35 @@ impl World {
             assert!(blocked.is_none() || matches!(step, Step::Done(_)), "who waits has nothing done for it");
             said = Said::Yes;
             // A turn that comes about before the command is decided is told before that.
-            let turn_came = self.node.counters().turns > turns;
-            done.passed |= turn_came;
+            if self.node.counters().turns > turns {
+                turns = self.node.counters().turns;
+                self.told_of_turns(&mut found);
+                done.passed = true;
+            }
             match step {
                 Step::Store(event) => {
-                    self.may_store(place, event, request, &done, &found, turn_came);
-                    let granted = run.granted();
-                    if event == Event::HandedOver {
-                        let is_owners = |id: &WaiterId| {
-                            granted.as_ref().is_some_and(|lock| lock.first().owner() == self.waits[&id.0].owner)
-                        };
-                        assert!(found.permitted.iter().any(is_owners), "nobody asked whether its user may have it");
-                        done.passed = true;
-                    }
-                    self.is_stored(place, granted);
-                    done.granted = Some(event);
+                    self.is_stored(place, run.granted());
+                    self.is_granted(place, None, event, request, &mut done, &found);
                 }
                 Step::Replace => {
                     assert!(
                         done.ended.is_none() && self.locks.get(&place).is_some_and(|lock| lock.is_expired(self.boot))
                     );
                     self.oracle.ended(place);
-                    self.may_store(place, Event::Acquired, request, &done, &found, turn_came);
                     self.is_stored(place, run.granted());
-                    done.granted = Some(Event::Acquired);
+                    self.is_granted(place, None, Event::Acquired, request, &mut done, &found);
                 }
-                Step::Changed(event, _) => {
-                    let lock = self.locks.get(&place).expect("only what is there is changed");
-                    assert!(done.ended.is_none() && !lock.is_expired(self.boot), "only what is held is changed");
-                    self.oracle.changed(place, lock);
-                    if !matches!(request, Request::Release(_)) {
-                        self.may_promise(place);
-                    }
-                    assert!(matches!(event, None | Some(Event::Extended)));
+                Step::Changed(Some(event @ (Event::Acquired | Event::HandedOver)), id) => {
+                    self.is_granted(place, Some(id), event, request, &mut done, &found);
+                }
+                Step::Changed(event, id) => {
+                    self.is_changed(place, event, id, request, &done);
                     done.changes += 1;
                 }
-                Step::Left(event) => panic!("{event:?}: nobody holds a lock with others"),
+                Step::Left(event) => {
+                    self.has_left_others(place, event, &run.ended().expect("a grant that left"), request);
+                    done.left += 1;
+                }
                 Step::Tell(event) => {
                     self.may_end(place, event, request, &done);
                     self.oracle.ended(place);
@@ -103,7 +106,10 @@ impl World {
                     done.passed = true;
                 }
                 Step::Delete(event) => {
-                    assert!(!done.deleted && done.granted.is_none(), "it was deleted, or is somebody's");
+                    assert!(
+                        !done.deleted && !done.acquired && done.handed_over == 0,
+                        "it was deleted, or is somebody's"
+                    );
                     assert_eq!(event.is_none(), done.ended.is_some(), "that it ended is told once");
                     if let Some(event) = event {
                         self.may_end(place, event, request, &done);
@@ -112,6 +118,7 @@ impl World {
                         done.ended = Some(event);
                     }
                     assert!(self.take(place).is_some(), "only what is there is deleted");
+
                     done.deleted = true;
                 }
                 Step::Ask(question) => {
@@ -140,13 +147,17 @@ impl World {
                         assert_ne!(answer, Ok(Reply::Later), "nobody answers it");
                     }
                     if answer.is_err() {
-                        assert_ne!(done.granted, Some(Event::Acquired), "a refused command changes nothing");
+                        assert!(!done.acquired, "a refused command changes nothing");
                     }
                     let held = self.locks.contains_key(&place);
-                    assert!(done.ended.is_none() || !held || done.granted.is_some(), "what ended is still there");
+                    assert!(
+                        done.ended.is_none() || !held || done.acquired || done.handed_over > 0,
+                        "what ended is still there"
+                    );
                     if matches!(request, Request::Acquire { .. } | Request::Look) {
                         assert!(done.passed || !others_wait, "nobody looked at those who wait");
                     }
+                    self.is_known_to_replicas(place);
                     done.answer = answer;
                     return done;
                 }
@@ -160,8 +171,11 @@ impl World {
         match question {
             Question::IsServedHere => panic!("there is no cluster"),
             Question::IsPermitted(id) => {
-                assert!(self.is_free(place, request), "nobody is next while it is held");
                 let waits = self.waits.get(&id.0).expect("who is asked about waits");
+                assert!(
+                    self.is_free_for(place, &waits.owner, waits.wanted, request),
+                    "nobody is next while it is held"
+                );
                 assert!(waits.place == place && !self.forbidden.contains(&id), "{id:?}");
                 if self.doubt() == 3 {
                     self.forbidden.insert(id);
@@ -200,68 +214,123 @@ impl World {
         }
     }
 
-    fn is_free(&self, place: Place, request: &Request<'_>) -> bool {
+    fn is_free_for(&self, place: Place, owner: &[u8], wanted: Wanted, request: &Request<'_>) -> bool {
         // Released or broken in this very step, or its lease is over.
-        !self.is_held(place) || matches!(request, Request::Release(_) | Request::Break(None))
+        let may_have_ended = matches!(request, Request::Release(_) | Request::Break(_));
+        may_have_ended || self.oracle.admits(place, owner, wanted, self.boot)
     }
 
     /// The lock in the key may end by this.
     fn may_end(&self, place: Place, event: Event, request: &Request<'_>, done: &Performed) {
-        assert!(done.ended.is_none() && done.granted.is_none() && done.changes == 0, "{event:?} after {done:?}");
+        assert!(done.ended.is_none() && !done.acquired && done.handed_over + done.changes == 0, "{event:?}: {done:?}");
         let lock = self.locks.get(&place).expect("only what is there ends");
         match (event, request) {
             (Event::Expired, _) => assert!(lock.is_expired(self.boot), "{lock:?} is held"),
             (Event::Released, Request::Release(ask)) => {
-                assert!(self.is_held_by(place, ask.owner.bytes()));
+                assert!(lock.len() == 1 && self.is_held_by(place, ask.owner.bytes()));
                 assert!(ask.token.is_none_or(|token| token == lock.first().token()));
             }
             (Event::Broken, Request::Break(None)) => assert!(self.is_held(place)),
+            (Event::Broken, Request::Break(Some(token))) => {
+                assert!(lock.len() == 1 && lock.first().token() == *token);
+            }
             _ => panic!("{request:?} ends nothing by {event:?}"),
         }
     }
 
-    /// The lock may be stored: nobody has it, it is the turn of its owner, and it was asked whether it may be granted.
-    fn may_store(
+    /// A grant has left the lock in the key, which others hold.
+    fn has_left_others(&mut self, place: Place, event: Event, ended: &Grant, request: &Request<'_>) {
+        match (event, request) {
+            (Event::Expired, _) => assert!(ended.is_expired(self.boot), "{ended:?} holds"),
+            (Event::Released, Request::Release(ask)) => {
+                assert!(ended.is_of(ask.owner) && ask.token.is_none_or(|token| token == ended.token()));
+            }
+            (Event::Broken, Request::Break(Some(token))) => assert_eq!(ended.token(), *token),
+            _ => panic!("{request:?} ends no grant by {event:?}"),
+        }
+        assert!(self.locks.get(&place).is_some_and(|lock| grant_of(lock, ended.owner()).is_none()));
+        self.oracle.left(place, ended.owner());
+        self.tells_replicas(place, |_, record, now| encode_end(ended, now, HERE, record));
+    }
+
+    /// A grant was changed in place, by its owner.
+    fn is_changed(&mut self, place: Place, event: Option<Event>, id: GrantId, request: &Request<'_>, done: &Performed) {
+        let lock = self.locks.get(&place).expect("only what is there is changed");
+        let (mode, grant) = (lock.mode(id), lock.grant(id).clone());
+        assert!(done.ended.is_none() && !grant.is_expired(self.boot), "only what is held is changed");
+        let lowers = matches!((event, request), (None, Request::Release(_)));
+        match event {
+            Some(Event::Converted) => {
+                let guarded = self.node.guard().armed(self.boot).is_some();
+                self.oracle.converted(place, (mode, &grant), self.boot, guarded);
+                self.is_below_ceilings(place, &grant);
+            }
+            None | Some(Event::Extended) => self.oracle.changed(place, (mode, &grant)),
+            event => panic!("nothing is changed by {event:?}"),
+        }
+        if !lowers {
+            self.may_promise(place);
+        }
+        self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
+    }
+
+    /// The lock was stored, or the grant `id` joined it: nobody has it in a mode that does not go with that, it is the turn of its
+    /// owner, and it was asked whether it may be granted.
+    fn is_granted(
         &mut self,
         place: Place,
+        id: Option<GrantId>,
         event: Event,
         request: &Request<'_>,
-        done: &Performed,
+        done: &mut Performed,
         found: &Found,
-        turn_came: bool,
     ) {
-        assert!(done.granted.is_none() && done.changes == 0, "{event:?} after {done:?}");
-        let was_held = self.locks.get(&place).is_some_and(|lock| !lock.is_expired(self.boot));
-        assert!(!was_held || done.ended.is_some(), "{event:?}: it is held");
+        let lock = &self.locks[&place];
+        let id = id.unwrap_or(lock.first_id());
+        let (mode, grant) = (lock.mode(id), lock.grant(id).clone());
+        assert!(!done.acquired, "{event:?} after {done:?}");
         self.may_promise(place);
         match event {
             Event::HandedOver => {
                 assert!(found.may_grant, "nobody asked whether it may be granted");
+                let is_owners = |id: &WaiterId| self.waits.get(&id.0).is_some_and(|waits| grant.owner() == waits.owner);
+                assert!(found.permitted.iter().any(is_owners), "nobody asked whether its user may have it");
+                let told = self.has_turn(place, mode, grant.owner(), found);
+                assert!(told || self.is_next(place, grant.owner()), "{grant:?} passed those who came before");
+                done.passed = true;
+                done.handed_over += 1;
             }
             Event::Acquired => {
-                assert!(matches!(request, Request::Acquire { .. }));
-                if turn_came {
-                    self.told_of_turns();
-                }
-                let told = self.oracle.is_kept(place, self.boot);
+                let Request::Acquire { ask, .. } = request else { panic!("{request:?} acquires nothing") };
+                assert!(grant.is_of(ask.owner) && ask.wanted.is(mode));
+                let told = self.has_turn(place, mode, grant.owner(), found);
                 assert!(told || !self.waits_in_time(place), "{request:?} passed those who wait");
+                done.acquired = true;
             }
-            _ => panic!("nothing is stored by {event:?}"),
+            _ => panic!("nothing is granted by {event:?}"),
+        }
+        let guarded = self.node.guard().armed(self.boot).is_some();
+        self.oracle.granted(place, (mode, &grant), self.boot, guarded);
+        self.is_below_ceilings(place, &grant);
+        self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
+    }
+
+    /// It is this owner's turn.
+    fn has_turn(&self, place: Place, mode: Mode, owner: &[u8], found: &Found) -> bool {
+        self.oracle.kept_for(place, owner, self.boot) == Some(mode) || found.told.contains(owner)
+    }
+
+    fn is_below_ceilings(&self, place: Place, grant: &Grant) {
+        let (name, token) = (name_of(place), grant.token().get());
+        assert!(token <= self.node.tokens().ceiling_of(&name), "above what the node has heard of the disk");
+        if let Some(disk) = self.disk.as_ref() {
+            assert!(token <= disk.ceiling_of(&name), "above what the disk has");
         }
     }
 
     fn is_stored(&mut self, place: Place, lock: Option<Lock>) {
         let lock = lock.expect("there is something to store");
-        let guarded = self.node.guard().armed(self.boot).is_some();
-        self.oracle.granted(place, &lock, self.boot, guarded);
-        let name = name_of(place);
-        assert!(
-            lock.first().token().get() <= self.node.tokens().ceiling_of(&name),
-            "above what the node has heard of the disk"
-        );
-        if let Some(disk) = self.disk.as_ref() {
-            assert!(lock.first().token().get() <= disk.ceiling_of(&name), "above what the disk has");
-        }
+        assert_eq!(lock.len(), 1, "it is granted to one");
         // In place of what is there: its entry is the one's that follows.
         match self.locks.get_mut(&place) {
             Some(held) => held.replace(lock),
@@ -281,20 +350,23 @@ impl World {
     fn waits_now(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(place.0, &name_of(place)).find(|waiter| waiter.id == id).expect("it waits");
-        let (owner, ms, ttl) = match request {
-            Request::Acquire { ask: Acquire { owner, ttl, patience, .. }, .. } => (owner, patience.ms(), Some(*ttl)),
-            Request::Wait(Wait { owner, patience, .. }) => (owner, patience.ms(), None),
+        let (owner, wanted, ms, ttl) = match request {
+            Request::Acquire { ask: Acquire { owner, ttl, wanted, patience, .. }, .. } => {
+                (owner, *wanted, patience.ms(), Some(*ttl))
+            }
+            Request::Wait(Wait { owner, wanted, patience, .. }) => (owner, *wanted, patience.ms(), None),
             _ => panic!("{request:?} does not wait"),
         };
-        assert_eq!(waiter.owner(), *owner);
+        assert_eq!((waiter.owner(), waiter.wanted), (*owner, wanted));
         assert_eq!(ttl, if let Want::Lock { ttl, .. } = waiter.want { Some(ttl) } else { None });
         self.enters(place, waiter.clone(), ms, request);
     }
 
-    /// The turns that came before what is stored now.
-    fn told_of_turns(&mut self) {
+    /// The turns that came before what is decided now.
+    fn told_of_turns(&mut self, found: &mut Found) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
-            if answer == Answer::Turn(1) {
+            if matches!(answer, Answer::Turn(_)) {
+                found.told.insert(self.waits[&id.0].owner.clone());
                 self.is_told(id, answer);
             } else {
                 self.outbox.push((id, answer));

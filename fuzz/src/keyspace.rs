@@ -20,6 +20,7 @@ impl World {
     pub fn take(&mut self, place: Place) -> Option<Lock> {
         let mut lock = self.locks.remove(&place)?;
         self.node.unlinked(key_of(place, &name_of(place)), &mut lock);
+        self.replicas.remove(&place);
         Some(lock)
     }
 
@@ -42,7 +43,8 @@ impl World {
         encode(lock, now.boot, HERE, &mut payload);
         let mut lock = decode(&payload, Here { arrival: Arrival::Payload, now: now.boot, boot: HERE })
             .expect("what is written is read");
-        if self.node.tokens().plausible(&name_of(to), lock.first().token(), now.wall_us, self.node.skew_ms()) {
+        let is_plausible = |token| self.node.tokens().plausible(&name_of(to), token, now.wall_us, self.node.skew_ms());
+        if lock.grants().all(|(_, grant)| is_plausible(grant.token())) {
             lock.mark_suspect();
             self.arrives(to, lock);
         }
@@ -53,16 +55,17 @@ impl World {
         self.oracle.holds(place, &lock);
         self.node.arrived(key_of(place, &name_of(place)), &mut lock, self.boot);
         self.locks.insert(place, lock);
+        self.is_copied(place);
     }
 
     pub fn evict(&mut self, place: Place) {
         let Some(lock) = self.take(place) else { return };
         self.has_left(place);
         let is_live = self.node.evict(key_of(place, &name_of(place)), Evictee::of(&lock), self.now());
-        assert_eq!(is_live, self.boot <= lock.first().deadline());
+        assert_eq!(is_live, self.boot <= lock.end());
         self.oracle.dropped(place);
         if is_live {
-            self.is_hindered_until(lock.first().deadline().plus_ms(1));
+            self.is_hindered_until(lock.end().plus_ms(1));
         }
     }
 
@@ -76,6 +79,7 @@ impl World {
         for place in flushed {
             // A server empties databases without unlinking: the entry is gone already.
             self.locks.remove(&place);
+            self.replicas.remove(&place);
             self.oracle.dropped(place);
         }
         self.are_dropped(last);
@@ -84,8 +88,10 @@ impl World {
     pub fn swap(&mut self) {
         let locks = std::mem::take(&mut self.locks);
         self.locks = locks.into_iter().map(|((db, name), lock)| ((1 - db, name), lock)).collect();
+        let replicas = std::mem::take(&mut self.replicas);
+        self.replicas = replicas.into_iter().map(|((db, name), lock)| ((1 - db, name), lock)).collect();
         self.oracle.swapped(0, 1);
-        let last = |db| self.locks.range((db, 0)..(db + 1, 0)).map(|(_, lock)| lock.first().deadline()).max();
+        let last = |db| self.locks.range((db, 0)..(db + 1, 0)).map(|(_, lock)| lock.end()).max();
         let lost = match [last(0), last(1)] {
             [Some(last), None] => Some((0, last)),
             [None, Some(last)] => Some((1, last)),

@@ -5,10 +5,12 @@
 //! (`answers.rs`).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use palisade_core::engine::{Event as Told, Reply, Request as Asked};
+use palisade_core::engine::Request as Asked;
 use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
-use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait};
-use palisade_core::{Refusal, Settings, Token, Wanted, check};
+use palisade_core::request::{
+    Acquire, Conversion, Convert, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait, permit,
+};
+use palisade_core::{Lock, Refusal, Settings, Token, Wanted, check};
 
 use crate::choice::{Name, Number, Passes, Wavering};
 use crate::oracle::Place;
@@ -40,6 +42,23 @@ enum Named {
     Any(Number),
 }
 
+/// The mode that somebody asks for: alone, to read, or one of some permits, now and then of none or too many.
+#[derive(Clone, Copy, Debug, Arbitrary)]
+struct Mode(u8);
+
+impl Mode {
+    fn wanted(self) -> Done<Wanted> {
+        let (limit, number) = (u64::from(self.0 >> 4) % 6, u64::from(self.0 >> 6));
+        match self.0 % 8 {
+            0 | 1 => Ok(Wanted::Exclusive),
+            2..5 => Ok(Wanted::Shared),
+            5 | 6 => permit(limit, None),
+            _ if limit == 5 => permit(u64::from(u16::MAX) + number / 2, Some(number * u64::from(u16::MAX) / 2)),
+            _ => permit(limit, Some(number)),
+        }
+    }
+}
+
 /// What happens, a quarter of it each. Numbers are as clients send them; what is out of bounds is refused before it gets to
 /// the rules.
 #[derive(Debug, Arbitrary)]
@@ -52,6 +71,7 @@ enum Step {
         fence: Option<Named>,
         retry: Wavering,
         note: u16,
+        mode: Mode,
     },
     Asks(Request),
     Happens(Event),
@@ -69,8 +89,10 @@ enum Request {
     Reenter { key: Key, owner: Name, level: Option<Number>, ttl: Option<Number> },
     Fence { key: Key, owner: Name, token: Named },
     Check { key: Key, token: Named },
-    Wait { key: Key, owner: Name, ms: Number, ticket: Option<Number> },
+    Wait { key: Key, owner: Name, ms: Number, ticket: Option<Number>, mode: Mode },
     Break { key: Key },
+    BreakToken { key: Key, token: Named },
+    Convert { key: Key, owner: Name, shares: bool, token: Option<Named> },
 }
 
 #[derive(Debug, Arbitrary)]
@@ -162,11 +184,17 @@ impl World {
     fn token(&self, place: Place, named: Named) -> Done<Token> {
         let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
-            Named::Near(by) => self
-                .locks
-                .get(&place)
-                .map_or_else(last, |lock| lock.first().token().get())
-                .saturating_add_signed(by.into()),
+            Named::Near(by) => {
+                // Of several holders now and then another one's.
+                let near = |lock: &Lock| match lock.len() {
+                    1 => lock.first().token().get().saturating_add_signed(by.into()),
+                    count => {
+                        let one = lock.grants().nth(usize::from(by.unsigned_abs()) % count);
+                        one.map_or(0, |(_, grant)| grant.token().get()).saturating_add_signed((by / 32).into())
+                    }
+                };
+                self.locks.get(&place).map_or_else(|| last().saturating_add_signed(by.into()), near)
+            }
             Named::Clock(by) => self.now().wall_us.saturating_add_signed(by.into()),
             Named::Any(Number(value)) => value,
         };
@@ -175,14 +203,14 @@ impl World {
 
     fn step(&mut self, step: Step) -> Done {
         match step {
-            Step::Acquire { key, owner, ttl: ms, wait, fence, retry, note } => {
+            Step::Acquire { key, owner, ttl: ms, wait, fence, retry, note, mode } => {
                 let place = key.place();
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
                 let ask = Acquire {
                     owner: Owner::new(owner.bytes())?,
                     ttl: ttl(ms)?,
-                    wanted: Wanted::Exclusive,
+                    wanted: mode.wanted()?,
                     retry: retry.is_set(),
                     fence: fence.map(|named| self.token(place, named)).transpose()?,
                     note: Note::new(&text)?,
@@ -242,22 +270,23 @@ impl World {
                 let left = check(self.locks.get(&place), token, &self.node, self.now())?;
                 assert_eq!(left, self.oracle.left_ms(place, token, self.boot));
             }
-            Request::Wait { key, owner, ms, ticket } => {
+            Request::Wait { key, owner, ms, ticket, mode } => {
                 let ticket = ticket.map(|Number(number)| Ticket::new(Some(number))).transpose()?;
-                let ask = Wait {
-                    owner: Owner::new(owner.bytes())?,
-                    wanted: Wanted::Exclusive,
-                    patience: patience(ms)?,
-                    ticket,
-                };
+                let ask =
+                    Wait { owner: Owner::new(owner.bytes())?, wanted: mode.wanted()?, patience: patience(ms)?, ticket };
                 self.wait(key.place(), &ask)?;
             }
-            Request::Break { key } => {
+            Request::Break { key } => self.break_it(key.place(), None),
+            Request::BreakToken { key, token } => {
                 let place = key.place();
-                let held = self.locks.get(&place).filter(|_| self.is_held(place)).map(|lock| lock.first().token());
-                let broken = self.perform(place, &Asked::Break(None));
-                assert_eq!(broken.answer, Ok(held.map_or(Reply::Null, Reply::Token)));
-                assert_eq!(broken.ended, held.map(|_| Told::Broken));
+                let token = self.token(place, token)?;
+                self.break_it(place, Some(token));
+            }
+            Request::Convert { key, owner, shares, token } => {
+                let place = key.place();
+                let token = token.map(|named| self.token(place, named)).transpose()?;
+                let to = if shares { Conversion::Shared } else { Conversion::Exclusive };
+                self.convert(place, &Convert { owner: Owner::new(owner.bytes())?, to, token })?;
             }
         }
         Ok(())

@@ -1,17 +1,21 @@
 //! What a node has promised so far, kept apart from the node: grants and told turns, by the plainest reading of the
 //! contract. Each call says what the node did and panics if it must not have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::{BootTime, Lock, Token};
+use palisade_core::request::Owner;
+use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Permit, Token, Wanted};
+
+use crate::floors::Floors;
 
 /// A database and one of the few names of keys.
 pub type Place = (u32, u8);
 
 /// A grant that somebody may rely on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Grant {
     owner: Vec<u8>,
+    mode: Mode,
     token: Token,
     holds: u32,
     deadline: BootTime,
@@ -19,130 +23,253 @@ struct Grant {
     dropped: bool,
 }
 
-/// A free lock that is kept for one who was told.
+impl Grant {
+    fn of(mode: Mode, grant: &Stored) -> Self {
+        let (owner, token) = (grant.owner().to_vec(), grant.token());
+        Self { owner, mode, token, holds: grant.holds(), deadline: grant.deadline(), dropped: false }
+    }
+
+    fn is_live(&self, now: BootTime) -> bool {
+        now <= self.deadline
+    }
+}
+
+/// A lock that is kept for one who was told.
 #[derive(Debug)]
 struct Told {
     owner: Vec<u8>,
+    mode: Mode,
     until: BootTime,
+}
+
+/// The promises of a node about one key.
+#[derive(Debug, Default)]
+struct Promises {
+    grants: Vec<Grant>,
+    told: Vec<Told>,
+    /// Turns that were over, or taken back, since the lock was granted last.
+    unused: u32,
+    floors: Floors,
 }
 
 /// The promises of a node.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    grants: BTreeMap<Place, Grant>,
-    told: BTreeMap<Place, Told>,
-    /// By name, in whatever database: the largest token that it ever had.
-    largest: BTreeMap<u8, Token>,
+    places: BTreeMap<Place, Promises>,
 }
 
 impl Oracle {
-    /// `lock` was granted at `now`, by a node that is not `guarded`.
-    pub fn granted(&mut self, place: Place, lock: &Lock, now: BootTime, guarded: bool) {
+    fn at(&mut self, place: Place) -> &mut Promises {
+        self.places.entry(place).or_default()
+    }
+
+    /// `grant` was granted in `mode` at `now`, by a node that is not `guarded`.
+    pub fn granted(&mut self, place: Place, (mode, grant): (Mode, &Stored), now: BootTime, guarded: bool) {
         assert!(!guarded, "granted while guarded");
-        if let Some(grant) = self.grants.get(&place).filter(|grant| now <= grant.deadline) {
-            assert!(
-                grant.dropped && *grant.owner == *lock.first().owner(),
-                "{place:?} is still held: {grant:?}, then {lock:?}"
-            );
+        let it = self.at(place);
+        it.end_turns(|told| now > told.until);
+        it.grants.retain(|held| held.is_live(now) && !(held.dropped && held.owner == grant.owner()));
+        for held in &it.grants {
+            let together = !held.dropped && held.mode.is_compatible(mode) && held.owner != grant.owner();
+            assert!(together, "{place:?} is still held: {held:?}, then {mode:?} {grant:?}");
         }
-        if let Some(told) = self.told.remove(&place).filter(|told| now <= told.until) {
-            assert_eq!(*told.owner, *lock.first().owner(), "{place:?} is kept for another");
+        it.told.retain(|told| told.owner != grant.owner());
+        for told in &it.told {
+            assert!(told.mode.is_compatible(mode), "{place:?} is kept: {told:?}, then {mode:?} {grant:?}");
         }
-        let largest = self.largest.get(&place.1);
-        assert!(largest.is_none_or(|largest| lock.first().token() > *largest), "{lock:?} after {largest:?}");
-        assert_eq!((lock.first().holds(), lock.first().deadline()), (1, now.plus_ms(lock.first().ttl_ms())));
-        self.holds(place, lock);
+        it.floors.is_above(mode, grant.token());
+        assert_eq!((grant.holds(), grant.deadline()), (1, now.plus_ms(grant.ttl_ms())));
+        it.unused = 0;
+        it.add(mode, grant);
     }
 
-    /// The key holds `lock` now, by grant or from elsewhere.
+    /// The key holds `lock` now, from elsewhere.
     pub fn holds(&mut self, place: Place, lock: &Lock) {
-        let largest = self.largest.entry(place.1).or_insert(lock.first().token());
-        *largest = lock.first().token().max(*largest);
-        let (owner, token, holds, deadline) =
-            (lock.first().owner().to_vec(), lock.first().token(), lock.first().holds(), lock.first().deadline());
-        self.grants.insert(place, Grant { owner, token, holds, deadline, dropped: false });
+        let it = self.at(place);
+        it.grants.clear();
+        lock.grants().for_each(|(mode, grant)| it.add(mode, grant));
     }
 
-    /// Its owner had `lock` changed in place: prolonged, re-entered, fenced, or some holds given back.
-    pub fn changed(&mut self, place: Place, lock: &Lock) {
-        let grant = self.grants.get_mut(&place).expect("only what is held is changed");
-        assert_eq!(*grant.owner, *lock.first().owner());
-        assert!(lock.first().deadline() >= grant.deadline, "{grant:?} got shorter: {lock:?}");
-        assert!(lock.first().token() >= grant.token, "{grant:?} got a smaller token: {lock:?}");
-        self.holds(place, lock);
+    /// A grant was changed in place by its owner: prolonged, re-entered, fenced, or some holds given back.
+    pub fn changed(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
+        let it = self.at(place);
+        let held = it.take(grant.owner());
+        assert_eq!(held.mode, mode, "{held:?} has another mode");
+        it.changes(&held, mode, grant);
     }
 
-    /// The lock ended by somebody's word.
-    pub fn ended(&mut self, place: Place) {
-        self.grants.remove(&place);
-    }
-
-    /// The lock is in its key no more, and its holder does not know.
-    pub fn dropped(&mut self, place: Place) {
-        if let Some(grant) = self.grants.get_mut(&place) {
-            grant.dropped = true;
+    /// A grant was converted at `now`.
+    pub fn converted(&mut self, place: Place, (mode, grant): (Mode, &Stored), now: BootTime, guarded: bool) {
+        let it = self.at(place);
+        let held = it.take(grant.owner());
+        match (held.mode, mode) {
+            (Mode::Exclusive, Mode::Shared) => assert_eq!(held.token, grant.token()),
+            (Mode::Shared, Mode::Exclusive) => {
+                assert!(!guarded, "a reader became a writer while guarded");
+                assert!(it.grants.iter().all(|other| !other.is_live(now)), "{:?} beside {grant:?}", it.grants);
+                let kept = it.told.iter().find(|told| now <= told.until && told.owner != grant.owner());
+                assert!(kept.is_none(), "{kept:?} beside {grant:?}");
+                it.told.clear();
+                it.floors.is_above(mode, grant.token());
+            }
+            modes => panic!("{modes:?} is no conversion"),
         }
+        assert_eq!((held.holds, held.deadline), (grant.holds(), grant.deadline()));
+        it.changes(&held, mode, grant);
+    }
+
+    /// The grant of `owner` left a lock which others hold.
+    pub fn left(&mut self, place: Place, owner: &[u8]) {
+        self.at(place).take(owner);
+    }
+
+    /// The lock ended by somebody's word, or with its last lease.
+    pub fn ended(&mut self, place: Place) {
+        self.at(place).grants.retain(|grant| grant.dropped);
+    }
+
+    /// The lock is in its key no more, and its holders do not know.
+    pub fn dropped(&mut self, place: Place) {
+        self.at(place).grants.iter_mut().for_each(|grant| grant.dropped = true);
     }
 
     /// An operator's word that nobody relies on what was dropped.
     pub fn nothing_was_dropped(&mut self) {
-        self.grants.retain(|_, grant| !grant.dropped);
+        self.places.values_mut().for_each(|it| it.grants.retain(|grant| !grant.dropped));
     }
 
-    /// Two databases changed places, and their locks with them. What was dropped stays where it was missed.
+    /// Two databases changed places, and their locks with them, and what is known of their tokens. What was dropped stays where it
+    /// was missed, and what is kept where it was told.
     pub fn swapped(&mut self, one: u32, other: u32) {
-        let (stay, go): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut self.grants).into_iter().partition(|(_, grant)| grant.dropped);
-        let of = |db| match db {
-            db if db == one => other,
-            db if db == other => one,
-            db => db,
-        };
-        let moved = go.into_iter().map(|((db, name), grant)| ((of(db), name), grant));
-        self.grants = stay.into_iter().chain(moved).collect();
+        let names: BTreeSet<u8> = self.places.keys().map(|(_, name)| *name).collect();
+        for name in names {
+            let mut first = std::mem::take(self.at((one, name)));
+            let mut second = std::mem::take(self.at((other, name)));
+            std::mem::swap(&mut first.floors, &mut second.floors);
+            let take = |it: &mut Promises| it.grants.extract_if(.., |grant| !grant.dropped).collect::<Vec<_>>();
+            let (from_first, from_second) = (take(&mut first), take(&mut second));
+            first.grants.extend(from_second);
+            second.grants.extend(from_first);
+            (*self.at((one, name)), *self.at((other, name))) = (first, second);
+        }
     }
 
-    /// `owner` was told that the lock is free, and kept so until `until`.
-    pub fn told(&mut self, place: Place, owner: &[u8], until: BootTime) {
-        self.told.insert(place, Told { owner: owner.to_vec(), until });
+    /// `owner` was told that the lock is free for it in `mode`, and kept so until `until`.
+    pub fn told(&mut self, place: Place, owner: &[u8], mode: Mode, (now, until): (BootTime, BootTime)) {
+        let it = self.at(place);
+        it.told.retain(|told| told.owner != owner);
+        it.end_turns(|told| now > told.until);
+        for held in it.grants.iter().filter(|held| held.is_live(now)) {
+            assert!(!held.dropped && held.mode.is_compatible(mode), "{owner:?} was told of {mode:?} beside {held:?}");
+        }
+        for told in &it.told {
+            assert!(told.mode.is_compatible(mode), "{owner:?} was told of {mode:?} beside {told:?}");
+        }
+        it.told.push(Told { owner: owner.to_vec(), mode, until });
     }
 
     /// `owner` takes back what it waits for.
     pub fn took_back(&mut self, place: Place, owner: &[u8]) {
-        if self.told.get(&place).is_some_and(|told| told.owner == owner) {
-            self.told.remove(&place);
-        }
+        self.at(place).end_turns(|told| told.owner == owner);
     }
 
     /// The lock is kept for nobody any more.
     pub fn nobody_is_told(&mut self, place: Place) {
-        self.told.remove(&place);
+        self.at(place).told.clear();
     }
 
-    /// Whether the lock is kept for somebody at `now`.
-    pub fn is_kept(&self, place: Place, now: BootTime) -> bool {
-        self.told.get(&place).is_some_and(|told| now <= told.until)
+    /// The mode that is kept for `owner` at `now`.
+    pub fn kept_for(&self, place: Place, owner: &[u8], now: BootTime) -> Option<Mode> {
+        let mut told = self.places.get(&place)?.told.iter().filter(|told| now <= told.until);
+        told.find(|told| told.owner == owner).map(|told| told.mode)
+    }
+
+    /// It is kept for nobody at `now`, or for `owner`.
+    pub fn is_kept_for_nobody_but(&self, place: Place, owner: &[u8], now: BootTime) -> bool {
+        let told = self.places.get(&place).into_iter().flat_map(|it| &it.told);
+        told.filter(|told| now <= told.until).all(|told| told.owner == owner)
+    }
+
+    /// So many turns in a row may have gone unused.
+    pub fn unused_turns(&self, place: Place, now: BootTime) -> u32 {
+        let Some(it) = self.places.get(&place) else { return 0 };
+        it.unused + it.told.iter().filter(|told| now > told.until).count() as u32
+    }
+
+    /// What `owner` could be granted of what is `wanted` at `now`, as far as others who hold it go and those for whom it is kept.
+    pub fn admits(&self, place: Place, owner: &[u8], wanted: Wanted, now: BootTime) -> bool {
+        let Some(it) = self.places.get(&place) else { return true };
+        let held = it.grants.iter().filter(|held| held.is_live(now) && !held.dropped).map(|held| held.mode);
+        let told = it.told.iter().filter(|told| now <= told.until && told.owner != owner).map(|told| told.mode);
+        let others: Vec<Mode> = held.chain(told).collect();
+        modes(wanted).any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
     /// What a resource that asks about `token` must hear of a lock that the node vouches for.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
-        let grant = self.grants.get(&place).filter(|grant| !grant.dropped && now <= grant.deadline)?;
-        (grant.token == token).then(|| grant.deadline.ms_since(now))
+        let grants = self.places.get(&place)?.grants.iter();
+        let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);
+        alike.map(|grant| grant.deadline.ms_since(now)).max()
     }
 
     /// The keys hold exactly what was granted and has not ended.
     pub fn is_kept_by(&self, locks: &BTreeMap<Place, Lock>, now: BootTime) {
-        for (place, lock) in locks.iter().filter(|(_, lock)| !lock.is_expired(now)) {
-            let grant = &self.grants[place];
-            let promised = (&*grant.owner, grant.token, grant.holds, grant.deadline, grant.dropped);
-            assert_eq!(
-                (lock.first().owner(), lock.first().token(), lock.first().holds(), lock.first().deadline(), false),
-                promised,
-                "{place:?}"
-            );
+        let by_owner = |mut grants: Vec<Grant>| {
+            grants.retain(|grant| !grant.dropped && grant.is_live(now));
+            grants.sort_by(|one, other| one.owner.cmp(&other.owner));
+            grants
+        };
+        for (place, it) in &self.places {
+            let stored = locks.get(place).into_iter().flat_map(Lock::grants);
+            let stored = by_owner(stored.map(|(mode, grant)| Grant::of(mode, grant)).collect());
+            assert_eq!(stored, by_owner(it.grants.clone()), "{place:?}");
+            for (n, grant) in stored.iter().enumerate() {
+                let others = stored[n + 1..].iter();
+                others.for_each(|other| assert!(grant.mode.is_compatible(other.mode), "{grant:?} beside {other:?}"));
+            }
         }
-        for (place, grant) in self.grants.iter().filter(|(_, grant)| !grant.dropped && now <= grant.deadline) {
-            assert!(locks.contains_key(place), "{place:?} lost {grant:?}");
-        }
+        assert!(locks.keys().all(|place| self.places.contains_key(place)), "nobody was granted what is there");
     }
+}
+
+impl Promises {
+    fn add(&mut self, mode: Mode, grant: &Stored) {
+        self.floors.add(mode, grant.token());
+        self.grants.push(Grant::of(mode, grant));
+    }
+
+    fn take(&mut self, owner: &[u8]) -> Grant {
+        let own = self.grants.iter().position(|grant| grant.owner == owner && !grant.dropped);
+        self.grants.remove(own.expect("only what is held is changed, or ends"))
+    }
+
+    fn changes(&mut self, held: &Grant, mode: Mode, grant: &Stored) {
+        assert!(grant.deadline() >= held.deadline, "{held:?} got shorter: {grant:?}");
+        assert!(grant.token() >= held.token, "{held:?} got a smaller token: {grant:?}");
+        self.add(mode, grant);
+    }
+
+    /// The lock is kept no longer for such as these.
+    fn end_turns(&mut self, such: impl Fn(&Told) -> bool) {
+        let before = self.told.len();
+        self.told.retain(|told| !such(told));
+        self.unused += (before - self.told.len()) as u32;
+    }
+}
+
+/// Every mode that is what is wanted.
+pub fn modes(wanted: Wanted) -> impl Iterator<Item = Mode> {
+    let (mode, limit, number) = match wanted {
+        Wanted::Exclusive => (Some(Mode::Exclusive), 0, None),
+        Wanted::Shared => (Some(Mode::Shared), 0, None),
+        Wanted::Permit { limit, number } => (None, limit, number),
+    };
+    let numbers = (1..=limit).filter(move |n| number.is_none_or(|number| number == *n));
+    mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
+}
+
+/// The grant of `owner` in `lock`.
+pub fn grant_of<'a>(lock: &'a Lock, owner: &[u8]) -> Option<(Mode, &'a Stored)> {
+    let id = lock.find(Owner::new(owner).ok()?)?;
+    Some((lock.mode(id), lock.grant(id)))
 }

@@ -20,6 +20,8 @@ enum Event {
     Invents { node: u8, from: u8, ask: Asked, round: Option<u8>, says: Says },
     /// The holder extends.
     Extends { ttl_ms: u16 },
+    /// The holder, a writer, goes on as a reader.
+    Shares,
     /// Time goes on.
     Waits { ms: u16 },
 }
@@ -72,6 +74,8 @@ struct World {
     acknowledged: BTreeMap<(usize, u8), Token>,
     /// Nodes and servers that had acknowledged the holder's token when the round began: the others' leases may be old.
     take_part: BTreeSet<(usize, u8)>,
+    /// Servers that said that they know that the holder is a reader.
+    shared: BTreeSet<u8>,
     /// Those of them that extended in this round, while the validity from before ran.
     extended: BTreeSet<u8>,
 }
@@ -90,8 +94,18 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(calls.len(), nodes);
     let calls = calls.into_iter().map(|call| Made { round: 0, call }).collect();
     let machine = Machine::Acquire(acquire);
-    let (acknowledged, take_part, extended) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-    let mut world = World { machine, nodes, ttl_ms, now: start, start, calls, acknowledged, take_part, extended };
+    let mut world = World {
+        machine,
+        nodes,
+        ttl_ms,
+        now: start,
+        start,
+        calls,
+        acknowledged: BTreeMap::new(),
+        take_part: BTreeSet::new(),
+        shared: BTreeSet::new(),
+        extended: BTreeSet::new(),
+    };
     for event in bytes.arbitrary_iter()? {
         let event = event?;
         crate::tell(&(world.now, &event));
@@ -105,15 +119,19 @@ fn token(number: u64) -> Token {
     Token::new(number.clamp(1, palisade_core::limits::TOKEN_LIMIT - 1)).expect("within the bounds")
 }
 
-/// The token that is asked for.
-fn of(ask: Ask) -> Token {
-    match ask {
-        Ask::Acquire { proposal, .. } => proposal,
-        Ask::Fence { token } | Ask::Extend { token, .. } => token,
-    }
-}
-
 impl World {
+    /// The token that is asked for, or that the holder has.
+    fn of(&self, ask: Ask) -> Token {
+        match ask {
+            Ask::Acquire { proposal, .. } => proposal,
+            Ask::Fence { token } | Ask::Extend { token, .. } => token,
+            Ask::Share => match &self.machine {
+                Machine::Held(held) => held.token(),
+                Machine::Acquire(_) | Machine::Over => token(0),
+            },
+        }
+    }
+
     fn happens(&mut self, event: Event) {
         match event {
             Event::Answers { call, from, says, after_us } => {
@@ -143,6 +161,17 @@ impl World {
                 assert_eq!((calls.len(), held.valid_until()), (self.nodes, until), "asking extends nothing");
                 self.made(calls);
             }
+            Event::Shares => {
+                let Machine::Held(held) = &mut self.machine else { return };
+                let (token, until) = (held.token(), held.valid_until());
+                let calls = held.share();
+                assert_eq!(
+                    (held.token(), held.valid_until()),
+                    (token, until),
+                    "a reader relies on what the writer had"
+                );
+                self.made(calls);
+            }
             Event::Waits { ms } => self.now = self.now.plus_ms(ms.into()),
         }
     }
@@ -156,8 +185,8 @@ impl World {
         };
         let id = server.map(|server| NodeId(server.into()));
         let answer = match *says {
-            Says::AsAsked => Answer::Token(of(ask)),
-            Says::Near(by) => Answer::Token(token(of(ask).get().saturating_add_signed(by.into()))),
+            Says::AsAsked => Answer::Token(self.of(ask)),
+            Says::Near(by) => Answer::Token(token(self.of(ask).get().saturating_add_signed(by.into()))),
             Says::Token(Number(value)) => Answer::Token(token(value)),
             Says::No => Answer::No,
             Says::Guarded => Answer::Guarded { ms: 7 },
@@ -197,7 +226,11 @@ impl World {
                 {
                     self.extended.insert(server);
                 }
+                if let (Ask::Share, Answer::Token(_), Some(server)) = (ask, answer, server) {
+                    self.shared.insert(server);
+                }
                 let calls = held.on_answer(round, node, id, ask, answer, self.now);
+                assert!(!held.is_shared() || self.shared.len() >= majority(self.nodes), "{:?} know", self.shared);
                 assert!(held.token() >= before, "the token fell");
                 if held.token() > before {
                     self.covered(held.token());

@@ -1,38 +1,85 @@
-//! Locks as they are written down, from any bytes.
+//! Locks as they are written down, and changes of them, from any bytes.
 
-use palisade_core::BootId;
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
-use palisade_core::record::{Arrival, Here, decode, encode};
-use palisade_core::{BootTime, Lock};
+use palisade_core::record::{Applied, Arrival, Change, Here, Told, apply, decode, decode_told, encode, encode_end};
+use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
+use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire};
 
 /// The boot that the node runs in; a record whose boot bytes are all 1 is of the same.
 pub const HERE: BootId = BootId([1; 16]);
 
-/// Where a record says when it ends, and which boot it is of (see the table in `palisade_core::record`).
+/// Where a record of version 1 says when it ends, and which boot it is of (see the table in `palisade_core::record`).
 const DEADLINE: std::ops::Range<usize> = 40..48;
 const BOOT: std::ops::Range<usize> = 48..64;
+
+/// The version of a record whose lock is held together, or that tells a change of one; and where it says which.
+const JOINT: u8 = 2;
+const KIND: usize = 1;
 
 fn here(arrival: Arrival, now: BootTime) -> Here {
     Here { arrival, now, boot: HERE }
 }
 
-/// The first 8 bytes are the time at which the record is read, the others are the record.
+/// The first 8 bytes are the time at which the record is read, the others are the record. It is read once more as each kind of
+/// record of a lock that is held together.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
-    for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-        match decode(bytes, here(arrival, now)) {
-            Ok(lock) => possible(&lock, bytes, arrival, now),
-            Err(damaged) => assert!(!damaged.to_string().is_empty()),
+    read(bytes, now);
+    if bytes.len() > KIND && bytes[0] != 0 {
+        for kind in 0..3 {
+            let mut joint = bytes.to_vec();
+            (joint[0], joint[KIND]) = (JOINT, kind);
+            read(&joint, now);
         }
     }
 }
 
+fn read(bytes: &[u8], now: BootTime) {
+    for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+        let lock = decode(bytes, here(arrival, now));
+        match &lock {
+            Ok(lock) => possible(lock, bytes, arrival, now),
+            Err(damaged) => assert!(!damaged.to_string().is_empty()),
+        }
+        match decode_told(bytes, here(arrival, now)) {
+            Ok(Told::Whole(whole)) => assert_eq!(lock.as_ref(), Ok(&whole), "both read the same"),
+            Ok(Told::Change(change)) => {
+                assert!(lock.is_err(), "a change is no lock");
+                possible_change(change, bytes, arrival, now);
+            }
+            Err(damaged) => assert!(lock.is_err() && !damaged.to_string().is_empty()),
+        }
+    }
+}
+
+fn possible_grant(grant: &Grant, now: BootTime) {
+    assert!((1..=OWNER_BYTES_MAX).contains(&grant.owner().len()) && grant.note().len() <= NOTE_BYTES_MAX);
+    assert!((1..=HOLDS_MAX).contains(&grant.holds()) && (1..=MAX_TTL_LIMIT_MS).contains(&grant.ttl_ms()));
+    assert!(grant.left_ms(now) <= u64::from(grant.ttl_ms()), "more is left than the full ttl");
+}
+
+/// Its grants go together, and no owner has two.
+fn goes_together(lock: &Lock) {
+    let grants: Vec<(Mode, &Grant)> = lock.grants().collect();
+    assert!(grants.len() == lock.len() && !grants.is_empty());
+    for (n, (mode, grant)) in grants.iter().enumerate() {
+        for (other, others) in &grants[n + 1..] {
+            assert!(mode.is_compatible(*other) && grant.owner() != others.owner(), "{grant:?} beside {others:?}");
+        }
+    }
+}
+
+fn written(lock: &Lock, now: BootTime) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(lock, now, HERE, &mut bytes);
+    bytes
+}
+
 fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
-    assert!((1..=OWNER_BYTES_MAX).contains(&lock.first().owner().len()) && lock.first().note().len() <= NOTE_BYTES_MAX);
-    assert!((1..=HOLDS_MAX).contains(&lock.first().holds()) && (1..=MAX_TTL_LIMIT_MS).contains(&lock.first().ttl_ms()));
-    assert!(lock.first().left_ms(now) <= u64::from(lock.first().ttl_ms()), "more is left than the full ttl");
-    if bytes[BOOT] == HERE.0 {
+    lock.grants().for_each(|(_, grant)| possible_grant(grant, now));
+    goes_together(lock);
+    if matches!(lock, Lock::Exclusive(_)) && bytes[BOOT] == HERE.0 {
         let written = u64::from_le_bytes(bytes[DEADLINE].try_into().expect("eight bytes"));
         assert!(lock.first().deadline() <= BootTime::from_us(written), "within one boot no lease gets longer");
     }
@@ -40,12 +87,73 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     assert!(decode(&bytes[..bytes.len() - 1], here(arrival, now)).is_err());
     assert!(decode(&[bytes, b"x"].concat(), here(arrival, now)).is_err());
 
-    let mut written = Vec::new();
-    encode(lock, now, HERE, &mut written);
+    let first = written(lock, now);
     for again in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-        assert_eq!(decode(&written, here(again, now)).as_ref(), Ok(lock), "{again:?}: what is written is read");
+        assert_eq!(decode(&first, here(again, now)).as_ref(), Ok(lock), "{again:?}: what is written is read");
     }
-    let mut twice = Vec::new();
-    encode(&decode(&written, here(Arrival::Storage, now)).expect("read above"), now, HERE, &mut twice);
-    assert_eq!(twice, written);
+    let twice = decode(&first, here(Arrival::Storage, now)).expect("read above");
+    assert_eq!(written(&twice, now), first);
+    ends_one_by_one(twice, now);
+}
+
+/// Told of the end of each grant but one, the last is left.
+fn ends_one_by_one(lock: Lock, now: BootTime) {
+    let mut held = lock.clone();
+    for (_, grant) in lock.grants().skip(1) {
+        let mut record = Vec::new();
+        encode_end(grant, now, HERE, &mut record);
+        let told = decode_told(&record, here(Arrival::Stream, now)).expect("what is written is read");
+        assert_eq!(apply(told, Some(&mut held)), Ok(Applied::Gone));
+        assert!(held.grants().all(|(_, left)| left.owner() != grant.owner()));
+    }
+    assert_eq!((held.len(), held.first()), (1, lock.first()));
+}
+
+/// A change is done to some locks, or refused, and they stay possible; what is refused changes nothing.
+fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime) {
+    let (Change::Grant(_, grant) | Change::Ended(grant)) = &change;
+    possible_grant(grant, now);
+    assert!(decode_told(&bytes[..bytes.len() - 1], here(arrival, now)).is_err());
+    assert!(decode_told(&[bytes, b"x"].concat(), here(arrival, now)).is_err());
+    let told = || decode_told(bytes, here(arrival, now)).expect("read above");
+    assert!(apply(told(), None).is_err(), "there is nothing to change");
+    let mut whole = bytes.to_vec();
+    whole[KIND] = 0;
+    for mut held in decode(&whole, here(arrival, now)).into_iter().chain(readers(now)) {
+        let before = held.clone();
+        let owner = grant.owner();
+        match (apply(told(), Some(&mut held)), &change) {
+            (Err(_), _) => assert_eq!(written(&held, now), written(&before, now), "what is refused changes nothing"),
+            (Ok(Applied::Grant(id)), Change::Grant(mode, grant)) => {
+                assert_eq!((held.mode(id), held.grant(id)), (*mode, grant));
+            }
+            (Ok(Applied::Gone), Change::Ended(_)) => assert!(held.grants().all(|(_, left)| left.owner() != owner)),
+            (Ok(applied), _) => panic!("{applied:?} of {change:?}"),
+        }
+        goes_together(&held);
+    }
+}
+
+/// A lock that two hold together, and one that one holds alone.
+fn readers(now: BootTime) -> Vec<Lock> {
+    let mut node = Node::new(7);
+    let mut locks = vec![];
+    for wanted in [Wanted::Shared, Wanted::Exclusive] {
+        let mut held: Option<Lock> = None;
+        for owner in [&b"a"[..], b"b"] {
+            granted(&mut node, &mut held, owner, wanted, now);
+        }
+        locks.extend(held);
+    }
+    locks
+}
+
+/// `owner` asks for what `held` is, and has it where that goes together.
+fn granted(node: &mut Node, held: &mut Option<Lock>, owner: &[u8], wanted: Wanted, now: BootTime) {
+    let (note, patience) = (Note::default(), Patience::NONE);
+    let (Ok(owner), Ok(ttl)) = (Owner::new(owner), Ttl::new(Some(1_000), 1_000)) else { return };
+    let ask = Acquire { owner, ttl, wanted, retry: false, fence: None, note, patience };
+    if let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask, node, Now::new(now, 1)) {
+        *held = Some(lock);
+    }
 }

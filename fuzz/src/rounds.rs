@@ -13,6 +13,11 @@ struct Says {
     held: Option<bool>,
 }
 
+/// The number of the permit that a server keeps.
+fn kept(server: u8) -> u16 {
+    1 + u16::from(server / 64)
+}
+
 /// Made of the bytes: how many nodes there are, and what they say, one after the other.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
@@ -24,18 +29,24 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let mut last: Vec<Option<Says>> = (0..nodes).map(|_| None).collect();
     // Which server each said last that it is: that it cannot tell any more takes nothing back.
     let mut told: Vec<Option<u8>> = vec![None; nodes];
+    // And which number it kept.
+    let mut numbers: Vec<u16> = vec![0; nodes];
     for says in bytes.arbitrary_iter::<Says>()? {
         let says = says?;
         let node = usize::from(says.node) % nodes;
         // A few servers only, so that one often stands behind two names.
-        let progress = turn.on_answer(node, says.server.map(|server| NodeId((server % 8).into())));
+        let progress = turn.on_answer(node, says.server.map(|server| (NodeId((server % 8).into()), kept(server))));
         release.on_answer(node, says.held);
+        numbers[node] = says.server.map_or(numbers[node], kept);
         told[node] = says.server.map(|server| server % 8).or(told[node]);
         last[node] = Some(says);
 
         let answered = || last.iter().flatten();
         let servers: BTreeSet<u8> = told.iter().flatten().copied().collect();
         let silent = answered().filter(|says| says.server.is_none()).count();
+        let number = turn.number(servers.len() as u64);
+        assert_eq!(number.is_some(), !servers.is_empty());
+        assert!(number.is_none_or(|number| numbers.contains(&number)), "{number:?} of {numbers:?}");
         match progress {
             TurnProgress::Free => assert!(servers.len() >= majority(nodes), "free at {servers:?} of {nodes}"),
             TurnProgress::Goes => {}

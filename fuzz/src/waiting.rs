@@ -1,19 +1,25 @@
 //! Clients whose requests wait: when each may begin to, and what each is told.
 
 use palisade_core::engine::Request;
-use palisade_core::limits::DISK_WAIT_MS;
-use palisade_core::{Answer, BootTime, Refusal, Waiter, WaiterId, Want};
+use palisade_core::limits::{DISK_WAIT_MS, UNUSED_TURNS_MAX};
+use palisade_core::request::Ticket;
+use palisade_core::{Answer, BootTime, Mode, Refusal, Waiter, WaiterId, Want, Wanted};
 
-use crate::oracle::Place;
+use crate::oracle::{Place, grant_of, modes};
 use crate::world::World;
 
 /// So few answers are sent at a time: there are more now and then.
 const ANSWERS_A_PASS: usize = 2;
 
+/// Where a request stands: by its ticket, then by when the first of those came whose place it shares, then by when it came itself.
+type Stands = (u64, u64, u64);
+
 /// A request that waits.
 pub struct Waits {
     pub place: Place,
     pub owner: Vec<u8>,
+    pub wanted: Wanted,
+    stands: Stands,
     /// The ttl that it asks for; `None`: a turn.
     pub ttl_ms: Option<u32>,
     pub since: BootTime,
@@ -37,7 +43,8 @@ impl World {
             Want::Turn => None,
         };
         let (owner, since, until) = (waiter.owner().bytes().to_vec(), waiter.since, waiter.until);
-        let at_once = waiter.at_once;
+        let (at_once, wanted) = (waiter.at_once, waiter.wanted);
+        let stands = self.stands(place, &waiter, request);
         if at_once {
             let Request::Acquire { ask, may_block } = request else { panic!("{request:?} waits for the disk alone") };
             assert!(*may_block && ask.fence.is_none());
@@ -46,11 +53,64 @@ impl World {
             assert!(ms > 0);
         }
         assert_eq!((since, until), (self.boot, self.boot.plus_ms(if at_once { DISK_WAIT_MS } else { ms })));
-        if at_once || !self.is_held(place) || self.is_held_by(place, &owner) {
+        let is_first = self.line(place).all(|(_, other)| stands < other.stands);
+        let may_have_it = is_first && self.oracle.admits(place, &owner, wanted, self.boot);
+        if at_once || !self.is_held(place) || self.is_held_by(place, &owner) || may_have_it {
             let due = self.node.next_due();
             assert!(due.is_some_and(|due| due <= self.boot.max(self.hindered)), "nobody looks after {owner:?}");
         }
-        self.waits.insert(waiter.id.0, Waits { place, owner, ttl_ms, since, until, at_once, taken_back: false });
+        let waits = Waits { place, owner, wanted, stands, ttl_ms, since, until, at_once, taken_back: false };
+        self.waits.insert(waiter.id.0, waits);
+    }
+
+    /// Who stands in line and is not answered yet, with the name of each request.
+    fn line(&self, place: Place) -> impl Iterator<Item = (u64, &Waits)> {
+        let name = crate::world::name_of(place);
+        let ids: Vec<u64> = self.node.waiting().of(place.0, &name).map(|waiter| waiter.id.0).collect();
+        ids.into_iter().filter_map(|id| Some((id, self.waits.get(&id)?)))
+    }
+
+    /// Where `waiter`, whose request came just now, is to stand.
+    fn stands(&self, place: Place, waiter: &Waiter, request: &Request<'_>) -> Stands {
+        let (id, ticket) = (waiter.id.0, if let Request::Wait(ask) = request { ask.ticket } else { None });
+        let own = self.line(place).filter(|(_, waits)| waits.owner == *waiter.owner().bytes());
+        match (ticket.map(Ticket::get), own.map(|(_, waits)| waits.stands).min()) {
+            (Some(ticket), _) => (ticket, id, 0),
+            (None, Some((ticket, arrival, _))) => (ticket, arrival, id),
+            (None, None) => (self.line(place).map(|(_, waits)| waits.stands.0).max().unwrap_or(0), id, 0),
+        }
+    }
+
+    /// Nobody stands before `owner`, whose request was answered just now: by tickets, or, where turns were not used, by when they
+    /// came.
+    pub fn is_next(&self, place: Place, owner: &[u8]) -> bool {
+        let own = || self.waits.iter().filter(|(_, waits)| waits.place == place && waits.owner == owner);
+        let others = || self.line(place).filter(|(_, waits)| waits.owner != owner && self.boot <= waits.until);
+        let first = own().map(|(_, waits)| waits.stands).min();
+        let by_ticket = others().all(|(_, other)| first < Some(other.stands));
+        let longest = own().map(|(id, _)| *id).min();
+        let by_arrival = || others().all(|(id, _)| longest < Some(id));
+        by_ticket || self.oracle.unused_turns(place, self.boot) >= UNUSED_TURNS_MAX && by_arrival()
+    }
+
+    /// Whoever is first in line is kept waiting by somebody who holds the lock, or for whom it is kept.
+    pub fn nobody_waits_for_what_is_free(&self) {
+        if self.is_hindered() {
+            return;
+        }
+        let places: std::collections::BTreeSet<Place> = self.waits.values().map(|waits| waits.place).collect();
+        for place in places {
+            if self.oracle.unused_turns(place, self.boot) >= UNUSED_TURNS_MAX {
+                continue;
+            }
+            let Some((_, first)) = self.line(place).min_by_key(|(_, waits)| waits.stands) else { continue };
+            let had_turn = first.ttl_ms.is_none() && self.oracle.kept_for(place, &first.owner, self.boot).is_some();
+            let may_have_it = self.oracle.admits(place, &first.owner, first.wanted, self.boot);
+            assert!(had_turn || !may_have_it, "{:?} waits for {place:?}, which is free for it", first.owner);
+        }
+        for waits in self.waits.values() {
+            assert!(!self.is_held_by(waits.place, &waits.owner), "{:?} waits for itself", waits.owner);
+        }
     }
 
     pub fn leave(&mut self, which: u8) {
@@ -66,8 +126,9 @@ impl World {
         own.for_each(|waits| waits.taken_back = true);
     }
 
-    pub fn tell(&mut self, place: Place, owner: &[u8]) {
-        self.oracle.told(place, owner, self.boot.plus_ms(self.node.waiting().handoff_window_ms));
+    pub fn tell(&mut self, place: Place, owner: &[u8], mode: Mode) {
+        let until = self.boot.plus_ms(self.node.waiting().handoff_window_ms);
+        self.oracle.told(place, owner, mode, (self.boot, until));
     }
 
     /// Sends the answers; each request gets one.
@@ -86,21 +147,25 @@ impl World {
         let waits = self.waits.remove(&id.0).expect("one answer to a request that waits");
         let was_forbidden = self.forbidden.remove(&id);
         assert_eq!(was_forbidden, answer == Answer::Refused(Refusal::Forbidden), "{answer:?}");
-        let Waits { place, owner, ttl_ms, since, until, at_once, taken_back } = waits;
+        let Waits { place, owner, wanted, ttl_ms, since, until, at_once, taken_back, .. } = waits;
         match answer {
-            Answer::Granted { token, waited_ms, .. } => {
-                assert!(self.is_held_by(place, &owner) && self.locks[&place].first().token() == token);
+            Answer::Granted { token, number, waited_ms } => {
+                let (mode, grant) = grant_of(&self.locks[&place], &owner).expect("it was granted");
+                assert_eq!((grant.token(), mode.number()), (token, number));
+                assert!(wanted.is(mode) && !grant.is_expired(self.boot));
                 let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
-                self.lasts(place, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
+                self.lasts(place, &owner, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
             }
-            Answer::Turn(_) if !self.is_held_by(place, &owner) => {
-                assert!(!self.is_held(place) && self.boot <= until);
-                self.tell(place, &owner);
+            Answer::Turn(number) if !self.is_held_by(place, &owner) => {
+                assert!(self.boot <= until);
+                let mode = modes(wanted).find(|mode| mode.number() == number).expect("one that was wanted");
+                self.tell(place, &owner, mode);
             }
             Answer::Turn(_) => {}
+            // It could not have the lock, or others were before it.
             Answer::TimedOut(_) if at_once && !taken_back => {
-                let kept = self.oracle.is_kept(place, self.boot);
-                assert!(kept || self.is_held(place) && !self.is_held_by(place, &owner), "{owner:?} was to wait");
+                let may_have_it = self.oracle.admits(place, &owner, wanted, self.boot);
+                assert!(!may_have_it || self.waits_in_time(place), "{owner:?} was to wait");
             }
             Answer::TimedOut(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
             Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),

@@ -12,7 +12,7 @@ use crate::{clock, driver};
 arguments! {
     /// What is asked.
     struct Asked {
-        [TOKEN t] token: Token,
+        [TOKEN t as token] token: Token,
     }
 }
 

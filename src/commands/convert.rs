@@ -15,7 +15,7 @@ arguments! {
     struct Asked<'a> {
         owner: Owner<'a>,
         mode: Conversion,
-        [TOKEN t] token: Token,
+        [TOKEN t as token] token: Token,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
-    Conversion, Level, Note, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
+    self, Conversion, Level, Note, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
 };
 use palisade_core::{Refusal, Token, Wanted};
 
@@ -113,7 +113,7 @@ pub fn wanted(shared: bool, limit: Option<Count>, permit: Option<Count>) -> Resu
     match (shared, limit, permit) {
         (true, Some(_), _) => Err(Refusal::Excludes { options: "SHARED and LIMIT" }),
         (_, None, Some(_)) => Err(Refusal::Needs { option: "PERMIT", needs: "LIMIT" }),
-        (_, Some(Count(limit)), permit) => Wanted::permit(limit, permit.map(|Count(number)| number)),
+        (_, Some(Count(limit)), permit) => request::permit(limit, permit.map(|Count(number)| number)),
         (true, None, None) => Ok(Wanted::Shared),
         (false, None, None) => Ok(Wanted::Exclusive),
     }

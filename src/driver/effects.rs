@@ -49,7 +49,7 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
 }
 
 /// The grant `ended` left the lock in the key, which others hold: replicas and the AOF are told.
-pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Grant>, now: Now) {
+pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, now: Now) {
     let Some(ended) = ended else { return };
     stored(key);
     if !only_counted(ctx) {

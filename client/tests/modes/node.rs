@@ -190,7 +190,7 @@ fn has(arguments: &[Vec<u8>], name: &str) -> bool {
 
 fn wanted(arguments: &[Vec<u8>]) -> Wanted {
     match option(arguments, "LIMIT") {
-        Some(limit) => Wanted::permit(limit, option(arguments, "PERMIT")).unwrap(),
+        Some(limit) => palisade_core::request::permit(limit, option(arguments, "PERMIT")).unwrap(),
         None if has(arguments, "SHARED") => Wanted::Shared,
         None => Wanted::Exclusive,
     }

@@ -25,6 +25,7 @@ impl Node {
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
+        lock.forget_past();
         self.schedule_expiry(key, Some(lock));
     }
 
@@ -76,6 +77,7 @@ impl Node {
     /// the database that they are in now, and when the last of them ends.
     pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
         self.deadlines.swap(one, other);
+        self.swaps = self.swaps.wrapping_add(1);
         // What is there now counts.
         self.waiting.wake_all();
         match [one, other].map(|db| (db, self.deadlines.last(db))) {

@@ -101,10 +101,9 @@ impl Passing {
                 Stage::SlotSaid if said == Said::No => return self.then(Stage::Stays, Step::Redirect),
                 Stage::SlotSaid => self.stage = Stage::First,
                 Stage::First => {
-                    let none = Modes::default();
                     let modes = match held.as_deref() {
                         Some(Lock::Joint(holders)) if !self.has_ended => holders.modes(),
-                        _ => &none,
+                        _ => Modes::free(),
                     };
                     match node.waiting.next(Key { db, name }, modes, now.boot) {
                         Next::Request(Waiter { id, .. }, _) => {
@@ -150,7 +149,7 @@ impl Passing {
                             node.schedule_expiry(Key { db, name }, held);
                             return self.then(Stage::Again, Step::Changed(Some(Event::Extended), id));
                         }
-                        Ok(HandedOver::Told) => self.stage = Stage::Again,
+                        Ok(HandedOver::Told | HandedOver::Answered) => self.stage = Stage::Again,
                         Ok(HandedOver::Stays) => self.stage = Stage::Stays,
                         Err(Refusal::NotYet) if !self.asked_disk => {
                             self.asked_disk = true;

@@ -62,6 +62,7 @@ impl Entries {
         self.due.first_key_value().map(|(entry, _)| *entry)
     }
 
+    #[inline(always)]
     fn remove(&mut self, entry: DeadlineEntry) -> Option<Box<[u8]>> {
         self.forget_end(entry.ticket);
         self.due.remove(&entry)
@@ -137,13 +138,15 @@ pub struct Deadlines {
 impl Deadlines {
     /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its first deadline.
     pub fn schedule(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
-        let (entry, due) = (lock.entry(), lock.next_end());
-        let end = matches!(lock, Lock::Joint(_)).then(|| lock.end());
+        let (entry, due, end) = match lock {
+            Lock::Exclusive(grant) => (grant.entry, grant.deadline, None),
+            Lock::Joint(holders) => (holders.entry, holders.next_end(), Some(holders.end())),
+        };
         if entry.ticket != 0 && { entry.due } == due {
-            return match end {
-                Some(end) => self.change(db, |entries| entries.set_end(entry.ticket, end)),
-                None => {}
-            };
+            if let Some(end) = end {
+                self.change(db, |entries| entries.set_end(entry.ticket, end));
+            }
+            return;
         }
         let mut ticket = self.ticket;
         let entry = self.change(db, |entries| {
@@ -153,7 +156,7 @@ impl Deadlines {
                 let entry = DeadlineEntry { due, ticket };
                 // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
                 if let Entry::Vacant(place) = entries.due.entry(entry)
-                    && !entries.end_of.contains_key(&ticket)
+                    && (entries.end_of.is_empty() || !entries.end_of.contains_key(&ticket))
                 {
                     place.insert(known.unwrap_or_else(|| name.into()));
                     break entry;

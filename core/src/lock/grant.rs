@@ -34,6 +34,7 @@ pub struct Grant {
 
 impl Grant {
     /// A grant to `owner` at `granted`, with one hold.
+    #[inline(always)]
     pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
         let mut text = SmallVec::from_slice(owner.bytes());
         text.reserve_exact(note.bytes().len());

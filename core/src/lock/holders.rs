@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::modes::Modes;
-use crate::lock::phase::Phase;
+use crate::lock::phase::{Past, Phase};
 use crate::request::{Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
@@ -47,8 +47,10 @@ pub struct Holders {
     /// When each lease ends, and whose it is.
     ends: BTreeSet<DeadlineEntry>,
     modes: Modes,
-    /// `None`: it is not known since when the lock is held.
+    /// `None`: it is not known since when the lock is held under its name.
     phase: Option<Phase>,
+    /// [`Past::swaps`] of that time.
+    swaps: u32,
     /// The lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,
 }
@@ -67,6 +69,7 @@ impl Default for Holders {
             ends: BTreeSet::new(),
             modes: Modes::default(),
             phase: None,
+            swaps: 0,
             entry: DeadlineEntry::default(),
         }
     }
@@ -191,9 +194,18 @@ impl Holders {
         self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.suspect = true);
     }
 
-    /// Since when the lock is held, as far as tokens go. If that is not known it begins now: that is only stricter.
-    pub(crate) fn phase(&mut self, last: u64) -> &Phase {
-        self.phase.get_or_insert_with(|| Phase::new(last))
+    /// Since when the lock is held under its name, as far as tokens go. If that is not known it begins now: that is only stricter.
+    pub(crate) fn phase(&mut self, past: Past) -> &Phase {
+        if self.swaps != past.swaps {
+            self.phase = None;
+            self.swaps = past.swaps;
+        }
+        self.phase.get_or_insert_with(|| Phase::new(past.last))
+    }
+
+    /// The lock came to another name, or from elsewhere: what its key had before is not what it had.
+    pub(super) fn forget_phase(&mut self) {
+        self.phase = None;
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -10,6 +10,7 @@ pub mod phase;
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::holders::Holders;
+use crate::lock::phase::Past;
 use crate::request::{Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
@@ -26,13 +27,14 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// A lock that was free and is granted in `mode`; `last` is the highest token that its key had before.
-    pub(crate) fn of(mode: Mode, grant: Grant, last: u64) -> Self {
+    /// A lock that was free and is granted in `mode`, of a key with this past, which an exclusive grant need not know.
+    #[inline(always)]
+    pub(crate) fn of(mode: Mode, grant: Grant, past: Past) -> Self {
         match mode {
             Mode::Exclusive => Self::Exclusive(grant),
             mode => {
                 let mut holders = Holders::default();
-                holders.phase(last);
+                holders.phase(past);
                 holders.join(mode, grant);
                 Self::Joint(Box::new(holders))
             }
@@ -90,6 +92,7 @@ impl Lock {
     }
 
     /// The grant of `owner`.
+    #[inline]
     pub fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
         match self {
             Self::Exclusive(grant) => grant.is_of(owner).then_some(GrantId::default()),
@@ -97,13 +100,12 @@ impl Lock {
         }
     }
 
-    /// Every grant with this token: of readers and of different permits several may have it.
-    pub fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
-        let (single, joint) = match self {
-            Self::Exclusive(grant) => ((grant.token == token).then_some(GrantId::default()), None),
-            Self::Joint(holders) => (None, Some(holders.with_token(token))),
-        };
-        single.into_iter().chain(joint.into_iter().flatten())
+    /// The grant with this token that lasts longest: of readers and of different permits several may have one.
+    pub(crate) fn last_with_token(&self, token: Token) -> Option<GrantId> {
+        match self {
+            Self::Exclusive(grant) => (grant.token == token).then(GrantId::default),
+            Self::Joint(holders) => holders.with_token(token).max_by_key(|&id| holders.grant(id).deadline),
+        }
     }
 
     /// The grant of this name.
@@ -125,6 +127,15 @@ impl Lock {
     /// The oldest grant.
     pub fn first(&self) -> &Grant {
         self.grant(self.first_id())
+    }
+
+    /// The mode of the oldest grant, and that grant.
+    #[inline]
+    pub(crate) fn oldest(&self) -> (Mode, &Grant) {
+        match self {
+            Self::Exclusive(grant) => (Mode::Exclusive, grant),
+            Self::Joint(holders) => (holders.mode(holders.oldest()), holders.grant(holders.oldest())),
+        }
     }
 
     /// The name of the oldest grant.
@@ -155,6 +166,13 @@ impl Lock {
         match self {
             Self::Exclusive(grant) => grant.suspect = true,
             Self::Joint(holders) => holders.mark_suspect(),
+        }
+    }
+
+    /// It came to its key from elsewhere.
+    pub(crate) fn forget_past(&mut self) {
+        if let Self::Joint(holders) = self {
+            holders.forget_phase();
         }
     }
 
@@ -221,13 +239,12 @@ impl Lock {
         }
     }
 
-    /// The grant of this name, the only one that holds, does so in `mode` from now on; `last` is the highest token that the key
-    /// ever had.
-    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, last: u64) {
+    /// The grant of this name, the only one that holds, does so in `mode` from now on; the key has this past.
+    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) {
         let entry = self.entry();
         let mut grant = self.grant(id).clone();
         grant.entry = DeadlineEntry::default();
-        *self = Self::of(mode, grant, last);
+        *self = Self::of(mode, grant, past);
         self.set_entry(entry);
     }
 }
@@ -238,6 +255,7 @@ pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> 
 }
 
 /// The lock that `owner` holds at `now`, if it does, and its grant.
+#[inline]
 pub(crate) fn live_of<'a>(
     held: Option<&'a mut Lock>,
     owner: Owner<'_>,

@@ -19,7 +19,16 @@ pub struct Modes {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Numbers(Vec<u64>);
 
+/// Of a lock that is free.
+static FREE: Modes =
+    Modes { is_exclusive: false, shared: 0, permits: 0, numbers: Numbers(Vec::new()), limits: BTreeMap::new() };
+
 impl Modes {
+    /// Those of a lock that is free.
+    pub fn free() -> &'static Self {
+        &FREE
+    }
+
     /// How many grants there are.
     pub fn len(&self) -> usize {
         usize::from(self.is_exclusive) + self.shared + self.permits

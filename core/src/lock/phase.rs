@@ -8,6 +8,15 @@
 use crate::values::mode::Mode;
 use crate::values::token::Token;
 
+/// What is known of the past of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
+    /// The highest token that it ever had.
+    pub last: u64,
+    /// How often databases changed places: since then a lock may have the past of another key.
+    pub swaps: u32,
+}
+
 /// From when a lock was last free until it is free again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Phase {

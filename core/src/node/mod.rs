@@ -14,11 +14,13 @@ use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
+use crate::lock::phase::Past;
 use crate::node::counters::Counters;
 use crate::queue::waiting::Waiting;
 use crate::refusal::Refusal;
 use crate::tokens::Tokens;
 use crate::values::cause::Cause;
+use crate::values::key::Key;
 use crate::values::limits::{HANDOFF_WINDOW_DEFAULT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_WAITERS_DEFAULT};
 use crate::values::time::BootTime;
 
@@ -40,6 +42,8 @@ pub struct Node {
     pub(crate) tokens: Tokens,
     /// When which lock's lease may have ended.
     pub(crate) deadlines: Deadlines,
+    /// How often databases changed places.
+    pub(crate) swaps: u32,
     /// Totals since load.
     pub(crate) counters: Counters,
     /// Refuses while grants may have been forgotten.
@@ -81,6 +85,7 @@ impl Node {
         Self {
             tokens,
             deadlines: Deadlines::default(),
+            swaps: 0,
             counters: Counters::default(),
             guard: Guard::default(),
             trusted_since: BootTime::default(),
@@ -103,6 +108,11 @@ impl Node {
     /// Highest tokens and ceilings.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// What is known of the past of `key`.
+    pub(crate) fn past(&self, key: Key<'_>) -> Past {
+        Past { last: self.tokens.last(key.name), swaps: self.swaps }
     }
 
     /// When which lock's lease may have ended.

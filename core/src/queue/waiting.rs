@@ -436,6 +436,7 @@ impl Waiting {
 
     /// The mode in which `owner` may have the lock `name` of `db` if it asks at `now`, beside those who hold it in the modes `held`;
     /// `None`: others hold it, or are before it.
+    #[inline]
     pub(crate) fn claim(
         &mut self,
         Key { db, name }: Key<'_>,
@@ -444,10 +445,13 @@ impl Waiting {
         held: &Modes,
         now: BootTime,
     ) -> Option<Mode> {
-        self.end_turns_over(db, name, now);
+        if self.has_queue(db, name) {
+            self.end_turns_over(db, name, now);
+        }
         match self.queue(db, name) {
             Some(queue) => queue.claim(owner, wanted, held),
-            None => held.admitted(wanted, &Modes::default()),
+            None if wanted == Wanted::Exclusive => held.is_empty().then_some(Mode::Exclusive),
+            None => held.admitted(wanted, Modes::free()),
         }
     }
 

@@ -88,8 +88,8 @@ pub fn acquire(
         node.slots.ensure_open(name, now.boot)?;
         node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
     }
-    let (key, none) = (Key { db, name }, Modes::default());
-    let held = holders.as_ref().map_or(&none, |holders| holders.modes());
+    let key = Key { db, name };
+    let held = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
     let Some(mode) = node.waiting.claim(key, ask.owner, ask.wanted, held, now.boot) else {
         return contended(db, name, ask, node);
     };

@@ -10,7 +10,9 @@ use crate::values::token::Token;
 pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node, now: Now) -> Option<Token> {
     let lock = live(held, now.boot)?;
     let broken = match token {
-        Some(token) => lock.with_token(token).any(|id| !lock.grant(id).is_expired(now.boot)).then_some(token)?,
+        Some(token) => {
+            lock.last_with_token(token).is_some_and(|id| !lock.grant(id).is_expired(now.boot)).then_some(token)?
+        }
         None => lock.largest_token(now.boot),
     };
     node.counters.breaks += 1;

@@ -9,8 +9,8 @@ use crate::values::token::Token;
 /// Milliseconds left of the grant with exactly this token, if there is one; of several that have it, of the one that lasts longest.
 pub fn check(held: Option<&Lock>, token: Token, node: &Node, now: Now) -> Result<Option<u64>, Refusal> {
     let Some(lock) = held else { return Ok(None) };
-    let alike = lock.with_token(token).map(|id| lock.grant(id)).filter(|grant| !grant.is_expired(now.boot));
-    let Some(last) = alike.max_by_key(|grant| grant.deadline()) else { return Ok(None) };
+    let last = lock.last_with_token(token).map(|id| lock.grant(id)).filter(|grant| !grant.is_expired(now.boot));
+    let Some(last) = last else { return Ok(None) };
     node.ensure_trusted(last, now.boot)?;
     Ok(Some(last.left_ms(now.boot)))
 }

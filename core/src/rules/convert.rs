@@ -1,6 +1,7 @@
 //! LOCK.CONVERT: the same grant in another mode.
 
 use crate::lock::grant::GrantId;
+use crate::lock::phase::Past;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
@@ -43,7 +44,7 @@ pub fn convert(
             return Ok(Converted::Unchanged(token));
         }
         (Mode::Exclusive, Conversion::Shared) => {
-            lock.convert(own, Mode::Shared, node.tokens.last(name));
+            lock.convert(own, Mode::Shared, node.past(Key { db, name }));
             token
         }
         (Mode::Shared, Conversion::Exclusive) if is_alone && !node.waiting.is_kept_for_others(db, name, ask.owner) => {
@@ -51,7 +52,7 @@ pub fn convert(
             node.guard.ensure_open(now.boot)?;
             node.slots.ensure_open(name, now.boot)?;
             let token = node.tokens.issue(name, None, now, node.skew_ms)?;
-            lock.convert(own, Mode::Exclusive, 0);
+            lock.convert(own, Mode::Exclusive, Past::default());
             lock.set_token(GrantId::default(), token);
             node.waiting.withdraw_turn(Key { db, name }, ask.owner);
             token

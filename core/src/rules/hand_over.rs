@@ -25,6 +25,8 @@ pub enum HandedOver {
     Stays,
     /// It is held by an owner whose repeated request waited: the lease of this grant lasts longer now.
     Prolonged(GrantId),
+    /// Owners that hold it together with others were answered: somebody else may be next now.
+    Answered,
 }
 
 /// Passes the lock `name` of `db` to the first live request in its queue, if it is free at `now` or held together in a mode that
@@ -45,16 +47,19 @@ pub fn hand_over(
     if let Some(lock) = live(held, now.boot) {
         // Nobody gets it before the guard ends, whatever its holders do.
         node.guard.ensure_open(now.boot)?;
+        let waited = node.waiting.len_of(db, name);
         if let Some(prolonged) = answer_holders(key, lock, node, now)? {
             return Ok(HandedOver::Prolonged(prolonged));
+        }
+        if matches!(lock, Lock::Joint(_)) && node.waiting.len_of(db, name) < waited {
+            return Ok(HandedOver::Answered);
         }
         match lock {
             Lock::Exclusive(_) => return Ok(stays(key, node, now)),
             Lock::Joint(joint) => holders = Some(&mut **joint),
         }
     }
-    let none = Modes::default();
-    let modes = holders.as_ref().map_or(&none, |holders| holders.modes());
+    let modes = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
     let (first, mode) = match node.waiting.next(key, modes, now.boot) {
         Next::Request(first, mode) => (first, mode),
         Next::Blocked => return Ok(stays(key, node, now)),

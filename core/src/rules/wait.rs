@@ -42,11 +42,11 @@ pub fn wait(
     }
     node.guard.ensure_open(now.boot)?;
     node.slots.ensure_open(name, now.boot)?;
-    let (key, none) = (Key { db, name }, Modes::default());
+    let key = Key { db, name };
     let modes = match held {
         None => {
             node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
-            Some(&none)
+            Some(Modes::free())
         }
         Some(Lock::Joint(holders)) => Some(holders.modes()),
         Some(Lock::Exclusive(_)) => None,

@@ -3,8 +3,6 @@
 //! Grants conflict in *pairs*. That is what majorities of independent nodes can enforce: two majorities share a node, which refuses
 //! one of the two. A count cannot be enforced so: nodes that each admit k holders admit more than k together.
 
-use crate::refusal::Refusal;
-
 /// Number `number` of `limit` permits, 1 ≤ number ≤ limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Permit {
@@ -64,21 +62,6 @@ impl Wanted {
             Self::Exclusive => "exclusive",
             Self::Shared => "shared",
             Self::Permit { .. } => "permit",
-        }
-    }
-
-    /// One of `limit` permits, which one if `number` is given. One of one is an exclusive lock. Zero stands for what is not a
-    /// number at all.
-    pub fn permit(limit: u64, number: Option<u64>) -> Result<Self, Refusal> {
-        let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;
-        let number = match number {
-            Some(number) => Some(u16::try_from(number).ok().filter(|number| (1..=limit).contains(number))),
-            None => None,
-        };
-        match (limit, number) {
-            (_, Some(None)) => Err(Refusal::PermitNumber),
-            (1, _) => Ok(Self::Exclusive),
-            (limit, number) => Ok(Self::Permit { limit, number: number.flatten() }),
         }
     }
 
@@ -164,20 +147,6 @@ pub(crate) mod tests {
     fn there_are_permits_from_one_to_their_limit() {
         for (number, limit, is_one) in [(0, 0, false), (0, 5, false), (1, 1, true), (5, 5, true), (6, 5, false)] {
             assert_eq!(Permit::new(number, limit).is_some(), is_one, "{number} of {limit}");
-        }
-    }
-
-    #[test]
-    fn what_can_be_wanted() {
-        let permit = |limit, number| Wanted::permit(limit, number);
-        assert_eq!(permit(5, None), Ok(Wanted::Permit { limit: 5, number: None }));
-        assert_eq!(permit(65_535, Some(65_535)), Ok(Wanted::Permit { limit: 65_535, number: Some(65_535) }));
-        assert_eq!((permit(1, None), permit(1, Some(1))), (Ok(Wanted::Exclusive), Ok(Wanted::Exclusive)));
-        for limit in [0, 65_536, u64::MAX] {
-            assert_eq!(permit(limit, Some(1)), Err(Refusal::Limit), "{limit}");
-        }
-        for (limit, number) in [(5, 0), (5, 6), (1, 2), (5, u64::MAX)] {
-            assert_eq!(permit(limit, Some(number)), Err(Refusal::PermitNumber), "{number} of {limit}");
         }
     }
 

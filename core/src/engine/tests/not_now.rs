@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::request::Note;
 use crate::values::cause::Cause;
 use crate::values::limits::DISK_WAIT_MS;
-use crate::values::mode::Mode;
+use crate::values::mode::{Mode, Wanted};
 
 #[test]
 fn the_guard_refuses_who_cannot_outwait_it_and_serves_the_others_after() {
@@ -217,4 +217,21 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.says = forbidden;
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
     assert_eq!(key.holder(), None);
+}
+
+/// A request of one who holds the lock together with others is answered by what it has; the one behind it is granted the lock only
+/// once it was asked whether its user may have it.
+#[test]
+fn who_is_behind_a_holder_s_own_request_is_asked_for_too() {
+    let mut key = Key::new();
+    key.wanted = Wanted::Shared;
+    assert_eq!(key.acquire("a", 1_000, 0), Ok(None));
+    key.node.guard_by_operator(Some(50), at(0).boot);
+    let (own, other) = (key.acquire("a", 1_000, 500).unwrap().unwrap(), key.acquire("b", 1_000, 500).unwrap().unwrap());
+    assert_eq!((own, other), (1, 2));
+    key.says = |question| (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden));
+    key.now = 60;
+    let answers = key.settle();
+    assert_eq!(answers, [(own, Answer::Refused(Refusal::Owned)), (other, Answer::Refused(Refusal::Forbidden))]);
+    assert_eq!(key.holders().len(), 1);
 }

@@ -1,0 +1,40 @@
+//! What a replica holds that hears of every change, as the AOF does.
+
+use palisade_core::record::{Applied, Arrival, Here, apply, decode_told, encode};
+use palisade_core::{BootTime, Lock};
+
+use crate::oracle::Place;
+use crate::record::HERE;
+use crate::world::World;
+
+impl World {
+    /// Replicas hear of a change of the lock in the key.
+    pub fn tells_replicas(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
+        let (mut record, now) = (vec![], self.boot);
+        write(&self.locks[&place], &mut record, now);
+        let told =
+            decode_told(&record, Here { arrival: Arrival::Stream, now, boot: HERE }).expect("what is written is read");
+        match apply(told, self.replicas.get_mut(&place)).expect("what is told can be done") {
+            Applied::Anew(lock) => drop(self.replicas.insert(place, lock)),
+            Applied::Grant(_) | Applied::Gone => {}
+        }
+    }
+
+    /// Replicas have what is in the key: it came there by a command of the server, which they heard of too.
+    pub fn is_copied(&mut self, place: Place) {
+        self.replicas.remove(&place);
+        if self.locks.contains_key(&place) {
+            self.tells_replicas(place, |lock, record, now| encode(lock, now, HERE, record));
+        }
+    }
+
+    /// By the changes that they heard of, replicas hold what the key holds.
+    pub fn is_known_to_replicas(&self, place: Place) {
+        let written = |lock: Option<&Lock>| {
+            let mut record = vec![];
+            lock.iter().for_each(|lock| encode(lock, self.boot, HERE, &mut record));
+            record
+        };
+        assert_eq!(written(self.replicas.get(&place)), written(self.locks.get(&place)), "{place:?} on replicas");
+    }
+}

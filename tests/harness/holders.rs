@@ -1,0 +1,50 @@
+//! Who holds a lock together.
+
+use super::{Client, Reply, Server, Setup, wait_until};
+
+/// The grants of `key` as LOCK.INFO tells them, the oldest first.
+pub fn grants(client: &mut Client, key: &str) -> Vec<Reply> {
+    match client.say(&format!("LOCK.INFO {key} HOLDERS 1000")) {
+        Reply::Null => vec![],
+        info => info.field("grants").as_list(),
+    }
+}
+
+/// Their owners.
+pub fn owners(client: &mut Client, key: &str) -> Vec<String> {
+    grants(client, key).iter().map(|grant| grant.field("owner").as_text()).collect()
+}
+
+/// Their owners and the numbers of their permits.
+pub fn permits(client: &mut Client, key: &str) -> Vec<(String, i64)> {
+    let of = |grant: &Reply| (grant.field("owner").as_text(), grant.field("permit").as_int());
+    grants(client, key).iter().map(of).collect()
+}
+
+/// The number of the permit in the answer to an ACQUIRE with LIMIT.
+#[track_caller]
+pub fn number(reply: &Reply) -> i64 {
+    match reply {
+        Reply::List(list) if list.len() == 3 => list[2].as_int(),
+        other => panic!("a permit was expected, not {other:?}"),
+    }
+}
+
+/// The token in the answer to an ACQUIRE.
+#[track_caller]
+pub fn token(reply: &Reply) -> i64 {
+    match reply {
+        Reply::List(list) => list[0].as_int(),
+        other => other.as_int(),
+    }
+}
+
+/// A server whose clock is past its first tokens, which those of a new node are ahead of: it takes proposals up to its clock.
+pub fn past_its_first_tokens() -> Server {
+    let server = Setup::new().module_arguments(&["max-clock-skew", "0"]).start();
+    let mut client = server.client();
+    let first = client.insist("LOCK.ACQUIRE first me 60000").as_int();
+    wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);
+    client.say("LOCK.RELEASE first me");
+    server
+}
