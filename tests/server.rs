@@ -54,6 +54,8 @@ mod state_file;
 mod stored;
 mod storms;
 mod tls;
+mod together_many;
+mod together_names;
 mod tokens;
 mod told_and_remembered;
 mod too_old;
