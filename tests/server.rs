@@ -56,6 +56,7 @@ mod storms;
 mod tls;
 mod together_many;
 mod together_names;
+mod together_restore;
 mod tokens;
 mod told_and_remembered;
 mod too_old;

@@ -64,6 +64,8 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     let mut writer = waits(&master, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
     beside_a_bystander(&master, || wait_until("all leases end", || master.info("expiries") == HOLDERS as u64));
     let started = Instant::now();
+    // The server waits for what this client wrote, and all that was before it.
+    me.say("SET after all");
     in_step(&mut me);
     println!("the replica was in step {:?} later", started.elapsed());
     assert_eq!(owners(&mut me, "k"), ["last"]);

@@ -75,7 +75,8 @@ fn a_queue_stays_with_its_name() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k w 60000");
-    let (_, mut reader) = (read_by_two_as(&mut me, "other"), waits(&server, "LOCK.ACQUIRE k c 60000 SHARED WAIT 60000").0);
+    let (_, mut reader) =
+        (read_by_two_as(&mut me, "other"), waits(&server, "LOCK.ACQUIRE k c 60000 SHARED WAIT 60000").0);
     let mut writer = waits(&server, "LOCK.ACQUIRE k x 60000 WAIT 60000").0;
     me.say("RENAME other k");
     assert!(token(&reader.hear()) > 0);
@@ -137,7 +138,10 @@ fn a_reload_keeps_all_grants() {
     let before = me.say("DEBUG DIGEST");
     assert_eq!(me.say("DEBUG RELOAD"), text("OK"));
     assert_eq!(me.say("DEBUG DIGEST"), before);
-    assert_eq!((owners(&mut me, "k"), owners(&mut me, "jobs")), (vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]));
+    assert_eq!(
+        (owners(&mut me, "k"), owners(&mut me, "jobs")),
+        (vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()])
+    );
     server.lift();
     assert_eq!((me.say("LOCK.RELEASE k a"), me.say("LOCK.RELEASE k b")), (int(0), int(0)));
     assert!(me.insist("LOCK.ACQUIRE k w 1000").as_int() > a.max(b));
@@ -159,7 +163,8 @@ fn an_evicted_lock_bars_its_key_for_all_of_its_holders() {
     me.say("CONFIG SET maxmemory 0");
     assert!(server.info("evicted") > 0);
     let evicted = (0..300).find(|n| me.say(&format!("EXISTS k{n}")) == int(0)).expect("one is evicted");
-    for line in [format!("k{evicted} c 1000 SHARED"), format!("k{evicted} a 1000 SHARED"), format!("k{evicted} b 1000")] {
+    for line in [format!("k{evicted} c 1000 SHARED"), format!("k{evicted} a 1000 SHARED"), format!("k{evicted} b 1000")]
+    {
         let left = guarded_ms(me.say(&format!("LOCK.ACQUIRE {line}")));
         assert!((40_001..=60_000).contains(&left), "{line}: as long as the last of them: {left}");
     }
