@@ -54,6 +54,7 @@ mod state_file;
 mod stored;
 mod storms;
 mod tls;
+mod together_cluster;
 mod together_endings;
 mod together_many;
 mod together_names;
