@@ -61,20 +61,21 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let here = Here { arrival, now, boot: clock::boot_id() };
     let told = record::decode_told(record, here).map_err(Refusal::BadRecord)?;
     let mut key = open(call)?;
-    let grant = match record::apply(told, key.lock_mut()).map_err(Refusal::BadRecord)? {
+    let applied = match record::apply(told, key.lock_mut()).map_err(Refusal::BadRecord)? {
         Applied::Anew(lock) => {
             key.put(lock);
             None
         }
-        Applied::Grant(id) => Some(id),
-        Applied::Gone => None,
+        in_place => Some(in_place),
     };
     effects::stored(&mut key);
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
         let key = Key { db: call.ctx.db(), name: name.bytes() };
-        state::with(|node| match grant {
-            Some(id) => node.grant_arrived(key, lock, id, now),
+        // Of a lock that was changed in place the others are known: there may be a hundred thousand.
+        state::with(|node| match applied {
+            Some(Applied::Grant(id)) => node.grant_arrived(key, lock, id, now),
+            Some(_) => node.schedule_expiry(key, Some(lock)),
             None => node.arrived(key, lock, now),
         });
         timer::arm(call.ctx);

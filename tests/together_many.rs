@@ -1,0 +1,111 @@
+//! A hundred thousand holders of one lock: what happens to one of them takes as long as with two, and the end of all harms nobody.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::harness::{Client, Server, Setup, follow, in_step, int, null, owners, token, wait_until, waits};
+
+const HOLDERS: usize = 100_000;
+
+/// Readers of `k` by the names r0, r1 and so on, whose leases all end about `end_ms` from now.
+fn readers(client: &mut Client, count: usize, end_ms: u128) {
+    let started = Instant::now();
+    for batch in (0..count).collect::<Vec<_>>().chunks(5_000) {
+        let lines: Vec<_> = batch
+            .iter()
+            .map(|n| {
+                let ms = end_ms.saturating_sub(started.elapsed().as_millis()).max(1);
+                format!("LOCK.ACQUIRE k r{n} {ms} SHARED")
+            })
+            .collect();
+        assert!(client.pipeline(&lines).iter().all(|reply| token(reply) > 0));
+    }
+    println!("{count} readers in {:?}", started.elapsed());
+}
+
+/// Runs `until` while a client that has nothing to do with locks asks again and again; prints how long it was kept waiting.
+fn beside_a_bystander(server: &Server, until: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    let mut latencies = std::thread::scope(|scope| {
+        let mut bystander = server.client();
+        let watch = scope.spawn({
+            let done = &done;
+            move || {
+                let mut latencies: Vec<Duration> = vec![];
+                while !done.load(Relaxed) {
+                    let start = Instant::now();
+                    bystander.say("PING");
+                    latencies.push(start.elapsed());
+                }
+                latencies
+            }
+        });
+        until();
+        done.store(true, Relaxed);
+        watch.join().unwrap()
+    });
+    // A report, not a bound: the machine may be busy with other tests.
+    latencies.sort();
+    let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
+    println!("a bystander's PING meanwhile: p50 {:?}, p99 {:?}, max {:?}", at(0.5), at(0.99), latencies.last());
+}
+
+/// One of them stays, so that each end is a change of the lock, and is told to the replica.
+#[test]
+fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    let mut me = master.client();
+    me.say("LOCK.ACQUIRE k last 60000 SHARED");
+    readers(&mut me, HOLDERS, 8_000);
+    assert_eq!(me.say("LOCK.INFO k").field("holders"), int(HOLDERS as i64 + 1));
+    assert_eq!((master.info("held"), master.info("deadlines")), (1, 1));
+    let mut writer = waits(&master, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
+    beside_a_bystander(&master, || wait_until("all leases end", || master.info("expiries") == HOLDERS as u64));
+    let started = Instant::now();
+    // The server waits for what this client wrote, and all that was before it.
+    me.say("SET after all");
+    in_step(&mut me);
+    println!("the replica was in step {:?} later", started.elapsed());
+    assert_eq!(owners(&mut me, "k"), ["last"]);
+    assert_eq!(owners(&mut replica.client(), "k"), ["last"]);
+    assert_eq!(me.say("DEBUG DIGEST"), replica.client().say("DEBUG DIGEST"));
+    me.say("LOCK.RELEASE k last");
+    assert!(token(&writer.hear()) > 0);
+    assert_eq!((master.info("held"), master.info("deadlines")), (1, 1));
+}
+
+/// Where nobody is left the lock ends as one.
+#[test]
+fn a_lock_whose_holders_all_end_ends_as_one() {
+    let server = Server::start();
+    let mut me = server.client();
+    readers(&mut me, HOLDERS, 8_000);
+    beside_a_bystander(&server, || wait_until("the lock ends", || server.info("held") == 0));
+    assert_eq!((server.info("expiries"), server.info("deadlines")), (HOLDERS as u64, 0));
+    assert_eq!((me.say("LOCK.INFO k"), me.say("EXISTS k")), (null(), int(0)));
+    assert!(me.say("LOCK.ACQUIRE k w 1000").as_int() > 0);
+}
+
+/// Each beside all the others.
+#[test]
+fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
+    let server = Server::start();
+    let mut me = server.client();
+    let mut times = vec![];
+    for holders in [2, HOLDERS] {
+        readers(&mut me, holders, 60_000);
+        let lines: Vec<_> = (0..2_000)
+            .flat_map(|n| [format!("LOCK.ACQUIRE k x{n} 60000 SHARED"), format!("LOCK.RELEASE k x{n}")])
+            .collect();
+        let started = Instant::now();
+        let replies = me.pipeline(&lines);
+        times.push(started.elapsed());
+        assert!(replies.chunks(2).all(|pair| token(&pair[0]) > 0 && pair[1] == int(0)));
+        assert_eq!(me.say("LOCK.INFO k").field("holders"), int(holders as i64));
+        me.say("LOCK.BREAK k");
+    }
+    println!("2 000 pairs beside 2 and beside {HOLDERS} holders: {times:?}");
+    assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 2));
+}

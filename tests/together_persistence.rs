@@ -1,0 +1,323 @@
+//! What a crash, a restart, a rewrite or a replica keeps of a lock that several hold: every grant, and nothing that ended.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::harness::{
+    Client, Frozen, Reply, Server, Setup, error, follow, grants, has_heard, in_step, int, null, owners, pair, permits,
+    seed, text, token, wait_until,
+};
+
+/// Locks of every kind that several can hold, after every kind of change.
+fn fill(client: &mut Client) {
+    for line in [
+        "LOCK.ACQUIRE read a 60000 SHARED NOTE first",
+        "LOCK.ACQUIRE read b 60000 SHARED",
+        "LOCK.ACQUIRE read gone 60000 SHARED",
+        "LOCK.REENTER read b LEVEL 3",
+        "LOCK.RELEASE read gone",
+        "LOCK.ACQUIRE jobs a 60000 LIMIT 5",
+        "LOCK.ACQUIRE jobs b 60000 LIMIT 5 PERMIT 4",
+        "LOCK.ACQUIRE jobs c 1000 LIMIT 4",
+        "LOCK.EXTEND jobs c 60000",
+        "LOCK.ACQUIRE downgraded w 60000",
+        "LOCK.CONVERT downgraded w SHARED",
+        "LOCK.ACQUIRE downgraded r 60000 SHARED",
+        "LOCK.ACQUIRE upgraded w 60000 SHARED",
+        "LOCK.ACQUIRE upgraded r 60000 SHARED",
+        "LOCK.RELEASE upgraded r",
+        "LOCK.CONVERT upgraded w EXCLUSIVE",
+        "LOCK.ACQUIRE broken a 60000 SHARED",
+        "LOCK.ACQUIRE broken b 60000 SHARED",
+        "LOCK.BREAK broken",
+        "LOCK.ACQUIRE alone a 60000 SHARED",
+        "LOCK.ACQUIRE old-name a 60000 LIMIT 3",
+        "RENAME old-name new-name",
+        "LOCK.ACQUIRE new-name b 60000 LIMIT 3",
+        "SELECT 5",
+        "LOCK.ACQUIRE read elsewhere 60000 SHARED",
+        "LOCK.ACQUIRE read there 60000 SHARED",
+        "SELECT 0",
+    ] {
+        let reply = client.insist(line);
+        assert!(!matches!(reply, Reply::Error(_) | Reply::Null), "{line}: {reply:?}");
+    }
+    let broken = client.say("LOCK.ACQUIRE broken-one a 60000 SHARED").as_int();
+    client.say("LOCK.ACQUIRE broken-one b 60000 SHARED");
+    assert_eq!(client.say(&format!("LOCK.BREAK broken-one TOKEN {broken}")), int(broken));
+}
+
+const KEYS: [&str; 8] = ["read", "jobs", "downgraded", "upgraded", "broken", "alone", "new-name", "broken-one"];
+
+/// All that is known of the locks but times; and when each grant ends, on this machine's boot clock.
+fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
+    let (mut told, mut ends) = (vec![], vec![]);
+    for key in KEYS {
+        let listed = grants(client, key);
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000;
+        told.push(text(key));
+        for grant in listed {
+            let fields = ["owner", "token", "mode", "permit", "limit", "holds", "note"];
+            told.extend(fields.map(|name| grant.field(name)));
+            ends.push(now + grant.field("ttl").as_int());
+        }
+    }
+    told.push(client.say("DEBUG DIGEST"));
+    (told, ends)
+}
+
+#[track_caller]
+fn assert_same((told, ends): &(Vec<Reply>, Vec<i64>), client: &mut Client) {
+    let (now_told, now_ends) = picture(client);
+    assert_eq!(&now_told, told);
+    assert_eq!(now_ends.len(), ends.len());
+    for (now, before) in now_ends.iter().zip(ends) {
+        // Between reading a ttl and the clock beside it the machine may be busy; a lease that started over would be off by as long
+        // as the server was away.
+        assert!((now - before).abs() < 250, "a deadline moved by {} ms", now - before);
+    }
+}
+
+/// Long enough that a lease which started over at a restart would be noticed.
+fn let_leases_run() {
+    std::thread::sleep(std::time::Duration::from_millis(600));
+}
+
+/// Its holders go on, each with its own grant, and others are kept out as before.
+fn assert_goes_on(server: &Server) {
+    let mut client = server.client();
+    let before = grants(&mut client, "jobs");
+    for (owner, grant) in ["a", "b", "c"].iter().zip(&before) {
+        assert_eq!(client.insist(&format!("LOCK.EXTEND jobs {owner} 60000")), grant.field("token"), "{owner}");
+    }
+    assert_eq!(client.say("LOCK.ACQUIRE jobs d 1000 LIMIT 3"), null(), "4 is held");
+    let joined = client.say("LOCK.ACQUIRE jobs d 60000 LIMIT 4").as_list();
+    assert_eq!(joined[2], int(3));
+    assert!(before.iter().all(|grant| grant.field("token").as_int() < joined[0].as_int()));
+    assert_eq!(client.say("LOCK.ACQUIRE read w 1000"), null());
+    assert_eq!((client.say("LOCK.RELEASE read a"), client.say("LOCK.RELEASE read b LEVEL 1")), (int(0), int(0)));
+    assert_eq!(client.say("EXISTS read"), int(0));
+    let (held, deadlines) = (server.info("held"), server.info("deadlines"));
+    assert_eq!((held, deadlines), (7, 7), "six here, one in database 5");
+}
+
+#[test]
+fn kill_nine_loses_nothing_with_the_aof_always() {
+    let mut server = Setup::new().aof().start();
+    fill(&mut server.client());
+    let before = picture(&mut server.client());
+    let_leases_run();
+    server.kill();
+    server.start_again();
+    assert_same(&before, &mut server.client());
+    assert_goes_on(&server);
+}
+
+#[test]
+fn a_rewritten_aof_holds_the_same() {
+    for preamble in ["yes", "no"] {
+        let mut server = Setup::new().aof().option("aof-use-rdb-preamble", preamble).start();
+        let mut client = server.client();
+        fill(&mut client);
+        wait_until("the rewrite starts", || {
+            !matches!(client.say("BGREWRITEAOF"), Reply::Error(_)) || client.info_field("aof_rewrite_in_progress") == 1
+        });
+        wait_until("the rewrite ends", || {
+            client.info_field("aof_rewrite_in_progress") == 0 && client.info_field("aof_rewrite_scheduled") == 0
+        });
+        // Changes of what the rewrite has whole.
+        client.say("LOCK.ACQUIRE read late 60000 SHARED");
+        client.say("LOCK.RELEASE read late");
+        let before = picture(&mut client);
+        let_leases_run();
+        server.kill();
+        server.start_again();
+        assert_same(&before, &mut server.client());
+        assert_goes_on(&server);
+    }
+}
+
+#[test]
+fn a_snapshot_holds_the_same() {
+    let mut server = Setup::new().option("save", "3600 1").start();
+    fill(&mut server.client());
+    let before = picture(&mut server.client());
+    let_leases_run();
+    server.shutdown("SAVE");
+    server.start_again();
+    assert_same(&before, &mut server.client());
+    assert_goes_on(&server);
+}
+
+/// Some leases end while the server is away: theirs alone.
+#[test]
+fn leases_that_end_while_the_server_is_down_are_over() {
+    for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
+        let mut server = setup.start();
+        let mut client = server.client();
+        for n in 0..100 {
+            client.say(&format!("LOCK.ACQUIRE k o{n} {} LIMIT 200", if n % 10 == 0 { 60_000 } else { 300 }));
+        }
+        drop(client);
+        server.shutdown("");
+        let_leases_run();
+        server.start_again();
+        let mut client = server.client();
+        assert_eq!(client.say("LOCK.INFO k").field("holders"), int(10));
+        assert_eq!(client.say("LOCK.EXTEND k o1 1000"), null());
+        assert!(client.insist("LOCK.EXTEND k o10 60000").as_int() > 0);
+        wait_until("they are taken out in the background", || server.info("expiries") == 90);
+        let left: Vec<_> = (0..100).step_by(10).map(|n| (format!("o{n}"), n + 1)).collect();
+        assert_eq!(permits(&mut client, "k"), left);
+    }
+}
+
+#[test]
+fn a_replica_holds_the_same_by_stream_and_by_full_synchronisation() {
+    let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let mut me = master.client();
+    fill(&mut me);
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    assert_same(&picture(&mut me), &mut replica.client());
+    assert_eq!((replica.info("held"), replica.info("deadlines")), (8, 8));
+    me.say("FLUSHALL");
+    me.lift();
+    fill(&mut me);
+    in_step(&mut me);
+    assert_same(&picture(&mut me), &mut replica.client());
+    assert_eq!((replica.info("held"), replica.info("deadlines")), (8, 8));
+    for line in ["LOCK.ACQUIRE read z 1000 SHARED", "LOCK.CONVERT alone a EXCLUSIVE", "LOCK.BREAK read TOKEN 5"] {
+        assert!(error(replica.client().say(line)).starts_with("READONLY"), "{line}");
+    }
+}
+
+/// The master alone ends leases; one by one, so the replica hears of each.
+#[test]
+fn the_end_of_one_of_several_reaches_the_replica() {
+    let (master, replica) = pair();
+    let mut me = master.client();
+    me.say("LOCK.ACQUIRE k a 60000 SHARED");
+    for n in 0..150 {
+        me.say(&format!("LOCK.ACQUIRE k r{n} {} SHARED", 50 + n));
+    }
+    wait_until("all but one end", || master.info("expiries") == 150);
+    // The server waits for what this client wrote, and all that was before it.
+    me.say("SET after all");
+    in_step(&mut me);
+    assert_eq!(me.say("DEBUG DIGEST"), replica.client().say("DEBUG DIGEST"));
+    assert_eq!((owners(&mut replica.client(), "k"), replica.info("expiries")), (vec!["a".to_owned()], 0));
+}
+
+/// Its master may have granted what never came here, in any mode.
+#[test]
+fn a_promoted_replica_knows_the_holders_and_is_guarded() {
+    let (mut master, replica) = pair();
+    let (mut me, mut copy) = (master.client(), replica.client());
+    let a = token(&me.say("LOCK.ACQUIRE k a 60000 LIMIT 3"));
+    let b = token(&me.say("LOCK.ACQUIRE k b 60000 LIMIT 3"));
+    me.say("LOCK.ACQUIRE r x 60000 SHARED");
+    in_step(&mut me);
+    has_heard(&replica);
+    let frozen = Frozen::new(&replica);
+    let never_heard = token(&me.say("LOCK.ACQUIRE k c 60000 LIMIT 3"));
+    master.kill();
+    drop(frozen);
+    copy.say("REPLICAOF NO ONE");
+    for line in [
+        "LOCK.ACQUIRE k d 1000 LIMIT 3",
+        "LOCK.ACQUIRE r y 1000 SHARED",
+        "LOCK.ACQUIRE other d 1000 SHARED",
+        "LOCK.WAIT k d 1000 LIMIT 3",
+        "LOCK.CONVERT r x EXCLUSIVE",
+        "LOCK.EXTEND k a 60000",
+    ] {
+        assert!(error(copy.say(line)).starts_with("GUARDED "), "{line}");
+    }
+    assert!(permits(&mut copy, "k").starts_with(&[("a".to_owned(), 1), ("b".to_owned(), 2)]));
+    assert_eq!(copy.say("LOCK.RELEASE k a"), int(0), "each can be released");
+    replica.lift();
+    let newer = copy.insist("LOCK.ACQUIRE k d 1000 LIMIT 3 PERMIT 1").as_list();
+    assert!(newer[0].as_int() > a.max(b).max(never_heard), "also above what it never heard of");
+}
+
+/// Joins, extensions, releases, conversions, breaks and ends of leases in any order.
+fn storm(client: &mut Client, random: &mut StdRng, commands: usize) {
+    let mut tokens = vec![1];
+    for batch in 0..commands / 100 {
+        let lines: Vec<_> = (0..100)
+            .map(|_| {
+                let key = random.random_range(0..4);
+                let owner = random.random_range(0..7);
+                let ttl = [1, 5, 20, 60_000][random.random_range(0..4)];
+                let mode =
+                    ["", " SHARED", " SHARED", " LIMIT 3", " LIMIT 5", " LIMIT 5 PERMIT 4"][random.random_range(0..6)];
+                match random.random_range(0..20) {
+                    0..9 => format!("LOCK.ACQUIRE k{key} o{owner} {ttl}{mode}"),
+                    9 => format!("LOCK.ACQUIRE k{key} o{owner} {ttl}{mode} RETRY"),
+                    10..13 => format!("LOCK.RELEASE k{key} o{owner}"),
+                    13..15 => format!("LOCK.EXTEND k{key} o{owner} {ttl}"),
+                    15 => format!("LOCK.REENTER k{key} o{owner}"),
+                    16 => format!("LOCK.CONVERT k{key} o{owner} SHARED"),
+                    17 => format!("LOCK.CONVERT k{key} o{owner} EXCLUSIVE"),
+                    18 => format!("LOCK.BREAK k{key} TOKEN {}", tokens[random.random_range(0..tokens.len())]),
+                    _ if batch % 2 == 0 => format!("LOCK.BREAK k{key}"),
+                    _ if batch % 10 == 9 => format!("RENAME k{key} k{}", random.random_range(0..4)),
+                    _ => format!("LOCK.EXTEND k{key} o{owner} 60000 NOTE x"),
+                }
+            })
+            .collect();
+        for reply in client.pipeline(&lines) {
+            match reply {
+                Reply::List(list) => tokens.push(list[0].as_int()),
+                Reply::Int(value) if value > 1_000_000 => tokens.push(value),
+                _ => {}
+            }
+        }
+        let from = tokens.len().saturating_sub(40);
+        tokens.drain(..from);
+    }
+}
+
+#[test]
+fn a_storm_leaves_master_replica_and_files_with_the_same() {
+    let mut random = StdRng::seed_from_u64(seed());
+    let mut master = Setup::new().aof().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    let mut me = master.client();
+    storm(&mut me, &mut random, 30_000);
+    for n in 0..3 {
+        me.say(&format!("LOCK.ACQUIRE many o{n} 60000 LIMIT 5"));
+    }
+    let counts = ["grants", "shared_grants", "permit_grants", "conversions", "breaks", "releases", "expiries"];
+    let counts = counts.map(|name| (name, master.info(name)));
+    assert!(counts.iter().all(|(_, count)| *count > 5), "it is a storm: {counts:?}");
+    wait_until("short leases end", || {
+        let short = |client: &mut Client, key: usize| {
+            grants(client, &format!("k{key}")).iter().any(|grant| grant.field("ttl").as_int() < 1_000)
+        };
+        (0..4).all(|key| !short(&mut me, key))
+    });
+    // Until they are out of memory too.
+    wait_until("nothing is due", || {
+        let before = master.info("expiries");
+        me.say("SET after all");
+        in_step(&mut me);
+        before == master.info("expiries") && me.say("DEBUG DIGEST") == replica.client().say("DEBUG DIGEST")
+    });
+    let locks = (master.info("held"), master.info("deadlines"));
+    assert_eq!((replica.info("held"), replica.info("deadlines")), locks);
+    assert_eq!((replica.info("expiries"), replica.info("poisoned"), master.info("poisoned")), (0, 0, 0));
+    let digest = me.say("DEBUG DIGEST");
+    let listed = |client: &mut Client| ["k0", "k1", "k2", "k3", "many"].map(|key| permits(client, key));
+    assert_eq!(listed(&mut replica.client()), listed(&mut me));
+    drop(me);
+    master.kill();
+    master.start_again();
+    let mut me = master.client();
+    assert_eq!(me.say("DEBUG DIGEST"), digest);
+    assert_eq!((master.info("held"), master.info("deadlines")), locks);
+    assert_eq!(me.say("LOCK.NODE").field("state"), text("serving"), "it proves that it remembers every grant");
+}
