@@ -25,6 +25,7 @@ impl Node {
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
+        lock.forget_phase();
         self.schedule_expiry(key, Some(lock));
     }
 

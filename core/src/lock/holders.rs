@@ -196,6 +196,10 @@ impl Holders {
         self.phase.get_or_insert_with(|| Phase::new(last))
     }
 
+    pub(super) fn forget_phase(&mut self) {
+        self.phase = None;
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.modes.len()
     }

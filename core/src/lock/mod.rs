@@ -187,6 +187,13 @@ impl Lock {
         }
     }
 
+    /// It came from another key, or from elsewhere: since when it is held there says nothing of the tokens that this key had.
+    pub(crate) fn forget_phase(&mut self) {
+        if let Self::Joint(holders) = self {
+            holders.forget_phase();
+        }
+    }
+
     // What rules do to it.
 
     /// Takes out one grant of several.
