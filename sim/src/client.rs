@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Turn, TurnProgress, margin_us};
-use palisade_core::{BootTime, Now, Token};
+use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Turn, TurnProgress, first, margin_us};
+use palisade_core::{BootTime, Now, Token, Wanted};
 
-use crate::history::Holder;
+use crate::history::{HeldAs, Holder};
 use crate::messages::{Hears, Reply, Request, Says};
 use crate::rules::{Rule, Without};
 
@@ -32,6 +32,8 @@ pub enum Status {
     Held,
     /// It relies on it for longer, or with a larger token.
     Extended,
+    /// It relies on it in another mode.
+    Converted,
     /// It relies on it no more.
     Ended,
     /// It did not get it.
@@ -69,6 +71,9 @@ pub struct Client {
     /// The highest token seen, for proposals.
     seen: u64,
     ticket: u64,
+    /// What it asks for, and the mode in which it does: with the number of a permit.
+    wanted: Wanted,
+    mode: HeldAs,
     stage: Stage,
     open: BTreeMap<u32, Open>,
     requests: u32,
@@ -88,6 +93,8 @@ impl Client {
             without,
             seen: 0,
             ticket: 0,
+            wanted: Wanted::Exclusive,
+            mode: HeldAs::Exclusive,
             stage: Stage::Idle,
             open: BTreeMap::new(),
             requests: 0,
@@ -103,6 +110,11 @@ impl Client {
     /// Which lock that is about.
     pub fn key(&self) -> u32 {
         self.key
+    }
+
+    /// In which mode that is.
+    pub fn mode(&self) -> HeldAs {
+        self.mode
     }
 
     /// How many acquisitions it began.
@@ -148,12 +160,35 @@ impl Client {
 
     /// It sets out to take `key`.
     pub fn acquire(&mut self, key: u32, now: Now) -> Step {
+        self.acquire_as(key, Wanted::Exclusive, now)
+    }
+
+    /// It sets out to take `key` in this mode: of several permits it draws one.
+    pub fn acquire_as(&mut self, key: u32, wanted: Wanted, now: Now) -> Step {
+        (self.key, self.wanted) = (key, wanted);
+        let number = match wanted {
+            Wanted::Permit { number: Some(number), .. } => number,
+            Wanted::Permit { limit, .. } => first(limit, self.random()),
+            Wanted::Exclusive | Wanted::Shared => 1,
+        };
+        self.begin(number, now)
+    }
+
+    /// What it draws by: the same in every run, and other clients draw otherwise.
+    fn random(&self) -> u64 {
+        let seed = u64::from(self.number) << 32 | u64::from(self.requests);
+        let mixed = (seed ^ seed >> 30).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ mixed >> 31
+    }
+
+    /// It asks for the lock, or for the permit `number`.
+    fn begin(&mut self, number: u16, now: Now) -> Step {
+        self.mode = HeldAs::of(self.wanted, number);
         // Each attempt has a name of its own; who was told that it is free goes on under that name.
         if !self.is_waiting() {
             self.acquisition += 1;
             self.ticket = 0;
         }
-        self.key = key;
         let proposal = self.propose(now);
         if self.ticket == 0 {
             self.ticket = proposal.get();
@@ -180,6 +215,17 @@ impl Client {
         let calls = held.extend(ttl_ms, now.boot);
         let round = held.round();
         self.sends(round, calls, now)
+    }
+
+    /// A writer goes on as a reader.
+    pub fn share(&mut self, now: Now) -> Step {
+        let Stage::Holding { held, until, .. } = &mut self.stage else { return Step::default() };
+        if self.mode != HeldAs::Exclusive || now.boot >= *until {
+            return Step::default();
+        }
+        self.mode = HeldAs::Shared;
+        let (calls, round) = (held.share(), held.round());
+        Step { says: Some(Status::Converted), ..self.sends(round, calls, now) }
     }
 
     /// It gives the lock back, or what it may have of it, and waits no longer.
@@ -228,7 +274,7 @@ impl Client {
                 }
                 self.on_answer(open, Some(id), answer, now)
             }
-            Hears::Told(free) => self.on_told(open.node, free.then_some(id), now),
+            Hears::Told(number) => self.on_told(open.node, (number > 0).then_some((id, number)), now),
             Hears::Replied(_) => Step::default(),
         }
     }
@@ -254,13 +300,16 @@ impl Client {
         all
     }
 
-    fn on_told(&mut self, node: usize, told: Option<NodeId>, now: Now) -> Step {
-        let node = self.seat(node);
+    fn on_told(&mut self, node: usize, told: Option<(NodeId, u16)>, now: Now) -> Step {
+        let (node, random) = (self.seat(node), self.random());
         let Stage::Waiting(turn) = &mut self.stage else { return Step::default() };
-        match turn.on_answer(node, told.map(|id| (id, 1))) {
+        match turn.on_answer(node, told) {
             TurnProgress::Goes => Step::default(),
             // In vain, too, it takes another look.
-            TurnProgress::Free | TurnProgress::Impossible => self.acquire(self.key, now),
+            TurnProgress::Free | TurnProgress::Impossible => match turn.number(random) {
+                Some(number) => self.begin(number, now),
+                None => self.acquire_as(self.key, self.wanted, now),
+            },
         }
     }
 
@@ -360,7 +409,16 @@ impl Client {
         self.requests += 1;
         let number = self.requests;
         self.open.insert(number, Open { node, round, says, sent: now.boot });
-        Request { who: self.who(), key: self.key, node, number, says }
+        let wanted = match says {
+            Says::Wait { .. } => self.wanted,
+            // Without the rule it counts holders, whichever numbers they have.
+            _ if self.without.is(Rule::NumbersNotCounts) => match self.mode {
+                HeldAs::Permit { limit, .. } => Wanted::Permit { limit, number: None },
+                mode => mode.wanted(),
+            },
+            _ => self.mode.wanted(),
+        };
+        Request { who: self.who(), key: self.key, node, number, wanted, says }
     }
 }
 

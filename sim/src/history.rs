@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use palisade_core::Wanted;
 use serde::{Deserialize, Serialize};
 
 /// Microseconds of true time: one clock for all, which nobody who takes part can read.
@@ -14,6 +15,54 @@ pub struct Holder {
     pub client: u32,
     /// Which of its acquisitions.
     pub acquisition: u32,
+}
+
+/// In which mode somebody relies on a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum HeldAs {
+    /// Alone, to write.
+    #[default]
+    Exclusive,
+    /// Together with others who read.
+    Shared,
+    /// As one of so many.
+    Permit {
+        /// Which one.
+        number: u16,
+        /// How many its holder lets there be.
+        limit: u16,
+    },
+}
+
+impl HeldAs {
+    /// Whether two may rely on one lock in these modes at one moment.
+    pub fn goes_with(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Shared, Self::Shared) => true,
+            (Self::Permit { number, limit }, Self::Permit { number: others, limit: theirs }) => {
+                number != others && number <= theirs && others <= limit
+            }
+            _ => false,
+        }
+    }
+
+    /// What has to be asked for.
+    pub fn wanted(self) -> Wanted {
+        match self {
+            Self::Exclusive => Wanted::Exclusive,
+            Self::Shared => Wanted::Shared,
+            Self::Permit { number, limit } => Wanted::Permit { limit, number: Some(number) },
+        }
+    }
+
+    /// What one has who asked for `wanted` and was granted the permit `number`.
+    pub fn of(wanted: Wanted, number: u16) -> Self {
+        match wanted {
+            Wanted::Exclusive => Self::Exclusive,
+            Wanted::Shared => Self::Shared,
+            Wanted::Permit { limit, .. } => Self::Permit { number, limit },
+        }
+    }
 }
 
 /// Something that a holder did with a key.
@@ -44,6 +93,9 @@ pub enum What {
         until: TimeUs,
         /// With this fencing token.
         token: u64,
+        /// In this mode.
+        #[serde(default)]
+        mode: HeldAs,
     },
     /// It relies on the lock for longer, or its token rose.
     Extended {
@@ -52,10 +104,20 @@ pub enum What {
         /// Its token now.
         token: u64,
     },
-    /// Its write reaches the resource that the lock protects.
+    /// It relies on the lock in another mode.
+    Converted {
+        /// Its token now.
+        token: u64,
+        /// In this one.
+        mode: HeldAs,
+    },
+    /// What it does under the lock reaches the resource that the lock protects: it writes, reads, or uses its permit.
     Wrote {
         /// With this token.
         token: u64,
+        /// In this mode.
+        #[serde(default)]
+        mode: HeldAs,
     },
 }
 

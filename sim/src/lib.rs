@@ -12,6 +12,7 @@ pub mod campaign;
 mod checker;
 pub mod client;
 pub mod family;
+mod highest;
 pub mod history;
 pub mod messages;
 pub mod model;
@@ -21,5 +22,6 @@ pub mod rules;
 pub mod server;
 pub mod simulation;
 pub mod single_client;
+mod violation;
 
 pub use checker::Outcome;

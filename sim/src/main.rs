@@ -194,6 +194,7 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
         "on one node: {} locks taken, {} of them waited for, {} requests repeated, {} re-entries, {} who waited and went",
         all.single_held, all.single_waited, all.repeated, all.reentered, all.left
     );
+    println!("of all: {} locks taken to read, {} permits, {} conversions", all.shared, all.permits, all.converted);
     println!(
         "while nothing went wrong but bursts and stalls: {} locks asked for until a limit and had, {} kept until they were given back",
         all.had_in_time, all.kept

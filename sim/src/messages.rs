@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use palisade_core::WaiterId;
 use palisade_core::quorum::{Answer, Ask, NodeId};
+use palisade_core::{WaiterId, Wanted};
 
 use crate::history::Holder;
 
@@ -18,6 +18,8 @@ pub struct Request {
     pub node: usize,
     /// Told from the client's other requests.
     pub number: u32,
+    /// In which mode it is about the lock, where it asks for it.
+    pub wanted: Wanted,
     /// What it says.
     pub says: Says,
 }
@@ -81,6 +83,11 @@ pub enum Command {
         /// Also extend to at least this long from now.
         ttl_ms: Option<u32>,
     },
+    /// LOCK.CONVERT.
+    Convert {
+        /// To a reader; else to a writer.
+        shares: bool,
+    },
     /// LOCK.RELEASE.
     Release {
         /// Down to one hold less than this.
@@ -119,8 +126,8 @@ impl Reply {
 pub enum Hears {
     /// To a question of the machines.
     Answer(Answer),
-    /// To a wait: whether it is free.
-    Told(bool),
+    /// To a wait: the number of the permit that is kept, 1 for the whole lock; 0 if it is not its turn.
+    Told(u16),
     /// To a command of a client that locks on one node.
     Replied(Replied),
 }
@@ -132,8 +139,15 @@ pub enum Replied {
     Granted {
         /// The token of the grant.
         token: u64,
+        /// The number of its permit.
+        number: u16,
         /// How long it waited, in milliseconds.
         waited_ms: u64,
+    },
+    /// It is in the mode that was asked for.
+    Converted {
+        /// The token of the grant.
+        token: u64,
     },
     /// It lasts longer.
     Extended,
@@ -171,7 +185,7 @@ impl fmt::Display for Hears {
             Self::Answer(Answer::Guarded { ms }) => write!(f, "GUARDED {ms}"),
             Self::Answer(Answer::NotYet { ms }) => write!(f, "NOTYET {ms}"),
             Self::Answer(Answer::Failed) => f.write_str("an error"),
-            Self::Told(free) => write!(f, "{}", u8::from(*free)),
+            Self::Told(free) => write!(f, "{free}"),
             Self::Replied(replied) => write!(f, "{replied:?}"),
         }
     }

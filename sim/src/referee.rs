@@ -1,14 +1,15 @@
-//! What must hold of every history: a lock is a mutex whose holders' tokens grow, so that a register guarded by it never
-//! goes back, and never refuses who holds the lock.
+//! What must hold of every history: those who hold a lock together may, and tokens grow from one to every other who must not hold it
+//! with him, so that a register guarded by it never goes back, and never refuses who holds the lock.
 //!
-//! Events are shown to the referee in the order of their times. It keeps for each key what a sequential fenced mutex would
-//! know: who relies on it until when, the largest token, and the token of the last write. The first event that no such
-//! mutex could have produced is a [`Violation`].
+//! Events are shown to the referee in the order of their times. It keeps for each key what a sequential fenced lock would
+//! know: who relies on it until when, the largest tokens ([`Highest`]), and what the register has seen. The first event that no such
+//! lock could have produced is a [`Violation`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use crate::history::{Event, Holder, TimeUs, What};
+use crate::highest::{Highest, Largest};
+use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+pub use crate::violation::{Claim, Violation};
 
 /// Which laws apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,115 +21,19 @@ pub enum Laws {
     WithoutExclusion,
 }
 
-/// Who relies on a lock, and until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Claim {
-    /// Who.
-    pub who: Holder,
-    /// Its token.
-    pub token: u64,
-    /// Since when.
-    pub from: TimeUs,
-    /// Until when.
-    pub until: TimeUs,
-}
-
-/// A law that was broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Violation {
-    /// Two rely on one lock at one moment.
-    Overlap {
-        /// Which lock.
-        key: u32,
-        /// Who relied on it.
-        first: Claim,
-        /// Who came on top.
-        second: Claim,
-    },
-    /// A later holder's token is not larger than an earlier one's.
-    TokenOrder {
-        /// Which lock.
-        key: u32,
-        /// The largest token before.
-        before: u64,
-        /// The later holder.
-        later: Claim,
-    },
-    /// A holder's token fell while it held the lock.
-    TokenFell {
-        /// Which lock.
-        key: u32,
-        /// Who.
-        claim: Claim,
-        /// What its token became.
-        to: u64,
-    },
-    /// It relied on a lock again that it had lost.
-    Revived {
-        /// Which lock.
-        key: u32,
-        /// Who.
-        who: Holder,
-    },
-    /// A write of the one who holds the lock was refused.
-    FencedOut {
-        /// Which lock.
-        key: u32,
-        /// Who wrote.
-        claim: Claim,
-        /// The register had seen this token.
-        seen: u64,
-    },
-}
-
-impl Violation {
-    /// The law's name.
-    pub fn law(&self) -> &'static str {
-        match self {
-            Self::Overlap { .. } | Self::Revived { .. } => "exclusion",
-            Self::TokenOrder { .. } | Self::TokenFell { .. } => "token order",
-            Self::FencedOut { .. } => "guarded register",
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overlap { key, first, second } => write!(
-                f,
-                "exclusion: key {key} is held by {} until {} us, and by {} from {} us on",
-                first.who, first.until, second.who, second.from
-            ),
-            Self::TokenOrder { key, before, later } => write!(
-                f,
-                "token order: {} holds key {key} with token {}, and an earlier holder had {before}",
-                later.who, later.token
-            ),
-            Self::TokenFell { key, claim, to } => {
-                write!(f, "token order: {} held key {key} with token {}, then with {to}", claim.who, claim.token)
-            }
-            Self::Revived { key, who } => write!(f, "exclusion: {who} relies again on key {key}, which it had lost"),
-            Self::FencedOut { key, claim, seen } => write!(
-                f,
-                "guarded register: {} holds key {key} with token {}, and its write is refused: {seen} was seen",
-                claim.who, claim.token
-            ),
-        }
-    }
-}
-
-/// The sequential mutex of one key.
+/// The sequential lock of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Mutex {
-    /// Who relies on it; more than one only where exclusion is no law.
+    /// Who relies on it.
     claims: Vec<Claim>,
-    /// The largest token that anybody held it with, by the moment at which it was known: each larger than the one before.
-    highest: Vec<(TimeUs, u64)>,
-    /// The token of the last write that the register took: it takes none with a smaller one.
-    register: u64,
-    /// The last lock that an operator took away: when, and its token.
+    /// The largest tokens that anybody held it with.
+    highest: Highest,
+    /// What the register took.
+    register: Largest,
+    /// The last lock that an operator took away as a whole: when, and its largest token.
     taken_away: Option<(TimeUs, u64)>,
+    /// Tokens of grants that an operator took away, and others stayed.
+    broken: Vec<u64>,
 }
 
 /// Judges a history as it goes.
@@ -153,13 +58,14 @@ impl Referee {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.until > at);
         match what {
-            What::Held { since, until, token } => {
-                let later = Claim { who, token, from: at, until };
+            What::Held { since, until, token, mode } => {
+                let later = Claim { who, mode, token, from: at, until };
                 mutex.begin(key, later, since, self.laws)?;
             }
+            What::Converted { token, mode } => mutex.convert(key, who, at, token, mode, self.laws)?,
             What::Extended { until, token } => mutex.extend(key, who, at, until, token, self.laws)?,
             What::Ended => mutex.claims.retain(|claim| claim.who != who),
-            What::Wrote { token } => return mutex.write(key, who, token, self.laws),
+            What::Wrote { token, mode } => return mutex.write(key, who, token, mode, self.laws),
         }
         Ok(true)
     }
@@ -169,8 +75,15 @@ impl Referee {
     pub fn is_taken_away(&mut self, key: u32, at: TimeUs, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token > token);
-        mutex.raise(at, token, self.laws);
+        mutex.raise(at, HeldAs::Exclusive, token, self.laws);
         mutex.taken_away = Some((at, token.max(mutex.taken_away.map_or(0, |(_, before)| before))));
+    }
+
+    /// An operator took the grants of `key` away that had this token; others stayed.
+    pub fn is_broken(&mut self, key: u32, token: u64) {
+        let mutex = self.keys.entry(key).or_default();
+        mutex.claims.retain(|claim| claim.token != token);
+        mutex.broken.push(token);
     }
 
     /// Who relies on `key` at `at`.
@@ -180,41 +93,54 @@ impl Referee {
 }
 
 impl Mutex {
+    /// What was granted with this token may have been taken away before its holder heard of it.
+    fn was_taken_away(&self, token: u64) -> bool {
+        self.taken_away.is_some_and(|(_, before)| token <= before) || self.broken.contains(&token)
+    }
+
     fn begin(&mut self, key: u32, later: Claim, since: TimeUs, laws: Laws) -> Result<(), Violation> {
-        // What it holds was taken away before it heard of it.
         if let Some((at, before)) = self.taken_away
             && later.token <= before
         {
             return if since > at { Err(Violation::TokenOrder { key, before, later }) } else { Ok(()) };
         }
-        if laws == Laws::All
-            && later.until > later.from
-            && let Some(&first) = self.claims.first()
-        {
-            return Err(Violation::Overlap { key, first, second: later });
+        if self.broken.contains(&later.token) {
+            return Ok(());
         }
+        self.is_beside(key, later, laws)?;
         // Where holders are apart, all earlier ones count; else those who held it before this one began to ask.
-        let known = match laws {
-            Laws::All => self.highest.len(),
-            Laws::WithoutExclusion => self.highest.partition_point(|&(at, _)| at < since),
-        };
-        if let Some(&(_, before)) = known.checked_sub(1).map(|last| &self.highest[last])
-            && later.token <= before
-        {
-            return Err(Violation::TokenOrder { key, before, later });
-        }
-        self.raise(later.from, later.token, laws);
+        let known = if laws == Laws::All { TimeUs::MAX } else { since };
+        self.is_above(key, later, known)?;
+        self.raise(later.from, later.mode, later.token, laws);
         self.claims.push(later);
         Ok(())
     }
 
-    fn raise(&mut self, at: TimeUs, token: u64, laws: Laws) {
-        if self.highest.last().is_none_or(|&(_, highest)| token > highest) {
-            if laws == Laws::All {
-                self.highest.clear();
-            }
-            self.highest.push((at, token));
+    /// Nobody relies on it whose mode does not go with that of `later`.
+    fn is_beside(&self, key: u32, later: Claim, laws: Laws) -> Result<(), Violation> {
+        if laws != Laws::All || later.until <= later.from {
+            return Ok(());
         }
+        let mut others = self.claims.iter().filter(|claim| claim.who != later.who);
+        if let Some(&first) = others.clone().find(|claim| !claim.mode.goes_with(later.mode)) {
+            return Err(Violation::Overlap { key, first, second: later });
+        }
+        let limit = |mode| if let HeldAs::Permit { limit, .. } = mode { usize::from(limit) } else { usize::MAX };
+        let smallest = others.clone().map(|claim| limit(claim.mode)).chain([limit(later.mode)]).min();
+        let count = others.by_ref().count() + 1;
+        if smallest < Some(count) { Err(Violation::TooMany { key, last: later, count }) } else { Ok(()) }
+    }
+
+    /// The token of `later` is above those that it has to be, of those that were known before `known`.
+    fn is_above(&self, key: u32, later: Claim, known: TimeUs) -> Result<(), Violation> {
+        match self.highest.floor_of(later.mode, known) {
+            before if later.token <= before => Err(Violation::TokenOrder { key, before, later }),
+            _ => Ok(()),
+        }
+    }
+
+    fn raise(&mut self, at: TimeUs, mode: HeldAs, token: u64, laws: Laws) {
+        self.highest.raise(at, mode, token, laws == Laws::WithoutExclusion);
     }
 
     fn extend(
@@ -228,27 +154,59 @@ impl Mutex {
     ) -> Result<(), Violation> {
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.who == who) else {
             // It does not know yet that it was taken away.
-            let is_taken_away = self.taken_away.is_some_and(|(_, before)| token <= before);
-            return if is_taken_away { Ok(()) } else { Err(Violation::Revived { key, who }) };
+            return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
         };
         if token < claim.token {
             return Err(Violation::TokenFell { key, claim: *claim, to: token });
         }
         (claim.until, claim.token) = (until, token);
-        self.raise(at, token, laws);
+        let mode = claim.mode;
+        self.raise(at, mode, token, laws);
         Ok(())
     }
 
-    /// Whether the register takes a write: a smaller token than it has seen is refused. That this never lets an older
-    /// holder pass follows from the order of tokens; that it never refuses the present one is judged here.
-    fn write(&mut self, key: u32, who: Holder, token: u64, laws: Laws) -> Result<bool, Violation> {
-        if token >= self.register {
-            self.register = token;
+    /// Whoever relies on it in another mode from `at` on began to in that moment, as far as others go.
+    fn convert(
+        &mut self,
+        key: u32,
+        who: Holder,
+        at: TimeUs,
+        token: u64,
+        mode: HeldAs,
+        laws: Laws,
+    ) -> Result<(), Violation> {
+        let Some(place) = self.claims.iter().position(|claim| claim.who == who) else {
+            return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
+        };
+        let before = self.claims[place];
+        let later = Claim { mode, token, from: at, ..before };
+        if token < before.token {
+            return Err(Violation::TokenFell { key, claim: before, to: token });
+        }
+        // A writer whose node never heard that it reads is the writer still.
+        let was_writer = token == before.token && self.highest.is_of_last_writer(token);
+        if mode == HeldAs::Exclusive && before.mode != mode && !was_writer {
+            self.is_beside(key, later, laws)?;
+            self.is_above(key, later, if laws == Laws::All { TimeUs::MAX } else { before.from })?;
+        }
+        self.raise(at, mode, token, laws);
+        self.claims[place] = later;
+        Ok(())
+    }
+
+    /// Whether the register takes what comes with this token: one that is smaller than it must be after what it has seen is refused.
+    /// That this never lets an older holder pass follows from the order of tokens; that it never refuses the present one is judged
+    /// here.
+    fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
+        let seen = self.register.floor_of(mode);
+        if token >= seen {
+            self.register.add(mode, token);
             return Ok(true);
         }
-        // (A write that it sent before its token rose may come too late.)
-        match self.claims.iter().find(|claim| claim.who == who && claim.token == token) {
-            Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen: self.register }),
+        // (A write that it sent before its token rose, or before it became a reader, may come too late.)
+        let is_present = |claim: &&Claim| claim.who == who && (claim.token, claim.mode) == (token, mode);
+        match self.claims.iter().find(is_present) {
+            Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen }),
             _ => Ok(false),
         }
     }
@@ -262,7 +220,92 @@ mod tests {
     const B: Holder = Holder { client: 1, acquisition: 1 };
 
     fn held(since: TimeUs, until: TimeUs, token: u64) -> What {
-        What::Held { since, until, token }
+        What::Held { since, until, token, mode: HeldAs::Exclusive }
+    }
+
+    fn held_as(mode: HeldAs, since: TimeUs, until: TimeUs, token: u64) -> What {
+        What::Held { since, until, token, mode }
+    }
+
+    fn wrote(token: u64) -> What {
+        What::Wrote { token, mode: HeldAs::Exclusive }
+    }
+
+    fn permit(number: u16, limit: u16) -> HeldAs {
+        HeldAs::Permit { number, limit }
+    }
+
+    /// Whom a mode goes with, which tokens need no order, and what becomes of a writer that reads.
+    #[test]
+    fn modes() {
+        use HeldAs::{Exclusive, Shared};
+        use What::Converted;
+        let both = |one: HeldAs, other: HeldAs, token| {
+            vec![(1, A, held_as(one, 0, 9, 5)), (2, B, held_as(other, 1, 9, token))]
+        };
+        let after = |one: HeldAs, other: HeldAs, token| {
+            vec![(1, A, held_as(one, 0, 9, 5)), (9, B, held_as(other, 8, 20, token))]
+        };
+        let exclusion = Some("exclusion");
+        let order = Some("token order");
+        let cases = [
+            (both(Shared, Shared, 5), None),
+            (both(Shared, Shared, 4), None),
+            (both(Shared, Exclusive, 6), exclusion),
+            (both(Exclusive, Shared, 6), exclusion),
+            (both(permit(1, 2), permit(2, 2), 4), None),
+            (both(permit(1, 2), permit(1, 2), 6), exclusion),
+            (both(permit(1, 1), permit(2, 2), 6), exclusion),
+            (both(permit(2, 2), permit(1, 1), 6), exclusion),
+            (both(permit(1, 2), Shared, 6), exclusion),
+            (after(Shared, Exclusive, 5), order),
+            (after(permit(1, 2), Exclusive, 5), order),
+            (after(Exclusive, Shared, 5), order),
+            (after(permit(1, 2), Shared, 5), order),
+            (after(Shared, Shared, 4), None),
+            (after(permit(1, 2), permit(1, 2), 5), order),
+            (after(permit(1, 2), permit(2, 2), 4), None),
+            (after(Shared, permit(2, 2), 5), order),
+            (
+                vec![
+                    (1, A, held(0, 9, 5)),
+                    (2, A, Converted { token: 5, mode: Shared }),
+                    (3, B, held_as(Shared, 1, 9, 6)),
+                    (4, A, Converted { token: 7, mode: Exclusive }),
+                ],
+                exclusion,
+            ),
+            (
+                vec![
+                    (1, A, held(0, 9, 5)),
+                    (2, A, Converted { token: 5, mode: Shared }),
+                    (3, B, held_as(Shared, 1, 9, 5)),
+                ],
+                order,
+            ),
+            (vec![(1, A, held_as(Shared, 0, 9, 5)), (4, A, Converted { token: 5, mode: Exclusive })], order),
+            (
+                vec![
+                    (1, A, held(0, 9, 5)),
+                    (2, A, Converted { token: 5, mode: Shared }),
+                    (3, A, Converted { token: 5, mode: Exclusive }),
+                ],
+                None,
+            ),
+            (
+                vec![
+                    (1, A, held(0, 9, 5)),
+                    (2, A, Converted { token: 5, mode: Shared }),
+                    (3, B, held_as(Shared, 1, 5, 6)),
+                    (6, A, Converted { token: 5, mode: Exclusive }),
+                ],
+                order,
+            ),
+            (vec![(1, A, held_as(Shared, 0, 9, 5)), (4, A, Converted { token: 6, mode: Exclusive })], None),
+        ];
+        for (events, all) in cases {
+            assert_eq!(judge(Laws::All, &events), all, "{events:?}");
+        }
     }
 
     /// The law that the last of these events breaks.
@@ -279,7 +322,7 @@ mod tests {
 
     #[test]
     fn table() {
-        use What::{Ended, Extended, Wrote};
+        use What::{Ended, Extended};
         let cases: &[(&[(TimeUs, Holder, What)], Option<&str>, Option<&str>)] = &[
             (&[(1, A, held(0, 9, 5)), (9, B, held(1, 20, 6))], None, None),
             (&[(1, A, held(0, 9, 5)), (8, B, held(1, 20, 6))], Some("exclusion"), None),
@@ -305,21 +348,8 @@ mod tests {
                 Some("token order"),
             ),
             // The register: a late write of an old holder is refused, one of the holder is not.
-            (
-                &[
-                    (1, A, held(0, 9, 5)),
-                    (9, B, held(2, 20, 6)),
-                    (10, B, Wrote { token: 6 }),
-                    (11, A, Wrote { token: 5 }),
-                ],
-                None,
-                None,
-            ),
-            (
-                &[(1, A, held(0, 9, 5)), (2, A, Wrote { token: 7 }), (3, A, Wrote { token: 5 })],
-                Some("guarded register"),
-                None,
-            ),
+            (&[(1, A, held(0, 9, 5)), (9, B, held(2, 20, 6)), (10, B, wrote(6)), (11, A, wrote(5))], None, None),
+            (&[(1, A, held(0, 9, 5)), (2, A, wrote(7)), (3, A, wrote(5))], Some("guarded register"), None),
         ];
         for (events, all, without) in cases {
             assert_eq!(judge(Laws::All, events), *all, "{events:?}");

@@ -73,6 +73,20 @@ pub enum Rule {
     EvictedBars,
     /// An incarnation in which a held lock was evicted leaves no proof that it remembers every grant.
     EvictedUnproved,
+    /// Readers keep writers out.
+    ReadersKeepWritersOut,
+    /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
+    NumbersNotCounts,
+    /// A permit's number is within the limits of those who hold others, not its own limit alone.
+    BothLimits,
+    /// A reader's token is above those of the writers and permits before it.
+    ReadersAboveWriters,
+    /// A reader does not pass a writer that waits, although others read.
+    ReadersWaitForWriters,
+    /// Whoever joins others who hold a lock is told to the AOF and to replicas.
+    GrantsAreTold,
+    /// A reader becomes a writer only if nobody else reads.
+    ConvertsAlone,
 }
 
 impl Rule {

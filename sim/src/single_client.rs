@@ -3,10 +3,10 @@
 //! It takes one lock at a time, and awaits one answer at a time. Times are those of its own clocks.
 
 use palisade_core::quorum::{granted_after, valid_until};
-use palisade_core::{BootTime, Now, WaiterId};
+use palisade_core::{BootTime, Now, WaiterId, Wanted};
 
 use crate::client::{Status, Step};
-use crate::history::Holder;
+use crate::history::{HeldAs, Holder};
 use crate::messages::{Command, Hears, Replied, Reply, Request, Says};
 use crate::rules::{Rule, Without};
 
@@ -48,6 +48,9 @@ pub struct SingleClient {
     key: u32,
     ttl_ms: u32,
     without: Without,
+    /// What it asks for, and how it relies on what it has.
+    wanted: Wanted,
+    mode: HeldAs,
     stage: Stage,
     open: Option<Open>,
     requests: u32,
@@ -66,6 +69,8 @@ impl SingleClient {
             key: 0,
             ttl_ms,
             without,
+            wanted: Wanted::Exclusive,
+            mode: HeldAs::Exclusive,
             stage: Stage::Idle,
             open: None,
             requests: 0,
@@ -82,6 +87,11 @@ impl SingleClient {
     /// Which lock that is about.
     pub fn key(&self) -> u32 {
         self.key
+    }
+
+    /// In which mode it relies on that.
+    pub fn mode(&self) -> HeldAs {
+        self.mode
     }
 
     /// It does nothing.
@@ -124,10 +134,10 @@ impl SingleClient {
 
     // What it sets out to do.
 
-    /// It sets out to take `key`, and waits for so long.
-    pub fn acquire(&mut self, key: u32, wait_ms: u32, now: Now) -> Step {
+    /// It sets out to take `key` in this mode, and waits for so long.
+    pub fn acquire(&mut self, key: u32, wanted: Wanted, wait_ms: u32, now: Now) -> Step {
         self.acquisition += 1;
-        (self.key, self.is_sure) = (key, true);
+        (self.key, self.wanted, self.is_sure) = (key, wanted, true);
         self.stage = Stage::Acquiring { since: now.boot, wait_ms };
         self.sends(Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: false }, now)
     }
@@ -150,6 +160,17 @@ impl SingleClient {
     /// It extends its lock.
     pub fn extend(&mut self, now: Now) -> Step {
         self.sends(Command::Extend { ttl_ms: self.ttl_ms }, now)
+    }
+
+    /// A writer goes on as a reader: from now on, whenever the node hears of it.
+    pub fn share(&mut self, now: Now) -> Step {
+        self.mode = HeldAs::Shared;
+        Step { says: Some(Status::Converted), ..self.sends(Command::Convert { shares: true }, now) }
+    }
+
+    /// A reader asks to be the writer, if nobody else reads.
+    pub fn convert_up(&mut self, now: Now) -> Step {
+        self.sends(Command::Convert { shares: false }, now)
     }
 
     /// It takes one hold more, and says how many that are, or not; and extends its lock with that, or not.
@@ -209,12 +230,13 @@ impl SingleClient {
         let Hears::Replied(replied) = reply.says else { return Step::default() };
         self.open = None;
         match (self.stage, replied) {
-            (Stage::Acquiring { since, .. }, Replied::Granted { token, waited_ms }) => {
+            (Stage::Acquiring { since, .. }, Replied::Granted { token, number, waited_ms }) => {
                 let until = valid_until(self.granted(sent, waited_ms), self.ttl_ms);
                 if now.boot >= until {
                     return self.release(now);
                 }
                 self.stage = Stage::Holding { since, until, token, level: 1 };
+                self.mode = HeldAs::of(self.wanted, number);
                 Step { sends: vec![], says: Some(Status::Held) }
             }
             (Stage::Acquiring { .. }, _) => {
@@ -237,6 +259,21 @@ impl SingleClient {
                 }
                 self.stage = Stage::Holding { since, until: later, token, level };
                 Step { sends: vec![], says: (later > until).then_some(Status::Extended) }
+            }
+            (Stage::Holding { since, until, level, .. }, Replied::Converted { token }) => {
+                if now.boot >= until {
+                    return self.release(now);
+                }
+                self.stage = Stage::Holding { since, until, token, level };
+                let is_writer = command == Command::Convert { shares: false };
+                if is_writer {
+                    self.mode = HeldAs::Exclusive;
+                }
+                Step { sends: vec![], says: is_writer.then_some(Status::Converted) }
+            }
+            // Others read.
+            (Stage::Holding { .. }, Replied::Null) if command == (Command::Convert { shares: false }) => {
+                Step::default()
             }
             // It was taken away, or its lease has ended.
             (Stage::Holding { .. }, Replied::Null) => Step { sends: vec![], says: self.ends() },
@@ -277,8 +314,8 @@ impl SingleClient {
 
     fn sends(&mut self, command: Command, now: Now) -> Step {
         self.requests += 1;
-        let (who, key, node, number) = (self.who(), self.key, self.node, self.requests);
+        let (who, key, node, number, wanted) = (self.who(), self.key, self.node, self.requests, self.wanted);
         self.open = Some(Open { number, command, sent: now.boot });
-        Step { sends: vec![(0, Request { who, key, node, number, says: Says::Command(command) })], says: None }
+        Step { sends: vec![(0, Request { who, key, node, number, wanted, says: Says::Command(command) })], says: None }
     }
 }

@@ -19,6 +19,8 @@ fn every_law_is_kept() {
     assert!(all.moments > 1_000_000, "{} steps are not a test", all.moments);
     let singles = [all.single_held, all.single_waited, all.repeated, all.reentered, all.left];
     assert!(singles.into_iter().all(|count| count > 500), "{singles:?} are not a test");
+    let modes = [all.shared, all.permits, all.converted];
+    assert!(modes.into_iter().all(|count| count > 500), "{modes:?} are not a test");
     for fault in [
         "slot given away",
         "slot of a dead node given away",
@@ -119,6 +121,23 @@ fn every_rule_of_locks_on_one_node_is_needed() {
     }
     let is_meant = |kind: &Kind| matches!(kind, Kind::Evict { .. } | Kind::Crash { .. } | Kind::Restart { .. });
     assert_eq!(found(Rule::EvictedUnproved, is_meant).law(), "exclusion");
+}
+
+/// Readers, writers and permits, on one node or on several: each rule by the law that breaks without it.
+#[test]
+fn every_rule_of_locks_that_are_held_together_is_needed() {
+    let rules = [
+        (Rule::ReadersKeepWritersOut, "exclusion"),
+        (Rule::NumbersNotCounts, "exclusion"),
+        (Rule::BothLimits, "exclusion"),
+        (Rule::ReadersAboveWriters, "token order"),
+        (Rule::ReadersWaitForWriters, "order of the queue"),
+        (Rule::GrantsAreTold, "what replicas know"),
+        (Rule::ConvertsAlone, "conversion"),
+    ];
+    for (rule, law) in rules {
+        assert_eq!(found(rule, |_| true).law(), law, "{rule:?}");
+    }
 }
 
 /// A round of extension is under way, and an answer to the one before comes, which no node heard of.

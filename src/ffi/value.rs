@@ -21,6 +21,9 @@ pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
     NonNull::from(Box::leak(lock))
 }
 
+/// A lock with more holders than this is freed on a thread of its own: a hundred thousand take some milliseconds.
+const FREED_AT_ONCE: usize = 1_000;
+
 /// Takes a lock back from the server and drops it. May run on any thread.
 ///
 /// # Safety
@@ -28,7 +31,11 @@ pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
 pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
     IN_MEMORY.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
-    drop(unsafe { Box::from_raw(lock.as_ptr()) });
+    let lock = unsafe { Box::from_raw(lock.as_ptr()) };
+    if lock.len() > FREED_AT_ONCE {
+        // Where no thread can be had the closure, and with it the lock, is dropped right here.
+        let _ = std::thread::Builder::new().name("lock-free".to_owned()).spawn(move || drop(lock));
+    }
 }
 
 /// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.

@@ -155,10 +155,12 @@ impl Lock {
         single.into_iter().chain(joint.into_iter().flatten())
     }
 
-    /// The largest token of those who hold it at `now`.
-    pub(crate) fn largest_token(&self, now: BootTime) -> Token {
-        let live = self.grants().map(|(_, grant)| grant).filter(|grant| !grant.is_expired(now));
-        live.map(|grant| grant.token).max().unwrap_or(self.first().token)
+    /// The largest token of those who hold it at `now`, if anybody does.
+    pub(crate) fn largest_token(&self, now: BootTime) -> Option<Token> {
+        match self {
+            Self::Exclusive(grant) => (!grant.is_expired(now)).then_some(grant.token),
+            Self::Joint(holders) => holders.largest_token(now),
+        }
     }
 
     /// All grants came from outside: they keep others out until their deadlines and can be released, nothing else.

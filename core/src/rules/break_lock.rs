@@ -13,7 +13,7 @@ pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node
         Some(token) => {
             lock.last_with_token(token).is_some_and(|id| !lock.grant(id).is_expired(now.boot)).then_some(token)?
         }
-        None => lock.largest_token(now.boot),
+        None => lock.largest_token(now.boot)?,
     };
     node.counters.breaks += 1;
     Some(broken)

@@ -14,7 +14,7 @@ use super::link::Link;
 use super::machine::{PATIENCE, free_port};
 use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
-use crate::history::{Event, Holder, What};
+use crate::history::{Event, HeldAs, Holder, What};
 
 /// A server that holds no lock needs no more: a few MiB for itself, buffers of connections and of replication.
 const MEMORY_MAX: u64 = 64 << 20;
@@ -161,7 +161,7 @@ async fn take(
         }
     };
     let (at, token) = (now_us(), guard.token());
-    see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token });
+    see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive });
     // Of one moment ends come first.
     see(now_us().max(at + 1), What::Ended);
     guard.release().await;

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::journal::{Journal, Line, now_us};
 use super::register::{Access, Connection};
-use crate::history::{Event, Holder, TimeUs, What};
+use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
 /// A claim is longer than what the crate promises by at most this.
 pub const CLAIM_SLACK_US: u64 = 100;
@@ -196,7 +196,7 @@ impl Task {
         let who = Holder { client: self.shared.settings.number, acquisition };
         // A process that was stopped meanwhile has nothing to rely on.
         let Some(known) = claim(&guard) else { return };
-        let held = What::Held { since, until: known.until, token: known.token };
+        let held = What::Held { since, until: known.until, token: known.token, mode: HeldAs::Exclusive };
         self.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
         let guard = Arc::new(guard);
         let (stop, stopped) = oneshot::channel();

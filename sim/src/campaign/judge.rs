@@ -90,7 +90,7 @@ impl History {
     /// The largest token that `key` was held with.
     pub fn highest_token(&self, key: u32) -> u64 {
         let tokens = self.seen.iter().filter(|seen| seen.event.key == key).map(|seen| match seen.event.what {
-            What::Held { token, .. } | What::Extended { token, .. } => token,
+            What::Held { token, .. } | What::Extended { token, .. } | What::Converted { token, .. } => token,
             What::Ended | What::Wrote { .. } => 0,
         });
         tokens.max().unwrap_or(0)
@@ -102,7 +102,7 @@ impl History {
         let rank = |what: What| match what {
             What::Ended => 0,
             What::Held { .. } => 1,
-            What::Extended { .. } => 2,
+            What::Extended { .. } | What::Converted { .. } => 2,
             What::Wrote { .. } => 3,
         };
         self.seen.sort_by_key(|seen| (seen.event.at, rank(seen.event.what)));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn access(at: TimeUs, who: Holder, token: u64, taken: bool) -> Seen {
-        let seen = seen(at, who, What::Wrote { token });
+        let seen = seen(at, who, What::Wrote { token, mode: HeldAs::Exclusive });
         let arrival = Arrival { event: seen.event, taken, writes: true, lost_update: false };
         Seen { arrival: Some(arrival), ..seen }
     }
@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn lines_of_several_processes_are_put_into_order() {
-        let (a, b) = (What::Held { since: 0, until: 9, token: 5 }, What::Held { since: 3, until: 20, token: 6 });
+        let held = |since, until, token| What::Held { since, until, token, mode: HeldAs::Exclusive };
+        let (a, b) = (held(0, 9, 5), held(3, 20, 6));
         let good = vec![seen(4, B, b), seen(1, A, a), seen(4, A, What::Ended), access(5, A, 5, true)];
         assert_eq!(judged(good), [""; 0]);
         let overlap = judged(vec![seen(4, B, b), seen(1, A, a), seen(5, B, What::Extended { until: 30, token: 6 })]);

@@ -15,7 +15,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::journal::now_us;
-use crate::history::{Event, Holder, What};
+use crate::history::{Event, HeldAs, Holder, What};
 
 /// What a client asks of the register: to read a key's number, or to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ impl Register {
             }
         }
         let answer = taken.then_some(cell.number);
-        let event = Event { at, key, who, what: What::Wrote { token } };
+        let event = Event { at, key, who, what: What::Wrote { token, mode: HeldAs::Exclusive } };
         inner.arrivals.push(Arrival { event, taken, writes: write.is_some(), lost_update });
         answer
     }

@@ -110,6 +110,7 @@ impl Numbers {
                         end.1 = end.1.min(event.at);
                     }
                 }
+                What::Converted { .. } => {}
                 What::Wrote { .. } => {
                     let taken = arrival.is_some_and(|arrival| arrival.taken);
                     numbers.refused += usize::from(!taken);
@@ -317,12 +318,13 @@ fn violation(outcome: &Outcome, wrong: &Wrong) -> String {
     let skipped = around.len().saturating_sub(AROUND_MAX);
     for Seen { event, arrival } in &around[skipped..] {
         let what = match event.what {
-            What::Held { since, until, token } => {
+            What::Held { since, until, token, .. } => {
                 format!("holds it: asked at {}, until {}, token {token}", time(outcome, since), time(outcome, until))
             }
             What::Extended { until, token } => format!("extended until {}, token {token}", time(outcome, until)),
             What::Ended => "relies on it no longer".to_owned(),
-            What::Wrote { token } => {
+            What::Converted { token, mode } => format!("relies on it as {mode:?}, token {token}"),
+            What::Wrote { token, .. } => {
                 let answer = if arrival.is_some_and(|arrival| arrival.taken) { "taken" } else { "refused" };
                 format!("accesses the register with token {token}: {answer}")
             }

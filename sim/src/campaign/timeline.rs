@@ -89,7 +89,7 @@ fn holds(outcome: &Outcome) -> Vec<Hold> {
                     all[n].until = all[n].until.min(event.at);
                 }
             }
-            What::Wrote { .. } => {}
+            What::Converted { .. } | What::Wrote { .. } => {}
         }
     }
     all

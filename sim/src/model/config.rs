@@ -153,8 +153,11 @@ pub fn broken() -> Vec<Config> {
     ]
 }
 
+/// Why the models of nodes and of a queue see no rule about several holders.
+const ALONE: &str = "locks are taken alone there";
+
 /// Rules whose absence this model cannot notice, and why.
-pub const OUT_OF_SIGHT: [(Rule, &str); 12] = [
+pub const OUT_OF_SIGHT: [(Rule, &str); 19] = [
     (Rule::DriftMargin, "clocks do not drift there"),
     (Rule::TiedData, "no data is copied there"),
     (Rule::SlotsGuarded, "slots do not move there"),
@@ -167,6 +170,13 @@ pub const OUT_OF_SIGHT: [(Rule, &str); 12] = [
     (Rule::BrokenEnds, "holders do not ask again there"),
     (Rule::EvictedBars, "the node is as it is there"),
     (Rule::EvictedUnproved, "nothing is evicted where nodes crash there"),
+    (Rule::ReadersKeepWritersOut, ALONE),
+    (Rule::NumbersNotCounts, ALONE),
+    (Rule::BothLimits, ALONE),
+    (Rule::ReadersAboveWriters, ALONE),
+    (Rule::ReadersWaitForWriters, ALONE),
+    (Rule::GrantsAreTold, ALONE),
+    (Rule::ConvertsAlone, ALONE),
 ];
 
 /// With every rule: bounds within which nothing may be found, each with what it is about.

@@ -125,7 +125,10 @@ impl State {
         let what = match step.says {
             Some(says @ (Status::Held | Status::Extended)) => client.holding().map(|(held, since, until)| {
                 let (until, token, since) = (until.as_us(), held.token().get(), since.as_us());
-                if says == Status::Held { What::Held { since, until, token } } else { What::Extended { until, token } }
+                match says {
+                    Status::Held => What::Held { since, until, token, mode: client.mode() },
+                    _ => What::Extended { until, token },
+                }
             }),
             Some(Status::Ended) => Some(What::Ended),
             _ => None,

@@ -1,8 +1,10 @@
 //! What a client sends that locks on this node alone: ACQUIRE, which may wait, EXTEND, REENTER, RELEASE.
 
 use palisade_core::engine::{Reply as Outcome, Request as Does};
-use palisade_core::request::{Acquire, Extend, Level, Note, Owner, Patience, Reenter, Release, Ttl};
-use palisade_core::{Lock, Now, Refusal, WaiterId, Wanted};
+use palisade_core::request::{
+    Acquire, Conversion, Convert, Extend, Level, Note, Owner, Patience, Reenter, Release, Ttl,
+};
+use palisade_core::{Lock, Mode, Now, Refusal, Token, WaiterId, Wanted};
 
 use super::watch::Change;
 use super::{DB, Server, name};
@@ -24,11 +26,14 @@ impl Server {
         let name = self.name_of(key, command, owner, before.as_ref());
         let answer = self.does(request, command, &name, now);
         let after = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot));
-        self.watch.answers(command, owner, &answer, &Change { before: before.as_ref(), after }, now);
+        self.watch.answers(command, (key, owner), &answer, &Change { before: before.as_ref(), after }, now);
         self.watch.holds(key, after, now);
         match answer {
+            Ok(Outcome::Token(token)) if matches!(command, Command::Convert { .. }) => {
+                Some(Replied::Converted { token: token.get() })
+            }
             Ok(Outcome::Token(_)) => Some(Replied::Extended),
-            Ok(Outcome::Granted(token, _)) => Some(Replied::Granted { token: token.get(), waited_ms: 0 }),
+            Ok(Outcome::Granted(token, number)) => Some(Replied::Granted { token: token.get(), number, waited_ms: 0 }),
             Ok(Outcome::Holds(holds)) => Some(Replied::Holds(holds)),
             Ok(Outcome::Null | Outcome::Turn(_)) => Some(Replied::Null),
             Ok(Outcome::Later) => {
@@ -45,12 +50,15 @@ impl Server {
         let ttl = |ms: u32| Ttl::new(Some(ms.into()), max_ttl_ms);
         match command {
             Command::Acquire { ttl_ms, wait_ms, retry } => {
+                let wanted = self.asks(request.wanted);
                 let (note, patience) = (Note::default(), Patience::new(Some(wait_ms.into()))?);
                 let retry = retry && !self.without.is(Rule::RepetitionIsAnswered);
-                let ask =
-                    Acquire { owner, ttl: ttl(ttl_ms)?, wanted: Wanted::Exclusive, retry, fence: None, note, patience };
-                let is_free = self.locks.get(&key).is_none_or(|lock| lock.is_expired(now.boot));
-                let passes = self.without.is(Rule::NoBarging) && is_free;
+                let ask = Acquire { owner, ttl: ttl(ttl_ms)?, wanted, retry, fence: None, note, patience };
+                let held = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot));
+                let joins =
+                    wanted == Wanted::Shared && held.is_some_and(|lock| lock.mode(lock.first_id()) == Mode::Shared);
+                let passes = self.without.is(Rule::NoBarging) && held.is_none()
+                    || self.without.is(Rule::ReadersWaitForWriters) && joins;
                 let aside = passes.then(|| std::mem::take(self.node.tamper().waiting));
                 let does = Does::Acquire { ask, may_block: true };
                 let answer = self.perform(key, &does, Some(request.waiter()).filter(|_| !passes), now);
@@ -70,6 +78,17 @@ impl Server {
             Command::Release { level } => {
                 let ask = Release { owner, level: Some(Level::new(Some(level.into()))?), token: None };
                 self.perform(key, &Does::Release(ask), None, now)
+            }
+            Command::Convert { shares } => {
+                let to = if shares { Conversion::Shared } else { Conversion::Exclusive };
+                let answer = self.perform(key, &Does::Convert(Convert { owner, to, token: None }), None, now);
+                let own = self.locks.get(&key).and_then(|lock| Some(lock.mode(lock.find(owner)?)));
+                // Without the rule it is told what it wants to hear.
+                if self.without.is(Rule::ConvertsAlone) && answer == Ok(Outcome::Null) && own == Some(Mode::Shared) {
+                    let above = Token::new(self.node.tokens().last(&name(key)) + 1);
+                    return Ok(above.map_or(Outcome::Null, Outcome::Token));
+                }
+                answer
             }
             Command::Closed { .. } => Ok(Outcome::Null),
         }

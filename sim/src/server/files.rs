@@ -1,6 +1,9 @@
 //! What a node keeps on its disk: the state file, and the data.
 
-use palisade_core::{BootTime, CleanEnd, Lock, LocksDigest, NodeState, Now, record};
+use std::collections::BTreeMap;
+
+use palisade_core::record::{Applied, Arrival, Here};
+use palisade_core::{BootId, BootTime, CleanEnd, Lock, LocksDigest, NodeState, Now, record};
 
 use super::{DB, Server, name};
 use crate::rules::Rule;
@@ -57,14 +60,51 @@ impl Server {
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }
 
-    /// Every lock, as records: what the server's own files have of them, if they have everything.
+    /// Every lock, as records: what a snapshot has of them.
     pub fn records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
+        self.as_records(&self.locks, now)
+    }
+
+    /// The same as the AOF has them, and replicas, by all the changes that they were told of.
+    pub fn told_records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
+        self.as_records(&self.told, now)
+    }
+
+    /// The AOF and replicas are told of a change of the lock of `key`.
+    pub(super) fn tell(&mut self, key: u32, now: Now, write: impl FnOnce(&Lock, BootTime, BootId, &mut Vec<u8>)) {
+        let Some(lock) = self.locks.get(&key) else { return };
+        let mut bytes = vec![];
+        write(lock, now.boot, self.boot, &mut bytes);
+        let here = Here { arrival: Arrival::Stream, now: now.boot, boot: self.boot };
+        // What cannot be is refused by whoever reads it.
+        if let Ok(told) = record::decode_told(&bytes, here)
+            && let Ok(Applied::Anew(lock)) = record::apply(told, self.told.get_mut(&key))
+        {
+            self.told.insert(key, lock);
+        }
+    }
+
+    /// Where several hold the lock of `key`, the AOF and replicas know the same by what they were told.
+    pub(super) fn is_told(&mut self, key: u32, now: Now) {
+        let (held, told) = (self.locks.get(&key), self.told.get(&key));
+        if held.into_iter().chain(told).any(|lock| lock.len() > 1) {
+            let written = |lock: Option<&Lock>| {
+                let mut bytes = vec![];
+                lock.iter().for_each(|lock| record::encode(lock, now.boot, self.boot, &mut bytes));
+                bytes
+            };
+            let is_same = written(held) == written(told);
+            self.watch.replicas_know(is_same);
+        }
+    }
+
+    fn as_records(&self, locks: &BTreeMap<u32, Lock>, now: Now) -> Vec<(u32, Vec<u8>)> {
         let record = |(key, lock): (&u32, &Lock)| {
             let mut bytes = vec![];
             record::encode(lock, now.boot, self.boot, &mut bytes);
             (*key, bytes)
         };
-        self.locks.iter().map(record).collect()
+        locks.iter().map(record).collect()
     }
 
     /// The ceiling and the longest lease that a master tells its replicas.
@@ -75,9 +115,7 @@ impl Server {
 
     pub(super) fn digest(&self, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
         let mut digest = LocksDigest::default();
-        for (key, lock) in self.locks.iter().filter(|(_, lock)| counts(lock.first().deadline())) {
-            digest.add(DB, &name(*key), lock, |_| true);
-        }
+        self.locks.iter().for_each(|(key, lock)| digest.add(DB, &name(*key), lock, &counts));
         digest
     }
 }

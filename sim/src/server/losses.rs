@@ -1,8 +1,8 @@
 //! How locks go without their holders: flushed, evicted, deleted by hand, broken; and the guard that an operator arms.
 
 use palisade_core::Evictee;
-use palisade_core::Now;
 use palisade_core::engine::{Key, Reply as Outcome, Request as Does};
+use palisade_core::{Now, Token};
 
 use super::{DB, Server, name};
 use crate::rules::Rule;
@@ -12,16 +12,33 @@ impl Server {
     pub fn flush(&mut self, now: Now) {
         let dropped = self.node.flush(None).last();
         self.locks.clear();
+        self.told.clear();
         if let Some(last) = dropped.filter(|_| !self.without.is(Rule::Guard)) {
             self.node.dropped(last, now.boot);
         }
         self.save_first(now);
     }
 
-    /// An operator breaks the lock of `key`; answers its token.
+    /// An operator breaks the grant of `key` that came last; answers its token.
+    pub fn break_last(&mut self, key: u32, now: Now) -> Option<u64> {
+        let token = self.locks.get(&key)?.grants().last()?.1.token();
+        let broken = self.perform(key, &Does::Break(Some(token)), None, now);
+        let token = matches!(broken, Ok(Outcome::Token(_))).then_some(token.get())?;
+        self.watch.was_broken(key, token);
+        self.watch.holds(key, self.locks.get(&key), now);
+        Some(token)
+    }
+
+    /// The largest token of those who hold `key`.
+    fn largest(&self, key: u32, now: Now) -> Option<Token> {
+        let live = self.locks.get(&key)?.grants().filter(|(_, grant)| !grant.is_expired(now.boot));
+        live.map(|(_, grant)| grant.token()).max()
+    }
+
+    /// An operator breaks the lock of `key`; answers its largest token.
     pub fn break_lock(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = if self.without.is(Rule::BrokenEnds) {
-            self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot)).map(|lock| lock.first().token())
+            self.largest(key, now)
         } else {
             match self.perform(key, &Does::Break(None), None, now) {
                 Ok(Outcome::Token(token)) => Some(token),
@@ -34,9 +51,9 @@ impl Server {
         Some(token)
     }
 
-    /// Somebody deletes `key` by hand; answers the token of the lock that was there.
+    /// Somebody deletes `key` by hand; answers the largest token of the lock that was there.
     pub fn delete(&mut self, key: u32, now: Now) -> Option<u64> {
-        let token = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot))?.first().token().get();
+        let token = self.largest(key, now)?.get();
         self.end(key);
         self.node.left(Key { db: DB, name: &name(key) });
         self.watch.was_taken_away(key, token);

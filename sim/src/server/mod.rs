@@ -14,9 +14,12 @@ mod watch;
 use std::collections::BTreeMap;
 
 use palisade_core::BootId;
-use palisade_core::engine::{Key, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
+use palisade_core::engine::{Event, Key, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
 use palisade_core::quorum::NodeId;
-use palisade_core::{BootTime, IncarnationId, Lock, Node, NodeState, Now, Refusal, Waiter, WaiterId, Want};
+use palisade_core::record;
+use palisade_core::{
+    BootTime, IncarnationId, Lock, Mode, Node, NodeState, Now, Permit, Refusal, Waiter, WaiterId, Want, Wanted,
+};
 
 pub use quorum::{NOT_YET_MS, shares_stripe};
 pub use start::{Found, Setup};
@@ -45,6 +48,8 @@ pub struct Server {
     aof_life: bool,
     node: Node,
     locks: BTreeMap<u32, Lock>,
+    /// What the AOF and replicas know of them: each change was told by itself.
+    told: BTreeMap<u32, Lock>,
     /// What is to be written next to the state file: the newest alone.
     to_write: Option<(u64, NodeState)>,
     /// Who waited for a lock that is not served here any more, and is not told yet.
@@ -76,17 +81,19 @@ impl Server {
     pub fn hear(&mut self, request: &Request, now: Now) -> Option<Hears> {
         let (key, owner) = (request.key, owner(request.who, self.without));
         match request.says {
-            Says::Ask(ask) => Some(Hears::Answer(self.ask(key, &owner, ask, now))),
+            Says::Ask(ask) => Some(Hears::Answer(self.ask(key, &owner, ask, request.wanted, now))),
             Says::Release => {
                 self.release(key, &owner, now);
                 None
             }
             Says::Command(command) => self.command(request, command, &owner, now).map(Hears::Replied),
-            Says::Wait { .. } if !self.serves(key) => Some(Hears::Told(false)),
-            Says::Wait { ms, ticket } => match self.wait(key, &owner, ms, ticket, request.waiter(), now) {
-                Ok(told) => told.map(Hears::Told),
-                Err(_) => Some(Hears::Told(false)),
-            },
+            Says::Wait { .. } if !self.serves(key) => Some(Hears::Told(0)),
+            Says::Wait { ms, ticket } => {
+                match self.wait(key, &owner, (request.wanted, ms, ticket), request.waiter(), now) {
+                    Ok(told) => told.map(Hears::Told),
+                    Err(_) => Some(Hears::Told(0)),
+                }
+            }
         }
     }
 
@@ -107,8 +114,23 @@ impl Server {
             match step {
                 Step::Store(_) | Step::Replace => {
                     if let Some(lock) = run.granted() {
-                        self.watch.grants(key, &lock, now);
+                        self.watch.grants(key, lock.first(), now);
                         self.store(key, lock);
+                        self.tell(key, now, record::encode);
+                    }
+                }
+                Step::Changed(event, id) => {
+                    let joins = matches!(event, Some(Event::Acquired | Event::HandedOver));
+                    if let Some(lock) = self.locks.get(&key).filter(|_| joins) {
+                        self.watch.grants(key, lock.grant(id), now);
+                    }
+                    if !joins || !self.without.is(Rule::GrantsAreTold) {
+                        self.tell(key, now, |lock, now, boot, out| record::encode_change(lock, id, now, boot, out));
+                    }
+                }
+                Step::Left(_) => {
+                    if let Some(ended) = run.ended() {
+                        self.tell(key, now, |_, now, boot, out| record::encode_end(&ended, now, boot, out));
                     }
                 }
                 Step::Delete(_) => self.end(key),
@@ -121,8 +143,11 @@ impl Server {
                     }
                 }
                 Step::Write => self.save(now),
-                Step::Changed(..) | Step::Left(_) | Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots => {}
-                Step::Done(answer) => return answer,
+                Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots => {}
+                Step::Done(answer) => {
+                    self.is_told(key, now);
+                    return answer;
+                }
             }
         }
     }
@@ -193,6 +218,7 @@ impl Server {
     }
 
     fn end(&mut self, key: u32) {
+        self.told.remove(&key);
         if let Some(mut lock) = self.locks.remove(&key) {
             self.node.unlinked(Key { db: DB, name: &name(key) }, &mut lock);
         }
@@ -209,7 +235,6 @@ impl Server {
 
     /// Somebody waits for a lock that is free, and nothing keeps the node from passing it on.
     pub fn lets_wait_for_nothing(&self, now: Now) -> bool {
-        let free = |name: &[u8]| self.locks.get(&key(name)).is_none_or(|lock| lock.is_expired(now.boot));
         // A lock that was evicted keeps others out, and while a disk hangs tokens run out.
         let may_have = |waiter: &Waiter, name: &[u8]| {
             self.node.evicted().ensure_open(DB, name, waiter.owner(), now.boot).is_ok()
@@ -219,11 +244,29 @@ impl Server {
         self.node.ready(now.boot).is_ok()
             && self.node.guard().ensure_open(now.boot).is_ok()
             && self.node.waiting().names(DB).any(|name| {
-                free(name)
+                self.could_serve(name, now)
                     && self.node.slots().ensure_open(name, now.boot).is_ok()
                     && self.node.waiting().len_of(DB, name) > 0
                     && self.node.waiting().of(DB, name).all(|waiter| may_have(waiter, name))
             })
+    }
+
+    /// Neither those who hold the lock `name` nor those for whom it is kept are in the way of who is next: the first, or whoever has
+    /// waited longest.
+    fn could_serve(&self, name: &[u8], now: Now) -> bool {
+        let waiting = self.node.waiting();
+        let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);
+        let held: Vec<Mode> = grants.filter(|(_, grant)| !grant.is_expired(now.boot)).map(|(mode, _)| mode).collect();
+        let is_free_for = |waiter: &Waiter| {
+            let mut kept = waiting.kept(DB, name).filter(|(_, _, until)| now.boot <= *until);
+            held.is_empty() && kept.next().is_none()
+                || modes(waiter.wanted).any(|mode| {
+                    let kept = waiting.kept(DB, name).map(|(_, kept, _)| kept);
+                    held.iter().copied().chain(kept).all(|other| other.is_compatible(mode))
+                })
+        };
+        let longest = waiting.of(DB, name).min_by_key(|waiter| waiter.since);
+        waiting.of(DB, name).next().into_iter().chain(longest).all(is_free_for)
     }
 
     /// The node's own memory.
@@ -235,6 +278,17 @@ impl Server {
     pub fn locks(&self) -> &BTreeMap<u32, Lock> {
         &self.locks
     }
+}
+
+/// The modes that are what is wanted.
+fn modes(wanted: Wanted) -> impl Iterator<Item = Mode> {
+    let (mode, limit, number) = match wanted {
+        Wanted::Exclusive => (Some(Mode::Exclusive), 0, None),
+        Wanted::Shared => (Some(Mode::Shared), 0, None),
+        Wanted::Permit { limit, number } => (None, limit, number),
+    };
+    let numbers = (1..=limit).filter(move |n| number.is_none_or(|number| number == *n));
+    mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
 }
 
 /// The name of a key.

@@ -3,7 +3,7 @@
 use palisade_core::engine::{Reply as Outcome, Request as Does};
 use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
 use palisade_core::quorum::{Answer, Ask};
-use palisade_core::request::{Acquire, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
+use palisade_core::request::{Acquire, Conversion, Convert, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{Lock, Now, Refusal, Token, Tokens, WaiterId, Wanted, ahead_us};
 
 use super::{STRIPES, STRIPES_APART, Server, name};
@@ -17,14 +17,15 @@ pub const NOT_YET_MS: u32 = 10;
 
 impl Server {
     /// What the node answers `owner`, who asks for `key`.
-    pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, now: Now) -> Answer {
+    pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, wanted: Wanted, now: Now) -> Answer {
         let Some(owner) = Owner::new(owner).ok().filter(|_| self.serves(key)) else { return Answer::Failed };
         let answered = match ask {
-            Ask::Acquire { ttl_ms, proposal, retry } => self.acquire(key, owner, ttl_ms, proposal, retry, now),
+            Ask::Acquire { ttl_ms, proposal, retry } => {
+                self.acquire(key, owner, ttl_ms, (proposal, retry, self.asks(wanted)), now)
+            }
             Ask::Fence { token } => self.fence(key, owner, token, now),
             Ask::Extend { ttl_ms, token } => self.extend(key, owner, ttl_ms, token, now),
-            // Nobody shares a lock here.
-            Ask::Share => return Answer::Failed,
+            Ask::Share => self.share(key, owner, now),
         };
         match answered {
             Ok(Some(token)) => Answer::Token(token),
@@ -46,14 +47,14 @@ impl Server {
         key: u32,
         owner: Owner<'_>,
         ttl_ms: u32,
-        proposal: Token,
-        retry: bool,
+        (proposal, retry, wanted): (Token, bool, Wanted),
         now: Now,
     ) -> Result<Option<Token>, Refusal> {
         let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
         let (note, patience) = (Note::default(), Patience::NONE);
-        let ask = Acquire { owner, ttl, wanted: Wanted::Exclusive, retry, fence: Some(proposal), note, patience };
-        if self.without.is(Rule::ProposalAboveLast) {
+        let ask = Acquire { owner, ttl, wanted, retry, fence: Some(proposal), note, patience };
+        let forgets_for_readers = self.without.is(Rule::ReadersAboveWriters) && wanted == Wanted::Shared;
+        if self.without.is(Rule::ProposalAboveLast) || forgets_for_readers {
             // It forgets what it issued before.
             let ceiling = self.node.tokens().ceiling();
             *self.node.tamper().tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
@@ -61,7 +62,8 @@ impl Server {
         }
         let token = token(self.perform(key, &Does::Acquire { ask, may_block: false }, None, now)?);
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
-        let lasts = |lock: &Lock| lock.first().deadline() >= now.boot.plus_ms(ttl_ms);
+        let lasts =
+            |lock: &Lock| lock.find(owner).is_some_and(|own| lock.grant(own).deadline() >= now.boot.plus_ms(ttl_ms));
         assert!(token.is_none() || self.locks.get(&key).is_some_and(lasts));
         Ok(token)
     }
@@ -79,8 +81,8 @@ impl Server {
 
     /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
     fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
-        let held = self.locks.get(&key).filter(|lock| lock.first().is_of(owner) && !lock.is_expired(now.boot));
-        if held.is_none_or(|lock| token <= lock.first().token()) {
+        let held = self.locks.get(&key).and_then(|lock| Some(lock.grant(lock.find(owner)?)));
+        if held.is_none_or(|grant| grant.is_expired(now.boot) || token <= grant.token()) {
             return Ok(());
         }
         if token.get() > FENCE_CAP {
@@ -100,8 +102,9 @@ impl Server {
         let key = key_apart(keys);
         let ahead_us = if self.without.is(Rule::FarTokensApart) { FENCE_CAP - now.wall_us } else { FENCE_SPAN_US };
         let (Some(near), Some(far)) = (Token::new(now.wall_us), Token::new(now.wall_us + ahead_us)) else { return };
-        self.ask(key, HOSTILE, Ask::Acquire { ttl_ms: self.setup.max_ttl_ms, proposal: near, retry: true }, now);
-        self.ask(key, HOSTILE, Ask::Fence { token: far }, now);
+        let acquire = Ask::Acquire { ttl_ms: self.setup.max_ttl_ms, proposal: near, retry: true };
+        self.ask(key, HOSTILE, acquire, Wanted::Exclusive, now);
+        self.ask(key, HOSTILE, Ask::Fence { token: far }, Wanted::Exclusive, now);
     }
 
     fn extend(
@@ -124,7 +127,25 @@ impl Server {
         matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
     }
 
-    /// `owner` waits for `key`, for `wait_ms` at the longest: whether it is its turn; `None`: it is told later, by `id`.
+    /// The owner of a lock goes on as a reader.
+    fn share(&mut self, key: u32, owner: Owner<'_>, now: Now) -> Result<Option<Token>, Refusal> {
+        let ask = Convert { owner, to: Conversion::Shared, token: None };
+        Ok(self::token(self.perform(key, &Does::Convert(ask), None, now)?))
+    }
+
+    /// What the node is asked for: without some rules not what the client wants.
+    pub(super) fn asks(&self, wanted: Wanted) -> Wanted {
+        match wanted {
+            Wanted::Exclusive if self.without.is(Rule::ReadersKeepWritersOut) => Wanted::Shared,
+            Wanted::Permit { number, .. } if self.without.is(Rule::BothLimits) => {
+                Wanted::Permit { limit: u16::MAX, number }
+            }
+            wanted => wanted,
+        }
+    }
+
+    /// `owner` waits for `key`, for `wait_ms` at the longest: the number of the permit that is kept, 1 for the whole lock, 0 if it is
+    /// not its turn; `None`: it is told later, by `id`.
     ///
     /// # Errors
     /// It is not let wait.
@@ -132,16 +153,15 @@ impl Server {
         &mut self,
         key: u32,
         owner: &[u8],
-        wait_ms: u32,
-        ticket: u64,
+        (wanted, wait_ms, ticket): (Wanted, u32, u64),
         id: WaiterId,
         now: Now,
-    ) -> Result<Option<bool>, Refusal> {
+    ) -> Result<Option<u16>, Refusal> {
         let owner = Owner::new(owner)?;
         let (patience, ticket) = (Patience::new(Some(wait_ms.into()))?, Some(Ticket::new(Some(ticket))?));
-        let ask = Wait { owner, wanted: Wanted::Exclusive, patience, ticket };
+        let ask = Wait { owner, wanted: self.asks(wanted), patience, ticket };
         Ok(match self.perform(key, &Does::Wait(ask), Some(id), now)? {
-            Outcome::Turn(number) => Some(number > 0),
+            Outcome::Turn(number) => Some(number),
             _ => None,
         })
     }

@@ -60,7 +60,7 @@ impl Server {
     /// Deletes the locks of some slots; answers their names, and when each would have ended.
     fn delete_locks(&mut self, of: impl Fn(u16) -> bool) -> Vec<([u8; 4], palisade_core::BootTime)> {
         let deleted = self.locks.iter().filter(|(key, _)| of(slot_of(&name(**key))));
-        let deleted: Vec<_> = deleted.map(|(key, lock)| (*key, lock.first().deadline())).collect();
+        let deleted: Vec<_> = deleted.map(|(key, lock)| (*key, lock.end())).collect();
         deleted.iter().for_each(|(key, _)| self.end(*key));
         deleted.into_iter().map(|(key, end)| (name(key), end)).collect()
     }

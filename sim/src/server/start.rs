@@ -71,6 +71,7 @@ impl Server {
             aof_life: found.aof_always && (found.from_aof || found.locks.is_empty()),
             node,
             locks: std::collections::BTreeMap::new(),
+            told: std::collections::BTreeMap::new(),
             to_write: None,
             sent_away: vec![],
             was_armed: false,
@@ -107,6 +108,7 @@ impl Server {
         if let Ok(mut lock) = record::decode(bytes, Here { arrival: Arrival::Storage, now: now.boot, boot: self.boot })
         {
             self.node.arrived(Key { db: DB, name: &name(key) }, &mut lock, now.boot);
+            self.told.insert(key, lock.clone());
             self.locks.insert(key, lock);
         }
     }

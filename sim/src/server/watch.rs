@@ -3,10 +3,11 @@
 //!
 //! What a node does wrong shows here at once; what comes of it among clients is for the referee.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::engine::Reply as Outcome;
-use palisade_core::{Answer as Told, BootTime, Lock, Now, Refusal, WaiterId};
+use palisade_core::request::Owner;
+use palisade_core::{Answer as Told, BootTime, Grant, Lock, Mode, Now, Refusal, WaiterId};
 
 use crate::messages::{Command, Hears, Replied};
 use crate::single_client;
@@ -17,6 +18,8 @@ pub type Wrong = (&'static str, &'static str);
 const ORDER: &str = "order of the queue";
 const ANSWERED: &str = "answers to those who wait";
 const HOLDS: &str = "holds";
+const CONVERTED: &str = "conversion";
+const TOLD: &str = "what replicas know";
 const TAKEN_AWAY: &str = "end of a lock that was taken away";
 
 /// A request that waits.
@@ -40,8 +43,12 @@ pub struct Watch {
     came: u64,
     /// By key: the largest token of a lock that an operator took away.
     taken_away: BTreeMap<u32, u64>,
+    /// Keys and tokens of grants that an operator took away from among others.
+    broken: BTreeSet<(u32, u64)>,
     /// Who was granted what, until those who wait were told.
     granted: Vec<(u32, Vec<u8>)>,
+    /// Keys and owners whose grant is in another mode than they asked for: a request for that one is no repetition any more.
+    converted: BTreeSet<(u32, Vec<u8>)>,
     wrong: Option<Wrong>,
 }
 
@@ -99,20 +106,22 @@ impl Watch {
         }
     }
 
-    /// `key` is granted, as `lock`.
-    pub(super) fn grants(&mut self, key: u32, lock: &Lock, now: Now) {
-        if self.waits.is_empty() && self.taken_away.is_empty() {
+    /// `key` is granted, to one alone or beside others.
+    pub(super) fn grants(&mut self, key: u32, grant: &Grant, now: Now) {
+        self.is_its_own(key, grant);
+        if self.waits.is_empty() {
             return;
         }
-        let owner = single_client::owner_of(lock.first().owner());
+        let owner = single_client::owner_of(grant.owner());
+        let is_answered = |waits: &Waits| self.granted.iter().any(|(of, to)| *of == key && *to == waits.owner);
         let in_time = self.waits.iter().filter(|waits| waits.key == key && !waits.is_gone && now.boot <= waits.until);
+        let in_time = in_time.filter(|waits| !is_answered(waits));
         if let Some(first) = in_time.min_by_key(|waits| waits.place)
             && first.owner != owner
         {
             self.is_wrong(ORDER, "the lock is granted, and somebody else waited longer");
         }
         self.granted.push((key, owner.to_vec()));
-        self.holds(key, Some(lock), now);
     }
 
     /// Somebody was granted something since those who wait were told.
@@ -123,7 +132,7 @@ impl Watch {
     /// What the request `id` hears; `None`: the lock is not served here.
     pub(super) fn hears(&mut self, id: WaiterId, told: Option<Told>) -> Hears {
         if !single_client::is_one(id) {
-            return Hears::Told(told == Some(Told::Turn(1)));
+            return Hears::Told(if let Some(Told::Turn(number)) = told { number } else { 0 });
         }
         let Some(at) = self.waits.iter().position(|waits| waits.id == id) else {
             self.is_wrong(ANSWERED, "a request is answered that does not wait");
@@ -131,10 +140,13 @@ impl Watch {
         };
         let waits = self.waits.remove(at);
         Hears::Replied(match told {
-            Some(Told::Granted { token, waited_ms, .. }) => Replied::Granted { token: token.get(), waited_ms },
+            Some(Told::Granted { token, number, waited_ms }) => {
+                Replied::Granted { token: token.get(), number, waited_ms }
+            }
             Some(Told::Turn(_) | Told::TimedOut(_)) => Replied::Null,
             Some(Told::Refused(Refusal::Owned)) => {
-                self.must(!waits.retry, ANSWERED, "who repeats its request is told that it has the lock already");
+                let repeats = waits.retry && !self.converted.contains(&(waits.key, waits.owner));
+                self.must(!repeats, ANSWERED, "who repeats its request is told that it has the lock already");
                 Replied::Owned
             }
             Some(Told::Refused(_)) | None => Replied::Refused,
@@ -157,6 +169,11 @@ impl Watch {
         }
     }
 
+    /// What replicas know of a lock that several hold is what they hold, if it `is_same`.
+    pub(super) fn replicas_know(&mut self, is_same: bool) {
+        self.must(is_same, TOLD, "they know of other grants than there are");
+    }
+
     // Whose lock it is.
 
     /// An operator took the lock of `key` away that had this token.
@@ -165,10 +182,20 @@ impl Watch {
         *largest = token.max(*largest);
     }
 
+    /// An operator took the grants of `key` away that had this token; others stayed.
+    pub(super) fn was_broken(&mut self, key: u32, token: u64) {
+        self.broken.insert((key, token));
+    }
+
     /// `lock` is what `key` holds.
     pub(super) fn holds(&mut self, key: u32, lock: Option<&Lock>, now: Now) {
-        let taken_away = self.taken_away.get(&key).copied().unwrap_or(0);
-        if lock.is_some_and(|lock| !lock.is_expired(now.boot) && lock.first().token().get() <= taken_away) {
+        let live = lock.into_iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now.boot));
+        live.for_each(|(_, grant)| self.is_its_own(key, grant));
+    }
+
+    fn is_its_own(&mut self, key: u32, grant: &Grant) {
+        let (token, taken_away) = (grant.token().get(), self.taken_away.get(&key).copied().unwrap_or(0));
+        if token <= taken_away || self.broken.contains(&(key, token)) {
             self.is_wrong(TAKEN_AWAY, "it is held, or another one has no larger token");
         }
     }
@@ -177,52 +204,64 @@ impl Watch {
     pub(super) fn answers(
         &mut self,
         command: Command,
-        owner: &[u8],
+        (key, owner): (u32, &[u8]),
         answer: &Result<Outcome, Refusal>,
         change: &Change<'_>,
         now: Now,
     ) {
         let Change { before, after } = *change;
-        let own = before.filter(|lock| lock.first().owner() == owner);
-        let lasts = |ttl_ms: u32| after.is_some_and(|lock| lock.first().deadline() >= now.boot.plus_ms(ttl_ms));
-        let is_shorter =
-            || own.zip(after).is_some_and(|(own, after)| after.first().deadline() < own.first().deadline());
+        let others = |lock: &Lock| lock.live_len(now.boot) > 1;
+        let (own, after) = (grant_of(before, owner, now), grant_of(after, owner, now));
+        let lasts = |ttl_ms: u32| after.is_some_and(|(_, after)| after.deadline() >= now.boot.plus_ms(ttl_ms));
+        let is_shorter = || own.zip(after).is_some_and(|((_, own), (_, after))| after.deadline() < own.deadline());
+        let is_same = || own.zip(after).is_some_and(|((_, own), (_, after))| after.token() == own.token());
         match (command, answer) {
-            (Command::Acquire { ttl_ms, .. }, Ok(Outcome::Granted(token, _))) => {
-                let is_its = after.is_some_and(|lock| lock.first().owner() == owner && lock.first().token() == *token);
-                self.must(is_its && lasts(ttl_ms), HOLDS, "the lock that was granted is another one");
+            (Command::Acquire { ttl_ms, .. }, Ok(Outcome::Granted(token, number))) => {
+                let is_its = |(mode, grant): (Mode, &Grant)| grant.token() == *token && mode.number() == *number;
+                self.must(
+                    after.is_some_and(is_its) && lasts(ttl_ms),
+                    HOLDS,
+                    "the lock that was granted is another one",
+                );
                 self.must(!is_shorter(), HOLDS, "a repetition shortens the lease");
             }
             (Command::Acquire { retry, .. }, Err(Refusal::Owned)) => {
-                self.must(!retry, ANSWERED, "who repeats its request is told that it has the lock already");
+                let repeats = retry && !self.converted.contains(&(key, owner.to_vec()));
+                self.must(!repeats, ANSWERED, "who repeats its request is told that it has the lock already");
             }
             (Command::Reenter { level, ttl_ms }, Ok(Outcome::Holds(holds))) => {
-                let meant =
-                    own.map(|own| level.map_or(own.first().holds() + 1, |level| level.max(own.first().holds())));
+                let meant = own.map(|(_, own)| level.map_or(own.holds() + 1, |level| level.max(own.holds())));
                 self.must(meant.is_some(), HOLDS, "somebody else re-enters the lock");
-                let is_so = |lock: &Lock| {
-                    lock.first().holds() == *holds && own.is_some_and(|own| lock.first().token() == own.first().token())
-                };
-                self.must(meant == Some(*holds) && after.is_some_and(is_so), HOLDS, "they are not what was asked for");
+                let is_so = is_same() && after.is_some_and(|(_, after)| after.holds() == *holds);
+                self.must(meant == Some(*holds) && is_so, HOLDS, "they are not what was asked for");
                 self.must(ttl_ms.is_none_or(lasts) && !is_shorter(), HOLDS, "the lease is too short");
             }
             (Command::Extend { ttl_ms }, Ok(Outcome::Token(token))) => {
-                self.must(
-                    own.is_some_and(|own| own.first().token() == *token),
-                    HOLDS,
-                    "somebody else extends the lock",
-                );
+                self.must(own.is_some_and(|(_, own)| own.token() == *token), HOLDS, "somebody else extends the lock");
                 self.must(lasts(ttl_ms) && !is_shorter(), HOLDS, "the lease is too short");
             }
+            (Command::Convert { shares }, Ok(Outcome::Token(token))) => {
+                self.converted.insert((key, owner.to_vec()));
+                let was = own.map(|(mode, _)| mode);
+                let is_alone = shares || was == Some(Mode::Exclusive) || !before.is_some_and(others);
+                self.must(is_alone, CONVERTED, "a reader becomes a writer beside others");
+                let mode = if shares { Mode::Shared } else { Mode::Exclusive };
+                let is_so = after.is_some_and(|(is, after)| is == mode && after.token() == *token);
+                self.must(is_so && !is_shorter(), CONVERTED, "the grant is another one than was said");
+            }
+            (Command::Convert { shares }, Ok(Outcome::Null)) => {
+                let may_be = match own.map(|(mode, _)| mode) {
+                    None | Some(Mode::Permit(_)) => false,
+                    Some(Mode::Exclusive) => true,
+                    Some(Mode::Shared) => shares || !before.is_some_and(others),
+                };
+                self.must(!may_be, CONVERTED, "nobody else is in its way, and it is not done");
+            }
             (Command::Release { level }, Ok(Outcome::Holds(holds))) => {
-                let meant = own.map(|own| own.first().holds().min(level - 1));
+                let meant = own.map(|(_, own)| own.holds().min(level - 1));
                 self.must(meant == Some(*holds), HOLDS, "others are left than were to be");
-                let is_so =
-                    match after.filter(|lock| own.is_some_and(|own| lock.first().token() == own.first().token())) {
-                        Some(lock) => lock.first().holds() == *holds,
-                        None => *holds == 0,
-                    };
-                self.must(is_so, HOLDS, "others are left than were said to be");
+                let left = after.filter(|_| is_same()).map_or(0, |(_, after)| after.holds());
+                self.must(left == *holds, HOLDS, "others are left than were said to be");
             }
             (Command::Reenter { .. } | Command::Extend { .. } | Command::Release { .. }, Ok(Outcome::Null)) => {
                 self.must(own.is_none(), HOLDS, "the holder is told that it does not hold the lock");
@@ -230,4 +269,11 @@ impl Watch {
             _ => {}
         }
     }
+}
+
+/// The grant of `owner` in `lock`, and its mode.
+fn grant_of<'a>(lock: Option<&'a Lock>, owner: &[u8], now: Now) -> Option<(Mode, &'a Grant)> {
+    let lock = lock?;
+    let id = lock.find(Owner::new(owner).ok()?)?;
+    Some((lock.mode(id), lock.grant(id))).filter(|(_, grant)| !grant.is_expired(now.boot))
 }

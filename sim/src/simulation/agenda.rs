@@ -2,7 +2,7 @@
 
 use palisade_core::NodeState;
 
-use crate::history::{Holder, TimeUs};
+use crate::history::{HeldAs, Holder, TimeUs};
 use crate::messages::{Reply, Request};
 
 /// What happens next.
@@ -28,6 +28,7 @@ pub(super) enum Next {
         key: u32,
         who: Holder,
         token: u64,
+        mode: HeldAs,
     },
     /// A fault begins, does again what it does, for the so manieth time, and ends.
     Begins(usize),
@@ -46,7 +47,8 @@ pub(super) enum Wake {
     Looks,
     GivesBack,
     Checks,
-    Sends(u64),
+    Sends(u64, HeldAs),
+    Shares,
     Leaves,
 }
 
@@ -58,7 +60,7 @@ pub(super) enum SingleWake {
     Doubts,
     Leaves,
     Acts,
-    Sends(u64),
+    Sends(u64, HeldAs),
     Looks,
     GivesBack,
 }

@@ -1,13 +1,13 @@
 //! Clients of a run: when they want a lock, keep it, write under it, and give it back.
 
-use palisade_core::Now;
+use palisade_core::{Now, Wanted};
 use rand::RngExt;
 
 use super::agenda::{Next, Wake};
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::{Client, Status, Step};
-use crate::history::{Event, Holder, What};
+use crate::history::{Event, HeldAs, Holder, What};
 use crate::messages::Says;
 
 /// A client that hopes where it should not looks again after so long, in microseconds.
@@ -26,6 +26,23 @@ impl World<'_> {
         self.plan_at(self.at + after, Next::Wakes(who, wake));
     }
 
+    /// What somebody wants who may want the lock in any mode (a `limit` above zero), permits of about so many.
+    pub(super) fn draws_mode(&mut self, limit: u16) -> Wanted {
+        if limit == 0 {
+            return Wanted::Exclusive;
+        }
+        match self.rng.random_range(0..10) {
+            0..3 => Wanted::Exclusive,
+            3..6 => Wanted::Shared,
+            _ => {
+                let limit = self.rng.random_range(limit.saturating_sub(1)..=limit + 1);
+                let number = self.rng.random_ratio(1, 5).then(|| self.rng.random_range(1..=limit.max(1)));
+                // Of one permit, or none, there is one holder.
+                Wanted::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
+            }
+        }
+    }
+
     pub(super) fn on_wake(&mut self, who: Holder, wake: Wake) -> Result<(), Failure> {
         let (machine, client) = &self.clients[who.client as usize];
         if client.who() != who || machine.down {
@@ -36,8 +53,10 @@ impl World<'_> {
         let key = self.rng.random_range(0..self.plan.keys);
         match wake {
             Wake::Wants if client.is_idle() && !self.quiet => {
-                self.on_client(who.client, |client, now| client.acquire(key, now))
+                let wanted = self.draws_mode(self.plan.limit);
+                self.on_client(who.client, |client, now| client.acquire_as(key, wanted, now))
             }
+            Wake::Shares if holds => self.on_client(who.client, Client::share),
             Wake::Misses(number) => self.on_client(who.client, |client, now| client.miss(number, now)),
             Wake::Extends if holds => {
                 let again = self.on_client(who.client, |client, now| client.extend(now));
@@ -74,14 +93,15 @@ impl World<'_> {
                     && now.boot < until
                 {
                     let token = held.token().get();
-                    self.wakes(who, LOOK_TO_WRITE_US, Wake::Sends(token));
+                    let mode = client.mode();
+                    self.wakes(who, LOOK_TO_WRITE_US, Wake::Sends(token, mode));
                 }
                 self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
                 Ok(())
             }
-            Wake::Sends(token) => {
+            Wake::Sends(token, mode) => {
                 let (key, delay) = (client.key(), self.rng.random_range(1..=2 * self.plan.network.delay_us));
-                self.plan_at(self.at + delay, Next::Writes { key, who, token });
+                self.plan_at(self.at + delay, Next::Writes { key, who, token, mode });
                 Ok(())
             }
             _ => Ok(()),
@@ -101,7 +121,7 @@ impl World<'_> {
         let now = machine.now(self.at);
         let (before, was_waiting, was_in_vain) = (client.who(), client.is_waiting(), client.extends_in_vain());
         let step = body(client, now);
-        let (who, key, waits) = (client.who(), client.key(), client.is_waiting());
+        let (who, key, waits, mode) = (client.who(), client.key(), client.is_waiting(), client.mode());
         let in_vain = client.extends_in_vain().filter(|round| was_in_vain != Some(*round));
         let holding =
             client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
@@ -137,7 +157,15 @@ impl World<'_> {
                 self.wakes(who, self.plan.hold_us, Wake::GivesBack);
                 self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
                 self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
-                self.judge(Event { at, key, who, what: What::Held { since, until, token } })?;
+                self.judge(Event { at, key, who, what: What::Held { since, until, token, mode } })?;
+                self.totals.counts(mode);
+                if mode == HeldAs::Exclusive && self.plan.limit > 0 && self.rng.random_ratio(1, 4) {
+                    self.wakes(who, self.plan.hold_us / 2, Wake::Shares);
+                }
+            }
+            (Some(Status::Converted), Some((_, _, token))) => {
+                self.totals.converted += 1;
+                self.judge(Event { at, key, who, what: What::Converted { token, mode } })?;
             }
             (Some(Status::Extended), Some((_, until, token))) => {
                 self.totals.extended += 1;

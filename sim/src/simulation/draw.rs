@@ -68,11 +68,12 @@ impl Plan {
         }
         // A few nodes have them, so that they meet.
         let busy = rng.random_range(1..=count.min(2));
-        let single_clients: Vec<_> = (0..rng.random_range(0..=5))
+        let mut single_clients: Vec<_> = (0..rng.random_range(0..=5))
             .map(|_| SingleClient {
                 machine: machine(rng),
                 node: rng.random_range(0..busy),
                 wait_ms: *[0, 5, ttl_ms, 5_000, 5_000].choose(rng).unwrap_or(&5_000),
+                limit: 0,
             })
             .collect();
         if !moments_alone && !single_clients.is_empty() {
@@ -94,6 +95,12 @@ impl Plan {
             }
         }
         faults.sort_by_key(|fault| fault.at);
+        // In half of the runs locks are taken in all modes: on one node, on several, or on both.
+        let (limit, mixed) = (rng.random_range(1..=4), rng.random_range(0..6));
+        for client in single_clients.iter_mut().filter(|_| mixed == 0 || mixed == 1) {
+            client.limit = limit;
+        }
+        let limit = if mixed == 1 || mixed == 2 { limit } else { 0 };
         Self {
             seed,
             nodes,
@@ -101,6 +108,7 @@ impl Plan {
             single_clients,
             alias,
             keys,
+            limit,
             ttl_ms,
             max_ttl_ms,
             skew_ms,

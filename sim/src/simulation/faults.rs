@@ -1,5 +1,8 @@
 //! What goes wrong in a run, how it ends, and what must be right after.
 
+use palisade_core::Wanted;
+use rand::RngExt;
+
 use super::agenda::Next;
 use super::kinds::Kind;
 use super::nodes::Files;
@@ -44,6 +47,7 @@ impl World<'_> {
             Kind::Flush { node } => {
                 self.on_server(node, |server, now| server.flush(now));
             }
+            Kind::Break { node, key } if self.has_several(node, key) => self.takes_one_away(node, key),
             Kind::Break { node, key } => self.takes_away(node, key, |server, now| server.break_lock(key, now)),
             Kind::Delete { node, key } => self.takes_away(node, key, |server, now| server.delete(key, now)),
             Kind::Evict { node, key } => self.evict(node, key),
@@ -83,6 +87,13 @@ impl World<'_> {
         self.goes_wrong_until(end);
         self.plan_at(end, Next::Ends(number));
         Ok(())
+    }
+
+    /// Several hold the lock of `key`: then one of them is broken, every other time.
+    fn has_several(&mut self, node: usize, key: u32) -> bool {
+        let server = self.nodes[self.server_of(node, key)].server.as_ref();
+        let several = server.and_then(|server| server.locks().get(&key)).is_some_and(|lock| lock.len() > 1);
+        several && self.rng.random()
     }
 
     pub(super) fn ends(&mut self, number: usize) {
@@ -185,7 +196,7 @@ impl World<'_> {
             let number = FIRST + n as u32;
             for key in self.plan.keys_of(self.plan.single_clients[n].node) {
                 let held = self.totals.single_held;
-                self.on_single(number, |client, now| client.acquire(key, SOON_MS, now))?;
+                self.on_single(number, |client, now| client.acquire(key, Wanted::Exclusive, SOON_MS, now))?;
                 self.run_until(self.at + self.longest_acquisition_us() + u64::from(SOON_MS) * 1_000)?;
                 if self.totals.single_held == held {
                     return Err(Failure::Stuck { key });

@@ -112,7 +112,7 @@ impl World<'_> {
 
     /// What is asked for until a limit counts as had by somebody.
     pub(super) fn nobody_is_patient_in_vain(&mut self, event: &Event) {
-        if matches!(event.what, What::Held { .. } | What::Extended { .. } | What::Ended) {
+        if matches!(event.what, What::Held { .. } | What::Extended { .. } | What::Converted { .. } | What::Ended) {
             let of_key = self.patient.iter_mut().flatten().filter(|patient| patient.key == event.key);
             of_key.for_each(|patient| patient.is_free = false);
         }

@@ -172,7 +172,7 @@ impl World<'_> {
         let Some(server) = node.server.take() else { return };
         node.died = self.at;
         if node.keeps == Keeps::Everything {
-            node.files.data = Some(server.records(now));
+            node.files.data = Some(server.told_records(now));
             node.files.aof = node.files.aof.map(|aof| AofFile { bytes: self.at, ..aof });
         }
         // The file is replaced at one moment: it is the old one or the new one.
@@ -192,7 +192,7 @@ impl World<'_> {
             && node.hangs_until <= self.at
         {
             let state = server.end_of_life(now);
-            let records = server.records(now);
+            let records = if node.keeps == Keeps::Everything { server.told_records(now) } else { server.records(now) };
             if node.keeps != Keeps::Nothing {
                 node.files.data = Some(records);
             }
@@ -211,7 +211,7 @@ impl World<'_> {
         let now = node.machine.now(self.at);
         let mut copy = node.files.clone();
         if let Some(server) = node.server.as_ref().filter(|_| node.keeps == Keeps::Everything) {
-            copy.data = Some(server.records(now));
+            copy.data = Some(server.told_records(now));
             copy.aof = copy.aof.map(|aof| AofFile { bytes: self.at, ..aof });
         }
         node.copy = Some(copy);
@@ -327,7 +327,7 @@ impl World<'_> {
             node.told = (at, ceiling, outstanding_ttl_ms);
         }
         let (_, ceiling, outstanding_ttl_ms) = node.told;
-        node.replica.push((at, Followed { locks: server.records(now), ceiling, outstanding_ttl_ms }));
+        node.replica.push((at, Followed { locks: server.told_records(now), ceiling, outstanding_ttl_ms }));
         node.replica.retain(|(when, _)| *when + 5_000_000 > at);
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::history::HeldAs;
 use crate::referee::Violation;
 use crate::server::Wrong;
 
@@ -37,11 +38,23 @@ pub struct Totals {
     pub reentered: u64,
     /// See `single_held`.
     pub left: u64,
+    /// Locks taken together with others, to read; permits; and conversions.
+    pub shared: u64,
+    /// See `shared`.
+    pub permits: u64,
+    /// See `shared`.
+    pub converted: u64,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
 }
 
 impl Totals {
+    /// A lock was taken in `mode`.
+    pub(super) fn counts(&mut self, mode: HeldAs) {
+        self.shared += u64::from(mode == HeldAs::Shared);
+        self.permits += u64::from(matches!(mode, HeldAs::Permit { .. }));
+    }
+
     /// Adds those of another run.
     pub fn add(&mut self, other: &Self) {
         self.moments += other.moments;
@@ -58,6 +71,9 @@ impl Totals {
         self.repeated += other.repeated;
         self.reentered += other.reentered;
         self.left += other.left;
+        self.shared += other.shared;
+        self.permits += other.permits;
+        self.converted += other.converted;
         for (name, count) in &other.faults {
             *self.faults.entry(name).or_default() += count;
         }

@@ -35,6 +35,9 @@ pub struct Plan {
     pub alias: Option<(usize, usize, usize)>,
     /// How many locks there are.
     pub keys: u32,
+    /// Clients take them in any mode, permits of about so many; zero: alone.
+    #[serde(default)]
+    pub limit: u16,
     /// Length of leases, in milliseconds.
     pub ttl_ms: u32,
     /// `lock.max-ttl`, in milliseconds.
@@ -77,6 +80,9 @@ pub struct SingleClient {
     pub node: usize,
     /// For how long it waits in the queue, at the longest, in milliseconds.
     pub wait_ms: u32,
+    /// It takes locks in any mode, permits of about so many; zero: alone.
+    #[serde(default)]
+    pub limit: u16,
 }
 
 /// What a server finds of its data after a crash.

@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::{Status, Step};
-use crate::history::{Event, Holder, What};
+use crate::history::{Event, HeldAs, Holder, What};
 use crate::messages::{Command, Says};
 use crate::server::Server;
 use crate::single_client::{FIRST, SingleClient};
@@ -88,7 +88,8 @@ impl World<'_> {
                 let keys = self.plan.keys_of(self.plan.single_clients[place].node);
                 let key = keys[usize::from(self.rng.random_ratio(1, 5))];
                 let wait_ms = self.plan.single_clients[place].wait_ms;
-                self.on_single(who.client, |client, now| client.acquire(key, wait_ms, now))
+                let wanted = self.draws_mode(self.plan.single_clients[place].limit);
+                self.on_single(who.client, |client, now| client.acquire(key, wanted, wait_ms, now))
             }
             SingleWake::Misses(number) if client.awaits(number) => {
                 // One that waits goes; another connection is made, and the old one may be closed or not.
@@ -110,6 +111,7 @@ impl World<'_> {
             }
             SingleWake::Acts => {
                 let Some((_, until, token, level)) = holding else { return Ok(()) };
+                let mode = client.mode();
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
                 let is_valid = machine.now(self.at).boot < until;
                 self.single_wakes(who, ttl_us / ACTS_OF_TTL, SingleWake::Acts);
@@ -117,13 +119,13 @@ impl World<'_> {
                     return Ok(());
                 }
                 if is_valid && self.rng.random_ratio(1, 3) {
-                    self.single_wakes(who, LOOK_TO_WRITE_US, SingleWake::Sends(token));
+                    self.single_wakes(who, LOOK_TO_WRITE_US, SingleWake::Sends(token, mode));
                 }
-                self.acts(who, level)
+                self.acts(who, (level, mode), is_valid)
             }
-            SingleWake::Sends(token) => {
+            SingleWake::Sends(token, mode) => {
                 let (key, delay) = (client.key(), self.rng.random_range(1..=2 * self.plan.network.delay_us));
-                self.plan_at(self.at + delay, Next::Writes { key, who, token });
+                self.plan_at(self.at + delay, Next::Writes { key, who, token, mode });
                 Ok(())
             }
             SingleWake::Looks => {
@@ -137,7 +139,15 @@ impl World<'_> {
     }
 
     /// A holder does something about its lock.
-    fn acts(&mut self, who: Holder, level: u32) -> Result<(), Failure> {
+    fn acts(&mut self, who: Holder, (level, mode): (u32, HeldAs), is_valid: bool) -> Result<(), Failure> {
+        let limit = place(who.client).map_or(0, |place| self.plan.single_clients[place].limit);
+        if is_valid && limit > 0 && self.rng.random_ratio(1, 4) {
+            match mode {
+                HeldAs::Exclusive => return self.on_single(who.client, SingleClient::share),
+                HeldAs::Shared => return self.on_single(who.client, SingleClient::convert_up),
+                HeldAs::Permit { .. } => {}
+            }
+        }
         match self.rng.random_range(0..4) {
             0 if level < LEVEL_MAX => {
                 self.totals.reentered += 1;
@@ -161,7 +171,7 @@ impl World<'_> {
         }
         let (at, before) = (self.at, client.who());
         let step = body(client, machine.now(at));
-        let (who, key) = (client.who(), client.key());
+        let (who, key, mode) = (client.who(), client.key(), client.mode());
         let holding =
             client.holding().map(|(since, until, token, _)| (machine.when(since), machine.when(until), token));
         if let Some(wrong) = client.wrong() {
@@ -194,11 +204,16 @@ impl World<'_> {
                 self.single_wakes(who, u64::from(self.plan.ttl_ms) * 1_000 / ACTS_OF_TTL, SingleWake::Acts);
                 self.single_wakes(who, self.plan.hold_us, SingleWake::GivesBack);
                 self.plan_at(until.max(at) + 1, Next::SingleWakes(who, SingleWake::Looks));
-                self.judge(Event { at, key, who, what: What::Held { since, until, token } })?;
+                self.judge(Event { at, key, who, what: What::Held { since, until, token, mode } })?;
+                self.totals.counts(mode);
             }
             (Some(Status::Extended), Some((_, until, token))) => {
                 self.plan_at(until.max(at) + 1, Next::SingleWakes(who, SingleWake::Looks));
                 self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
+            }
+            (Some(Status::Converted), Some((_, _, token))) => {
+                self.totals.converted += 1;
+                self.judge(Event { at, key, who, what: What::Converted { token, mode } })?;
             }
             (Some(Status::Ended), _) => {
                 self.judge(Event { at, key, who: before, what: What::Ended })?;
@@ -226,6 +241,15 @@ impl World<'_> {
         if let Some(Some(token)) = self.on_server(n, how) {
             self.referee.is_taken_away(key, self.at, token);
             self.tell(|| format!("key {key}: the lock with token {token} is taken away"));
+        }
+    }
+
+    /// An operator breaks one grant of several.
+    pub(super) fn takes_one_away(&mut self, node: usize, key: u32) {
+        let n = self.server_of(node, key);
+        if let Some(Some(token)) = self.on_server(n, |server, now| server.break_last(key, now)) {
+            self.referee.is_broken(key, token);
+            self.tell(|| format!("key {key}: the grants with token {token} are taken away"));
         }
     }
 

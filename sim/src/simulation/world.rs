@@ -204,8 +204,8 @@ impl<'a> World<'a> {
             Next::Written(n, life, number, state) => self.written(n, life, number, *state),
             Next::Wakes(who, wake) => return self.on_wake(who, wake),
             Next::SingleWakes(who, wake) => return self.on_single_wake(who, wake),
-            Next::Writes { key, who, token } => {
-                let taken = self.judge(Event { at: self.at, key, who, what: What::Wrote { token } })?;
+            Next::Writes { key, who, token, mode } => {
+                let taken = self.judge(Event { at: self.at, key, who, what: What::Wrote { token, mode } })?;
                 *(if taken { &mut self.totals.taken } else { &mut self.totals.fenced_out }) += 1;
             }
             Next::Begins(fault) => return self.begins(fault),

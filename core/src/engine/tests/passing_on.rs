@@ -6,8 +6,8 @@ use crate::fixture::*;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::{Note, Release};
-use crate::values::mode::Mode;
+use crate::request::{Acquire, Note, Patience, Release};
+use crate::values::mode::{Mode, Wanted};
 
 #[test]
 fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
@@ -192,4 +192,25 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
         assert_eq!(key.holder(), Some(&b"b"[..]));
         assert_eq!(key.node.deadlines.len(), 1);
     }
+}
+
+/// A lock of readers comes to a key that a writer had with a larger token: whoever reads with them there comes after that writer.
+#[test]
+fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
+    let mut key = Key::new();
+    let ask = |name, wanted, fence| {
+        let (ttl, note, patience) = (ttl(1_000), Note::default(), Patience::NONE);
+        let ask = Acquire { owner: owner(name), ttl, wanted, retry: false, fence: Some(token(fence)), note, patience };
+        Request::Acquire { ask, may_block: true }
+    };
+    let granted = |value| Ok(Reply::Granted(token(value), 1));
+    assert_eq!(key.perform(&ask("reader", Wanted::Shared, 100)), granted(100));
+    assert_eq!(key.perform_for(b"x", &ask("writer", Wanted::Exclusive, 500)), granted(500));
+    let mut writers = key.others.remove(&b"x"[..]).unwrap();
+    key.node.unlinked(At { db: 0, name: b"x" }, &mut writers);
+    let mut lock = key.lock.take().unwrap();
+    key.node.unlinked(At { db: 0, name: b"k" }, &mut lock);
+    key.node.arrived(At { db: 0, name: b"x" }, &mut lock, at(0).boot);
+    key.others.insert(b"x".to_vec(), lock);
+    assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }

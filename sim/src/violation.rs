@@ -1,0 +1,133 @@
+//! Laws that a history can break, and how that is told.
+
+use std::fmt;
+
+use crate::history::{HeldAs, Holder, TimeUs};
+
+/// Who relies on a lock, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// Who.
+    pub who: Holder,
+    /// In which mode.
+    pub mode: HeldAs,
+    /// Its token.
+    pub token: u64,
+    /// Since when.
+    pub from: TimeUs,
+    /// Until when.
+    pub until: TimeUs,
+}
+
+/// A law that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Violation {
+    /// Two rely on one lock at one moment, in modes that do not go together.
+    Overlap {
+        /// Which lock.
+        key: u32,
+        /// Who relied on it.
+        first: Claim,
+        /// Who came on top.
+        second: Claim,
+    },
+    /// A later holder's token is not larger than an earlier one's.
+    TokenOrder {
+        /// Which lock.
+        key: u32,
+        /// The largest token before.
+        before: u64,
+        /// The later holder.
+        later: Claim,
+    },
+    /// A holder's token fell while it held the lock.
+    TokenFell {
+        /// Which lock.
+        key: u32,
+        /// Who.
+        claim: Claim,
+        /// What its token became.
+        to: u64,
+    },
+    /// More permits are held than the smallest limit of those who hold them.
+    TooMany {
+        /// Which lock.
+        key: u32,
+        /// Who came last.
+        last: Claim,
+        /// So many hold one.
+        count: usize,
+    },
+    /// It relied on a lock again that it had lost.
+    Revived {
+        /// Which lock.
+        key: u32,
+        /// Who.
+        who: Holder,
+    },
+    /// A write of the one who holds the lock was refused.
+    FencedOut {
+        /// Which lock.
+        key: u32,
+        /// Who wrote.
+        claim: Claim,
+        /// The register had seen this token.
+        seen: u64,
+    },
+}
+
+impl Violation {
+    /// The law's name.
+    pub fn law(&self) -> &'static str {
+        match self {
+            Self::Overlap { .. } | Self::TooMany { .. } | Self::Revived { .. } => "exclusion",
+            Self::TokenOrder { .. } | Self::TokenFell { .. } => "token order",
+            Self::FencedOut { .. } => "guarded register",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overlap { key, first, second } => write!(
+                f,
+                "exclusion: key {key} is held by {}{} until {} us, and by {}{} from {} us on",
+                first.who,
+                shown(first.mode),
+                first.until,
+                second.who,
+                shown(second.mode),
+                second.from
+            ),
+            Self::TooMany { key, last, count } => {
+                write!(f, "exclusion: key {key} has {count} holders{} of {}", shown(last.mode), last.who)
+            }
+            Self::TokenOrder { key, before, later } => write!(
+                f,
+                "token order: {} holds key {key}{} with token {}, and an earlier holder had {before}",
+                later.who,
+                shown(later.mode),
+                later.token
+            ),
+            Self::TokenFell { key, claim, to } => {
+                write!(f, "token order: {} held key {key} with token {}, then with {to}", claim.who, claim.token)
+            }
+            Self::Revived { key, who } => write!(f, "exclusion: {who} relies again on key {key}, which it had lost"),
+            Self::FencedOut { key, claim, seen } => write!(
+                f,
+                "guarded register: {} holds key {key} with token {}, and its write is refused: {seen} was seen",
+                claim.who, claim.token
+            ),
+        }
+    }
+}
+
+/// A mode, where there are others.
+fn shown(mode: HeldAs) -> String {
+    match mode {
+        HeldAs::Exclusive => String::new(),
+        HeldAs::Shared => " with others".to_owned(),
+        HeldAs::Permit { number, limit } => format!(" by permit {number} of {limit}"),
+    }
+}
