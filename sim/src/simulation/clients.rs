@@ -38,7 +38,7 @@ impl World<'_> {
                 let limit = self.rng.random_range(limit.saturating_sub(1)..=limit + 1);
                 let number = self.rng.random_ratio(1, 5).then(|| self.rng.random_range(1..=limit.max(1)));
                 // Of one permit, or none, there is one holder.
-                Wanted::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
+                palisade_core::request::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
             }
         }
     }
