@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::harness::{
-    Client, Server, error, grants, int, null, owners, past_its_first_tokens, text, token, wait_until, waits,
+    Client, Server, SetAtTheEnd, error, grants, int, null, owners, past_its_first_tokens, text, token, wait_until,
+    waits,
 };
 
 /// A client that waits to read `k` as `owner`.
@@ -232,8 +233,8 @@ fn among_a_crowd(server: &Server, crowd: &str, meanwhile: impl FnOnce(&Mutex<Vec
                 }
             });
         }
+        let _done = SetAtTheEnd(&done);
         meanwhile(&tokens);
-        done.store(true, Relaxed);
     });
 }
 

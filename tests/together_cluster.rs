@@ -63,7 +63,7 @@ fn permits_are_handed_over_while_the_lock_is_still_here() {
         let mut me = one.client();
         me.insist("LOCK.ACQUIRE k a 60000 LIMIT 2");
         let b = token(
-            &me.say(&format!("LOCK.ACQUIRE k b {} LIMIT 2", if cause.starts_with("the") { 1_000 } else { 60_000 })),
+            &me.say(&format!("LOCK.ACQUIRE k b {} LIMIT 2", if cause.starts_with("the") { 3_000 } else { 60_000 })),
         );
         let mut waiter = waits(&one.server, "LOCK.ACQUIRE k c 60000 LIMIT 2 WAIT 60000").0;
         begin_move(&one, &other);

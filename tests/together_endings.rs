@@ -49,7 +49,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
     assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {a}")), null());
     // One of several by its token; one of several by the end of its lease; the last.
     let c = me.say("LOCK.ACQUIRE k c 60000 SHARED").as_int();
-    me.say("LOCK.ACQUIRE k d 500 SHARED");
+    me.say("LOCK.ACQUIRE k d 3000 SHARED");
     me.say("LOCK.ACQUIRE k e 20 SHARED");
     let mut writer = waits(&server, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
     for event in ["lock.acquire k", "lock.acquire k", "lock.acquire k", "lock.expire k"] {
@@ -68,7 +68,7 @@ fn a_lock_whose_leases_are_all_over_is_told_once() {
     let (server, mut events) = told();
     let mut me = server.client();
     // While nothing is written all of them end.
-    let lines: Vec<_> = (0..20).map(|n| format!("LOCK.ACQUIRE k o{n} {} SHARED", 500 + n)).collect();
+    let lines: Vec<_> = (0..20).map(|n| format!("LOCK.ACQUIRE k o{n} {} SHARED", 3_000 + n)).collect();
     me.pipeline(&lines);
     me.say("CLIENT PAUSE 100000 WRITE");
     wait_until("all leases end", || me.say("LOCK.INFO k") == null());
@@ -87,7 +87,7 @@ fn the_number_of_a_lease_that_ended_is_the_next_ones() {
     let server = Server::start();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k a 60000 LIMIT 3");
-    let b = token(&me.say("LOCK.ACQUIRE k b 300 LIMIT 3"));
+    let b = token(&me.say("LOCK.ACQUIRE k b 2000 LIMIT 3"));
     me.say("LOCK.ACQUIRE k c 60000 LIMIT 3");
     let mut waiter = waits(&server, "LOCK.ACQUIRE k d 60000 LIMIT 3 WAIT 60000").0;
     let reply = waiter.hear();

@@ -272,7 +272,7 @@ fn restored_grants_end_one_by_one() {
     let server = start();
     let mut client = server.client();
     client.say("LOCK.ACQUIRE k a 60000 LIMIT 3");
-    client.say("LOCK.ACQUIRE k b 300 LIMIT 3");
+    client.say("LOCK.ACQUIRE k b 2000 LIMIT 3");
     let dump = client.say("DUMP k").as_bytes().to_vec();
     assert_eq!(restore(&mut client, &dump), text("OK"));
     assert_eq!(client.say("LOCK.INFO copy").field("holders"), int(2));

@@ -1,5 +1,7 @@
 //! Who holds a lock together.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::{Client, Reply, Server, Setup, wait_until};
 
 /// The grants of `key` as LOCK.INFO tells them, the oldest first.
@@ -36,6 +38,15 @@ pub fn token(reply: &Reply) -> i64 {
     match reply {
         Reply::List(list) => list[0].as_int(),
         other => other.as_int(),
+    }
+}
+
+/// Set when this goes, also if a test fails: threads that look at it end.
+pub struct SetAtTheEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for SetAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 

@@ -21,7 +21,7 @@ pub use acl::acl_rules;
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, cluster, joined, joined_with};
 pub use frozen::Frozen;
-pub use holders::{grants, number, owners, past_its_first_tokens, permits, token};
+pub use holders::{SetAtTheEnd, grants, number, owners, past_its_first_tokens, permits, token};
 pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};

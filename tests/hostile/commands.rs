@@ -33,8 +33,29 @@ const NUMBERS: [&str; 20] = [
     "9223372036854775807",
     "18446744073709551616",
 ];
-const OPTIONS: [&str; 13] =
-    ["WAIT", "FENCE", "RETRY", "NOTE", "LEVEL", "TOKEN", "TTL", "TICKET", "WAITERS", "LIFT", "ARM", "wait", "\0"];
+const OPTIONS: [&str; 18] = [
+    "WAIT",
+    "FENCE",
+    "RETRY",
+    "NOTE",
+    "LEVEL",
+    "TOKEN",
+    "TTL",
+    "TICKET",
+    "WAITERS",
+    "LIFT",
+    "ARM",
+    "wait",
+    "\0",
+    "SHARED",
+    "LIMIT",
+    "PERMIT",
+    "HOLDERS",
+    "EXCLUSIVE",
+];
+
+/// Those that have no value.
+const ALONE: [&str; 3] = ["RETRY", "SHARED", "EXCLUSIVE"];
 
 /// Longest argument, in bytes: beyond every limit of the module.
 const LONGEST: usize = 2_000;
@@ -83,16 +104,22 @@ impl Source {
 
     fn of_the_module(&mut self) -> Command {
         let (key, owner, number) = (self.key(), self.owner(), self.number());
-        let (name, arguments, options): (_, Vec<Vec<u8>>, &[&str]) = match self.up_to(19) {
-            0..8 => ("ACQUIRE", vec![key, owner, number], &["WAIT", "FENCE", "RETRY", "NOTE"]),
+        let (name, arguments, options): (_, Vec<Vec<u8>>, &[&str]) = match self.up_to(20) {
+            0..4 => ("ACQUIRE", vec![key, owner, number], &["WAIT", "FENCE", "RETRY", "NOTE"]),
+            4..6 => ("ACQUIRE", vec![key, owner, number], &["SHARED", "WAIT", "FENCE", "RETRY", "NOTE"]),
+            6..8 => ("ACQUIRE", vec![key, owner, number], &["LIMIT", "PERMIT", "WAIT", "FENCE", "RETRY"]),
             8..11 => ("RELEASE", vec![key, owner], &["LEVEL", "TOKEN"]),
             11 => ("EXTEND", vec![key, owner, number], &["TOKEN"]),
             12 => ("REENTER", vec![key, owner], &["LEVEL", "TTL"]),
             13 => ("FENCE", vec![key, owner, number], &[]),
             14 => ("CHECK", vec![key, number], &[]),
-            15 => ("WAIT", vec![key, owner, number], &["TICKET"]),
-            16 => ("INFO", vec![key], &["WAITERS"]),
-            17 => ("BREAK", vec![key], &[]),
+            15 => ("WAIT", vec![key, owner, number], &["TICKET", "SHARED", "LIMIT", "PERMIT"]),
+            16 => ("INFO", vec![key], &["WAITERS", "HOLDERS"]),
+            17 => ("BREAK", vec![key], &["TOKEN"]),
+            19 => {
+                let mode = if self.up_to(1) == 0 { "SHARED" } else { "EXCLUSIVE" };
+                ("CONVERT", vec![key, owner, mode.into()], &["TOKEN"])
+            }
             18 => ("EFFECT", vec![key, self.bytes()], &[]),
             _ => ("NODE", vec![], &[]),
         };
@@ -103,7 +130,7 @@ impl Source {
             let options = if any { &OPTIONS[..] } else { options };
             let option = options[self.up_to(options.len() - 1)];
             command.push(option.into());
-            if option != "RETRY" && (!any || self.up_to(4) > 0) {
+            if !ALONE.contains(&option) && (!any || self.up_to(4) > 0) {
                 command.push(if self.up_to(9) == 0 { self.bytes() } else { self.number() });
             }
         }
@@ -113,7 +140,7 @@ impl Source {
     /// A command of the module with anything behind it.
     fn garbage(&mut self) -> Command {
         let names = ["ACQUIRE", "RELEASE", "EXTEND", "REENTER", "FENCE", "CHECK", "WAIT", "INFO", "BREAK", "NODE"];
-        let names = [&names[..], &["GUARD", "HELP", "EFFECT", "CEILING"]].concat();
+        let names = [&names[..], &["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT"]].concat();
         let name = format!("LOCK.{}", names[self.up_to(names.len() - 1)]);
         let more = self.up_to(8);
         [name.into_bytes()].into_iter().chain((0..more).map(|_| self.bytes())).collect()

@@ -202,6 +202,11 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Who asks for the lock.
+    fn asks_for(&self) -> Option<Owner<'a>> {
+        if let Request::Acquire { ask, .. } = self.request { Some(ask.owner) } else { None }
+    }
+
     /// Takes out a grant whose lease is over, of a lock that others hold.
     #[inline(never)]
     fn end_over(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
@@ -214,6 +219,9 @@ impl<'a> Run<'a> {
                 due.taken_from(lock);
             }
             let ended = lock.ended(now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
+            // That of the one who asks is told to have ended before the next one is told, however many there are.
+            let own = || self.asks_for().and_then(|owner| lock.find(owner));
+            let ended = ended.or_else(|| own().filter(|&own| lock.grant(own).is_expired(now.boot)));
             let grant = ended.and_then(|id| lock.take(id));
             node.schedule_expiry(self.key, Some(lock));
             grant

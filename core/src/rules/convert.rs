@@ -52,6 +52,8 @@ pub fn convert(
             node.guard.ensure_open(now.boot)?;
             node.slots.ensure_open(name, now.boot)?;
             let token = node.tokens.issue(name, None, now, node.skew_ms)?;
+            // Those whose lease is over and that were not taken out yet end here.
+            node.counters.expiries += lock.len() as u64 - 1;
             lock.convert(own, Mode::Exclusive, Past::default());
             lock.set_token(GrantId::default(), token);
             node.waiting.withdraw_turn(Key { db, name }, ask.owner);

@@ -1,10 +1,13 @@
 //! How much may wait, and how much is done at once.
 
+use super::super::Reply;
 use super::super::fixture::{Key, granted};
 use crate::fixture::*;
 use crate::refusal::Refusal;
+use crate::request::Conversion;
 use crate::values::cause::Cause;
-use crate::values::limits::{ANSWERS_A_PASS_MAX, OWNER_REQUESTS_MAX};
+use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS_MAX};
+use crate::values::mode::Wanted;
 
 /// One grant answers all of its owner's requests in one step.
 #[test]
@@ -81,4 +84,39 @@ fn no_more_wait_than_may() {
     assert_eq!(key.acquire("c", 1_000, 0), Ok(None), "who does not wait needs no room");
     key.release("b");
     assert_eq!((key.acquire("c", 1_000, 5_000).is_ok(), key.node.waiting.most()), (true, 1));
+}
+
+/// More leases are over than one step takes out, and one who comes again had the last of them: that it ended is told before its new
+/// grant, or replicas would take the one for the other.
+#[test]
+fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
+    let mut key = Key::new();
+    key.wanted = Wanted::Shared;
+    key.acquire("stays", 60_000, 0).unwrap();
+    let many = ENDED_A_STEP_MAX + 10;
+    for n in 0..many {
+        key.acquire(&n.to_string(), 10, 0).unwrap();
+    }
+    key.acquire("later", 60_000, 0).unwrap();
+    key.now = 11;
+    // (That the replica holds the same, in the same order, is looked at after each request.)
+    key.acquire(&(many - 1).to_string(), 60_000, 0).unwrap();
+    let lock = key.lock.as_ref().unwrap();
+    assert_eq!(lock.grants().last().unwrap().1.owner(), (many - 1).to_string().as_bytes());
+    assert_eq!(key.node.counters.expiries, ENDED_A_STEP_MAX as u64 + 1);
+}
+
+/// The one who is left becomes a writer: the grants that are over end with that, and are counted.
+#[test]
+fn leases_that_end_by_a_conversion_are_counted() {
+    let mut key = Key::new();
+    key.wanted = Wanted::Shared;
+    key.acquire("stays", 60_000, 0).unwrap();
+    let many = ENDED_A_STEP_MAX + 10;
+    for n in 0..many {
+        key.acquire(&n.to_string(), 10, 0).unwrap();
+    }
+    key.now = 11;
+    assert!(matches!(key.convert("stays", Conversion::Exclusive), Ok(Reply::Token(_))));
+    assert_eq!((key.node.counters.expiries, key.node.counters.conversions), (many as u64, 1));
 }
