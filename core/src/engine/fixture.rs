@@ -121,12 +121,15 @@ impl Key {
 
     /// The replica hears of a change.
     fn tell(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>, BootTime)) {
+        if name != b"k" {
+            return;
+        }
         let (mut record, now) = (vec![], at(self.now).boot);
         write(&mut record, now);
         let told = decode_told(&record, Here { arrival: Arrival::Stream, now, boot: BOOT }).unwrap();
         match apply(told, self.replica.as_mut()).unwrap() {
-            Applied::Anew(lock) if name == b"k" => self.replica = Some(lock),
-            _ => {}
+            Applied::Anew(lock) => self.replica = Some(lock),
+            Applied::Grant(_) | Applied::Gone => {}
         }
     }
 
@@ -206,6 +209,15 @@ impl Key {
             self.node.unlinked(key, &mut lock);
         }
         self.node.left(key);
+    }
+
+    /// Somebody renames the key `from`: its lock is here, in place of what was.
+    pub fn rename(&mut self, from: &[u8]) {
+        let mut lock = self.others.remove(from).expect("it holds a lock");
+        self.node.unlinked(At { db: 0, name: from }, &mut lock);
+        self.del();
+        self.node.arrived(At { db: 0, name: b"k" }, &mut lock, at(self.now).boot);
+        (self.replica, self.lock) = (Some(lock.clone()), Some(lock));
     }
 
     /// Does what is due, until nothing is; what those who waited are told.

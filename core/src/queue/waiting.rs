@@ -477,9 +477,11 @@ impl Waiting {
     }
 
     /// The owners of requests that need not wait for those before them: it held the lock together with others when it asked, or it
-    /// was its turn.
+    /// was its turn. And the owner of the one that is next: a lock that it holds may have come to the key since.
     pub(crate) fn owners_at_hand(&self, db: u32, name: &[u8]) -> impl Iterator<Item = Owner<'_>> {
-        self.queue(db, name).into_iter().flat_map(Queue::owners_at_hand)
+        let queue = self.queue(db, name);
+        let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);
+        queue.into_iter().flat_map(Queue::owners_at_hand).chain(next)
     }
 
     /// `owner` was granted the lock in `mode` with `token`: that answers all its requests.

@@ -214,3 +214,25 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     key.others.insert(b"x".to_vec(), lock);
     assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }
+
+/// A lock that its owner holds with others comes to the key for which it waits: it keeps the grant that it has.
+#[test]
+fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
+    let mut key = Key::new();
+    key.acquire("writer", 2_000, 0).unwrap();
+    key.wanted = Wanted::Shared;
+    let waits = key.acquire("a", 100, 5_000).unwrap().unwrap();
+    let ask = |name| {
+        let (ttl, note, patience) = (ttl(1_000), Note::default(), Patience::NONE);
+        let ask =
+            Acquire { owner: owner(name), ttl, wanted: Wanted::Shared, retry: false, fence: None, note, patience };
+        Request::Acquire { ask, may_block: true }
+    };
+    for name in ["a", "b"] {
+        key.perform_for(b"x", &ask(name)).unwrap();
+    }
+    key.rename(b"x");
+    assert_eq!(key.settle(), [(waits, Answer::Refused(Refusal::Owned))]);
+    let lock = key.lock.as_ref().unwrap();
+    assert!(lock.grants().all(|(_, grant)| grant.deadline() == at(1_000).boot));
+}
