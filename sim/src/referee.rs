@@ -2,7 +2,7 @@
 //! with him, so that a register guarded by it never goes back, and never refuses who holds the lock.
 //!
 //! Events are shown to the referee in the order of their times. It keeps for each key what a sequential fenced lock would
-//! know: who relies on it until when, the largest tokens ([`Highest`]), and what the register has seen. The first event that no such
+//! know: who relies on it until when, the largest tokens (`Highest`), and what the register has seen. The first event that no such
 //! lock could have produced is a [`Violation`].
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! How a lock is written down: in the RDB file, in the AOF, on the replication stream, in a DUMP payload.
 //!
-//! An exclusive lock is one record of version 1, all integers little-endian; for locks that are held together see [`super::joint`].
+//! An exclusive lock is one record of version 1, all integers little-endian; `format/joint.rs` has those of locks that are held together.
 //!
 //! | bytes | what |
 //! |---|---|
