@@ -121,10 +121,7 @@ impl Ticket {
 /// all.
 pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
     let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;
-    let number = match number {
-        Some(number) => Some(u16::try_from(number).ok().filter(|number| (1..=limit).contains(number))),
-        None => None,
-    };
+    let number = number.map(|number| u16::try_from(number).ok().filter(|number| (1..=limit).contains(number)));
     match (limit, number) {
         (_, Some(None)) => Err(Refusal::PermitNumber),
         (1, _) => Ok(Wanted::Exclusive),

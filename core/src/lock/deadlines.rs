@@ -140,10 +140,10 @@ impl Deadlines {
         let (entry, due) = (lock.entry(), lock.next_end());
         let end = matches!(lock, Lock::Joint(_)).then(|| lock.end());
         if entry.ticket != 0 && { entry.due } == due {
-            return match end {
-                Some(end) => self.change(db, |entries| entries.set_end(entry.ticket, end)),
-                None => {}
-            };
+            if let Some(end) = end {
+                self.change(db, |entries| entries.set_end(entry.ticket, end));
+            }
+            return;
         }
         let mut ticket = self.ticket;
         let entry = self.change(db, |entries| {
