@@ -161,6 +161,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::HeldAs;
 
     const A: Holder = Holder { client: 1, acquisition: 1 };
     const B: Holder = Holder { client: 2, acquisition: 1 };
