@@ -230,6 +230,8 @@ impl World {
                 }
                 None => break,
             }
+            // What somebody is told is judged by what is there now.
+            self.deliver();
         }
         self.deliver();
         if may_answer {
