@@ -1,9 +1,8 @@
 //! Leases end by themselves, and the end of many at once harms nobody.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Server, Setup, int, null, wait_until};
+use crate::harness::{Server, Setup, beside_a_bystander, int, null, wait_until};
 
 #[test]
 fn a_lease_ends_after_its_ttl_and_not_before() {
@@ -82,32 +81,10 @@ fn two_hundred_thousand_leases_end_at_once() {
         client.pipeline(&lines);
     }
     println!("{LOCKS} locks taken in {:?}", started.elapsed());
-    let done = AtomicBool::new(false);
-    let mut latencies = std::thread::scope(|scope| {
-        let mut bystander = server.client();
-        let watch = scope.spawn({
-            let done = &done;
-            move || {
-                let mut latencies = vec![];
-                while !done.load(Ordering::Relaxed) {
-                    let start = Instant::now();
-                    bystander.say("PING");
-                    latencies.push(start.elapsed());
-                }
-                latencies
-            }
-        });
-        wait_until("all are deleted", || server.info("held") == 0);
-        done.store(true, Ordering::Relaxed);
-        watch.join().unwrap()
-    });
+    beside_a_bystander(&server, || wait_until("all are deleted", || server.info("held") == 0));
     assert_eq!(server.info("deadlines"), 0);
     assert_eq!(client.say("DBSIZE"), int(0));
     assert_eq!(server.info("expiries"), LOCKS as u64);
-    // A report, not a bound: the machine may be busy with other tests.
-    latencies.sort();
-    let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
-    println!("a bystander's PING meanwhile: p50 {:?}, p99 {:?}, max {:?}", at(0.5), at(0.99), latencies.last());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, null, text, wait_until};
+use crate::harness::{Client, Reply, Server, Setup, error, int, let_leases_run, null, text, wait_until};
 
 /// Locks of every shape, in two databases.
 fn fill(client: &mut Client) {
@@ -53,11 +53,6 @@ fn assert_same((locks, ends): (Vec<Reply>, Vec<i64>), client: &mut Client) {
         // be off by as long as the server was away.
         assert!((now - before).abs() < 250, "the deadline moved by {} ms", now - before);
     }
-}
-
-/// Long enough that a lease which started over at a restart would be noticed.
-fn let_leases_run() {
-    std::thread::sleep(std::time::Duration::from_millis(600));
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! A hundred thousand holders of one lock: what happens to one of them takes as long as with two, and the end of all harms nobody.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::harness::{
-    Client, Server, SetAtTheEnd, Setup, follow, in_step, int, null, owners, token, wait_until, waits,
+    Client, Server, Setup, beside_a_bystander, follow, in_step, int, null, owners, token, wait_until, waits,
 };
 
 const HOLDERS: usize = 100_000;
@@ -23,34 +22,6 @@ fn readers(client: &mut Client, count: usize, end_ms: u128) {
         assert!(client.pipeline(&lines).iter().all(|reply| token(reply) > 0));
     }
     println!("{count} readers in {:?}", started.elapsed());
-}
-
-/// Runs `until` while a client that has nothing to do with locks asks again and again; prints how long it was kept waiting.
-fn beside_a_bystander(server: &Server, until: impl FnOnce()) {
-    let done = AtomicBool::new(false);
-    let mut latencies = std::thread::scope(|scope| {
-        let mut bystander = server.client();
-        let watch = scope.spawn({
-            let done = &done;
-            move || {
-                let mut latencies: Vec<Duration> = vec![];
-                while !done.load(Relaxed) {
-                    let start = Instant::now();
-                    bystander.say("PING");
-                    latencies.push(start.elapsed());
-                }
-                latencies
-            }
-        });
-        let at_the_end = SetAtTheEnd(&done);
-        until();
-        drop(at_the_end);
-        watch.join().unwrap()
-    });
-    // A report, not a bound: the machine may be busy with other tests.
-    latencies.sort();
-    let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
-    println!("a bystander's PING meanwhile: p50 {:?}, p99 {:?}, max {:?}", at(0.5), at(0.99), latencies.last());
 }
 
 /// One of them stays, so that each end is a change of the lock, and is told to the replica.

@@ -6,8 +6,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::harness::{
-    Client, Frozen, Reply, Server, Setup, error, follow, grants, has_heard, in_step, int, null, owners, pair, permits,
-    seed, text, token, wait_until,
+    Client, Frozen, Reply, Server, Setup, error, follow, grants, has_heard, in_step, int, let_leases_run, null, owners,
+    pair, permits, seed, text, token, wait_until,
 };
 
 /// Locks of every kind that several can hold, after every kind of change.
@@ -79,11 +79,6 @@ fn assert_same((told, ends): &(Vec<Reply>, Vec<i64>), client: &mut Client) {
         // as the server was away.
         assert!((now - before).abs() < 250, "a deadline moved by {} ms", now - before);
     }
-}
-
-/// Long enough that a lease which started over at a restart would be noticed.
-fn let_leases_run() {
-    std::thread::sleep(Duration::from_millis(600));
 }
 
 /// Its holders go on, each with its own grant, and others are kept out as before.

@@ -6,7 +6,7 @@ use palisade_core::{Lock, Mode, Token};
 
 use crate::driver::Performed;
 use crate::node::Done;
-use crate::oracle::{Place, grant_of, modes};
+use crate::oracle::{Place, grant_of};
 use crate::world::{State, World};
 
 impl World {
@@ -76,7 +76,7 @@ impl World {
             Reply::Later => {}
             Reply::Turn(0) => assert_eq!(patience.ms(), 0),
             Reply::Turn(number) => {
-                let mode = modes(wanted).find(|mode| mode.number() == number).expect("one that was wanted");
+                let mode = wanted.modes().find(|mode| mode.number() == number).expect("one that was wanted");
                 if self.is_held_by(place, owner.bytes()) {
                     assert_eq!(grant_of(&self.locks[&place], owner.bytes()).map(|(held, _)| held), Some(mode));
                 } else if let Some(told) = told {

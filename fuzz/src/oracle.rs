@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::request::Owner;
-use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Permit, Token, Wanted};
+use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Token, Wanted};
 
 use crate::floors::Floors;
 
@@ -209,7 +209,7 @@ impl Oracle {
         let held = it.grants.iter().filter(|held| held.is_live(now) && !held.dropped).map(|held| held.mode);
         let told = it.told.iter().filter(|told| now <= told.until && told.owner != owner).map(|told| told.mode);
         let others: Vec<Mode> = held.chain(told).collect();
-        modes(wanted).any(|mode| others.iter().all(|other| other.is_compatible(mode)))
+        wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
     /// What a resource that asks about `token` must hear of a lock that the node vouches for.
@@ -262,17 +262,6 @@ impl Promises {
         self.told.retain(|told| !such(told));
         self.unused += (before - self.told.len()) as u32;
     }
-}
-
-/// Every mode that is what is wanted.
-pub fn modes(wanted: Wanted) -> impl Iterator<Item = Mode> {
-    let (mode, limit, number) = match wanted {
-        Wanted::Exclusive => (Some(Mode::Exclusive), 0, None),
-        Wanted::Shared => (Some(Mode::Shared), 0, None),
-        Wanted::Permit { limit, number } => (None, limit, number),
-    };
-    let numbers = (1..=limit).filter(move |n| number.is_none_or(|number| number == *n));
-    mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
 }
 
 /// The grant of `owner` in `lock`.

@@ -5,7 +5,7 @@ use palisade_core::limits::{DISK_WAIT_MS, UNUSED_TURNS_MAX};
 use palisade_core::request::Ticket;
 use palisade_core::{Answer, BootTime, Mode, Refusal, Waiter, WaiterId, Want, Wanted};
 
-use crate::oracle::{Place, grant_of, modes};
+use crate::oracle::{Place, grant_of};
 use crate::world::World;
 
 /// So few answers are sent at a time: there are more now and then.
@@ -158,7 +158,7 @@ impl World {
             }
             Answer::Turn(number) if !self.is_held_by(place, &owner) => {
                 assert!(self.boot <= until);
-                let mode = modes(wanted).find(|mode| mode.number() == number).expect("one that was wanted");
+                let mode = wanted.modes().find(|mode| mode.number() == number).expect("one that was wanted");
                 self.tell(place, &owner, mode);
             }
             Answer::Turn(_) => {}

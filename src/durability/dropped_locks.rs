@@ -10,11 +10,8 @@ use palisade_core::engine::Key;
 use palisade_core::{BootTime, Detached, Evictee, Lock, Node};
 
 use super::incarnation;
-use crate::ffi::{Context, KeyName, LockKey};
+use crate::ffi::{self, Context, KeyName, LockKey};
 use crate::{clock, state};
-
-/// So many entries of the bookkeeping are freed without a thread of their own.
-const FREED_AT_ONCE: usize = 1_000;
 
 /// The server may evict keys.
 static EVICTS: AtomicBool = AtomicBool::new(false);
@@ -81,12 +78,10 @@ pub fn confirm_flush() {
     }
 }
 
-/// Frees the bookkeeping of dropped locks: a million entries take a while, so not on the server's time. Where no thread
-/// can be had the closure, and with it the entries, is dropped right here.
+/// Frees the bookkeeping of dropped locks: a million entries take a while.
 pub fn free(dropped: Vec<Detached>) {
-    if dropped.iter().map(Detached::len).sum::<usize>() > FREED_AT_ONCE {
-        let _ = std::thread::Builder::new().name("lock-flush".to_owned()).spawn(move || drop(dropped));
-    }
+    let entries = dropped.iter().map(Detached::len).sum();
+    ffi::free(dropped, entries);
 }
 
 /// Whether the server may evict keys, by its configuration.

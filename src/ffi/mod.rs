@@ -17,6 +17,7 @@ mod config;
 mod context;
 mod data_type;
 mod events;
+mod freeing;
 mod info;
 mod key;
 mod load;
@@ -40,6 +41,7 @@ pub use config::{
 pub use context::Context;
 pub use data_type::{DataType, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
+pub use freeing::free;
 pub use info::{Field, InfoSection, register as register_info};
 pub use key::{LockKey, NotALock};
 pub(crate) use load::entry_point;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use palisade_core::Lock;
 
 use super::api::raw;
+use super::freeing;
 
 /// Locks that the server keeps for us.
 static IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
@@ -21,9 +22,6 @@ pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
     NonNull::from(Box::leak(lock))
 }
 
-/// A lock with more holders than this is freed on a thread of its own: a hundred thousand take some milliseconds.
-const FREED_AT_ONCE: usize = 1_000;
-
 /// Takes a lock back from the server and drops it. May run on any thread.
 ///
 /// # Safety
@@ -32,10 +30,8 @@ pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
     IN_MEMORY.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
     let lock = unsafe { Box::from_raw(lock.as_ptr()) };
-    if lock.len() > FREED_AT_ONCE {
-        // Where no thread can be had the closure, and with it the lock, is dropped right here.
-        let _ = std::thread::Builder::new().name("lock-free".to_owned()).spawn(move || drop(lock));
-    }
+    let holders = lock.len();
+    freeing::free(lock, holders);
 }
 
 /// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.

@@ -57,3 +57,8 @@ pub fn assert_guarded(server: &Server, token: i64) {
     server.lift();
     assert!(client.insist("LOCK.ACQUIRE k you 1000").as_int() > token);
 }
+
+/// Long enough that a lease which started over at a restart would be noticed.
+pub fn let_leases_run() {
+    std::thread::sleep(std::time::Duration::from_millis(600));
+}

@@ -4,6 +4,7 @@
 //! fails, the server's log is printed.
 
 mod acl;
+mod bystander;
 mod client;
 mod cluster;
 mod frozen;
@@ -18,11 +19,14 @@ mod waiters;
 mod wall_clock;
 
 pub use acl::acl_rules;
+pub use bystander::beside_a_bystander;
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, cluster, joined, joined_with};
 pub use frozen::Frozen;
 pub use holders::{SetAtTheEnd, grants, number, owners, past_its_first_tokens, permits, token};
-pub use memory_of_grants::{SHORT, assert_guarded, assert_remembers, guarded_ms, held, read, state_file};
+pub use memory_of_grants::{
+    SHORT, assert_guarded, assert_remembers, guarded_ms, held, let_leases_run, read, state_file,
+};
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;

@@ -7,7 +7,7 @@ use super::fixture::Key;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::request::Conversion;
-use crate::values::mode::{Mode, Permit, Wanted};
+use crate::values::mode::{Mode, Wanted};
 
 /// So few, that random steps get there.
 const UNUSED_MAX: u32 = 2;
@@ -96,19 +96,8 @@ impl Plain {
     }
 
     fn admitted(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
-        let modes: Vec<_> = match wanted {
-            Wanted::Exclusive => vec![Mode::Exclusive],
-            Wanted::Shared => vec![Mode::Shared],
-            Wanted::Permit { limit, number } => {
-                let permits = (1..=limit).filter_map(|number| Permit::new(number, limit));
-                permits
-                    .filter(|permit| number.is_none_or(|number| number == permit.number()))
-                    .map(Mode::Permit)
-                    .collect()
-            }
-        };
         let others: Vec<_> = self.kept.iter().copied().filter(|kept| kept.owner != owner).collect();
-        modes.into_iter().find(|&mode| self.goes_with(mode, &self.grants) && self.goes_with(mode, &others))
+        wanted.modes().find(|&mode| self.goes_with(mode, &self.grants) && self.goes_with(mode, &others))
     }
 
     /// The mode in which one who asks now may have it.

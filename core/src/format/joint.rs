@@ -137,8 +137,8 @@ pub(super) fn decode(fields: Fields<'_>, here: Here) -> Result<Lock, Damaged> {
 }
 
 /// The change that `fields`, the record after its version, describe; `None`: they describe a whole lock.
-pub(super) fn decode_change(fields: &Fields<'_>, here: Here) -> Result<Option<Change>, Damaged> {
-    let (what, count, mut grants) = body(Fields(fields.0))?;
+pub(super) fn decode_change(fields: Fields<'_>, here: Here) -> Result<Option<Change>, Damaged> {
+    let (what, count, mut grants) = body(fields)?;
     if what == WHOLE {
         return Ok(None);
     }

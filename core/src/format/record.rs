@@ -101,7 +101,7 @@ pub enum Told {
 /// What `bytes` tell: a whole lock, or one change of a lock that is held together.
 pub fn decode_told(bytes: &[u8], here: Here) -> Result<Told, Damaged> {
     if let [joint::VERSION, rest @ ..] = bytes
-        && let Some(change) = joint::decode_change(&Fields(rest), here)?
+        && let Some(change) = joint::decode_change(Fields(rest), here)?
     {
         return Ok(Told::Change(change));
     }

@@ -99,28 +99,20 @@ impl Holders {
     pub(crate) fn put(&mut self, mode: Mode, grant: Grant) -> Option<GrantId> {
         let own = self.find(Owner::new(grant.owner()).ok()?);
         let before = own.map(|own| self.mode(own));
-        if let Some(before) = before {
-            self.modes.remove(before);
+        before.iter().for_each(|&before| self.modes.remove(before));
+        if !self.modes.admits(mode) {
+            before.iter().for_each(|&before| self.modes.add(before));
+            return None;
         }
-        let admits = self.modes.admits(mode);
-        if let Some(before) = before {
-            self.modes.add(before);
-        }
-        match own {
-            _ if !admits => None,
-            None => Some(self.join(mode, grant)),
-            Some(GrantId(place)) => {
-                self.modes.remove(self.holder(place).mode);
-                self.modes.add(mode);
-                self.ends.remove(&DeadlineEntry { due: self.holder(place).grant.deadline, ticket: place });
-                self.ends.insert(DeadlineEntry { due: grant.deadline, ticket: place });
-                self.unlist_token(place);
-                let holder = self.holder_mut(place);
-                (holder.mode, holder.grant) = (mode, grant);
-                self.list_token(place);
-                Some(GrantId(place))
-            }
-        }
+        let Some(GrantId(place)) = own else { return Some(self.join(mode, grant)) };
+        self.modes.add(mode);
+        self.ends.remove(&DeadlineEntry { due: self.holder(place).grant.deadline, ticket: place });
+        self.ends.insert(DeadlineEntry { due: grant.deadline, ticket: place });
+        self.unlist_token(place);
+        let holder = self.holder_mut(place);
+        (holder.mode, holder.grant) = (mode, grant);
+        self.list_token(place);
+        Some(GrantId(place))
     }
 
     /// Takes a grant out.

@@ -126,7 +126,7 @@ impl Lock {
 
     /// The oldest grant.
     pub fn first(&self) -> &Grant {
-        self.grant(self.first_id())
+        self.oldest().1
     }
 
     /// The mode of the oldest grant, and that grant.

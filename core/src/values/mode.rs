@@ -65,6 +65,17 @@ impl Wanted {
         }
     }
 
+    /// Every mode that a grant of it can have, of permits the lowest number first.
+    pub fn modes(self) -> impl Iterator<Item = Mode> {
+        let (mode, limit, number) = match self {
+            Self::Exclusive => (Some(Mode::Exclusive), 0, None),
+            Self::Shared => (Some(Mode::Shared), 0, None),
+            Self::Permit { limit, number } => (None, limit, number),
+        };
+        let numbers = (1..=limit).filter(move |n| number.is_none_or(|number| number == *n));
+        mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
+    }
+
     /// Whether a grant of `mode` is what was wanted.
     pub fn is(self, mode: Mode) -> bool {
         match (self, mode) {

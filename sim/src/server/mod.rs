@@ -17,9 +17,7 @@ use palisade_core::BootId;
 use palisade_core::engine::{Event, Key, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
 use palisade_core::quorum::NodeId;
 use palisade_core::record;
-use palisade_core::{
-    BootTime, IncarnationId, Lock, Mode, Node, NodeState, Now, Permit, Refusal, Waiter, WaiterId, Want, Wanted,
-};
+use palisade_core::{BootTime, IncarnationId, Lock, Mode, Node, NodeState, Now, Refusal, Waiter, WaiterId, Want};
 
 pub use quorum::{NOT_YET_MS, shares_stripe};
 pub use start::{Found, Setup};
@@ -260,7 +258,7 @@ impl Server {
         let is_free_for = |waiter: &Waiter| {
             let mut kept = waiting.kept(DB, name).filter(|(_, _, until)| now.boot <= *until);
             held.is_empty() && kept.next().is_none()
-                || modes(waiter.wanted).any(|mode| {
+                || waiter.wanted.modes().any(|mode| {
                     let kept = waiting.kept(DB, name).map(|(_, kept, _)| kept);
                     held.iter().copied().chain(kept).all(|other| other.is_compatible(mode))
                 })
@@ -278,17 +276,6 @@ impl Server {
     pub fn locks(&self) -> &BTreeMap<u32, Lock> {
         &self.locks
     }
-}
-
-/// The modes that are what is wanted.
-fn modes(wanted: Wanted) -> impl Iterator<Item = Mode> {
-    let (mode, limit, number) = match wanted {
-        Wanted::Exclusive => (Some(Mode::Exclusive), 0, None),
-        Wanted::Shared => (Some(Mode::Shared), 0, None),
-        Wanted::Permit { limit, number } => (None, limit, number),
-    };
-    let numbers = (1..=limit).filter(move |n| number.is_none_or(|number| number == *n));
-    mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
 }
 
 /// The name of a key.
