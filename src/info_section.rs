@@ -27,6 +27,7 @@ impl InfoSection for Section {
                 (c"shared_grants", number(counters.shared_grants)),
                 (c"permit_grants", number(counters.permit_grants)),
                 (c"conversions", number(counters.conversions)),
+                (c"notes", number(counters.notes)),
                 (c"contended", number(counters.contended)),
                 (c"releases", number(counters.releases)),
                 (c"expiries", number(counters.expiries)),

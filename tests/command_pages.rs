@@ -122,7 +122,8 @@ fn refusals() -> Vec<Refusal> {
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
-        Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | OwnerQueueFull | Ttl { .. } | Token | Level => {}
+        Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
+        OwnerQueueFull | Ttl { .. } | Token | Level => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
@@ -151,6 +152,8 @@ fn refusals() -> Vec<Refusal> {
         Poisoned,
         OwnerLength,
         NoteLength,
+        NoteSequence,
+        NotesExhausted,
         Ttl { max_ms },
         Token,
         Level,

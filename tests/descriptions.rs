@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 14] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 15] = [
     (
         "LOCK.ACQUIRE",
         -4,
@@ -15,6 +15,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 14] = [
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
     ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl]"),
     ("LOCK.CONVERT", -4, "update", true, "key owner mode [TOKEN token]"),
+    ("LOCK.NOTE", -4, "update", true, "key owner text [SEQ n] [TOKEN token]"),
     ("LOCK.FENCE", 4, "update", true, "key owner token"),
     ("LOCK.CHECK", 3, "access", false, "key token"),
     ("LOCK.WAIT", -4, "update", false, "key owner ms [TICKET n] [SHARED] [LIMIT limit] [PERMIT number]"),
@@ -39,7 +40,7 @@ fn command_docs_show_every_argument() {
         // Servers differ in the case in which they tell a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
-        let since = if name == "LOCK.CONVERT" { "0.2.0" } else { "0.1.0" };
+        let since = if ["LOCK.CONVERT", "LOCK.NOTE"].contains(&name) { "0.2.0" } else { "0.1.0" };
         assert_eq!(docs[1].field("since"), text(since), "{name}");
         assert!(docs[1].field("complexity").as_text().starts_with("O("));
         assert_eq!(docs[1].field("module"), text("lock"));

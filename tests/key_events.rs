@@ -19,6 +19,8 @@ fn each_change_is_told_once() {
     me.say("LOCK.ACQUIRE k me 5000");
     me.say("LOCK.ACQUIRE k you 5000");
     me.say("LOCK.EXTEND k me 6000");
+    me.say("LOCK.NOTE k me text SEQ 3");
+    me.say("LOCK.NOTE k me text SEQ 3");
     me.say("LOCK.ACQUIRE k me 3000 RETRY");
     me.say("LOCK.ACQUIRE k me 7000 RETRY");
     next_holder.say("SELECT 3");
@@ -30,6 +32,7 @@ fn each_change_is_told_once() {
     let expected = [
         "3__:lock.acquire k",
         "3__:lock.extend k",
+        "3__:lock.note k",
         "3__:lock.extend k",
         "3__:lock.release k",
         "3__:lock.handoff k",

@@ -88,6 +88,8 @@ struct Held {
     token: i64,
     holds: i64,
     mode: Mode,
+    /// With its number.
+    note: (i64, String),
 }
 
 /// What the locks are, by the plainest reading of the contract. Leases that may end in the test do so at one place,
@@ -126,7 +128,7 @@ impl Model {
         };
         assert_eq!(*reply, answer(wanted, mode, token));
         self.saw(key, token);
-        self.locks.entry(key).or_default().push(Held { owner, token, holds: 1, mode });
+        self.locks.entry(key).or_default().push(Held { owner, token, holds: 1, mode, note: (0, String::new()) });
     }
 
     /// The grants that `which` picks end; how many there were.
@@ -161,7 +163,7 @@ fn run(seed: u64) {
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| server.client()).collect();
     let mut random = StdRng::seed_from_u64(seed);
     let mut model = Model::default();
-    let (mut joined, mut converted) = (0, 0);
+    let (mut joined, mut converted, mut noted) = (0, 0, 0);
     for step in 0..COMMANDS {
         let client = &mut clients[random.random_range(0..CONNECTIONS)];
         let (key, owner) = (random.random_range(0..KEYS), random.random_range(0..OWNERS));
@@ -222,8 +224,26 @@ fn run(seed: u64) {
                 });
                 assert_eq!(reply, expected, "{line}");
             }
-            58..66 => {
-                let to = if what < 62 { Mode::Shared } else { Mode::Exclusive };
+            58..60 => {
+                // A number as large, or smaller, changes nothing.
+                let number: Option<i64> = (level > 1).then_some(level * 3);
+                let option = number.map_or(String::new(), |number| format!(" SEQ {number}"));
+                let (reply, line) = say(format!("LOCK.NOTE k{key} o{owner} text{step} TOKEN {token}{option}"));
+                let expected = match model.of(key, owner) {
+                    Some(held) if held.token == token => {
+                        let number = number.unwrap_or(held.note.0 + 1);
+                        if number > held.note.0 {
+                            held.note = (number, format!("text{step}"));
+                            noted += 1;
+                        }
+                        int(held.note.0)
+                    }
+                    _ => null(),
+                };
+                assert_eq!(reply, expected, "{line}");
+            }
+            60..66 => {
+                let to = if what < 63 { Mode::Shared } else { Mode::Exclusive };
                 let (reply, line) = say(format!("LOCK.CONVERT k{key} o{owner} {}", to.word()));
                 let alone = model.held(key).len() == 1;
                 match model.of(key, owner).map(|held| held.mode) {
@@ -300,6 +320,7 @@ fn run(seed: u64) {
         }
     }
     assert!(joined > COMMANDS / 100 && converted > COMMANDS / 2000, "{joined} joined, {converted} converted");
+    assert!(noted > 10, "{noted} notes");
     wait_until("only held locks are in memory", || {
         (server.info("held"), server.info("deadlines")) == (model.locks.len() as u64, model.locks.len() as u64)
     });

@@ -36,6 +36,7 @@ mod loaded_again;
 mod memory;
 mod model;
 mod monitoring;
+mod notes;
 mod permits;
 mod persistence;
 mod promotion;

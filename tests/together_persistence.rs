@@ -17,6 +17,7 @@ fn fill(client: &mut Client) {
         "LOCK.ACQUIRE read b 60000 SHARED",
         "LOCK.ACQUIRE read gone 60000 SHARED",
         "LOCK.REENTER read b LEVEL 3",
+        "LOCK.NOTE read b second SEQ 12",
         "LOCK.RELEASE read gone",
         "LOCK.ACQUIRE jobs a 60000 LIMIT 5",
         "LOCK.ACQUIRE jobs b 60000 LIMIT 5 PERMIT 4",
@@ -29,6 +30,7 @@ fn fill(client: &mut Client) {
         "LOCK.ACQUIRE upgraded r 60000 SHARED",
         "LOCK.RELEASE upgraded r",
         "LOCK.CONVERT upgraded w EXCLUSIVE",
+        "LOCK.NOTE upgraded w alone",
         "LOCK.ACQUIRE broken a 60000 SHARED",
         "LOCK.ACQUIRE broken b 60000 SHARED",
         "LOCK.BREAK broken",
@@ -60,7 +62,7 @@ fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
         let now = boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000;
         told.push(text(key));
         for grant in listed {
-            let fields = ["owner", "token", "mode", "permit", "limit", "holds", "note"];
+            let fields = ["owner", "token", "mode", "permit", "limit", "holds", "note", "seq"];
             told.extend(fields.map(|name| grant.field(name)));
             ends.push(now + grant.field("ttl").as_int());
         }

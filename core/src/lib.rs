@@ -40,7 +40,7 @@
 //! | `tokens`, `guard`, `queue` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`] |
 //! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
-//! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`break_lock()`], [`wait()`], [`hand_over()`] |
+//! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
 //! | [`quorum`] | one lock over several nodes |
 
@@ -95,6 +95,7 @@ pub use rules::convert::{Converted, convert};
 pub use rules::extend::{Extended, extend};
 pub use rules::fence::{Fenced, fence};
 pub use rules::hand_over::{HandedOver, hand_over};
+pub use rules::note::{Noted, annotate};
 pub use rules::reenter::{Reentered, reenter};
 pub use rules::release::{Released, release};
 pub use rules::wait::{Waited, wait};

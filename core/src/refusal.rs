@@ -5,7 +5,7 @@ use std::fmt;
 use crate::values::cause::Cause;
 use crate::values::limits::{
     FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX,
-    OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -77,6 +77,10 @@ pub enum Refusal {
     OwnerLength,
     /// `ERR`: the note is too long.
     NoteLength,
+    /// `ERR`: not the number of a note.
+    NoteSequence,
+    /// `ERR`: no larger number is left for a note of this grant.
+    NotesExhausted,
     /// `ERR`: not a ttl this node takes.
     Ttl {
         /// The largest it takes, in milliseconds.
@@ -231,6 +235,12 @@ impl fmt::Display for Refusal {
             ),
             Self::OwnerLength => write!(f, "ERR owner must be 1 to {OWNER_BYTES_MAX} bytes long"),
             Self::NoteLength => write!(f, "ERR NOTE must be at most {NOTE_BYTES_MAX} bytes long"),
+            Self::NoteSequence => write!(f, "ERR SEQ must be an integer from 0 to {NOTE_SEQUENCE_MAX}"),
+            Self::NotesExhausted => write!(
+                f,
+                "ERR the note of this grant has the sequence number {NOTE_SEQUENCE_MAX}, the largest there is: release the lock and \
+                 acquire it again"
+            ),
             Self::Ttl { max_ms } => write!(
                 f,
                 "ERR ttl must be an integer from 1 to {max_ms} milliseconds (the server's lock.max-ttl)"
@@ -328,6 +338,8 @@ mod tests {
             (Refusal::Poisoned, "LOCKPANIC"),
             (Refusal::OwnerLength, "ERR owner"),
             (Refusal::NoteLength, "ERR NOTE"),
+            (Refusal::NoteSequence, "ERR SEQ must be an integer from 0 to 9007199254740991"),
+            (Refusal::NotesExhausted, "ERR the note of this grant has the sequence number 9007199254740991"),
             (Refusal::Ttl { max_ms: 5 }, "ERR ttl must be an integer from 1 to 5 milliseconds"),
             (Refusal::Token, "ERR token must be an integer from 1 to 9007199254740991"),
             (Refusal::Level, "ERR LEVEL"),

@@ -2,8 +2,8 @@
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
-    FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, OWNER_BYTES_MAX, TICKET_MAX,
-    WAIT_MAX_MS,
+    FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX,
+    TICKET_MAX, WAIT_MAX_MS,
 };
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
@@ -37,6 +37,30 @@ impl<'a> Note<'a> {
     /// The bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
+    }
+}
+
+/// Which of a grant's notes it is: one given with the grant has number 0, each later one a larger number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoteSequence(u64);
+
+impl NoteSequence {
+    /// That of a note that came with its grant.
+    pub const FIRST: NoteSequence = NoteSequence(0);
+
+    /// This number, from 0 to [`NOTE_SEQUENCE_MAX`].
+    pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
+        number.filter(|&number| number <= NOTE_SEQUENCE_MAX).map(Self).ok_or(Refusal::NoteSequence)
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// One more, if there is one.
+    pub fn next(self) -> Result<Self, Refusal> {
+        Self::new(self.0.checked_add(1)).map_err(|_| Refusal::NotesExhausted)
     }
 }
 
@@ -211,6 +235,19 @@ pub struct Reenter<'a> {
     pub ttl: Option<Ttl>,
 }
 
+/// LOCK.NOTE: another note.
+#[derive(Clone, Copy, Debug)]
+pub struct Annotate<'a> {
+    /// Who holds it.
+    pub owner: Owner<'a>,
+    /// The new note.
+    pub note: Note<'a>,
+    /// Its number; one more than the last one's where absent.
+    pub sequence: Option<NoteSequence>,
+    /// Only if the grant has this token.
+    pub token: Option<Token>,
+}
+
 /// LOCK.CONVERT: the same grant in another mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Convert<'a> {
@@ -255,6 +292,11 @@ mod tests {
         for (number, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
             assert_eq!(Ticket::new(number).is_ok(), valid, "{number:?}");
         }
+        for (number, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
+            assert_eq!(NoteSequence::new(number).is_ok(), valid, "{number:?}");
+        }
+        let last = NoteSequence::new(Some(NOTE_SEQUENCE_MAX)).unwrap();
+        assert_eq!((NoteSequence::FIRST.next().unwrap().get(), last.next()), (1, Err(Refusal::NotesExhausted)));
         for (token, valid) in
             [(None, false), (Some(0), false), (Some(1), true), (Some(FLOOR_MAX), true), (Some(FLOOR_MAX + 1), false)]
         {

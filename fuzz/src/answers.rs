@@ -1,7 +1,7 @@
 //! What a node answers requests, against what it held before and holds now.
 
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
-use palisade_core::request::{Acquire, Conversion, Convert, Release, Wait};
+use palisade_core::request::{Acquire, Annotate, Conversion, Convert, Release, Wait};
 use palisade_core::{Lock, Mode, Token};
 
 use crate::driver::Performed;
@@ -145,6 +145,33 @@ impl World {
                 assert!(!may_be && converted.changes == 0, "{ask:?} was to be done");
             }
             (reply, own) => panic!("{reply:?} is no answer to CONVERT of {own:?}"),
+        }
+        Ok(())
+    }
+
+    pub fn annotate(&mut self, place: Place, ask: &Annotate<'_>) -> Done {
+        let own = self.locks.get(&place).and_then(|lock| grant_of(lock, ask.owner.bytes()));
+        let own = own.filter(|(_, grant)| !grant.is_expired(self.boot));
+        let own = own.filter(|(_, grant)| ask.token.is_none_or(|token| token == grant.token()));
+        let last = own.map(|(_, grant)| grant.note_sequence());
+        let asked = Asked::Note(*ask);
+        let mut before = self.state(place);
+        let done = self.perform(place, &asked);
+        if done.changes == 0 {
+            assert_eq!(self.state(place), before, "{done:?} changes nothing");
+        }
+        before.4.notes += 1;
+        match (done.answer?, last) {
+            (Reply::Noted(number), Some(last)) => {
+                let asked = ask.sequence.unwrap_or(number);
+                assert_eq!(number, asked.max(last), "the larger one");
+                assert_eq!(done.changes == 1, number > last);
+                let (_, grant) = grant_of(&self.locks[&place], ask.owner.bytes()).expect("it holds it");
+                assert!(grant.note_sequence() == number && (done.changes == 0 || grant.note() == ask.note.bytes()));
+                assert!(done.changes == 0 || self.state(place).4 == before.4);
+            }
+            (Reply::Null, None) => assert_eq!(done.changes, 0),
+            (reply, last) => panic!("{reply:?} is no answer to NOTE of a grant with {last:?}"),
         }
         Ok(())
     }

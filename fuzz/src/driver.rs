@@ -265,6 +265,7 @@ impl World {
                 self.oracle.converted(place, (mode, &grant), self.boot, guarded);
                 self.is_below_ceilings(place, &grant);
             }
+            Some(Event::Noted) => self.oracle.noted(place, (mode, &grant)),
             None | Some(Event::Extended) => self.oracle.changed(place, (mode, &grant)),
             event => panic!("nothing is changed by {event:?}"),
         }

@@ -6,9 +6,12 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::Request as Asked;
-use palisade_core::limits::{GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
+use palisade_core::limits::{
+    GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
+};
 use palisade_core::request::{
-    Acquire, Conversion, Convert, Extend, Level, Note, Owner, Patience, Reenter, Release, Ticket, Ttl, Wait, permit,
+    Acquire, Annotate, Conversion, Convert, Extend, Level, Note, NoteSequence, Owner, Patience, Reenter, Release,
+    Ticket, Ttl, Wait, permit,
 };
 use palisade_core::{Lock, Refusal, Settings, Token, Wanted, check};
 
@@ -93,6 +96,7 @@ enum Request {
     Break { key: Key },
     BreakToken { key: Key, token: Named },
     Convert { key: Key, owner: Name, shares: bool, token: Option<Named> },
+    Note { key: Key, owner: Name, text: u16, number: Option<u8>, token: Option<Named> },
 }
 
 #[derive(Debug, Arbitrary)]
@@ -287,6 +291,16 @@ impl World {
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let to = if shares { Conversion::Shared } else { Conversion::Exclusive };
                 self.convert(place, &Convert { owner: Owner::new(owner.bytes())?, to, token })?;
+            }
+            Request::Note { key, owner, text, number, token } => {
+                let place = key.place();
+                let token = token.map(|named| self.token(place, named)).transpose()?;
+                let text = vec![b't'; usize::from(text) % (NOTE_BYTES_MAX + 2)];
+                // Few numbers, so that one comes again, and the last there is.
+                let number = number.map(|n| if n == u8::MAX { NOTE_SEQUENCE_MAX } else { u64::from(n % 8) });
+                let sequence = number.map(|number| NoteSequence::new(Some(number))).transpose()?;
+                let ask = Annotate { owner: Owner::new(owner.bytes())?, note: Note::new(&text)?, sequence, token };
+                self.annotate(place, &ask)?;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::request::Owner;
+use palisade_core::request::{NoteSequence, Owner};
 use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Token, Wanted};
 
 use crate::floors::Floors;
@@ -19,6 +19,7 @@ struct Grant {
     token: Token,
     holds: u32,
     deadline: BootTime,
+    note: (NoteSequence, Vec<u8>),
     /// It is in no key any more, without its holder's knowing.
     dropped: bool,
 }
@@ -26,7 +27,8 @@ struct Grant {
 impl Grant {
     fn of(mode: Mode, grant: &Stored) -> Self {
         let (owner, token) = (grant.owner().to_vec(), grant.token());
-        Self { owner, mode, token, holds: grant.holds(), deadline: grant.deadline(), dropped: false }
+        let note = (grant.note_sequence(), grant.note().to_vec());
+        Self { owner, mode, token, holds: grant.holds(), deadline: grant.deadline(), note, dropped: false }
     }
 
     fn is_live(&self, now: BootTime) -> bool {
@@ -96,6 +98,16 @@ impl Oracle {
         let held = it.take(grant.owner());
         assert_eq!(held.mode, mode, "{held:?} has another mode");
         it.changes(&held, mode, grant);
+    }
+
+    /// The note of a grant was replaced.
+    pub fn noted(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
+        let it = self.at(place);
+        let mut held = it.take(grant.owner());
+        assert!(grant.note_sequence() > held.note.0, "{held:?} got an older note: {grant:?}");
+        held.note = (grant.note_sequence(), grant.note().to_vec());
+        assert_eq!(held, Grant::of(mode, grant), "only the note changes");
+        it.grants.push(held);
     }
 
     /// A grant was converted at `now`.
@@ -253,6 +265,7 @@ impl Promises {
     fn changes(&mut self, held: &Grant, mode: Mode, grant: &Stored) {
         assert!(grant.deadline() >= held.deadline, "{held:?} got shorter: {grant:?}");
         assert!(grant.token() >= held.token, "{held:?} got a smaller token: {grant:?}");
+        assert_eq!(held.note, (grant.note_sequence(), grant.note().to_vec()));
         self.add(mode, grant);
     }
 

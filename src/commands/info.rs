@@ -62,6 +62,7 @@ impl Command for Info {
                 ("suspect", number(&|grant| node.is_suspect(grant).into())),
                 ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
                 ("holders", Reply::Integer(lock.map_or(0, |lock| lock.live_len(now)) as u64)),
+                ("seq", number(&|grant| grant.note_sequence().get())),
             ];
             if let Some(ListedHolders(count)) = holders {
                 let live = lock.into_iter().flat_map(|lock| live(lock, now)).take(count);
@@ -102,6 +103,7 @@ fn describe_grant(mode: Mode, grant: &Grant, node: &Node, now: BootTime) -> Repl
         ("held", Reply::Integer(grant.held_ms(now))),
         ("note", Reply::Bytes(grant.note().to_vec())),
         ("suspect", Reply::Integer(node.is_suspect(grant).into())),
+        ("seq", Reply::Integer(grant.note_sequence().get())),
     ])
 }
 

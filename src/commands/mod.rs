@@ -15,6 +15,7 @@ mod help;
 mod info;
 mod key;
 mod node;
+mod note;
 #[cfg(debug_assertions)]
 mod panic;
 mod reenter;

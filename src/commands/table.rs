@@ -2,7 +2,9 @@
 
 #[cfg(debug_assertions)]
 use super::panic;
-use super::{acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, node};
+use super::{
+    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, node, note,
+};
 use super::{reenter, release, wait};
 use crate::ffi::{Command, Context, Entry, register_command};
 
@@ -13,6 +15,7 @@ const COMMANDS: &[Row] = &[
     for_clients::<extend::Extend>(),
     for_clients::<reenter::Reenter>(),
     for_clients::<convert::Convert>(),
+    for_clients::<note::Note>(),
     for_clients::<fence::Fence>(),
     for_clients::<check::Check>(),
     for_clients::<wait::Wait>(),

@@ -2,7 +2,7 @@
 
 use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
-    self, Conversion, Level, Note, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
+    self, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
 };
 use palisade_core::{Refusal, Token, Wanted};
 
@@ -40,6 +40,14 @@ impl<'a> Value<'a> for Note<'a> {
 
     fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
         Self::new(bytes)
+    }
+}
+
+impl Value<'_> for NoteSequence {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        Self::new(parse_integer(bytes))
     }
 }
 

@@ -125,6 +125,7 @@ pub fn reply_at_once(answer: AtOnce, form: Form) -> Reply {
         AtOnce::Granted(token, number) => granted(token, number, 0, form),
         AtOnce::Holds(holds) => Reply::Integer(holds.into()),
         AtOnce::Turn(number) => Reply::Integer(number.into()),
+        AtOnce::Noted(number) => Reply::Integer(number.get()),
         AtOnce::Null => Reply::Null,
         AtOnce::Later => Reply::Later,
     }

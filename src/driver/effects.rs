@@ -22,6 +22,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
         Event::Expired => c"lock.expire",
         Event::Broken => c"lock.break",
         Event::Converted => c"lock.convert",
+        Event::Noted => c"lock.note",
     };
     ctx.notify(word, name);
 }

@@ -10,12 +10,13 @@ use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Convert, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
+use crate::request::{Acquire, Annotate, Convert, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire, acquire_later};
 use crate::rules::break_lock::break_lock;
 use crate::rules::convert::{Converted, convert};
 use crate::rules::extend::{Extended, extend};
 use crate::rules::fence::{Fenced, fence};
+use crate::rules::note::{Noted, annotate};
 use crate::rules::reenter::{Reentered, reenter};
 use crate::rules::release::{Released, release};
 use crate::rules::wait::{Waited, wait};
@@ -46,6 +47,8 @@ pub enum Request<'a> {
     Wait(Wait<'a>),
     /// `LOCK.CONVERT`.
     Convert(Convert<'a>),
+    /// `LOCK.NOTE`.
+    Note(Annotate<'a>),
     /// `LOCK.BREAK`, of the grants with this token or of all.
     Break(Option<Token>),
     /// The lease of the lock has ended.
@@ -262,7 +265,7 @@ impl<'a> Run<'a> {
                 }
             }
             Request::Wait(_) => self.promises(node),
-            Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) => {
+            Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) => {
                 self.stage = if node.ledger.is_ready() { Stage::Decides } else { Stage::Ready };
             }
             Request::Convert(_) => {
@@ -376,6 +379,14 @@ impl<'a> Run<'a> {
                 }
             }
             Request::Convert(ask) => self.decides_conversion(held, ask, node, now),
+            Request::Note(ask) => match annotate(held.as_deref_mut(), ask, node, now) {
+                Ok(Noted::Replaced(own, number)) => {
+                    self.changed(held, own, Some(Event::Noted), Reply::Noted(number), node)
+                }
+                Ok(Noted::Unchanged(number)) => self.answer(Ok(Reply::Noted(number))),
+                Ok(Noted::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.is_refused(refusal, node, now),
+            },
             Request::Break(asked) => match break_lock(held, *asked, node, now) {
                 Some(token) if asked.is_some() => self.goes_on(Stage::Breaks(token)),
                 Some(token) => {

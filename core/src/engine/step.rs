@@ -3,6 +3,7 @@
 use crate::lock::grant::GrantId;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
+use crate::request::NoteSequence;
 use crate::values::token::Token;
 
 /// What the driver does next.
@@ -87,6 +88,8 @@ pub enum Event {
     Broken,
     /// Its owner asked for another mode.
     Converted,
+    /// Its owner replaced its note.
+    Noted,
 }
 
 /// How a command is answered.
@@ -100,6 +103,8 @@ pub enum Reply {
     Holds(u32),
     /// With the number of the permit that is kept for the caller, whose turn it is; 0 if it is not.
     Turn(u16),
+    /// With the number of the grant's note.
+    Noted(NoteSequence),
     /// Not what was asked for: it is somebody else's, or not the caller's.
     Null,
     /// Later: the client waits.

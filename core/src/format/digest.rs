@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
+use crate::request::NoteSequence;
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 
@@ -45,6 +46,9 @@ impl LocksDigest {
                 hash.update(permit.limit().to_le_bytes());
             }
         }
+        if grant.note_sequence() > NoteSequence::FIRST {
+            hash.update(grant.note_sequence().get().to_le_bytes());
+        }
         let other_boot = short(hash.clone());
         hash.update(grant.deadline().as_us().to_le_bytes());
         self.count += 1;
@@ -77,6 +81,8 @@ mod tests {
         assert_eq!(both, of(&[(1, "b", mine(2)), (0, "a", mine(1))]));
         let mut extended = mine(1);
         extended.prolong(Default::default(), at(500).boot, ttl(1_000));
+        let mut renoted = mine(1);
+        renoted.set_note(Default::default(), Default::default(), NoteSequence::new(Some(1)).unwrap());
         for other in [
             of(&[]),
             of(&[(0, "a", mine(1))]),
@@ -85,6 +91,7 @@ mod tests {
             of(&[(0, "b", mine(1)), (1, "a", mine(2))]),
             of(&[(0, "a", suspect()), (1, "b", mine(2))]),
             of(&[(0, "a", extended.clone()), (1, "b", mine(2))]),
+            of(&[(0, "a", renoted), (1, "b", mine(2))]),
         ] {
             assert_ne!(other.exact, both.exact);
         }

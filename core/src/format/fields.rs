@@ -2,7 +2,7 @@
 
 use crate::lock::grant::Grant;
 use crate::refusal::Damaged;
-use crate::request::{Note, Owner, Ttl};
+use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS};
 use crate::values::time::{BootId, BootTime};
 use crate::values::token::Token;
@@ -66,6 +66,8 @@ impl<'a> Fields<'a> {
 pub(super) struct Written<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
+    /// The note's number.
+    pub sequence: u64,
     pub suspect: bool,
     pub ttl_ms: u32,
     pub holds: u32,
@@ -83,6 +85,8 @@ impl Written<'_> {
     pub fn read(self, Here { arrival, now, boot }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
         let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;
+        let sequence =
+            NoteSequence::new(Some(self.sequence)).map_err(|_| Damaged::Field("sequence number of the note"))?;
         let ttl = Ttl::new(Some(self.ttl_ms.into()), MAX_TTL_LIMIT_MS).map_err(|_| Damaged::Field("ttl"))?;
         let token = Token::new(self.token).ok_or(Damaged::Field("token"))?;
         if self.holds == 0 || self.holds > HOLDS_MAX {
@@ -110,6 +114,9 @@ impl Written<'_> {
             };
             (granted, deadline)
         };
-        Ok(Grant::new(owner, note, token, now, ttl).restored(self.holds, self.suspect, granted, deadline))
+        let grant = Grant::new(owner, Note::default(), token, now, ttl);
+        let mut grant = grant.restored(self.holds, self.suspect, granted, deadline);
+        grant.set_note(note, sequence);
+        Ok(grant)
     }
 }

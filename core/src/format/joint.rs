@@ -1,4 +1,4 @@
-//! Version 2 of a record: a lock that is held together, or one change of it.
+//! Version 2 of a record: a lock that is held together, or one change of it; an exclusive lock whose note was replaced.
 //!
 //! All integers little-endian:
 //!
@@ -16,8 +16,8 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0 | flags: bit 0 suspect; the others 0 |
-//! | 1 | mode: 1 shared, 2 permit |
+//! | 0 | flags: bit 0 suspect, bit 1 the note was replaced; the others 0 |
+//! | 1 | mode: 1 shared, 2 permit, 3 exclusive: the only grant of a whole lock, whose note was replaced |
 //! | 2..4 | number of the permit; 0 if it is none |
 //! | 4..6 | limit of the permit; 0 if it is none |
 //! | 6..8 | length of the owner, 1 to 256 |
@@ -28,7 +28,7 @@
 //! | 20..28 | token |
 //! | 28..36 | time of the grant, microseconds on the boot clock |
 //! | 36..44 | deadline, likewise |
-//! | 44.. | owner, note |
+//! | 44.. | owner, note; 8 bytes more if the note was replaced: its number, which is not 0 |
 //!
 //! Changes stand in the AOF and on the replication stream alone, so that a thousand readers are not a thousand times a thousand
 //! grants; what is stored is the whole lock. Times mean what they mean in version 1.
@@ -38,7 +38,7 @@ use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::lock::holders::Holders;
 use crate::refusal::Damaged;
-use crate::request::Owner;
+use crate::request::{NoteSequence, Owner};
 use crate::values::limits::HOLDERS_MAX;
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::{BootId, BootTime};
@@ -54,8 +54,10 @@ const CHANGED: u8 = 1;
 const ENDED: u8 = 2;
 
 const FLAG_SUSPECT: u8 = 1;
+const FLAG_RENOTED: u8 = 2;
 const MODE_SHARED: u8 = 1;
 const MODE_PERMIT: u8 = 2;
+const MODE_EXCLUSIVE: u8 = 3;
 
 /// What a record of a change tells.
 #[derive(Debug)]
@@ -70,6 +72,12 @@ pub enum Change {
 pub(super) fn encode(holders: &Holders, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     head(WHOLE, holders.len() as u32, now, boot, out);
     holders.iter().for_each(|(mode, held)| grant(mode, held, out));
+}
+
+/// Appends an exclusive lock whose note was replaced, as it is at `now`.
+pub(super) fn encode_alone(held: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
+    head(WHOLE, 1, now, boot, out);
+    grant(Mode::Exclusive, held, out);
 }
 
 /// Appends that `changed` joined a lock or changed.
@@ -95,9 +103,12 @@ fn head(what: u8, grants: u32, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
 fn grant(mode: Mode, grant: &Grant, out: &mut Vec<u8>) {
     let (mode, number, limit) = match mode {
         Mode::Permit(permit) => (MODE_PERMIT, permit.number(), permit.limit()),
-        _ => (MODE_SHARED, 0, 0),
+        Mode::Shared => (MODE_SHARED, 0, 0),
+        Mode::Exclusive => (MODE_EXCLUSIVE, 0, 0),
     };
-    out.extend_from_slice(&[if grant.is_from_outside() { FLAG_SUSPECT } else { 0 }, mode]);
+    let is_renoted = grant.note_sequence() > NoteSequence::FIRST;
+    let suspect = if grant.is_from_outside() { FLAG_SUSPECT } else { 0 };
+    out.extend_from_slice(&[suspect | if is_renoted { FLAG_RENOTED } else { 0 }, mode]);
     for number in [number, limit, grant.owner().len() as u16, grant.note().len() as u16, 0] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -109,6 +120,9 @@ fn grant(mode: Mode, grant: &Grant, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(grant.owner());
     out.extend_from_slice(grant.note());
+    if is_renoted {
+        out.extend_from_slice(&grant.note_sequence().get().to_le_bytes());
+    }
 }
 
 /// The lock that `fields`, the record after its version, describe: its grants go together, and no owner has two.
@@ -124,6 +138,13 @@ pub(super) fn decode(fields: Fields<'_>, here: Here) -> Result<Lock, Damaged> {
     let mut grants = grants;
     for _ in 0..count {
         let (mode, grant) = grants.next(here)?;
+        if mode == Mode::Exclusive {
+            if count > 1 {
+                return Err(Damaged::Field("mode"));
+            }
+            grants.end()?;
+            return Ok(Lock::Exclusive(grant));
+        }
         if holders.find(Owner::new(grant.owner()).map_err(|_| Damaged::Field("owner"))?).is_some() {
             return Err(Damaged::Field("owner"));
         }
@@ -148,6 +169,7 @@ pub(super) fn decode_change(fields: Fields<'_>, here: Here) -> Result<Option<Cha
     let (mode, grant) = grants.next(here)?;
     grants.end()?;
     match what {
+        _ if mode == Mode::Exclusive => Err(Damaged::Field("mode")),
         CHANGED => Ok(Some(Change::Grant(mode, grant))),
         ENDED => Ok(Some(Change::Ended(grant))),
         _ => Err(Damaged::Field("kind")),
@@ -181,12 +203,17 @@ impl Grants<'_> {
         let token = fields.u64()?;
         let (granted, deadline) = (fields.time()?, fields.time()?);
         let (owner, note) = (fields.bytes(owner_len)?, fields.bytes(note_len)?);
-        if flags & !FLAG_SUSPECT != 0 || reserved != 0 {
+        if flags & !(FLAG_SUSPECT | FLAG_RENOTED) != 0 || reserved != 0 {
             return Err(Damaged::Field("reserved part"));
+        }
+        let sequence = if flags & FLAG_RENOTED == 0 { 0 } else { fields.u64()? };
+        if flags & FLAG_RENOTED != 0 && sequence == 0 {
+            return Err(Damaged::Field("sequence number of the note"));
         }
         let mode = match mode {
             MODE_SHARED if number == 0 && limit == 0 => Mode::Shared,
-            // One of one is an exclusive lock, which is a record of version 1.
+            MODE_EXCLUSIVE if number == 0 && limit == 0 && sequence != 0 => Mode::Exclusive,
+            // One of one is an exclusive lock.
             MODE_PERMIT if limit > 1 => {
                 Mode::Permit(Permit::new(number, limit).ok_or(Damaged::Field("number of the permit"))?)
             }
@@ -195,7 +222,7 @@ impl Grants<'_> {
         };
         let suspect = flags & FLAG_SUSPECT != 0;
         let (at, boot) = (self.at, self.boot);
-        let written = Written { owner, note, suspect, ttl_ms, holds, token, granted, deadline, at, boot };
+        let written = Written { owner, note, sequence, suspect, ttl_ms, holds, token, granted, deadline, at, boot };
         Ok((mode, written.read(here)?))
     }
 

@@ -1,6 +1,7 @@
 //! How a lock is written down: in the RDB file, in the AOF, on the replication stream, in a DUMP payload.
 //!
-//! An exclusive lock is one record of version 1, all integers little-endian; `format/joint.rs` has those of locks that are held together.
+//! An exclusive lock is one record of version 1, all integers little-endian; `format/joint.rs` has version 2, for locks that are held
+//! together, and for one whose note was replaced.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -29,7 +30,7 @@ pub use super::joint::Change;
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::refusal::Damaged;
-use crate::request::Owner;
+use crate::request::{NoteSequence, Owner};
 use crate::values::time::{BootId, BootTime};
 
 /// The version of an exclusive lock's record.
@@ -41,6 +42,9 @@ const HEAD_BYTES: usize = 64;
 /// Appends `lock` as it is at `now` to `out`.
 pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock {
+        Lock::Exclusive(grant) if grant.note_sequence() > NoteSequence::FIRST => {
+            joint::encode_alone(grant, now, boot, out)
+        }
         Lock::Exclusive(grant) => encode_exclusive(grant, now, boot, out),
         Lock::Joint(holders) => joint::encode(holders, now, boot, out),
     }
@@ -156,7 +160,7 @@ fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged
         return Err(Damaged::Length);
     }
     let suspect = flags & FLAG_SUSPECT != 0;
-    Written { owner, note, suspect, ttl_ms, holds, token, granted, deadline, at, boot }.read(here)
+    Written { owner, note, sequence: 0, suspect, ttl_ms, holds, token, granted, deadline, at, boot }.read(here)
 }
 
 #[cfg(test)]
@@ -258,6 +262,37 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&suspect(), ms(0), HERE, &mut bytes);
         assert!(decode(&bytes, here(Arrival::Storage, 0, HERE)).unwrap().first().suspect);
+    }
+
+    #[test]
+    fn a_replaced_note_is_kept_with_its_number() {
+        let (mut lock, _) = sample();
+        lock.set_note(GrantId::default(), Note::new(b"later").unwrap(), NoteSequence::new(Some(300)).unwrap());
+        let mut bytes = Vec::new();
+        encode(&lock, ms(11_000), HERE, &mut bytes);
+        assert_eq!((bytes.len(), bytes[0], bytes[32], bytes[33]), (32 + 44 + 2 + 5 + 8, 2, 2, 3));
+        assert_eq!(&bytes[76..], b"melater\x2C\x01\0\0\0\0\0\0");
+        for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+            assert_eq!(decode(&bytes, here(arrival, 11_000, HERE)), Ok(lock.clone()));
+        }
+        let damaged = |at: usize, with: &[u8]| {
+            let mut bytes = bytes.clone();
+            bytes[at..at + with.len()].copy_from_slice(with);
+            decode(&bytes, here(Arrival::Payload, 11_000, HERE))
+        };
+        let number = Err(Damaged::Field("sequence number of the note"));
+        assert_eq!((damaged(83, &[0; 8]), damaged(83, &[0xFF; 8])), (number.clone(), number));
+        // Exclusive: only where a record of version 1 cannot say it, alone, without a number or limit, and never as a change.
+        assert_eq!(damaged(32, &[0]), Err(Damaged::Field("mode")));
+        assert_eq!(damaged(4, &[2]), Err(Damaged::Field("mode")));
+        assert_eq!(damaged(34, &[1]), Err(Damaged::Field("mode")));
+        assert_eq!(damaged(32, &[4]), Err(Damaged::Field("reserved part")));
+        let change = [&bytes[..1], &[1], &bytes[2..]].concat();
+        let told = decode_told(&change, here(Arrival::Stream, 11_000, HERE));
+        assert_eq!(told.map(drop), Err(Damaged::Field("mode")));
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len], here(Arrival::Payload, 11_000, HERE)).is_err(), "{len}");
+        }
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use smallvec::SmallVec;
 
 use crate::lock::entry::DeadlineEntry;
-use crate::request::{Note, Owner, Ttl};
+use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
 /// So many bytes of owner and note stand in the grant itself: the 20 that clients make owners of, and some.
 const TEXT_INLINE_BYTES: usize = 24;
+
+/// Bytes of a note's number, where it has one of its own.
+const SEQUENCE_BYTES: usize = size_of::<u64>();
 
 /// Names a grant of a lock, until another one of that lock ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,8 +28,10 @@ pub struct Grant {
     pub(super) ttl_ms: u32,
     pub(super) holds: u32,
     pub(crate) suspect: bool,
+    /// The note was replaced: its number stands behind it.
+    is_renoted: bool,
     owner_len: u16,
-    /// Owner, then note: at most one allocation for both.
+    /// Owner, then note, then the note's number if it is not the first: at most one allocation for all, and few have the last.
     text: SmallVec<[u8; TEXT_INLINE_BYTES]>,
     /// Where it is the only grant of its lock: the lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,
@@ -46,6 +51,7 @@ impl Grant {
             ttl_ms: ttl.ms(),
             holds: 1,
             suspect: false,
+            is_renoted: false,
             owner_len: owner.bytes().len() as u16,
             text,
             entry: DeadlineEntry::default(),
@@ -76,7 +82,30 @@ impl Grant {
 
     /// The note's bytes; empty if there is none.
     pub fn note(&self) -> &[u8] {
-        &self.text[usize::from(self.owner_len)..]
+        &self.text[usize::from(self.owner_len)..self.note_end()]
+    }
+
+    /// Which of the grant's notes that is.
+    pub fn note_sequence(&self) -> NoteSequence {
+        let number = self.text[self.note_end()..].try_into().ok().map(u64::from_le_bytes);
+        number.and_then(|number| NoteSequence::new(Some(number)).ok()).unwrap_or_default()
+    }
+
+    fn note_end(&self) -> usize {
+        self.text.len() - if self.is_renoted { SEQUENCE_BYTES } else { 0 }
+    }
+
+    /// Its note is this one from now on.
+    pub(crate) fn set_note(&mut self, note: Note<'_>, sequence: NoteSequence) {
+        let note = note.bytes();
+        let mut text = SmallVec::from_slice(self.owner());
+        self.is_renoted = sequence > NoteSequence::FIRST;
+        text.reserve_exact(note.len() + if self.is_renoted { SEQUENCE_BYTES } else { 0 });
+        text.extend_from_slice(note);
+        if self.is_renoted {
+            text.extend_from_slice(&sequence.get().to_le_bytes());
+        }
+        self.text = text;
     }
 
     /// Its fencing token.
@@ -159,5 +188,16 @@ mod tests {
         let note = Note::new(&[b'n'; 1_000]).unwrap();
         let grant = Grant::new(owner("o"), note, token(1), BootTime::default(), ttl(1));
         assert_eq!((grant.note(), grant.heap_bytes()), (note.bytes(), 1_001));
+    }
+
+    #[test]
+    fn a_note_can_be_replaced_and_has_a_number_then() {
+        let mut grant = Grant::new(owner("me"), Note::new(b"one").unwrap(), token(1), BootTime::default(), ttl(1));
+        assert_eq!((grant.note(), grant.note_sequence().get()), (&b"one"[..], 0));
+        for (note, number) in [(&b"another"[..], 1), (&[b'n'; 1_000], 1 << 40), (b"", 1 << 41)] {
+            grant.set_note(Note::new(note).unwrap(), NoteSequence::new(Some(number)).unwrap());
+            assert_eq!((grant.owner(), grant.note(), grant.note_sequence().get()), (&b"me"[..], note, number));
+        }
+        assert_eq!(grant.heap_bytes(), 0);
     }
 }

@@ -12,7 +12,7 @@ use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::modes::Modes;
 use crate::lock::phase::{Past, Phase};
-use crate::request::{Owner, Ttl};
+use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -163,6 +163,10 @@ impl Holders {
 
     pub(super) fn set_holds(&mut self, GrantId(place): GrantId, holds: u32) {
         self.holder_mut(place).grant.holds = holds;
+    }
+
+    pub(super) fn set_note(&mut self, GrantId(place): GrantId, note: Note<'_>, sequence: NoteSequence) {
+        self.holder_mut(place).grant.set_note(note, sequence);
     }
 
     pub(super) fn set_token(&mut self, GrantId(place): GrantId, token: Token) {

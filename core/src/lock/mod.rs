@@ -11,7 +11,7 @@ use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::holders::Holders;
 use crate::lock::phase::Past;
-use crate::request::{Owner, Ttl};
+use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -230,6 +230,14 @@ impl Lock {
         match self {
             Self::Exclusive(grant) => grant.holds = holds,
             Self::Joint(holders) => holders.set_holds(id, holds),
+        }
+    }
+
+    /// This grant has this note.
+    pub(crate) fn set_note(&mut self, id: GrantId, note: Note<'_>, sequence: NoteSequence) {
+        match self {
+            Self::Exclusive(grant) => grant.set_note(note, sequence),
+            Self::Joint(holders) => holders.set_note(id, note, sequence),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Counters {
     pub extensions: u64,
     /// CONVERTs that changed the mode of a grant.
     pub conversions: u64,
+    /// NOTEs that replaced the note of a grant.
+    pub notes: u64,
     /// Successful REENTERs.
     pub reentries: u64,
     /// Grants to a request that waited in the queue.

@@ -8,6 +8,7 @@ pub mod extend;
 pub mod fence;
 mod grant;
 pub mod hand_over;
+pub mod note;
 pub mod reenter;
 pub mod release;
 pub mod wait;

@@ -7,6 +7,9 @@ pub const OWNER_BYTES_MAX: usize = 256;
 /// Longest note in bytes: a line or two for the person who looks for a culprit.
 pub const NOTE_BYTES_MAX: usize = 1024;
 
+/// Largest sequence number of a note: exact in Lua, JavaScript and JSON, as tokens are.
+pub const NOTE_SEQUENCE_MAX: u64 = TOKEN_LIMIT - 1;
+
 /// Default of `lock.max-ttl`, in milliseconds.
 pub const MAX_TTL_DEFAULT_MS: u32 = 60_000;
 

@@ -35,7 +35,7 @@ impl Server {
             Ok(Outcome::Token(_)) => Some(Replied::Extended),
             Ok(Outcome::Granted(token, number)) => Some(Replied::Granted { token: token.get(), number, waited_ms: 0 }),
             Ok(Outcome::Holds(holds)) => Some(Replied::Holds(holds)),
-            Ok(Outcome::Null | Outcome::Turn(_)) => Some(Replied::Null),
+            Ok(Outcome::Null | Outcome::Turn(_) | Outcome::Noted(_)) => Some(Replied::Null),
             Ok(Outcome::Later) => {
                 self.joins(request.waiter(), key, owner, command);
                 None

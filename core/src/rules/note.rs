@@ -1,0 +1,103 @@
+//! LOCK.NOTE: another note for a grant that is held.
+
+use crate::lock::grant::GrantId;
+use crate::lock::{Lock, live_of};
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::request::{Annotate, NoteSequence};
+use crate::values::time::Now;
+
+/// What came of a NOTE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// This grant has the note, which has this number.
+    Replaced(GrantId, NoteSequence),
+    /// It has one with this number, which is as large or larger: nothing changed.
+    Unchanged(NoteSequence),
+    /// This owner does not hold it, or not with that token: nothing changed.
+    NotHeld,
+}
+
+/// Replaces the note if the new one's number is larger than the last one's, so that a repetition or a request that was overtaken
+/// changes nothing. Lease, holds and token stay.
+pub fn annotate(held: Option<&mut Lock>, ask: &Annotate<'_>, node: &mut Node, now: Now) -> Result<Noted, Refusal> {
+    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Noted::NotHeld) };
+    let grant = lock.grant(own);
+    if ask.token.is_some_and(|asked| asked != grant.token()) {
+        return Ok(Noted::NotHeld);
+    }
+    node.ensure_trusted(grant, now.boot)?;
+    let last = grant.note_sequence();
+    let sequence = match ask.sequence {
+        Some(sequence) => sequence,
+        None => last.next()?,
+    };
+    if sequence <= last {
+        return Ok(Noted::Unchanged(last));
+    }
+    lock.set_note(own, ask.note, sequence);
+    node.counters.notes += 1;
+    Ok(Noted::Replaced(own, sequence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::request::Note;
+    use crate::values::limits::NOTE_SEQUENCE_MAX;
+    use Noted::*;
+
+    fn sequence(number: u64) -> NoteSequence {
+        NoteSequence::new(Some(number)).unwrap()
+    }
+
+    #[test]
+    fn table() {
+        let node = &mut node();
+        let own = GrantId::default();
+        // (owner, SEQ before, SEQ, TOKEN, at ms, outcome)
+        let cases = [
+            ("me", 0, None, None, 500, Ok(Replaced(own, sequence(1)))),
+            ("me", 4, None, Some(7), 1_000, Ok(Replaced(own, sequence(5)))),
+            ("me", 4, Some(9), None, 500, Ok(Replaced(own, sequence(9)))),
+            ("me", 4, Some(4), None, 500, Ok(Unchanged(sequence(4)))),
+            ("me", 4, Some(0), None, 500, Ok(Unchanged(sequence(4)))),
+            ("me", 0, Some(0), None, 500, Ok(Unchanged(sequence(0)))),
+            ("me", 4, None, Some(8), 500, Ok(NotHeld)),
+            ("you", 4, None, None, 500, Ok(NotHeld)),
+            ("me", 4, None, None, 1_001, Ok(NotHeld)),
+            ("me", NOTE_SEQUENCE_MAX, None, None, 500, Err(Refusal::NotesExhausted)),
+            ("me", NOTE_SEQUENCE_MAX, Some(NOTE_SEQUENCE_MAX), None, 500, Ok(Unchanged(sequence(NOTE_SEQUENCE_MAX)))),
+        ];
+        for (name, before, asked, tok, now, expected) in cases {
+            let mut lock = mine(2);
+            lock.set_note(own, Note::new(b"old").unwrap(), sequence(before));
+            let ask = Annotate {
+                owner: owner(name),
+                note: Note::new(b"new").unwrap(),
+                sequence: asked.map(sequence),
+                token: tok.map(token),
+            };
+            assert_eq!(annotate(Some(&mut lock), &ask, node, at(now)), expected, "{ask:?}");
+            let (note, number) = match expected {
+                Ok(Replaced(_, number)) => (&b"new"[..], number),
+                _ => (&b"old"[..], sequence(before)),
+            };
+            let grant = lock.first();
+            assert_eq!((grant.note(), grant.note_sequence()), (note, number));
+            assert_eq!((grant.token(), grant.holds(), grant.deadline()), (token(7), 2, at(1_000).boot));
+        }
+        assert_eq!(node.counters.notes, 3);
+    }
+
+    #[test]
+    fn an_absent_lock_stays_absent_and_a_suspect_one_keeps_its_note() {
+        let node = &mut node();
+        let ask = Annotate { owner: owner("me"), note: Note::new(b"new").unwrap(), sequence: None, token: None };
+        assert_eq!(annotate(None, &ask, node, at(0)), Ok(NotHeld));
+        let mut lock = suspect();
+        assert_eq!(annotate(Some(&mut lock), &ask, node, at(0)), Err(Refusal::Suspect { left_ms: 1_000 }));
+        assert_eq!(lock, suspect());
+    }
+}
