@@ -8,6 +8,9 @@ pub const ACQUIRE: &CStr = c"LOCK.ACQUIRE";
 /// Waits for a lock.
 pub const WAIT: &CStr = c"LOCK.WAIT";
 
+/// Tells when a lock is not what the client knows.
+pub const WATCH: &CStr = c"LOCK.WATCH";
+
 /// Tells replicas and the AOF what a lock holds.
 pub const EFFECT: &CStr = c"LOCK.EFFECT";
 

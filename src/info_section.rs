@@ -37,6 +37,7 @@ impl InfoSection for Section {
                 (c"waiters", number(node.waiting().len() as u64)),
                 (c"max_waiters", number(config::max_waiters().into())),
                 (c"waiters_most", number(node.waiting().most() as u64)),
+                (c"watchers", number(node.watching().len() as u64)),
                 (c"hand_overs", number(counters.hand_overs)),
                 (c"turns", number(counters.turns)),
                 (c"wait_timeouts", number(node.waiting().timeouts())),

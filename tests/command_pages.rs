@@ -161,6 +161,7 @@ fn refusals() -> Vec<Refusal> {
         TokensExhausted,
         Excludes { options: "SHARED and LIMIT" },
         Needs { option: "PERMIT", needs: "LIMIT" },
+        Needs { option: "SEQ", needs: "TOKEN" },
         Conversion,
         Limit,
         PermitNumber,

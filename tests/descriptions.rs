@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 15] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 16] = [
     (
         "LOCK.ACQUIRE",
         -4,
@@ -20,6 +20,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 15] = [
     ("LOCK.CHECK", 3, "access", false, "key token"),
     ("LOCK.WAIT", -4, "update", false, "key owner ms [TICKET n] [SHARED] [LIMIT limit] [PERMIT number]"),
     ("LOCK.INFO", -2, "access", false, "key [HOLDERS n] [WAITERS n]"),
+    ("LOCK.WATCH", -3, "access", false, "key ms [TOKEN token] [SEQ n]"),
     ("LOCK.BREAK", -2, "delete", true, "key [TOKEN token]"),
     ("LOCK.NODE", 1, "", false, ""),
     ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
@@ -40,7 +41,7 @@ fn command_docs_show_every_argument() {
         // Servers differ in the case in which they tell a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
-        let since = if ["LOCK.CONVERT", "LOCK.NOTE"].contains(&name) { "0.2.0" } else { "0.1.0" };
+        let since = if ["LOCK.CONVERT", "LOCK.NOTE", "LOCK.WATCH"].contains(&name) { "0.2.0" } else { "0.1.0" };
         assert_eq!(docs[1].field("since"), text(since), "{name}");
         assert!(docs[1].field("complexity").as_text().starts_with("O("));
         assert_eq!(docs[1].field("module"), text("lock"));
@@ -81,7 +82,7 @@ fn command_info_has_arity_flags_and_keys() {
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
         assert_eq!(flags.contains(&"denyoom".to_owned()), name == "LOCK.ACQUIRE", "{name}: {flags:?}");
-        let waits = ["LOCK.ACQUIRE", "LOCK.WAIT"].contains(&name);
+        let waits = ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.WATCH"].contains(&name);
         assert_eq!(flags.contains(&"blocking".to_owned()), waits, "{name}: {flags:?}");
         let keys: Vec<_> = info[3..6].iter().map(Reply::as_int).collect();
         assert_eq!(keys, if access.is_empty() { [0, 0, 0] } else { [1, 1, 1] }, "{name}");

@@ -66,4 +66,5 @@ mod tokens;
 mod told_and_remembered;
 mod too_old;
 mod wall_clock;
+mod watchers;
 mod watching;

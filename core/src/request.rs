@@ -248,6 +248,25 @@ pub struct Annotate<'a> {
     pub token: Option<Token>,
 }
 
+/// What somebody knows of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Known {
+    /// Nobody holds it.
+    Free,
+    /// There is a grant with this token. Of its notes the one with this sequence number is known and those before; or they do not
+    /// matter.
+    Grant(Token, Option<NoteSequence>),
+}
+
+/// LOCK.WATCH: tell when the lock is not what the caller knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// What it knows.
+    pub known: Known,
+    /// How long it may wait for that.
+    pub patience: Patience,
+}
+
 /// LOCK.CONVERT: the same grant in another mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Convert<'a> {

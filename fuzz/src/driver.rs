@@ -67,7 +67,10 @@ impl World {
             let step = run.next(self.locks.get_mut(&place), said, &mut self.node, now);
             crate::tell(&step);
             assert!(answered.is_none_or(|answer| step == Step::Done(answer)), "it was over, and then {step:?}");
-            assert!(blocked.is_none() || matches!(step, Step::Done(_)), "who waits has nothing done for it");
+            assert!(
+                blocked.is_none() || matches!(step, Step::Done(_) | Step::TellWatchers),
+                "who waits has nothing done for it"
+            );
             said = Said::Yes;
             // A turn that comes about before the command is decided is told before that.
             if self.node.counters().turns > turns {
@@ -125,6 +128,7 @@ impl World {
                     said = self.says(place, question, request, &mut found);
                     done.passed |= !matches!(question, Question::OnDisk);
                 }
+                Step::TellWatchers => self.tells_watchers(place),
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
                 Step::Block => {
                     let id = self.new_client();

@@ -31,6 +31,7 @@ mod replica;
 pub mod rounds;
 pub mod state_file;
 mod waiting;
+mod watchers;
 mod world;
 
 /// A target: what it is called, and what it does with an input.

@@ -10,8 +10,8 @@ use palisade_core::limits::{
     GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
 };
 use palisade_core::request::{
-    Acquire, Annotate, Conversion, Convert, Extend, Level, Note, NoteSequence, Owner, Patience, Reenter, Release,
-    Ticket, Ttl, Wait, permit,
+    Acquire, Annotate, Conversion, Convert, Extend, Known, Level, Note, NoteSequence, Owner, Patience, Reenter,
+    Release, Ticket, Ttl, Wait, permit,
 };
 use palisade_core::{Lock, Refusal, Settings, Token, Wanted, check};
 
@@ -97,6 +97,7 @@ enum Request {
     BreakToken { key: Key, token: Named },
     Convert { key: Key, owner: Name, shares: bool, token: Option<Named> },
     Note { key: Key, owner: Name, text: u16, number: Option<u8>, token: Option<Named> },
+    Watch { key: Key, ms: Number, knows: Option<u8>, number: Option<u8> },
 }
 
 #[derive(Debug, Arbitrary)]
@@ -123,6 +124,7 @@ enum Event {
     /// The client of a waiting request goes.
     Leave {
         which: u8,
+        watches: bool,
     },
     Arm {
         ms: Number,
@@ -302,6 +304,16 @@ impl World {
                 let ask = Annotate { owner: Owner::new(owner.bytes())?, note: Note::new(&text)?, sequence, token };
                 self.annotate(place, &ask)?;
             }
+            Request::Watch { key, ms, knows, number } => {
+                let place = key.place();
+                let sequence = number.map(|n| NoteSequence::new(Some(u64::from(n % 8)))).transpose()?;
+                // A grant that is there: others are told at once.
+                let grant =
+                    |lock: &Lock, n| lock.grants().nth(usize::from(n) % lock.len()).map(|(_, grant)| grant.token());
+                let token = knows.and_then(|n| self.locks.get(&place).and_then(|lock| grant(lock, n)));
+                let known = token.map_or(Known::Free, |token| Known::Grant(token, sequence));
+                self.watch(place, known, patience(ms)?)?;
+            }
         }
         Ok(())
     }
@@ -316,7 +328,8 @@ impl World {
             Event::Evict { key } => self.evict(key.place()),
             Event::Flush { db } => self.flush(db.map(u32::from)),
             Event::Swap => self.swap(),
-            Event::Leave { which } => self.leave(which),
+            Event::Leave { which, watches: true } => self.watcher_leaves(which),
+            Event::Leave { which, watches: false } => self.leave(which),
             Event::Arm { ms: Number(ms) } => {
                 let until = self.boot.plus_ms(u32::try_from(ms % u64::from(GUARD_LIMIT_MS)).unwrap_or(0));
                 self.node.guard_by_operator(Some(until.ms_since(self.boot) as u32), self.boot);

@@ -12,6 +12,7 @@ use crate::choice::Passes;
 use crate::disk::Disk;
 use crate::oracle::{Oracle, Place, grant_of};
 use crate::waiting::Waits;
+use crate::watchers::Watcher;
 
 /// When it begins.
 pub const START: BootTime = BootTime::from_us(1_000_000_000);
@@ -59,6 +60,7 @@ pub struct World {
     /// It was said once that the server grants nothing any more.
     pub was_poisoned: bool,
     pub waits: BTreeMap<u64, Waits>,
+    pub watchers: BTreeMap<u64, Watcher>,
     /// What was decided for those who waited, and is not sent yet.
     pub outbox: Vec<(WaiterId, Answer)>,
     /// What the server refuses next, two bits an answer.
@@ -97,6 +99,7 @@ impl World {
             forbidden: BTreeSet::new(),
             was_poisoned: false,
             waits: BTreeMap::new(),
+            watchers: BTreeMap::new(),
             outbox: vec![],
             doubts: 0,
             hindered: BootTime::default(),
@@ -209,7 +212,7 @@ impl World {
         self.node.sweep(self.boot);
         for step in 0.. {
             assert!(step < BACKGROUND_STEPS_MAX, "the background never gets done");
-            if self.node.time_out(self.boot) {
+            if self.node.time_out(self.boot) || self.looks_after_watchers() {
                 continue;
             }
             if paused {
@@ -260,6 +263,7 @@ impl World {
                 "nobody looks after those who wait"
             );
         }
+        self.no_watcher_is_forgotten();
         for (place, lock) in &self.locks {
             let last = self.node.tokens().last(&name_of(*place));
             assert!(lock.grants().all(|(_, grant)| grant.token().get() <= last));
@@ -275,7 +279,10 @@ impl World {
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
         self.is_sound();
-        assert!(self.waits.is_empty() && self.locks.is_empty(), "nobody waits, nothing is held");
+        assert!(
+            self.waits.is_empty() && self.watchers.is_empty() && self.locks.is_empty(),
+            "nobody waits, nothing is held"
+        );
         assert!(self.node.waiting().is_empty() && self.node.evicted().is_empty());
         assert_eq!(self.node.next_due(), None);
     }

@@ -9,7 +9,7 @@ use palisade_core::record::{self, Applied, Arrival, Here};
 
 use super::declaration::arguments;
 use super::key::open;
-use crate::driver::{effects, timer};
+use crate::driver::{effects, timer, watchers};
 use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, command_names, state};
@@ -69,6 +69,7 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         in_place => Some(in_place),
     };
     effects::stored(&mut key);
+    watchers::tell(call.ctx, &key, now);
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
         let key = Key { db: call.ctx.db(), name: name.bytes() };

@@ -1,10 +1,12 @@
 //! `LOCK.INFO key [HOLDERS n] [WAITERS n]`
 
-use palisade_core::{BootTime, Grant, Lock, Mode, Node, Refusal, Waiter, Want};
+use palisade_core::engine::Key;
+use palisade_core::{BootTime, Grant, Mode, Node, Refusal, Waiter, Want};
 
 use super::declaration::arguments;
 use super::key::look;
 use super::values::{ListedHolders, ListedWaiters};
+use crate::driver::sight;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, state};
 
@@ -47,25 +49,9 @@ impl Command for Info {
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
             }
-            let first = lock.and_then(|lock| live(lock, now).next());
-            let bytes =
-                |of: fn(&Grant) -> &[u8]| Reply::Bytes(first.map(|(_, grant)| of(grant)).unwrap_or_default().to_vec());
-            let number = |of: &dyn Fn(&Grant) -> u64| Reply::Integer(first.map_or(0, |(_, grant)| of(grant)));
-            let mut fields = vec![
-                ("owner", bytes(Grant::owner)),
-                ("token", number(&|grant| grant.token().get())),
-                ("holds", number(&|grant| grant.holds().into())),
-                ("ttl", number(&|grant| grant.left_ms(now))),
-                ("held", number(&|grant| grant.held_ms(now))),
-                ("note", bytes(Grant::note)),
-                ("waiters", Reply::Integer(waiters as u64)),
-                ("suspect", number(&|grant| node.is_suspect(grant).into())),
-                ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
-                ("holders", Reply::Integer(lock.map_or(0, |lock| lock.live_len(now)) as u64)),
-                ("seq", number(&|grant| grant.note_sequence().get())),
-            ];
+            let mut fields = sight::fields(lock, Key { db, name }, node, now);
             if let Some(ListedHolders(count)) = holders {
-                let live = lock.into_iter().flat_map(|lock| live(lock, now)).take(count);
+                let live = lock.into_iter().flat_map(|lock| sight::live(lock, now)).take(count);
                 let grants = live.map(|(mode, grant)| describe_grant(mode, grant, node, now));
                 fields.push(("grants", Reply::List(grants.collect())));
             }
@@ -79,11 +65,6 @@ impl Command for Info {
             Ok(Reply::Map(fields))
         })
     }
-}
-
-/// The grants that hold `lock`, the oldest first.
-fn live(lock: &Lock, now: BootTime) -> impl Iterator<Item = (Mode, &Grant)> {
-    lock.grants().filter(move |(_, grant)| !grant.is_expired(now))
 }
 
 /// One of several holders.

@@ -23,5 +23,6 @@ mod release;
 mod table;
 mod values;
 mod wait;
+mod watch;
 
 pub use table::register;

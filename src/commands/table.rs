@@ -5,7 +5,7 @@ use super::panic;
 use super::{
     acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, node, note,
 };
-use super::{reenter, release, wait};
+use super::{reenter, release, wait, watch};
 use crate::ffi::{Command, Context, Entry, register_command};
 
 /// Every command; those for clients in the order in which HELP shows them.
@@ -20,6 +20,7 @@ const COMMANDS: &[Row] = &[
     for_clients::<check::Check>(),
     for_clients::<wait::Wait>(),
     for_clients::<info::Info>(),
+    for_clients::<watch::Watch>(),
     for_clients::<break_lock::Break>(),
     for_clients::<node::Node>(),
     for_clients::<guard::Guard>(),

@@ -67,6 +67,17 @@ impl Value<'_> for Token {
     }
 }
 
+/// The token of the grant that is known; none: that the lock is free, which a free lock's answer says with 0.
+pub struct KnownToken(pub Option<Token>);
+
+impl Value<'_> for KnownToken {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        if parse_integer(bytes) == Some(0) { Ok(Self(None)) } else { Token::parse(bytes).map(Some).map(Self) }
+    }
+}
+
 impl Value<'_> for Patience {
     const SHAPE: Shape = Shape::Integer;
 

@@ -65,6 +65,11 @@ pub fn may_answer() -> bool {
     MAY_ANSWER.get() > 0
 }
 
+/// So many may still be answered in this pass.
+pub fn answers_left() -> usize {
+    MAY_ANSWER.get()
+}
+
 /// Whether some wait for the next pass to be answered.
 pub fn has_more() -> bool {
     state::with(|node| node.waiting().has_answers()) || LEAVING.with_borrow(|leaving| !leaving.is_empty())
@@ -112,7 +117,8 @@ fn send(id: WaiterId, told: impl FnOnce(Form) -> Result<Reply, Refusal>) {
     }
 }
 
-fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
+/// Answers a client that waited, or watched.
+pub(super) fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
     blocked.answer(told);
     MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
     MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));

@@ -7,6 +7,8 @@ pub mod effects;
 mod perform;
 pub mod propagation;
 mod questions;
+pub mod sight;
 pub mod timer;
+pub mod watchers;
 
 pub use answer::answer;

@@ -8,7 +8,7 @@ use palisade_core::{Now, Refusal};
 
 use super::blocked_clients::{self, Form};
 use super::questions::Questions;
-use super::{cluster, effects};
+use super::{cluster, effects, watchers};
 use crate::durability::incarnation;
 use crate::ffi::{Context, LockKey};
 use crate::state;
@@ -62,6 +62,7 @@ pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, f
                 }
                 effects::freed(ctx, key);
             }
+            Step::TellWatchers => watchers::tell(ctx, key, now.boot),
             Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
             Step::LookAtSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),

@@ -11,6 +11,7 @@ use palisade_core::{BootTime, Now, Refusal};
 
 use super::blocked_clients::{self, Form};
 use super::perform::perform;
+use super::watchers;
 use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId};
 use crate::{clock, state};
 
@@ -66,6 +67,10 @@ pub fn arm(ctx: Context<'_>) {
                 set(ctx, if ms > 0 { ms + 1 } else { 0 }, due);
             } else {
                 disarm(ctx);
+                // Those who watch are told by a replica too.
+                if !ctx.is_loading() && state::with(|node| node.watching().next_due()) == Some(BootTime::default()) {
+                    go_on_soon(ctx);
+                }
             }
         }
     }
@@ -128,10 +133,13 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     blocked_clients::new_pass();
     // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
+    // What is being loaded is not all there yet.
+    let may_look = !ctx.is_loading();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
         idle = !(state::with(|node| node.time_out(now))
             || blocked_clients::may_answer() && blocked_clients::send_one_away()
+            || may_look && blocked_clients::may_answer() && watchers::look_after(ctx, now)
             || may_write && do_one(ctx, now));
         now = clock::boot_now();
     }

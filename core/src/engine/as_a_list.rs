@@ -4,9 +4,11 @@ use proptest::prelude::*;
 
 use super::Reply;
 use super::fixture::Key;
+use crate::fixture::at;
+use crate::lock::grant::Grant;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
-use crate::request::Conversion;
+use crate::request::{Conversion, Known};
 use crate::values::mode::{Mode, Wanted};
 
 /// So few, that random steps get there.
@@ -172,6 +174,20 @@ impl Plain {
     }
 }
 
+/// Whether that is true of the lock.
+fn is_known(key: &Key, known: Known) -> bool {
+    let grants = key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
+    let mut live = grants.filter(|grant| at(key.now).boot <= grant.deadline());
+    match known {
+        Known::Free => live.next().is_none(),
+        Known::Grant(token, sequence) => {
+            // Readers may have one token: the one that lasts longest counts.
+            let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
+            grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
@@ -180,13 +196,14 @@ proptest! {
     fn as_a_plain_list_would(
         modes in 1..=WANTED.len(),
         steps in prop::collection::vec(
-            (0u8..8, 0u8..5, 1u64..80, 0u64..120, prop::option::of(0u64..4), 0..WANTED.len()), 1..120,
+            (0u8..10, 0u8..5, 1u64..80, 0u64..120, prop::option::of(0u64..4), 0..WANTED.len()), 1..120,
         )
     ) {
         let mut key = Key::new();
         key.node.waiting.unused_turns_max = UNUSED_MAX;
         let mut plain = Plain::default();
         let mut open = std::collections::HashSet::new();
+        let mut watchers: Vec<(u64, Known, u64)> = vec![];
         for (what, who, ttl_ms, wait_ms, ticket, wanted) in steps {
             let name = who.to_string();
             let now = key.now;
@@ -248,6 +265,13 @@ proptest! {
                     let converted = key.convert(&name, to).unwrap();
                     prop_assert_eq!(converted != Reply::Null, plain.convert(who, to));
                 }
+                5 if ttl_ms < 40 => {
+                    // A watcher goes away.
+                    if let Some((id, ..)) = watchers.get(usize::from(who)).copied() {
+                        prop_assert!(key.node.stops_watching(WaiterId(id)));
+                        watchers.remove(usize::from(who));
+                    }
+                }
                 5 => {
                     // A client goes away.
                     if let Some(&Waits { id, .. }) = plain.queue.get(usize::from(who)) {
@@ -256,12 +280,45 @@ proptest! {
                         open.remove(&id);
                     }
                 }
+                6 => {
+                    let held = plain.held_by(who).is_some() && key.lock.is_some();
+                    prop_assert_eq!(key.annotate(&name).unwrap() != Reply::Null, held);
+                }
+                7 => {
+                    // What is there now, or was.
+                    let grant = key.lock.as_ref().map(|lock| lock.grants().nth(usize::from(who) % lock.len()).unwrap().1);
+                    let sequence = |grant: &Grant| (ttl_ms < 40).then(|| grant.note_sequence());
+                    let known = grant.map_or(Known::Free, |grant| Known::Grant(grant.token(), sequence(grant)));
+                    if let Some(id) = key.watch(known, wait_ms).unwrap() {
+                        watchers.push((id, known, now + wait_ms));
+                    }
+                }
                 _ => key.now += ttl_ms,
             }
             plain.serve(key.now);
             for (id, _) in key.settle() {
                 prop_assert!(open.remove(&id), "answered, and once");
             }
+            let (mut told, mut told_nothing) = (vec![], vec![]);
+            watchers.retain(|(id, known, until)| {
+                let is_true = is_known(&key, *known);
+                match (is_true, key.now > *until) {
+                    (_, true) => told_nothing.push(*id),
+                    (false, false) => told.push(*id),
+                    (true, false) => return true,
+                }
+                false
+            });
+            prop_assert_eq!(key.node.watching().len(), watchers.len());
+            // Who was told as its time was up may have been told either.
+            let all = |mut one: Vec<u64>, other: &[u64]| {
+                one.extend(other);
+                one.sort();
+                one
+            };
+            prop_assert!(told.iter().all(|id| key.told.contains(id)), "{told:?} of {:?}", key.told);
+            prop_assert_eq!(all(std::mem::take(&mut key.told), &std::mem::take(&mut key.told_nothing)), all(told, &told_nothing));
+            prop_assert!(watchers.is_empty() || key.node.next_due().is_some());
             let mut holders: Vec<_> =
                 plain.grants.iter().map(|grant| (grant.owner.to_string().into_bytes(), grant.mode)).collect();
             holders.sort_by(|one, other| one.0.cmp(&other.0));

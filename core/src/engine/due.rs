@@ -1,14 +1,17 @@
 //! What comes about by itself: waits that are over, queues to be looked at, leases that end.
 
+use std::sync::Arc;
+
 use crate::lock::deadlines::Due;
 use crate::node::Node;
+use crate::queue::of_key::WaiterId;
 use crate::values::time::BootTime;
 
 /// Something that is due, for one key: [`super::Run`] does it.
 #[derive(Debug)]
 pub enum Work {
     /// The queue of this name in this database is to be looked at.
-    Look(u32, std::sync::Arc<[u8]>),
+    Look(u32, Arc<[u8]>),
     /// This lease has ended.
     Expire(Due),
 }
@@ -16,13 +19,23 @@ pub enum Work {
 impl Node {
     /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
     pub fn next_due(&self) -> Option<BootTime> {
-        self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).min()
+        self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).chain(self.watching.next_due()).min()
     }
 
     /// Answers the one whose wait has been over longest at `now`; `false` if there is none. That changes no key, so it is also
     /// done where the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         self.waiting.time_out(now)
+    }
+
+    /// Takes out the watcher whose time has been up longest at `now`: it is to be told. That changes no key either.
+    pub fn take_watcher_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
+        self.watching.take_timed_out(now)
+    }
+
+    /// Takes out a watched lock that is to be looked at ([`Node::take_told`]), the one that has been due longest at `now`.
+    pub fn take_watch_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
+        self.watching.pop_due(now)
     }
 
     /// Takes out what has been due longest at `now` of that which changes keys. Queues come first: a look at one may serve

@@ -10,7 +10,8 @@ use crate::node::Node;
 use crate::queue::of_key::WaiterId;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Conversion, Convert, Note, Patience, Release, Ticket, Wait};
+use crate::request::{Acquire, Annotate, Conversion, Convert, Known, Note, Patience, Release, Ticket, Wait, Watch};
+use crate::rules::watch::Watched;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::{BootId, BootTime};
 
@@ -37,6 +38,10 @@ pub struct Key {
     /// The steps of the request that was performed last.
     pub steps: Vec<Step>,
     next_id: u64,
+    /// Watchers that were told of a change.
+    pub told: Vec<u64>,
+    /// Watchers whose time was up.
+    pub told_nothing: Vec<u64>,
 }
 
 impl Key {
@@ -53,6 +58,8 @@ impl Key {
             says: |_| None,
             steps: vec![],
             next_id: 1,
+            told: vec![],
+            told_nothing: vec![],
         }
     }
 
@@ -108,6 +115,10 @@ impl Key {
                     self.replica = self.replica.take().filter(|_| name != b"k");
                 }
                 Step::Ask(question) => said = (self.says)(question).unwrap_or(Said::Yes),
+                Step::TellWatchers => {
+                    let told = self.node.take_told(key, held.as_ref(), usize::MAX, now.boot);
+                    self.told.extend(told.iter().map(|id| id.0));
+                }
                 Step::Block => said = Said::Blocked(self.new_id()),
                 Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
                 Step::Done(answer) => {
@@ -197,6 +208,26 @@ impl Key {
         }
     }
 
+    /// Watches: its id, if it is not told at once.
+    pub fn watch(&mut self, known: Known, wait_ms: u64) -> Result<Option<u64>, Refusal> {
+        let ask = Watch { known, patience: Patience::new(Some(wait_ms)).unwrap() };
+        let now = at(self.now).boot;
+        Ok(match self.node.watch(self.lock.as_ref(), &ask, now)? {
+            Watched::Differs | Watched::Same => None,
+            Watched::Watches => {
+                let id = self.new_id();
+                self.node.watches(At { db: 0, name: b"k" }, id, self.lock.as_ref(), &ask, now);
+                Some(id.0)
+            }
+        })
+    }
+
+    /// The owner gives its grant another note.
+    pub fn annotate(&mut self, name: &str) -> Result<Reply, Refusal> {
+        let note = Note::new(b"text").unwrap();
+        self.perform(&Request::Note(Annotate { owner: owner(name), note, sequence: None, token: None }))
+    }
+
     /// With its token, if it can be.
     pub fn convert(&mut self, name: &str, to: Conversion) -> Result<Reply, Refusal> {
         self.perform(&Request::Convert(Convert { owner: owner(name), to, token: None }))
@@ -215,7 +246,9 @@ impl Key {
     pub fn rename(&mut self, from: &[u8]) {
         let mut lock = self.others.remove(from).expect("it holds a lock");
         self.node.unlinked(At { db: 0, name: from }, &mut lock);
-        self.del();
+        if self.lock.is_some() {
+            self.del();
+        }
         self.node.arrived(At { db: 0, name: b"k" }, &mut lock, at(self.now).boot);
         (self.replica, self.lock) = (Some(lock.clone()), Some(lock));
     }
@@ -225,6 +258,16 @@ impl Key {
         let now = at(self.now).boot;
         loop {
             if self.node.time_out(now) {
+                continue;
+            }
+            if let Some(id) = self.node.take_watcher_timed_out(now) {
+                self.told_nothing.push(id.0);
+                continue;
+            }
+            if let Some((db, name)) = self.node.take_watch_due(now) {
+                let held = self.lock.as_ref().filter(|_| *name == *b"k");
+                let told = self.node.take_told(At { db, name: &name }, held, 1, now);
+                self.told.extend(told.iter().map(|id| id.0));
                 continue;
             }
             match self.node.take_due(now, true) {

@@ -27,12 +27,14 @@ impl Node {
         lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));
+        self.watching.wake(key.db, key.name);
     }
 
     /// The grant `id` of `lock` in `key` came or was changed from elsewhere (replicated).
     pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
         self.saw(key, lock.grant(id), now);
         self.schedule_expiry(key, Some(lock));
+        self.watching.wake(key.db, key.name);
     }
 
     fn saw(&mut self, key: Key<'_>, grant: &Grant, now: BootTime) {
@@ -45,10 +47,13 @@ impl Node {
         self.deadlines.cancel(key.db, lock);
     }
 
-    /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it. Whether there is one.
-    pub fn left(&mut self, Key { db, name }: Key<'_>) -> bool {
+    /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it, and by those who watch it.
+    /// Whether there is any of them.
+    pub fn left(&mut self, key: Key<'_>) -> bool {
+        let Key { db, name } = key;
         self.waiting.wake_at(db, name, BootTime::default());
-        self.waiting.has_queue(db, name)
+        self.watching.wake(db, name);
+        self.waiting.has_queue(db, name) || self.watching.has(key)
     }
 
     /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
@@ -70,6 +75,7 @@ impl Node {
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
         // Those of other databases too: the guard may be armed now.
         self.waiting.wake_all();
+        self.watching.wake_all();
         self.deadlines.detach(db)
     }
 
@@ -80,6 +86,7 @@ impl Node {
         self.swaps = self.swaps.wrapping_add(1);
         // What is there now counts.
         self.waiting.wake_all();
+        self.watching.wake_all();
         match [one, other].map(|db| (db, self.deadlines.last(db))) {
             [(db, Some(last)), (_, None)] | [(_, None), (db, Some(last))] => Some((db, last)),
             _ => None,

@@ -71,6 +71,8 @@ pub struct Run<'a> {
     /// It was asked what is on the disk.
     asked_disk: bool,
     touches_queue: bool,
+    /// Somebody watches the lock, and was not told yet what became of it.
+    is_watched: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +115,7 @@ impl<'a> Run<'a> {
             over: 0,
             asked_disk: false,
             touches_queue: false,
+            is_watched: false,
         }
     }
 
@@ -128,7 +131,10 @@ impl<'a> Run<'a> {
 
     /// How the command is answered, if nothing else is left to be done: then [`Run::next`] need not be asked.
     pub fn answered(&self) -> Option<Result<Reply, Refusal>> {
-        if let Stage::Answers(answer) = self.stage { Some(answer) } else { None }
+        match self.stage {
+            Stage::Answers(answer) if !self.is_watched => Some(answer),
+            _ => None,
+        }
     }
 
     /// Whether somebody may have an answer now, or something be due earlier than before.
@@ -200,6 +206,10 @@ impl<'a> Run<'a> {
                     self.joins(held.as_deref(), said, for_disk, node, now);
                     self.stage = Stage::Answers(Ok(Reply::Later));
                 }
+                Stage::Answers(_) if self.is_watched => {
+                    self.is_watched = false;
+                    return Step::TellWatchers;
+                }
                 Stage::Answers(answer) => return Step::Done(*answer),
             }
         }
@@ -256,6 +266,7 @@ impl<'a> Run<'a> {
     #[inline(always)]
     fn begins(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) {
         let Key { db, name } = self.key;
+        self.is_watched = node.watching.has(self.key);
         match self.request {
             Request::Acquire { .. } => {
                 // Whoever waits is before the one who asks now.
@@ -495,8 +506,8 @@ impl<'a> Run<'a> {
         self.goes_on(Stage::Blocks { for_disk })
     }
 
-    fn answer(&self, answer: Result<Reply, Refusal>) -> Option<Step> {
-        Some(Step::Done(answer))
+    fn answer(&mut self, answer: Result<Reply, Refusal>) -> Option<Step> {
+        self.goes_on(Stage::Answers(answer))
     }
 
     fn goes_on(&mut self, stage: Stage) -> Option<Step> {

@@ -28,6 +28,8 @@ pub enum Step {
     LookAtSlots,
     /// Answer everybody in the key's queue as the server answers for a slot that it does not serve.
     Redirect,
+    /// The key has changed, and somebody watches its lock: tell those of [`crate::Node::take_told`] what it holds now.
+    TellWatchers,
     /// Block the client, and say under which name it is answered.
     Block,
     /// Have the node's state written; nobody waits for that.

@@ -100,6 +100,11 @@ impl Slots {
         self.cover();
     }
 
+    /// Whether these are the slots that it served at the last look.
+    pub(crate) fn serves_just(&self, owned: &SlotSet) -> bool {
+        self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
+    }
+
     /// The node is guarded as a whole for what it takes over now: slots that the next look finds need no guard beside.
     pub fn cover(&mut self) {
         if let Some(slots) = &mut self.0 {

@@ -4,6 +4,7 @@ pub mod deadlines;
 pub mod entry;
 pub mod grant;
 pub mod holders;
+pub mod known;
 pub mod modes;
 pub mod phase;
 

@@ -20,6 +20,10 @@ impl Node {
     /// the owner before can have issued.
     pub fn sees_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
+        if !self.slots.serves_just(owned) {
+            // Locks that are free here may be held elsewhere now.
+            self.watching.wake_all();
+        }
         let gained = self.slots.seen(owned, imported, now.boot, until);
         if gained.unknown > 0 {
             self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));

@@ -17,6 +17,7 @@ use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
 use crate::node::counters::Counters;
 use crate::queue::waiting::Waiting;
+use crate::queue::watching::Watching;
 use crate::refusal::Refusal;
 use crate::tokens::Tokens;
 use crate::values::cause::Cause;
@@ -58,6 +59,8 @@ pub struct Node {
     pub(crate) slots: Slots,
     /// Requests that wait for a lock.
     pub(crate) waiting: Waiting,
+    /// Clients that watch a lock.
+    pub(crate) watching: Watching,
     /// What is on the disk, and must be.
     pub(crate) ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
@@ -93,6 +96,7 @@ impl Node {
             flush: None,
             slots: Slots::default(),
             waiting: Waiting::default(),
+            watching: Watching::default(),
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }
@@ -102,6 +106,7 @@ impl Node {
     pub fn configure(&mut self, settings: Settings) {
         self.skew_ms = settings.max_clock_skew_ms;
         self.waiting.max = settings.max_waiters;
+        self.watching.max = settings.max_waiters;
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
     }
 
@@ -148,6 +153,11 @@ impl Node {
     /// Requests that wait for a lock.
     pub fn waiting(&self) -> &Waiting {
         &self.waiting
+    }
+
+    /// Clients that watch a lock.
+    pub fn watching(&self) -> &Watching {
+        &self.watching
     }
 
     /// What is on the disk, and must be.

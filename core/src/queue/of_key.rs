@@ -116,8 +116,6 @@ pub(crate) struct Queue {
     pub(crate) kept: Kept,
     /// So many turns in a row were not used, while others waited.
     unused_turns: u32,
-    /// When it is to be looked at, if nothing happens before.
-    pub(crate) alarm: Option<BootTime>,
     /// Everybody in it can wait until then: who could not was refused.
     pub(crate) postpone: BootTime,
     /// From here on nobody was told yet who cannot wait until then.

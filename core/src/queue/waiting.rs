@@ -8,12 +8,12 @@
 //! No step takes long, however many wait: whatever concerns a whole queue, or all queues, is done in slices of
 //! [`ANSWERS_A_PASS_MAX`], each at a look of its own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::lock::modes::Modes;
 use crate::queue::of_key::{Place, Queue, Waiter, WaiterId, Want};
+use crate::queue::planned::Planned;
 use crate::queue::wait_times::Waits;
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ticket, Ttl};
@@ -59,25 +59,13 @@ pub(crate) enum Next {
     Request(Waiter, Mode),
 }
 
-/// A look at all queues, one after the other.
-#[derive(Clone, Debug)]
-enum ToLook {
-    None,
-    All,
-    /// The others were looked at.
-    Behind(u32, Arc<[u8]>),
-}
-
 /// The queues of a node.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// By database number and name; none is empty.
-    queues: BTreeMap<u32, BTreeMap<Arc<[u8]>, Queue>>,
+    /// None is empty.
+    queues: Planned<Queue>,
     places: HashMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
-    alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
-    /// Which queues are to be looked at as soon as can be, whatever else is planned.
-    to_look: ToLook,
     /// The node could not hand over: no queue is looked at before.
     not_before: BootTime,
     /// Locks that are kept free.
@@ -102,11 +90,9 @@ pub struct Waiting {
 impl Default for Waiting {
     fn default() -> Self {
         Self {
-            queues: BTreeMap::new(),
+            queues: Planned::default(),
             places: HashMap::new(),
             timeouts: BTreeSet::new(),
-            alarms: BTreeSet::new(),
-            to_look: ToLook::None,
             not_before: BootTime::default(),
             reservations: 0,
             arrivals: 0,
@@ -145,7 +131,7 @@ impl Waiting {
         let arrival = self.arrivals;
         let (id, until) = (waiter.id, waiter.until);
         debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
-        let (name, queue) = self.reach(db, name);
+        let (name, queue) = self.queues.reach(db, name);
         let place = queue.join(waiter, ticket.map(Ticket::get), arrival);
         let is_first = queue.is_owner_first(place);
         self.places.insert(id, (db, name, place));
@@ -238,68 +224,22 @@ impl Waiting {
 
     /// The queue of `name`, if there is one, is to be looked at by `when`, or earlier if that is planned.
     pub fn wake_at(&mut self, db: u32, name: &[u8], when: BootTime) {
-        let Some(queues) = self.queues.get_mut(&db) else { return };
-        let Some((name, _)) = queues.get_key_value(name) else { return };
-        let name = Arc::clone(name);
-        let Some(queue) = queues.get_mut(&name) else { return };
-        match queue.alarm {
-            Some(planned) if planned <= when => return,
-            Some(planned) => {
-                self.alarms.remove(&(planned, db, Arc::clone(&name)));
-            }
-            None => {}
-        }
-        queue.alarm = Some(when);
-        self.alarms.insert((when, db, name));
+        self.queues.wake_at(db, name, when);
     }
 
     /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
     pub fn wake_all(&mut self) {
-        self.to_look = if self.queues.is_empty() { ToLook::None } else { ToLook::All };
-    }
-
-    /// The queue behind this one, in the order of databases and names (`None`: the first).
-    fn behind(&self, last: Option<&(u32, Arc<[u8]>)>) -> Option<(u32, Arc<[u8]>)> {
-        let mut databases = self.queues.range(last.map_or(0, |(db, _)| *db)..);
-        let here = last.and_then(|(db, name)| {
-            let rest = self.queues.get(db)?.range::<[u8], _>((Excluded(&**name), Unbounded)).next()?;
-            Some((*db, Arc::clone(rest.0)))
-        });
-        here.or_else(|| {
-            let (db, queues) = databases.find(|(db, _)| last.is_none_or(|(last, _)| *db > last))?;
-            Some((*db, Arc::clone(queues.first_key_value()?.0)))
-        })
+        self.queues.wake_all();
     }
 
     /// Takes out the queue to be looked at that has been due longest at `now`.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
-        if now < self.not_before {
-            return None;
-        }
-        let next = match std::mem::replace(&mut self.to_look, ToLook::None) {
-            ToLook::None => None,
-            ToLook::All => self.behind(None),
-            ToLook::Behind(db, name) => self.behind(Some(&(db, name))),
-        };
-        if let Some((db, name)) = next {
-            self.to_look = ToLook::Behind(db, Arc::clone(&name));
-            return Some((db, name));
-        }
-        let (when, ..) = self.alarms.first()?;
-        if *when > now {
-            return None;
-        }
-        let (_, db, name) = self.alarms.pop_first()?;
-        if let Some(queue) = self.queue_mut(db, &name) {
-            queue.alarm = None;
-        }
-        Some((db, name))
+        if now < self.not_before { None } else { self.queues.pop_due(now) }
     }
 
     /// When the next queue is to be looked at, or somebody's time is up.
     pub fn next_due(&self) -> Option<BootTime> {
-        let soon = (!matches!(self.to_look, ToLook::None)).then(BootTime::default);
-        let look = soon.or_else(|| self.alarms.first().map(|(when, ..)| *when)).map(|when| when.max(self.not_before));
+        let look = self.queues.next_due().map(|when| when.max(self.not_before));
         let timeout = self.timeouts.first().map(|(until, _)| until.plus_us(1));
         look.into_iter().chain(timeout).min()
     }
@@ -336,7 +276,7 @@ impl Waiting {
 
     /// The locks of `db` that have a queue.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
-        self.queues.get(&db).into_iter().flat_map(|queues| queues.keys().map(|name| &**name))
+        self.queues.names(db)
     }
 
     /// For whom the lock `name` of `db` is kept, or was until a moment ago: owner, mode and until when.
@@ -513,7 +453,7 @@ impl Waiting {
     pub(crate) fn reserve(&mut self, Key { db, name }: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
         let until = now.plus_ms(self.handoff_window_ms);
         self.end_turn(db, name, owner);
-        let (name, queue) = self.reach(db, name);
+        let (name, queue) = self.queues.reach(db, name);
         queue.keep(owner, mode, until);
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn && waiter.wanted.is(mode));
         self.reservations += 1;
@@ -523,15 +463,8 @@ impl Waiting {
 
     /// Drops what is left of a queue that nobody stands in.
     pub(crate) fn tidy(&mut self, db: u32, name: &[u8]) {
-        let Some(queues) = self.queues.get_mut(&db) else { return };
-        let Some(queue) = queues.get(name).filter(|queue| queue.is_empty()) else { return };
-        let alarm = queue.alarm;
-        let removed = queues.remove_entry(name);
-        if queues.is_empty() {
-            self.queues.remove(&db);
-        }
-        if let (Some((name, _)), Some(when)) = (removed, alarm) {
-            self.alarms.remove(&(when, db, name));
+        if !self.queues.remove_if(db, name, Queue::is_empty) {
+            return;
         }
         // After a storm the tables are as large as it was.
         if self.places.is_empty() {
@@ -650,17 +583,10 @@ impl Waiting {
     }
 
     fn queue(&self, db: u32, name: &[u8]) -> Option<&Queue> {
-        self.queues.get(&db)?.get(name)
+        self.queues.get(db, name)
     }
 
     fn queue_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut Queue> {
-        self.queues.get_mut(&db)?.get_mut(name)
-    }
-
-    /// The queue of `name` in `db`, and the name under which it is kept.
-    fn reach(&mut self, db: u32, name: &[u8]) -> (Arc<[u8]>, &mut Queue) {
-        let queues = self.queues.entry(db).or_default();
-        let name = queues.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
-        (Arc::clone(&name), queues.entry(name).or_default())
+        self.queues.get_mut(db, name)
     }
 }

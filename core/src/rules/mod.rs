@@ -12,3 +12,4 @@ pub mod note;
 pub mod reenter;
 pub mod release;
 pub mod wait;
+pub mod watch;

@@ -11,6 +11,9 @@ const US_PER_MS: u64 = 1_000;
 pub struct BootTime(u64);
 
 impl BootTime {
+    /// Later than anything happens.
+    pub const MAX: BootTime = BootTime(u64::MAX);
+
     /// A point `us` microseconds after boot.
     pub const fn from_us(us: u64) -> Self {
         Self(us)

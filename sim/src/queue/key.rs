@@ -242,6 +242,7 @@ impl OneKey {
                 Step::Changed(..)
                 | Step::Left(_)
                 | Step::Tell(_)
+                | Step::TellWatchers
                 | Step::Ask(_)
                 | Step::LookAtSlots
                 | Step::Redirect

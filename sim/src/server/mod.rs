@@ -141,7 +141,7 @@ impl Server {
                     }
                 }
                 Step::Write => self.save(now),
-                Step::Tell(_) | Step::Ask(_) | Step::LookAtSlots => {}
+                Step::Tell(_) | Step::TellWatchers | Step::Ask(_) | Step::LookAtSlots => {}
                 Step::Done(answer) => {
                     self.is_told(key, now);
                     return answer;

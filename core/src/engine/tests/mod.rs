@@ -4,3 +4,4 @@ mod bounds;
 mod not_now;
 mod passing_on;
 mod turns;
+mod watchers;

@@ -1,0 +1,90 @@
+//! Those who watch a lock, where something else than a request changes it.
+
+use super::super::fixture::Key;
+use super::super::{Key as At, Request};
+use crate::fixture::*;
+use crate::queue::of_key::WaiterId;
+use crate::refusal::Refusal;
+use crate::request::Known;
+
+const AT: At<'static> = At { db: 0, name: b"k" };
+
+/// The lock that is held, or that it is free.
+fn known(key: &Key) -> Known {
+    key.lock.as_ref().map_or(Known::Free, |lock| Known::Grant(lock.first().token(), None))
+}
+
+/// Who watches the lock as it is hears of what `happens` at the next look.
+fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
+    let id = key.watch(known(key), 1_000).unwrap().unwrap();
+    key.settle();
+    assert!(key.told.is_empty(), "nothing has happened");
+    happens(key);
+    assert!(key.node.watching().next_due().is_some_and(|due| due <= at(key.now).boot), "it is looked at");
+    key.settle();
+    assert_eq!(std::mem::take(&mut key.told), [id]);
+    assert!(key.node.watching().is_empty());
+}
+
+#[test]
+fn what_the_server_does_to_keys_is_told() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    hears_of(&mut key, Key::del);
+    // A lock comes under the name that was free.
+    key.perform_for(b"other", &acquire_by("b")).unwrap();
+    hears_of(&mut key, |key| key.rename(b"other"));
+    hears_of(&mut key, |key| {
+        let mut lock = key.lock.take().unwrap();
+        key.node.unlinked(AT, &mut lock);
+        key.node.flush(None);
+    });
+    key.acquire("a", 1_000, 0).unwrap();
+    hears_of(&mut key, |key| {
+        let mut lock = key.lock.take().unwrap();
+        key.node.unlinked(AT, &mut lock);
+        key.node.swap(0, 1);
+    });
+}
+
+/// A replica takes no lock out of its memory by itself: its master may never tell it to.
+#[test]
+fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    let id = key.watch(known(&key), 5_000).unwrap().unwrap();
+    key.now = 1_000;
+    assert_eq!(key.node.take_watch_due(at(1_000).boot), None);
+    key.now = 1_001;
+    let (db, name) = key.node.take_watch_due(at(1_001).boot).unwrap();
+    let told = key.node.take_told(At { db, name: &name }, key.lock.as_ref(), 10, at(1_001).boot);
+    assert_eq!(told, [WaiterId(id)]);
+}
+
+#[test]
+fn crowds_are_told_bit_by_bit_and_are_bounded() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    key.node.watching.max = 10;
+    let ids: Vec<_> = (0..10).map(|_| key.watch(known(&key), 5_000).unwrap().unwrap()).collect();
+    assert_eq!(key.watch(known(&key), 5_000), Err(Refusal::QueueFull { max: 10 }));
+    key.del();
+    key.now = 1;
+    let mut told = vec![];
+    for left in [6, 2, 0] {
+        let (db, name) = key.node.take_watch_due(at(1).boot).unwrap();
+        told.extend(key.node.take_told(At { db, name: &name }, None, 4, at(1).boot).iter().map(|id| id.0));
+        assert_eq!(key.node.watching().len(), left);
+    }
+    assert_eq!((told, key.node.take_watch_due(at(1).boot)), (ids, None));
+    assert_eq!(key.node.watching().next_due(), None);
+}
+
+fn acquire_by(name: &'static str) -> Request<'static> {
+    use crate::request::{Acquire, Note, Patience};
+    use crate::values::mode::Wanted;
+    let (owner, ttl) = (owner(name), ttl(1_000));
+    let (wanted, note, patience) = (Wanted::Exclusive, Note::default(), Patience::NONE);
+    let ask = Acquire { owner, ttl, wanted, retry: false, fence: None, note, patience };
+    Request::Acquire { ask, may_block: true }
+}

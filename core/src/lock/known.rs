@@ -1,0 +1,55 @@
+//! Whether a lock is what somebody knows of it.
+
+use crate::lock::Lock;
+use crate::request::Known;
+use crate::values::time::BootTime;
+
+impl Known {
+    /// If `held` is what is known at `now`: until when that is so if nothing happens.
+    pub fn is_true_until(self, held: Option<&Lock>, now: BootTime) -> Option<BootTime> {
+        let held = held.filter(|lock| !lock.is_expired(now));
+        match self {
+            Self::Free => held.is_none().then_some(BootTime::MAX),
+            Self::Grant(token, sequence) => {
+                let lock = held?;
+                let grant = lock.grant(lock.last_with_token(token)?);
+                let has_newer = sequence.is_some_and(|sequence| grant.note_sequence() > sequence);
+                (!has_newer && !grant.is_expired(now)).then_some(grant.deadline())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::lock::grant::GrantId;
+    use crate::request::NoteSequence;
+
+    #[test]
+    fn table() {
+        let sequence = |number| NoteSequence::new(Some(number)).unwrap();
+        let mut lock = mine(1);
+        lock.set_note(GrantId::default(), Default::default(), sequence(5));
+        let end = Some(at(1_000).boot);
+        // (known, at ms, until when that is true of a lock with token 7 and note 5 until 1 000 ms)
+        let cases = [
+            (Known::Free, 0, None),
+            (Known::Free, 1_001, Some(BootTime::MAX)),
+            (Known::Grant(token(7), None), 0, end),
+            (Known::Grant(token(7), None), 1_000, end),
+            (Known::Grant(token(7), None), 1_001, None),
+            (Known::Grant(token(6), None), 0, None),
+            (Known::Grant(token(8), None), 0, None),
+            (Known::Grant(token(7), Some(sequence(4))), 0, None),
+            (Known::Grant(token(7), Some(sequence(5))), 0, end),
+            (Known::Grant(token(7), Some(sequence(6))), 0, end),
+        ];
+        for (known, now, expected) in cases {
+            assert_eq!(known.is_true_until(Some(&lock), at(now).boot), expected, "{known:?} at {now}");
+        }
+        assert_eq!(Known::Free.is_true_until(None, at(0).boot), Some(BootTime::MAX));
+        assert_eq!(Known::Grant(token(7), None).is_true_until(None, at(0).boot), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Clients that watch locks: each is told once, when the lock is not what it knows, and not before.
+
+use palisade_core::request::{Known, Patience, Watch};
+use palisade_core::{BootTime, WaiterId, Watched};
+
+use crate::node::Done;
+use crate::oracle::Place;
+use crate::world::{World, key_of, name_of};
+
+/// So many are told at a look: there are more now and then.
+const TOLD_A_LOOK: usize = 2;
+
+/// A client that watches.
+pub struct Watcher {
+    place: Place,
+    known: Known,
+    until: BootTime,
+}
+
+impl World {
+    pub fn watch(&mut self, place: Place, known: Known, patience: Patience) -> Done {
+        let ask = Watch { known, patience };
+        let watched = self.node.watch(self.locks.get(&place), &ask, self.boot)?;
+        assert_eq!(watched == Watched::Differs, !self.is_known(place, known));
+        match watched {
+            Watched::Differs => {}
+            Watched::Same => assert_eq!(patience, Patience::NONE),
+            Watched::Watches => {
+                let (id, name) = (self.new_client(), name_of(place));
+                self.node.watches(key_of(place, &name), id, self.locks.get(&place), &ask, self.boot);
+                let until = self.boot.plus_ms(patience.ms());
+                self.watchers.insert(id.0, Watcher { place, known, until });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `known` is true of the lock, by the plainest reading.
+    fn is_known(&self, place: Place, known: Known) -> bool {
+        let live = || self.locks.get(&place).into_iter().flat_map(|lock| lock.grants().map(|(_, grant)| grant));
+        let mut live = live().filter(|grant| self.boot <= grant.deadline());
+        match known {
+            Known::Free => live.next().is_none(),
+            Known::Grant(token, sequence) => {
+                // Readers may have one token: the one that lasts longest counts.
+                let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
+                grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
+            }
+        }
+    }
+
+    /// The lock may have changed: some are told.
+    pub fn tells_watchers(&mut self, place: Place) {
+        let name = name_of(place);
+        let told = self.node.take_told(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);
+        assert!(told.len() <= TOLD_A_LOOK);
+        for id in told {
+            let watcher = self.watchers.remove(&id.0).expect("who is told watches");
+            assert!(watcher.place == place && !self.is_known(place, watcher.known), "{:?} is no news", watcher.known);
+        }
+    }
+
+    /// Looks after those who watch, also where nothing may be written; `false` if nothing is due.
+    pub fn looks_after_watchers(&mut self) -> bool {
+        if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
+            let watcher = self.watchers.remove(&id).expect("who is told watches");
+            assert!(self.boot > watcher.until);
+            return true;
+        }
+        let Some((db, name)) = self.node.take_watch_due(self.boot) else { return false };
+        self.tells_watchers((db, name[0] - b'k'));
+        true
+    }
+
+    /// Nobody is forgotten: what a watcher knows is true, or its lock is looked at now.
+    pub fn no_watcher_is_forgotten(&self) {
+        assert_eq!(self.node.watching().len(), self.watchers.len());
+        let is_due = self.node.watching().next_due().is_some_and(|due| due <= self.boot);
+        for watcher in self.watchers.values() {
+            let is_right = self.boot <= watcher.until && self.is_known(watcher.place, watcher.known);
+            assert!(is_right || is_due, "nobody looks after one who knows {:?}", watcher.known);
+        }
+    }
+
+    /// A client that watches goes.
+    pub fn watcher_leaves(&mut self, which: u8) {
+        let Some(&id) = self.watchers.keys().nth(usize::from(which) % self.watchers.len().max(1)) else { return };
+        self.watchers.remove(&id);
+        assert!(self.node.stops_watching(WaiterId(id)) && !self.node.stops_watching(WaiterId(id)));
+    }
+}

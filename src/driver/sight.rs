@@ -1,0 +1,33 @@
+//! What is shown of a lock: the answer of LOCK.INFO and LOCK.WATCH.
+
+use palisade_core::engine::Key;
+use palisade_core::{BootTime, Grant, Lock, Mode, Node};
+
+use crate::ffi::Reply;
+
+/// What the lock of `key`, which is `held`, looks like at `now`: the fields of a map. Of several grants those of the oldest; of a free
+/// lock texts are empty, and numbers 0.
+pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> Vec<(&'static str, Reply)> {
+    let held = held.filter(|lock| !lock.is_expired(now));
+    let first = held.and_then(|lock| live(lock, now).next());
+    let bytes = |of: fn(&Grant) -> &[u8]| Reply::Bytes(first.map(|(_, grant)| of(grant)).unwrap_or_default().to_vec());
+    let number = |of: &dyn Fn(&Grant) -> u64| Reply::Integer(first.map_or(0, |(_, grant)| of(grant)));
+    vec![
+        ("owner", bytes(Grant::owner)),
+        ("token", number(&|grant| grant.token().get())),
+        ("holds", number(&|grant| grant.holds().into())),
+        ("ttl", number(&|grant| grant.left_ms(now))),
+        ("held", number(&|grant| grant.held_ms(now))),
+        ("note", bytes(Grant::note)),
+        ("waiters", Reply::Integer(node.waiting().len_of(key.db, key.name) as u64)),
+        ("suspect", number(&|grant| node.is_suspect(grant).into())),
+        ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
+        ("holders", Reply::Integer(held.map_or(0, |lock| lock.live_len(now)) as u64)),
+        ("seq", number(&|grant| grant.note_sequence().get())),
+    ]
+}
+
+/// The grants that hold `lock`, the oldest first.
+pub fn live(lock: &Lock, now: BootTime) -> impl Iterator<Item = (Mode, &Grant)> {
+    lock.grants().filter(move |(_, grant)| !grant.is_expired(now))
+}

@@ -1,0 +1,103 @@
+//! Clients that watch a lock: between what the rules know of them and the blocked clients of the server.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use palisade_core::engine::Key;
+use palisade_core::request::Watch;
+use palisade_core::{BootTime, Refusal, WaiterId};
+
+use super::{blocked_clients, cluster, sight};
+use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
+use crate::{command_names, state};
+
+thread_local! {
+    /// Every client that watches, by the name it has in the rules.
+    static WATCHING: RefCell<HashMap<WaiterId, Blocked>> = RefCell::new(HashMap::new());
+}
+
+/// Blocks the client of this command until the lock in `key` is not what it knows, or its time is up.
+pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) {
+    let blocked = Blocked::new::<Watchers>(ctx, command_names::WATCH);
+    let (id, name) = (WaiterId(blocked.id()), key.name());
+    WATCHING.with_borrow_mut(|all| all.insert(id, blocked));
+    state::with(|node| node.watches(Key { db: ctx.db(), name: name.bytes() }, id, key.lock(), ask, now));
+}
+
+/// The lock in `key` may have changed: tells those who know something else of it, as many as may be answered in this pass of the event
+/// loop. The lock is looked at again for the others.
+pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
+    let name = key.name();
+    let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, blocked_clients::answers_left());
+    let told = state::with(|node| {
+        let told = node.take_told(at, key.lock(), count, now);
+        let sight = (!told.is_empty()).then(|| Reply::Map(sight::fields(key.lock(), at, node, now)));
+        sight.map(|sight| (told, sight))
+    });
+    let Some((told, sight)) = told else { return };
+    for id in told {
+        answer(id, |blocked| if blocked.is_permitted(name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) });
+    }
+}
+
+/// Does what has been due longest for those who watch; `false` if nothing is. Nothing is written.
+pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
+    if let Some(id) = state::with(|node| node.take_watcher_timed_out(now)) {
+        answer(id, |_| Ok(Reply::Null));
+        return true;
+    }
+    let Some((db, name)) = state::with(|node| node.take_watch_due(now)) else { return false };
+    ctx.select(db);
+    let at = Key { db, name: &name };
+    KeyName::with(&name, |name| match LockKey::read(ctx, name) {
+        Ok(key) => match elsewhere(ctx, &key) {
+            None => tell(ctx, &key, now),
+            Some(error) => dismiss(at, || Ok(Reply::Error(error.clone()))),
+        },
+        Err(NotALock) => dismiss(at, || Err(Refusal::WrongType)),
+    });
+    true
+}
+
+/// Where to ask for a lock that may not be served here: in a cluster its slot may have gone, and the lock with it.
+fn elsewhere(ctx: Context<'_>, key: &LockKey<'_>) -> Option<String> {
+    if !ctx.is_cluster() || key.lock().is_some() {
+        return None;
+    }
+    // The server knows better what a replica may answer.
+    if ctx.is_master() { cluster::redirect(ctx, key.name()) } else { Some(ASK_AGAIN.to_owned()) }
+}
+
+/// What a watcher on a replica of a cluster is told when its lock is gone.
+const ASK_AGAIN: &str = "TRYAGAIN the lock, or its slot, left this replica: ask again";
+
+fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
+    for id in state::with(|node| node.dismiss_watchers(key, blocked_clients::answers_left())) {
+        answer(id, |_| told());
+    }
+}
+
+fn answer(id: WaiterId, told: impl FnOnce(&Blocked) -> Result<Reply, Refusal>) {
+    if let Some(blocked) = WATCHING.with_borrow_mut(|all| all.remove(&id)) {
+        let told = told(&blocked);
+        blocked_clients::answer(blocked, told);
+    }
+}
+
+/// What becomes of clients whose wait the server ends. Only memory changes here.
+struct Watchers;
+
+impl BlockedClients for Watchers {
+    fn unblocked(client: u64) -> Result<Reply, Refusal> {
+        Self::gone(client);
+        Ok(Reply::Null)
+    }
+
+    fn gone(client: u64) {
+        let id = WaiterId(client);
+        state::with(|node| node.stops_watching(id));
+        if let Some(blocked) = WATCHING.with_borrow_mut(|all| all.remove(&id)) {
+            blocked.give_back();
+        }
+    }
+}
