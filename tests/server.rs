@@ -35,6 +35,7 @@ mod links;
 mod loaded_again;
 mod memory;
 mod model;
+mod modes_page;
 mod monitoring;
 mod notes;
 mod permits;

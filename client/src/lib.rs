@@ -116,3 +116,8 @@ pub use guard::{Guard, Released};
 pub use options::Options;
 pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
+
+/// The page that shows users how locks are shared: its examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/modes.md")]
+mod page_of_modes {}

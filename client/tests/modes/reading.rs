@@ -138,3 +138,29 @@ async fn a_reader_is_healed_as_a_reader() {
     until("it has the reader again", healed).await;
     assert!(nodes.0[0].grants("k").iter().all(|grant| grant.mode == Mode::Shared));
 }
+
+/// As docs/modes.md has it: a hold for each piece of work, and one who waits until all are given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_latch_of_readers_and_a_writer_who_waits() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count).await;
+        let locks = nodes.client().await;
+        let latch = locks.rw_lock("k");
+        let mut holds = vec![];
+        for _ in 0..3 {
+            holds.push(latch.read().await.unwrap());
+        }
+        let last = holds.pop().unwrap();
+        let opens = tokio::spawn(async move { latch.write().await.unwrap().token() });
+        until("it waits", || nodes.0.iter().all(|node| node.waiters("k") == 1)).await;
+        let pieces: Vec<_> = holds.into_iter().map(|hold| tokio::spawn(hold.release())).collect();
+        for piece in pieces {
+            piece.await.unwrap();
+        }
+        until("one piece is left", || nodes.0.iter().all(|node| node.grants("k").len() == 1)).await;
+        assert!(!opens.is_finished());
+        let counted = last.token();
+        last.release().await;
+        assert!(opens.await.unwrap() > counted);
+    }
+}

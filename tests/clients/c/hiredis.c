@@ -1,4 +1,4 @@
-/* A lock with hiredis: take it, be refused, wait, write under it, give it back. */
+/* A lock with hiredis: take it, be refused, wait, write under it, give it back, share it. */
 
 #include <hiredis/hiredis.h>
 #include <stdarg.h>
@@ -50,7 +50,9 @@ static void print(const char *what, redisReply *reply) {
     case REDIS_REPLY_ERROR: printf("%s: %.*s\n", what, (int)strcspn(reply->str, " "), reply->str); break;
     case REDIS_REPLY_STATUS: printf("%s: %s\n", what, reply->str); break;
     case REDIS_REPLY_ARRAY:
-        printf("%s: [%lld, %lld]\n", what, reply->element[0]->integer, reply->element[1]->integer);
+        printf("%s: [%lld", what, integer_of(reply->element[0]));
+        for (size_t n = 1; n < reply->elements; n++) printf(", %lld", integer_of(reply->element[n]));
+        printf("]\n");
     }
     freeReplyObject(reply);
 }
@@ -106,6 +108,16 @@ int main(void) {
     print("write with the current token", guarded_set(node, newer, "paid"));
     print("write with the old token", guarded_set(node, token, "open"));
     freeReplyObject(unlock(node, KEY, you));
+
+    /* Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own. */
+    struct owner writer = new_owner();
+    print("read", ask(node, "LOCK.ACQUIRE " KEY " %b 10000 SHARED", OWNER(me)));
+    print("read as well", ask(node, "LOCK.ACQUIRE " KEY " %b 10000 SHARED", OWNER(you)));
+    print("write meanwhile", ask(node, "LOCK.ACQUIRE " KEY " %b 10000", OWNER(writer)));
+    freeReplyObject(unlock(node, KEY, me));
+    freeReplyObject(unlock(node, KEY, you));
+    print("permit", ask(node, "LOCK.ACQUIRE " KEY " %b 10000 LIMIT 2", OWNER(me)));
+    freeReplyObject(unlock(node, KEY, me));
 
     /* A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here. */
     freeReplyObject(ask(node, "LOCK.GUARD ARM 1500"));

@@ -1,4 +1,4 @@
--- A lock with lua-redis: take it, be refused, wait, write under it, give it back.
+-- A lock with lua-redis: take it, be refused, wait, write under it, give it back, share it.
 
 local redis = require 'redis'
 
@@ -68,6 +68,14 @@ local function guarded_set(with, value) return refusal(client, 'eval', GUARDED_S
 print('write with the current token: ' .. tostring(guarded_set(digits(grant[1]), 'paid')))
 print('write with the old token: ' .. guarded_set(token, 'open'))
 client:lock_release(KEY, you, 'LEVEL', 1)
+
+-- Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+print('read: ' .. digits(client:lock_acquire(KEY, me, 10000, 'SHARED')))
+print('read as well: ' .. digits(client:lock_acquire(KEY, you, 10000, 'SHARED')))
+print('write meanwhile: ' .. tostring(client:lock_acquire(KEY, new_owner(), 10000)))
+for _, reader in ipairs { me, you } do client:lock_release(KEY, reader) end
+print(('permit: { %.0f, %d, %d }'):format(unpack(client:lock_acquire(KEY, me, 10000, 'LIMIT', 2))))
+client:lock_release(KEY, me)
 
 -- A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 client:lock_guard('ARM', 1500)

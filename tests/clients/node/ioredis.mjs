@@ -1,4 +1,4 @@
-// A lock with ioredis: take it, be refused, wait, write under it, give it back.
+// A lock with ioredis: take it, be refused, wait, write under it, give it back, share it.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -63,6 +63,14 @@ console.log('wait:', grant);
 console.log('write with the current token:', await client.guardedSet(KEY, DATA, grant[0], 'paid'));
 console.log('write with the old token:', (await refusal(client.guardedSet(KEY, DATA, token, 'open')))[0]);
 await run('LOCK.RELEASE', KEY, you, 'LEVEL', 1);
+
+// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+console.log('read:', await run('LOCK.ACQUIRE', KEY, me, 10_000, 'SHARED'));
+console.log('read as well:', await run('LOCK.ACQUIRE', KEY, you, 10_000, 'SHARED'));
+console.log('write meanwhile:', await run('LOCK.ACQUIRE', KEY, newOwner(), 10_000));
+for (const reader of [me, you]) await run('LOCK.RELEASE', KEY, reader);
+console.log('permit:', await run('LOCK.ACQUIRE', KEY, me, 10_000, 'LIMIT', 2));
+await run('LOCK.RELEASE', KEY, me);
 
 // A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 await run('LOCK.GUARD', 'ARM', 1500);

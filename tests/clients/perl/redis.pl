@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# A lock with Perl's Redis: take it, be refused, wait, write under it, give it back.
+# A lock with Perl's Redis: take it, be refused, wait, write under it, give it back, share it.
 use v5.36;
 use Redis;
 use Time::HiRes qw(sleep);
@@ -72,6 +72,15 @@ say_answer 'wait', "[@$grant]";
 say_answer 'write with the current token', $redis->eval($GUARDED_SET, 2, $KEY, $DATA, $grant->[0], 'paid');
 say_answer 'write with the old token', (refusal sub { $redis->eval($GUARDED_SET, 2, $KEY, $DATA, $token, 'open') })[0];
 run($redis, 'LOCK.RELEASE', $KEY, $you, 'LEVEL', 1);
+
+# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+say_answer 'read',            run($redis, 'LOCK.ACQUIRE', $KEY, $me,  10_000, 'SHARED');
+say_answer 'read as well',    run($redis, 'LOCK.ACQUIRE', $KEY, $you, 10_000, 'SHARED');
+say_answer 'write meanwhile', run($redis, 'LOCK.ACQUIRE', $KEY, new_owner(), 10_000);
+run($redis, 'LOCK.RELEASE', $KEY, $_) for $me, $you;
+my $permit = run($redis, 'LOCK.ACQUIRE', $KEY, $me, 10_000, 'LIMIT', 2);
+say_answer 'permit', "[@$permit]";
+run($redis, 'LOCK.RELEASE', $KEY, $me);
 
 # A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 run($redis, 'LOCK.GUARD', 'ARM', 1500);

@@ -1,5 +1,5 @@
 <?php
-// A lock with phpredis: take it, be refused, wait, write under it, give it back.
+// A lock with phpredis: take it, be refused, wait, write under it, give it back, share it.
 
 const KEY = 'orders:42';
 const DATA = '{orders:42}:state'; // One hash slot, for the script on a cluster.
@@ -89,6 +89,14 @@ say('wait', $grant);
 say('write with the current token', $redis->eval(GUARDED_SET, [KEY, DATA, $grant[0], 'paid'], 2));
 say('write with the old token', refusal(fn () => $redis->eval(GUARDED_SET, [KEY, DATA, $token, 'open'], 2))[0]);
 run($redis, 'LOCK.RELEASE', KEY, $you, 'LEVEL', 1);
+
+// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+say('read', run($redis, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'SHARED'));
+say('read as well', run($redis, 'LOCK.ACQUIRE', KEY, $you, 10_000, 'SHARED'));
+say('write meanwhile', run($redis, 'LOCK.ACQUIRE', KEY, newOwner(), 10_000));
+foreach ([$me, $you] as $reader) run($redis, 'LOCK.RELEASE', KEY, $reader);
+say('permit', run($redis, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'LIMIT', 2));
+run($redis, 'LOCK.RELEASE', KEY, $me);
 
 // A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 run($redis, 'LOCK.GUARD', 'ARM', 1500);

@@ -1,5 +1,5 @@
 <?php
-// A lock with Predis: take it, be refused, wait, write under it, give it back.
+// A lock with Predis: take it, be refused, wait, write under it, give it back, share it.
 
 require 'Predis/autoload.php'; // With Composer: 'vendor/autoload.php'.
 
@@ -89,6 +89,14 @@ say('wait', $grant);
 say('write with the current token', (string) $client->eval(GUARDED_SET, 2, KEY, DATA, $grant[0], 'paid'));
 say('write with the old token', refusal(fn () => $client->eval(GUARDED_SET, 2, KEY, DATA, $token, 'open'))[0]);
 run($client, 'LOCK.RELEASE', KEY, $you, 'LEVEL', 1);
+
+// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+say('read', run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'SHARED'));
+say('read as well', run($client, 'LOCK.ACQUIRE', KEY, $you, 10_000, 'SHARED'));
+say('write meanwhile', run($client, 'LOCK.ACQUIRE', KEY, newOwner(), 10_000));
+foreach ([$me, $you] as $reader) run($client, 'LOCK.RELEASE', KEY, $reader);
+say('permit', run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'LIMIT', 2));
+run($client, 'LOCK.RELEASE', KEY, $me);
 
 // A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 run($client, 'LOCK.GUARD', 'ARM', 1500);

@@ -1,4 +1,4 @@
-"""A lock with redis-py: take it, be refused, wait, write under it, give it back."""
+"""A lock with redis-py: take it, be refused, wait, write under it, give it back, share it."""
 
 import os
 import secrets
@@ -67,6 +67,15 @@ print("wait:", grant)
 print("write with the current token:", guarded_set([KEY, DATA], [grant[0], "paid"]))
 print("write with the old token:", refusal(guarded_set, [KEY, DATA], [token, "open"])[0])
 run("LOCK.RELEASE", KEY, you, "LEVEL", 1)
+
+# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+print("read:", run("LOCK.ACQUIRE", KEY, me, 10_000, "SHARED"))
+print("read as well:", run("LOCK.ACQUIRE", KEY, you, 10_000, "SHARED"))
+print("write meanwhile:", run("LOCK.ACQUIRE", KEY, secrets.token_hex(16), 10_000))
+for reader in me, you:
+    run("LOCK.RELEASE", KEY, reader)
+print("permit:", run("LOCK.ACQUIRE", KEY, me, 10_000, "LIMIT", 2))
+run("LOCK.RELEASE", KEY, me)
 
 # A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 run("LOCK.GUARD", "ARM", 1500)

@@ -1,4 +1,4 @@
-# A lock with redis-rb: take it, be refused, wait, write under it, give it back.
+# A lock with redis-rb: take it, be refused, wait, write under it, give it back, share it.
 
 require "redis"
 require "securerandom"
@@ -63,6 +63,14 @@ say "wait", grant
 say "write with the current token", redis.eval(GUARDED_SET, keys: [KEY, DATA], argv: [grant.first, "paid"])
 say "write with the old token", refusal { redis.eval(GUARDED_SET, keys: [KEY, DATA], argv: [token, "open"]) }.first
 redis.call("LOCK.RELEASE", KEY, you, "LEVEL", 1)
+
+# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+say "read", redis.call("LOCK.ACQUIRE", KEY, me, 10_000, "SHARED")
+say "read as well", redis.call("LOCK.ACQUIRE", KEY, you, 10_000, "SHARED")
+say "write meanwhile", redis.call("LOCK.ACQUIRE", KEY, new_owner, 10_000)
+[me, you].each { |reader| redis.call("LOCK.RELEASE", KEY, reader) }
+say "permit", redis.call("LOCK.ACQUIRE", KEY, me, 10_000, "LIMIT", 2)
+redis.call("LOCK.RELEASE", KEY, me)
 
 # A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 redis.call("LOCK.GUARD", "ARM", 1500)

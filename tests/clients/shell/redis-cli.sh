@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A lock with redis-cli: take it, be refused, wait, write under it, give it back.
+# A lock with redis-cli: take it, be refused, wait, write under it, give it back, share it.
 set -euo pipefail
 
 KEY=orders:42 DATA={orders:42}:state # One hash slot, for the script on a cluster.
@@ -51,6 +51,15 @@ echo "write with the current token: $(guarded_set "${grant[0]}" paid)"
 read -r code text < <(guarded_set "$token" open)
 echo "write with the old token: $code"
 run LOCK.RELEASE "$KEY" "$you" LEVEL 1 >/dev/null
+
+# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+echo "read: $(run LOCK.ACQUIRE "$KEY" "$me" 10000 SHARED)"
+echo "read as well: $(run LOCK.ACQUIRE "$KEY" "$you" 10000 SHARED)"
+echo "write meanwhile: $(run LOCK.ACQUIRE "$KEY" "$(new_owner)" 10000)"
+for reader in "$me" "$you"; do run LOCK.RELEASE "$KEY" "$reader" >/dev/null; done
+mapfile -t permit < <(run LOCK.ACQUIRE "$KEY" "$me" 10000 LIMIT 2)
+echo "permit: ${permit[*]}"
+run LOCK.RELEASE "$KEY" "$me" >/dev/null
 
 # A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 run LOCK.GUARD ARM 1500 >/dev/null

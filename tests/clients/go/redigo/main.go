@@ -1,4 +1,4 @@
-// A lock with redigo: take it, be refused, wait, write under it, give it back.
+// A lock with redigo: take it, be refused, wait, write under it, give it back, share it.
 package main
 
 import (
@@ -105,6 +105,16 @@ func main() {
 	fmt.Println("write with the current token:", must(guardedSet.Do(conn, key, data, grant[0], "paid")))
 	fmt.Println("write with the old token:", refusal(guardedSet.Do(conn, key, data, token, "open"))[0])
 	must(conn.Do("LOCK.RELEASE", key, you, "LEVEL", 1))
+
+	// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+	fmt.Println("read:", must(conn.Do("LOCK.ACQUIRE", key, me, 10000, "SHARED")))
+	fmt.Println("read as well:", must(conn.Do("LOCK.ACQUIRE", key, you, 10000, "SHARED")))
+	fmt.Println("write meanwhile:", must(conn.Do("LOCK.ACQUIRE", key, newOwner(), 10000)))
+	for _, reader := range []string{me, you} {
+		must(conn.Do("LOCK.RELEASE", key, reader))
+	}
+	fmt.Println("permit:", must(redis.Int64s(conn.Do("LOCK.ACQUIRE", key, me, 10000, "LIMIT", 2))))
+	must(conn.Do("LOCK.RELEASE", key, me))
 
 	// A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
 	must(conn.Do("LOCK.GUARD", "ARM", 1500))

@@ -1,4 +1,4 @@
-//! A lock with fred: take it, be refused, wait, write under it, give it back.
+//! A lock with fred: take it, be refused, wait, write under it, give it back, share it.
 
 use std::time::Duration;
 
@@ -92,6 +92,20 @@ async fn main() -> Result<(), Error> {
     println!("write with the current token: {}", write(grant.map(|(token, _)| token), "paid").await?);
     println!("write with the old token: {}", refusal(write(token, "open").await)[0]);
     release(&client, KEY, &you).await?;
+
+    // Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+    let read: Option<u64> = run(&client, "LOCK.ACQUIRE", &[KEY, &me, "10000", "SHARED"]).await?;
+    println!("read: {read:?}");
+    let read: Option<u64> = run(&client, "LOCK.ACQUIRE", &[KEY, &you, "10000", "SHARED"]).await?;
+    println!("read as well: {read:?}");
+    let write: Option<u64> = run(&client, "LOCK.ACQUIRE", &[KEY, &new_owner(), "10000"]).await?;
+    println!("write meanwhile: {write:?}");
+    for reader in [&me, &you] {
+        release(&client, KEY, reader).await?;
+    }
+    let limited = [KEY, &me, "10000", "LIMIT", "2"];
+    println!("permit: {:?}", run::<Option<(u64, u64, u16)>>(&client, "LOCK.ACQUIRE", &limited).await?);
+    release(&client, KEY, &me).await?;
 
     // A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
     let _: u64 = client.custom(CustomCommand::new_static("LOCK.GUARD", None, false), vec!["ARM", "1500"]).await?;

@@ -1,4 +1,4 @@
-//! A lock with redis-rs: take it, be refused, wait, write under it, give it back.
+//! A lock with redis-rs: take it, be refused, wait, write under it, give it back, share it.
 
 use std::time::Duration;
 
@@ -98,6 +98,20 @@ async fn main() -> RedisResult<()> {
     with_old.key(DATA).arg(token).arg("open");
     println!("write with the old token: {}", refusal(with_old.invoke_async::<String>(&mut redis).await).0);
     release(&you).exec_async(&mut redis).await?;
+
+    // Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+    let read: Option<u64> = acquire(&me).arg("SHARED").query_async(&mut redis).await?;
+    println!("read: {read:?}");
+    let read: Option<u64> = acquire(&you).arg("SHARED").query_async(&mut redis).await?;
+    println!("read as well: {read:?}");
+    let write: Option<u64> = acquire(&new_owner()).query_async(&mut redis).await?;
+    println!("write meanwhile: {write:?}");
+    for reader in [&me, &you] {
+        release(reader).exec_async(&mut redis).await?;
+    }
+    let permit: Option<(u64, u64, u16)> = acquire(&me).arg("LIMIT").arg(2).query_async(&mut redis).await?;
+    println!("permit: {permit:?}");
+    release(&me).exec_async(&mut redis).await?;
 
     // A node that may have forgotten grants refuses, and says for how long. An operator's command shows it here.
     cmd("LOCK.GUARD").arg("ARM").arg(1500).exec_async(&mut redis).await?;
