@@ -156,8 +156,12 @@ impl Watching {
     }
 
     /// Something may have happened to the lock `name` of `db`.
+    #[inline]
     pub(crate) fn wake(&mut self, db: u32, name: &[u8]) {
-        self.locks.wake_at(db, name, BootTime::default());
+        // Mostly nobody watches anything.
+        if !self.is_empty() {
+            self.locks.wake_at(db, name, BootTime::default());
+        }
     }
 
     /// Something may have happened to every lock.
@@ -172,6 +176,9 @@ impl Watching {
 
     /// When the next lock is to be looked at, or somebody's time is up.
     pub fn next_due(&self) -> Option<BootTime> {
+        if self.is_empty() {
+            return None;
+        }
         let timeout = self.timeouts.first().map(|(until, _)| until.plus_us(1));
         self.locks.next_due().into_iter().chain(timeout).min()
     }
