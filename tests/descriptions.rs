@@ -150,7 +150,7 @@ fn acl_categories_tell_users_from_operators() {
         in_category(&mut client, "dangerous"),
         ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.FLOOR", "LOCK.GUARD"]
     );
-    assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE"]);
+    assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE", "LOCK.WATCH"]);
     assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT"]);
     let writing = in_category(&mut client, "write");
     for (name, _, _, writes, _) in COMMANDS {

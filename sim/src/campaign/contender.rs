@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use palisade_client::{Client, ErrorKind, Guard, Options};
+use palisade_client::{Client, Error, ErrorKind, Guard, Options};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::{oneshot, watch};
@@ -36,6 +36,9 @@ const TTL_MIN_MS: u64 = 200;
 
 /// Longest that a task waits before it asks for the next lock.
 const PAUSE_MAX_MS: u64 = 40;
+
+/// Most permits of a lock. Those who ask for one do not agree how many there are.
+const PERMITS_MAX: u16 = 4;
 
 /// Longest that a key of the client's own is kept: over the restart of several nodes.
 const LONG_HOLD_MAX_MS: u64 = 12_000;
@@ -75,6 +78,41 @@ pub struct Settings {
 /// The name of a key.
 pub fn key_name(key: u32) -> String {
     format!("chaos:{key}")
+}
+
+/// In which way a lock is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Wants {
+    Alone,
+    ToRead,
+    Permit { limit: u16 },
+}
+
+impl Wants {
+    /// Takes the lock `name`, waiting for it or not.
+    async fn take(self, client: &Client, name: &str, options: &Options, waits: bool) -> Result<(Guard, HeldAs), Error> {
+        match self {
+            Self::Alone => {
+                let taken = if waits {
+                    client.lock_with(name, options).await
+                } else {
+                    client.try_lock_with(name, options).await
+                };
+                Ok((taken?, HeldAs::Exclusive))
+            }
+            Self::ToRead => {
+                let lock = client.rw_lock_with(name, options);
+                let taken = if waits { lock.read().await } else { lock.try_read().await };
+                Ok((taken?.into(), HeldAs::Shared))
+            }
+            Self::Permit { limit } => {
+                let semaphore = client.semaphore_with(name, limit, options);
+                let permit = if waits { semaphore.acquire().await? } else { semaphore.try_acquire().await? };
+                let mode = HeldAs::Permit { number: permit.number(), limit };
+                Ok((permit.into(), mode))
+            }
+        }
+    }
 }
 
 struct Shared {
@@ -175,28 +213,35 @@ impl Task {
             options = options.wait(self.ms(300, 4_000));
         }
         let name = key_name(key);
+        let wants = if self.own { Wants::Alone } else { self.wants(key) };
         let since = now_us();
-        let taken = match waits {
-            true => self.shared.client.lock_with(&name, &options).await,
-            false => self.shared.client.try_lock_with(&name, &options).await,
-        };
+        let taken = wants.take(&self.shared.client, &name, &options, waits).await;
         let at = now_us();
         let answer = taken.as_ref().map_or_else(|error| format!("{:?}", error.kind()), |_| "held".to_owned());
         self.write(Line::Asked { at, key, waits, took_us: at - since, answer });
         match taken {
-            Ok(guard) => self.hold(key, since, guard, ttl).await,
+            Ok((guard, mode)) => self.hold(key, since, guard, mode, ttl).await,
             // A lock that cannot be had right now is not asked for in a hot loop.
             Err(error) if error.kind() == ErrorKind::Contended => sleep(self.ms(1, 100)).await,
             Err(_) => sleep(self.ms(20, 200)).await,
         }
     }
 
-    async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, ttl: Duration) {
+    /// Of four locks two are held alone, one is read and written, and one has permits, which somebody who wants it alone drains.
+    fn wants(&mut self, key: u32) -> Wants {
+        match key % 4 {
+            2 if !self.once_in(4) => Wants::ToRead,
+            3 if !self.once_in(8) => Wants::Permit { limit: self.dice.random_range(2..=PERMITS_MAX) },
+            _ => Wants::Alone,
+        }
+    }
+
+    async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, mode: HeldAs, ttl: Duration) {
         let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
         let who = Holder { client: self.shared.settings.number, acquisition };
         // A process that was stopped meanwhile has nothing to rely on.
         let Some(known) = claim(&guard) else { return };
-        let held = What::Held { since, until: known.until, token: known.token, mode: HeldAs::Exclusive };
+        let held = What::Held { since, until: known.until, token: known.token, mode };
         self.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
         let guard = Arc::new(guard);
         let (stop, stopped) = oneshot::channel();
@@ -207,7 +252,7 @@ impl Task {
         let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own || self.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
         while now_us() < end && !observer.is_finished() && !*self.shared.finish.borrow() {
-            self.at_work(key, who, &guard, ttl).await;
+            self.at_work(key, (who, mode), &guard, ttl).await;
             sleep(self.ms(2, 30)).await;
         }
         let _ = stop.send(());
@@ -217,8 +262,10 @@ impl Task {
             if self.once_in(2) {
                 sleep(self.ms(0, 300)).await;
                 let token = guard.token();
-                if let Some(number) = self.access(key, who, token, None).await {
-                    self.access(key, who, token, Some(number + 1)).await;
+                if let Some(number) = self.access(key, (who, mode), token, None).await
+                    && mode != HeldAs::Shared
+                {
+                    self.access(key, (who, mode), token, Some(number + 1)).await;
                 }
             }
             if guard.is_valid() {
@@ -237,9 +284,9 @@ impl Task {
     }
 
     /// Something under the lock.
-    async fn at_work(&mut self, key: u32, who: Holder, guard: &Guard, ttl: Duration) {
+    async fn at_work(&mut self, key: u32, who: (Holder, HeldAs), guard: &Guard, ttl: Duration) {
         match self.dice.random_range(0..20) {
-            // The critical section: read, a while, write one more.
+            // The critical section: read, a while, write one more; who reads finds the same again.
             0..8 => {
                 if !guard.is_valid() {
                     return;
@@ -255,7 +302,12 @@ impl Task {
                     sleep(ttl.mul_f64(self.dice.random_range(0.1..1.5))).await;
                 }
                 if valid {
-                    self.access(key, who, token, Some(number + 1)).await;
+                    let write = (who.1 != HeldAs::Shared).then_some(number + 1);
+                    let again = self.access(key, who, token, write).await;
+                    if write.is_none() && again.is_some_and(|again| again != number) {
+                        let what = format!("{} read key {key} twice, and somebody wrote in between", who.0);
+                        self.write(Line::Wrong { at: now_us(), what });
+                    }
                 }
             }
             8 => drop(guard.extend().await),
@@ -268,8 +320,9 @@ impl Task {
         }
     }
 
-    async fn access(&mut self, key: u32, who: Holder, token: u64, write: Option<u64>) -> Option<u64> {
-        self.register.access(Access { key, who, token, write }).await.expect("the register is there")
+    async fn access(&mut self, key: u32, who: (Holder, HeldAs), token: u64, write: Option<u64>) -> Option<u64> {
+        let (who, mode) = who;
+        self.register.access(Access { key, who, token, mode, write }).await.expect("the register is there")
     }
 }
 

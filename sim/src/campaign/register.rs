@@ -1,7 +1,8 @@
 //! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach over a
-//! socket. It takes no access with a smaller token than it has seen.
+//! socket. It keeps the largest token of a writer and the largest of anybody, and takes no write with a smaller token than anybody's,
+//! and no reader's access with a smaller one than a writer's. Each permit number has a number of its own there, and a largest token.
 //!
-//! Reads carry the token too. A register that checks writes alone would lose updates: an old holder's write between the
+//! A writer's reads carry its token too. A register that checks writes alone would lose updates: an old holder's write between the
 //! new holder's read and its write has a token that the register has no reason to refuse yet.
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct Access {
     pub who: Holder,
     /// With which token.
     pub token: u64,
+    /// In which mode it relies on the lock.
+    pub mode: HeldAs,
     /// The number to write; none: to read.
     pub write: Option<u64>,
 }
@@ -53,10 +56,36 @@ struct Inner {
     arrivals: Vec<Arrival>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Cell {
-    number: u64,
-    token: u64,
+    /// By permit number; 0: that of writers and readers.
+    numbers: BTreeMap<u16, u64>,
+    /// The largest token of a writer.
+    writer: u64,
+    /// The largest of a reader.
+    reader: u64,
+    /// The largest of each permit number.
+    permits: BTreeMap<u16, u64>,
+}
+
+impl Cell {
+    /// Whether an access in `mode` with `token` is taken; if it is, smaller ones that must not come after it are not.
+    fn takes(&mut self, mode: HeldAs, token: u64) -> bool {
+        let all_permits = self.permits.values().copied().max().unwrap_or(0);
+        let (seen, largest) = match mode {
+            HeldAs::Exclusive => (self.writer.max(self.reader).max(all_permits), &mut self.writer),
+            HeldAs::Shared => (self.writer.max(all_permits), &mut self.reader),
+            HeldAs::Permit { number, .. } => {
+                let own = self.permits.entry(number).or_default();
+                (self.writer.max(self.reader).max(*own), own)
+            }
+        };
+        let takes = token >= seen;
+        if takes {
+            *largest = token.max(*largest);
+        }
+        takes
+    }
 }
 
 impl Register {
@@ -94,19 +123,17 @@ impl Register {
         let mut inner = self.inner();
         // Read under the lock: the order of times is the order of accesses.
         let at = now_us();
-        let Access { key, who, token, write } = access;
+        let Access { key, who, token, mode, write } = access;
         let cell = inner.cells.entry(key).or_default();
-        let taken = token >= cell.token;
+        let taken = cell.takes(mode, token);
+        let number = cell.numbers.entry(if let HeldAs::Permit { number, .. } = mode { number } else { 0 }).or_default();
         let mut lost_update = false;
-        if taken {
-            cell.token = token;
-            if let Some(number) = write {
-                lost_update = number != cell.number + 1;
-                cell.number = number;
-            }
+        if let Some(new) = write.filter(|_| taken) {
+            lost_update = new != *number + 1;
+            *number = new;
         }
-        let answer = taken.then_some(cell.number);
-        let event = Event { at, key, who, what: What::Wrote { token, mode: HeldAs::Exclusive } };
+        let answer = taken.then_some(*number);
+        let event = Event { at, key, who, what: What::Wrote { token, mode } };
         inner.arrivals.push(Arrival { event, taken, writes: write.is_some(), lost_update });
         answer
     }
@@ -116,9 +143,9 @@ impl Register {
         self.inner().arrivals[first..].to_vec()
     }
 
-    /// The keys, each with its number.
+    /// The keys, each with its number, and those of its permits.
     pub fn numbers(&self) -> Vec<(u32, u64)> {
-        self.inner().cells.iter().map(|(&key, cell)| (key, cell.number)).collect()
+        self.inner().cells.iter().map(|(&key, cell)| (key, cell.numbers.values().sum())).collect()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -166,7 +193,7 @@ mod tests {
     #[test]
     fn an_old_holder_is_refused_as_soon_as_the_new_one_has_read() {
         let register = Register::default();
-        let access = |who, token, write| register.access(Access { key: 0, who, token, write });
+        let access = |who, token, write| register.access(Access { key: 0, who, token, mode: HeldAs::Exclusive, write });
         assert_eq!(access(A, 5, None), Some(0));
         assert_eq!(access(B, 6, None), Some(0));
         assert_eq!(access(A, 5, Some(1)), None);
@@ -176,5 +203,29 @@ mod tests {
         let arrivals = register.arrivals_from(0);
         assert_eq!(arrivals.iter().map(|arrival| arrival.taken).collect::<Vec<_>>(), [true, true, false, true, true]);
         assert_eq!(arrivals.iter().filter(|arrival| arrival.lost_update).count(), 1);
+    }
+
+    /// Each access is one of a mode with a token: whether it is taken.
+    #[test]
+    fn readers_and_permits_are_refused_what_is_older_than_a_writer_and_no_more() {
+        let permit = |number| HeldAs::Permit { number, limit: 3 };
+        let cases: [(&[(HeldAs, u64)], HeldAs, u64, bool); 11] = [
+            (&[(HeldAs::Exclusive, 5)], HeldAs::Shared, 4, false),
+            (&[(HeldAs::Exclusive, 5)], HeldAs::Shared, 5, true),
+            (&[(HeldAs::Shared, 7)], HeldAs::Shared, 6, true),
+            (&[(HeldAs::Shared, 7)], HeldAs::Exclusive, 6, false),
+            (&[(HeldAs::Shared, 7)], permit(1), 6, false),
+            (&[(permit(1), 7)], permit(2), 6, true),
+            (&[(permit(1), 7)], permit(1), 6, false),
+            (&[(permit(1), 7)], HeldAs::Shared, 6, false),
+            (&[(permit(1), 7)], HeldAs::Exclusive, 6, false),
+            (&[(permit(1), 7), (HeldAs::Exclusive, 8)], permit(2), 7, false),
+            (&[(HeldAs::Shared, 7), (HeldAs::Shared, 6)], HeldAs::Exclusive, 6, false),
+        ];
+        for (before, mode, token, taken) in cases {
+            let mut cell = Cell::default();
+            assert!(before.iter().all(|&(mode, token)| cell.takes(mode, token)));
+            assert_eq!(cell.takes(mode, token), taken, "{mode:?} {token} after {before:?}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::judge::{History, Seen, Wrong};
 use super::kinds::Kind;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, TASKS};
 use super::{Outcome, timeline};
-use crate::history::{Holder, TimeUs, What};
+use crate::history::{HeldAs, Holder, TimeUs, What};
 
 /// How much of what happened around a violation is shown, before and after it.
 const AROUND_US: u64 = 2_000_000;
@@ -58,6 +58,10 @@ fn by_kind(faults: &[Fault]) -> BTreeMap<&'static str, usize> {
 pub struct Numbers {
     /// Locks that were taken.
     pub acquired: usize,
+    /// Of these, to read.
+    pub shared: usize,
+    /// Of these, permits.
+    pub permits: usize,
     /// Of these, by one who had asked while another held it.
     pub handed_over: usize,
     /// Extensions of leases, and tokens raised.
@@ -96,8 +100,10 @@ impl Numbers {
         let mut ends: BTreeMap<u32, (Holder, TimeUs)> = BTreeMap::new();
         for Seen { event, arrival } in &history.seen {
             match event.what {
-                What::Held { since, until, .. } => {
+                What::Held { since, until, mode, .. } => {
                     numbers.acquired += 1;
+                    numbers.shared += usize::from(mode == HeldAs::Shared);
+                    numbers.permits += usize::from(matches!(mode, HeldAs::Permit { .. }));
                     numbers.handed_over += usize::from(ends.get(&event.key).is_some_and(|&(_, end)| since < end));
                     ends.insert(event.key, (event.who, until));
                 }
@@ -181,7 +187,11 @@ fn markdown(outcome: &Outcome) -> String {
     for kind in Kind::value_variants().iter().filter(|kind| !settings.faults.contains(kind)) {
         row(&kind.to_string(), "not done: it was not asked for".to_owned());
     }
-    row("acquisitions", format!("{}, of these {} handed over", numbers.acquired, numbers.handed_over));
+    let (shared, permits, handed_over) = (numbers.shared, numbers.permits, numbers.handed_over);
+    row(
+        "acquisitions",
+        format!("{}, of these {shared} to read and {permits} permits; {handed_over} handed over", numbers.acquired),
+    );
     row("leases extended or tokens raised", numbers.extended.to_string());
     row("updates of the register", numbers.updates.to_string());
     row("stale accesses refused by the register", numbers.refused.to_string());
