@@ -151,7 +151,7 @@ fn acl_categories_tell_users_from_operators() {
         ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.FLOOR", "LOCK.GUARD"]
     );
     assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE", "LOCK.WATCH"]);
-    assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT"]);
+    assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.WATCH"]);
     let writing = in_category(&mut client, "write");
     for (name, _, _, writes, _) in COMMANDS {
         assert_eq!(
