@@ -237,7 +237,6 @@ impl Crowd {
             hear(&mut self.waiting, way, &self.lock);
         }
         self.tidy(way);
-        if std::env::var("SEE").is_ok() { eprintln!("{}: {:?}", way.name(), seen.see()); }
         seen
     }
 }

@@ -47,13 +47,6 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn see(&self) -> Vec<u64> {
-        let mut v: Vec<u64> = [0.5, 0.9, 0.99, 0.999, 1.0].iter().map(|q| self.during.value_at_quantile(*q) / 1000).collect();
-        v.push(self.during.count_between(2_000_000, u64::MAX));
-        v.push(self.before.max() / 1000);
-        v
-    }
-
     /// The longest time of a request in the second before, in microseconds.
     pub fn longest_before_us(&self) -> f64 {
         self.before.max() as f64 / 1_000.0

@@ -171,7 +171,8 @@ async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Du
             let mut under_way = tokio::task::JoinSet::new();
             while start.elapsed() < length {
                 tick.tick().await;
-                let key = if taken.shared { "read".to_owned() } else { format!("k{}", rand::rng().random_range(0..KEYS)) };
+                let key =
+                    if taken.shared { "read".to_owned() } else { format!("k{}", rand::rng().random_range(0..KEYS)) };
                 let owner = format!("{:020x}", rand::rng().random::<u64>());
                 let (connections, seconds, seen) = (connections.clone(), Arc::clone(&seconds), Arc::clone(&seen));
                 under_way.spawn(async move {
