@@ -115,7 +115,6 @@ impl Plain {
     fn claim(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
         match self.turn_of(owner) {
             Some(mode) if wanted.is(mode) => self.goes_with(mode, &self.grants).then_some(mode),
-            Some(mode) if wanted.is_another_of(mode) => self.admitted(owner, wanted),
             _ if !self.queue.is_empty() => None,
             _ => self.admitted(owner, wanted),
         }

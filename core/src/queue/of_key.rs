@@ -288,8 +288,6 @@ impl Queue {
     pub(crate) fn claim(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
         match self.kept.mode_of(owner) {
             Some(mode) if wanted.is(mode) => held.admits(mode).then_some(mode),
-            // Who asks several nodes is kept another number by some, and needs the same of all: its turn is good for any that is free.
-            Some(mode) if wanted.is_another_of(mode) => self.kept.admitted(owner, wanted, held),
             _ if !self.waiters.is_empty() => None,
             _ => self.kept.admitted(owner, wanted, held),
         }
@@ -308,7 +306,6 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::fixture::*;
-    use crate::values::mode::Permit;
 
     fn waiter(n: u64, name: &str) -> Waiter {
         Waiter::new(WaiterId(n), owner(name), Note::default(), Want::Turn, at(0).boot, 100)
@@ -360,26 +357,6 @@ mod tests {
         }
         assert_eq!(queue.leave_all_of(owner("a"), |_| true).len(), 1);
         assert_eq!(order(&queue), [2, 3, 4]);
-    }
-
-    /// Nodes keep different numbers for one who asks them all; it then needs the same of each.
-    #[test]
-    fn a_turn_for_a_permit_is_good_for_any_other_of_as_many_that_is_free() {
-        let (mut queue, free) = (Queue::default(), Modes::default());
-        let permit = |number| Mode::Permit(Permit::new(number, 3).unwrap());
-        let wanted = |limit, number| Wanted::Permit { limit, number: Some(number) };
-        queue.join(waiter(1, "first"), None, 1);
-        queue.keep(owner("me"), permit(1), at(20).boot);
-        queue.keep(owner("other"), permit(3), at(20).boot);
-        let claim = |name, wanted| queue.claim(owner(name), wanted, &free);
-        assert_eq!(claim("me", wanted(3, 2)), Some(permit(2)));
-        assert_eq!(claim("me", wanted(3, 3)), None, "that is kept for another");
-        assert_eq!(claim("me", wanted(4, 2)), None, "of as many as it was told");
-        assert_eq!(claim("me", Wanted::Shared), None);
-        assert_eq!(claim("you", wanted(3, 2)), None, "others are before it");
-        let mut held = Modes::default();
-        held.add(permit(2));
-        assert_eq!(queue.claim(owner("me"), wanted(3, 2), &held), None);
     }
 
     /// Who was told its turn may have the lock before those who wait, in the mode that is kept; nobody else may.

@@ -492,7 +492,6 @@ impl Waiting {
         (mode, token): (Mode, Token),
         now: BootTime,
     ) {
-        let kept = self.turn_of(Key { db, name }, owner);
         self.end_turn(db, name, owner);
         let Some(queue) = self.queue_mut(db, name) else { return };
         queue.was_acquired();
@@ -506,10 +505,6 @@ impl Waiting {
         if !others.is_empty() {
             self.answer(others, |_| Answer::Refused(Refusal::Owned));
             self.first_left(db, name);
-        }
-        // The number that was kept for it is free for the next.
-        if kept.is_some_and(|kept| kept != mode) {
-            self.wake_at(db, name, now);
         }
         self.tidy(db, name);
     }

@@ -75,14 +75,6 @@ impl Wanted {
             _ => false,
         }
     }
-
-    /// Whether it is another of as many permits that was wanted.
-    pub fn is_another_of(self, mode: Mode) -> bool {
-        match (self, mode) {
-            (Self::Permit { limit, .. }, Mode::Permit(permit)) => limit == permit.limit && !self.is(mode),
-            _ => false,
-        }
-    }
 }
 
 impl Mode {
