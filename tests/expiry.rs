@@ -87,6 +87,24 @@ fn two_hundred_thousand_leases_end_at_once() {
     assert_eq!(server.info("expiries"), LOCKS as u64);
 }
 
+/// With Redis 7.0 it did not: see `SLEEP_MS_MAX` in `src/driver/timer.rs`.
+#[test]
+fn a_server_sleeps_while_what_is_due_is_an_hour_away() {
+    let server = Setup::new().option("lock.max-ttl", "3600000").start();
+    let mut client = server.client();
+    client.say("LOCK.ACQUIRE long me 3600000");
+    client.say("LOCK.ACQUIRE short me 20");
+    wait_until("a timer has run", || server.info("expiries") == 1);
+    let status = format!("/proc/{}/status", client.info_field("process_id"));
+    let slept = || -> u64 {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let times = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        times.trim().parse().unwrap()
+    };
+    let before = slept();
+    wait_until("the server sleeps now and then", || slept() >= before + 10);
+}
+
 #[test]
 fn paused_writes_delay_the_clean_up_and_nothing_else() {
     let server = Setup::new().aof().start();

@@ -85,7 +85,7 @@ fn a_queue_that_is_sent_away_is_answered_in_slices() {
         me.say("LOCK.GUARD LIFT");
     }
     assert_nothing_is_left(&server);
-    assert_eq!(server.info("answers_most"), 100);
+    assert_eq!(server.info("answers_most"), 50);
 }
 
 /// A grant answers all requests of its owner in one step, so they are few.

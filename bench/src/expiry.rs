@@ -47,6 +47,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// The longest time of a request in the second before, in microseconds.
+    pub fn longest_before_us(&self) -> f64 {
+        self.before.max() as f64 / 1_000.0
+    }
+
     /// The longest time of a request while leases ended, in microseconds.
     pub fn longest_us(&self) -> f64 {
         self.during.max() as f64 / 1_000.0

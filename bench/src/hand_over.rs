@@ -5,6 +5,8 @@
 //! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, tried again every 100 ms, given
 //! back by a script that compares and deletes.
 //!
+//! Permits are handed over the same way, several at a time: a number goes from one client to the next.
+//!
 //! How fair the turns are is told by Jain's index of the turns that each client got, (Σx)² / (n Σx²), as a share of the highest that
 //! so many turns allow: 1 if no client got two more than another.
 
@@ -109,7 +111,9 @@ pub async fn run(server: &Server, options: &Options) -> Outcome {
          allow. Every client waits from before the first turn to the last: all had the chance.",
     );
     let plot = Plot { name: "p50".to_owned(), title: "Hand-over: time against the queue's length".to_owned(), form };
-    Outcome { title: "Hand-over".to_owned(), tables: vec![table], plots: vec![plot], budgets }
+    let (permits, budgets_of_permits) = crate::permits::measure(server, Duration::from_secs(options.seconds)).await;
+    budgets.extend(budgets_of_permits);
+    Outcome { title: "Hand-over".to_owned(), tables: vec![table, permits], plots: vec![plot], budgets }
 }
 
 #[derive(Clone, Copy)]
@@ -151,7 +155,7 @@ struct Shared {
 }
 
 /// Jain's index of `turns`, as a share of the highest that as many turns allow.
-fn fairness(turns: &[u64]) -> f64 {
+pub fn fairness(turns: &[u64]) -> f64 {
     let (count, sum) = (turns.len() as u64, turns.iter().sum::<u64>());
     let squares: u64 = turns.iter().map(|turns| turns * turns).sum();
     // Shared out as evenly as can be: some have one more than others.

@@ -10,12 +10,14 @@
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
+mod crowd;
 mod expiry;
 mod hand_over;
 mod instructions;
 mod memory;
 #[cfg(feature = "peers")]
 mod peers;
+mod permits;
 mod quantiles;
 mod quorum;
 mod raw;

@@ -152,10 +152,10 @@ pub fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// How many wait for locks.
-pub fn waiters(connection: &mut crate::raw::Raw) -> usize {
-    let redis::Value::BulkString(info) = connection.ask("INFO lock") else { panic!("INFO is text") };
+/// One field of a section of INFO.
+pub fn field(connection: &mut crate::raw::Raw, section: &str, name: &str) -> u64 {
+    let redis::Value::BulkString(info) = connection.ask(&format!("INFO {section}")) else { panic!("INFO is text") };
     let info = String::from_utf8_lossy(&info).into_owned();
-    let count = info.lines().find_map(|line| line.strip_prefix("lock_waiters:"));
-    count.and_then(|count| count.parse().ok()).expect("INFO lock tells how many wait")
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in INFO {section}"))
 }

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::crowd;
 use crate::expiry::bystand;
 use crate::memory::used;
 use crate::raw::{Raw, request};
@@ -43,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 100_000)]
     ending: usize,
 
-    /// How often readers get in and end.
+    /// How often each crowd is set free, and readers end.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }
@@ -53,7 +54,8 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     let tables = vec![
         costs(server, module, options, &mut budgets),
         memory(server, module, &mut budgets),
-        crowds(server, module, options, &mut budgets),
+        crowd::measure(server, module, options.waiting, options.times, &mut budgets),
+        ends(server, module, options, &mut budgets),
     ];
     Outcome { title: "Locks held together".to_owned(), tables, plots: Vec::new(), budgets }
 }
@@ -128,58 +130,26 @@ fn memory(server: &Path, module: &Path, budgets: &mut Vec<Budget>) -> Table {
     table
 }
 
-/// Readers that get in together behind a writer, and that end together.
-fn crowds(server_path: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budget>) -> Table {
-    let mut table = Table::new("crowds", "Readers that get in together, or end together")
-        .words("what")
-        .numbers("took", "ms", 1)
+/// Readers that end together.
+fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budget>) -> Table {
+    let mut table = Table::new("ends", format!("Leases of {} readers of one key end together", options.ending))
+        .numbers("time", "", 0)
         .numbers("longest time of a bystander", "us", 0);
-    let (mut served, mut paused) = (Vec::new(), Vec::new());
+    let mut paused = Vec::new();
     for time in 1..=options.times {
-        eprintln!("together: crowds, {time} of {}", options.times);
-        let server = Server::start_as(&[], server_path, module, SETTINGS);
-        let ms = get_in(&server, options.waiting);
-        table.row([format!("{} readers wait for one writer", options.waiting).into(), ms.into(), f64::NAN.into()]);
-        served.push(ms);
-        drop(server);
-        // Another one: thousands of connections that close take a server a while.
-        let server = Server::start_as(&[], server_path, module, SETTINGS);
+        eprintln!("together: readers end, {time} of {}", options.times);
+        let server = Server::start_as(&[], server, module, SETTINGS);
         let mut connection = Raw::connect(server.port());
         // The first of them is the first to end, and all do within what filling takes.
         let ttl = Duration::from_secs(3);
         let first = Instant::now() + ttl;
         hold(&mut connection, "crowd", options.ending, "3000");
-        let seen = bystand(&server, first);
-        let longest_us = seen.longest_us();
-        table.row([format!("leases of {} readers end", options.ending).into(), f64::NAN.into(), longest_us.into()]);
+        let longest_us = bystand(&server, first).longest_us();
+        table.row([u64::from(time).into(), longest_us.into()]);
         paused.push(longest_us / 1_000.0);
     }
-    let middle = |figures: &[f64]| crate::server_cost::median(figures);
-    let what = format!("{} readers that wait for one writer, all served, ms", options.waiting);
-    budgets.push(Budget::at_most(what, middle(&served), 50.0));
     let what = format!("{} holders of one key end, longest time of a bystander, ms", options.ending);
-    budgets.push(Budget::at_most(what, middle(&paused), 2.0));
+    budgets.push(Budget::at_most(what, crate::server_cost::median(&paused), 2.0));
+    table.note("The budget takes the figure in the middle.");
     table
-        .note("All served: from the writer's RELEASE until the last reader's answer was read, over a connection each.");
-    table.note("The budgets take the figure in the middle.");
-    table
-}
-
-/// Milliseconds from a writer's RELEASE until all who wait have read their answers.
-fn get_in(server: &Server, waiting: usize) -> f64 {
-    let mut writer = Raw::connect(server.port());
-    writer.ask("LOCK.ACQUIRE crowded writer 3600000");
-    let mut readers: Vec<Raw> = (0..waiting).map(|_| Raw::connect(server.port())).collect();
-    for (n, reader) in readers.iter_mut().enumerate() {
-        let owner = format!("reader-{n:013}");
-        reader.send(&request(&["LOCK.ACQUIRE", "crowded", &owner, TTL_MS, "SHARED", "WAIT", "600000"]));
-    }
-    while crate::server::waiters(&mut writer) < waiting {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let start = Instant::now();
-    writer.send(&request(&["LOCK.RELEASE", "crowded", "writer"]));
-    // The token and how long it waited: three lines.
-    readers.iter_mut().for_each(|reader| reader.skip_lines(3));
-    start.elapsed().as_secs_f64() * 1_000.0
 }

@@ -252,6 +252,7 @@ const SCRIPTS: &[(&str, &str)] = &[
            if longest > 0 then redis.call('pexpire', KEYS[1], longest) return 0 end end \
          redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], ARGV[1]) return 1",
     ),
+    ("redisson-write-unlock", "redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1"),
     (
         "redisson-semaphore-acquire",
         "local value = redis.call('get', KEYS[1]) \
@@ -283,6 +284,12 @@ const SCRIPTS: &[(&str, &str)] = &[
          redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1",
     ),
 ];
+
+/// The text of one.
+pub fn script(name: &str) -> &'static str {
+    let script = SCRIPTS.iter().find(|(of, _)| *of == name);
+    script.unwrap_or_else(|| panic!("there is no script {name}")).1
+}
 
 impl Workload {
     /// No turns yet.

@@ -32,6 +32,11 @@ const STALLED_US: u64 = 1_000_000;
 /// worth a new timer.
 const EARLIER_US: u64 = 2_000;
 
+/// How long a timer sleeps at the most, in milliseconds; what is due later is looked at again then. When a module's timer has run,
+/// Redis 7.0 reckons in 32 bits of microseconds when the next one is due: with more than 35 minutes left that is in the past for it,
+/// and its event loop never sleeps again.
+const SLEEP_MS_MAX: i64 = 1_800_000;
+
 /// A timer, and what it was set for.
 #[derive(Clone, Copy)]
 struct Armed {
@@ -64,7 +69,7 @@ pub fn arm(ctx: Context<'_>) {
                 let ms = due.ms_since_rounded_up(clock::boot_now()) as i64;
                 // A lock is held through its deadline, so the timer is for the moment after it. What is due already is
                 // dealt with in the next pass of the event loop.
-                set(ctx, if ms > 0 { ms + 1 } else { 0 }, due);
+                set(ctx, if ms > 0 { (ms + 1).min(SLEEP_MS_MAX) } else { 0 }, due);
             } else {
                 disarm(ctx);
                 // Those who watch are told by a replica too.

@@ -1,5 +1,6 @@
 //! A lock on a majority of the nodes, beside what any Redlock client must do.
 
+mod burst;
 mod latency;
 mod one_round;
 mod raw_sets;
@@ -48,18 +49,22 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let of_latency: Vec<Vec<Server>> =
         options.nodes.iter().map(|&count| (0..count).map(|_| start()).collect()).collect();
     let of_throughput: Vec<Server> = (0..throughput::NODES).map(|_| start()).collect();
+    let of_bursts: Vec<Server> = (0..burst::NODES).map(|_| start()).collect();
     let (shares, plots_of_shares, budgets_of_shares) =
         one_round::measure(&start, &options.rate, &options.skew_ms, length).await;
-    for node in of_latency.iter().flatten().chain(&of_throughput) {
+    for node in of_latency.iter().flatten().chain(&of_throughput).chain(&of_bursts) {
         one_round::follows_its_clock(node).await;
     }
     let (latencies, mut plots, mut budgets) = latency::measure(&of_latency, options.rounds).await;
     let (throughput, plot_of_throughput) = throughput::measure(&of_throughput, &options.tasks, length).await;
+    let (bursts, budgets_of_bursts) = burst::measure(&of_bursts).await;
     plots.extend(plots_of_shares);
     plots.push(plot_of_throughput);
     budgets.extend(budgets_of_shares);
+    budgets.extend(budgets_of_bursts);
     let mut tables = vec![latencies];
     tables.extend(shares);
     tables.push(throughput);
+    tables.push(bursts);
     Outcome { title: "Quorum".to_owned(), tables, plots, budgets }
 }

@@ -1,7 +1,8 @@
 //! How many locks need one round only, with clients whose clocks are apart.
 //!
 //! A lock needs one round if a majority of nodes took the token that the client proposed, which is its clock. It needs a second one if
-//! those tokens were behind what a node had issued for that key.
+//! those tokens were behind what a node had issued for that key. Readers of one key need no order among themselves: as long as
+//! somebody reads, a proposal between their tokens is taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,23 @@ const FIRST: Duration = Duration::from_secs(15);
 const BUDGETED_RATE: u64 = 2_000;
 const BUDGETED_SKEW_MS: u64 = 5;
 
+/// What is taken, over and over.
+#[derive(Clone, Copy)]
+struct Taken {
+    name: &'static str,
+    /// One key, as one of its readers; else the lock of one of [`KEYS`].
+    shared: bool,
+    held: Duration,
+}
+
+const ALONE: Taken = Taken { name: "alone", shared: false, held: Duration::ZERO };
+
+/// Readers that are gone at once leave the key free now and then; of others somebody always reads.
+const READERS: [Taken; 2] = [
+    Taken { name: "shared", shared: true, held: Duration::ZERO },
+    Taken { name: "shared, for 20 ms", shared: true, held: Duration::from_millis(20) },
+];
+
 /// Locks taken in one second, and those of them that needed a second round.
 #[derive(Default)]
 struct Second {
@@ -59,7 +77,7 @@ pub async fn measure(
 ) -> (Vec<Table>, Vec<Plot>, Vec<Budget>) {
     let nodes: Vec<Server> = (0..NODES).map(|_| start()).collect();
     eprintln!("quorum: the first {} s of new nodes", FIRST.as_secs());
-    let first = run(&nodes, BUDGETED_RATE, BUDGETED_SKEW_MS, FIRST).await;
+    let first = run(&nodes, ALONE, BUDGETED_RATE, BUDGETED_SKEW_MS, FIRST).await;
     let mut beginning = Table::new("first-seconds", "Locks that need one round only, on new nodes")
         .numbers("since the start", "s", 0)
         .numbers("in one round", "%", 2);
@@ -78,25 +96,30 @@ pub async fn measure(
         follows_its_clock(node).await;
     }
     let mut shares = Table::new("one-round", format!("Locks that need one round only, {NODES} nodes"))
+        .words("taken")
         .numbers("asked for", "locks/s", 0)
         .numbers("taken", "locks/s", 0)
         .numbers("clocks apart by", "± ms", 0)
         .numbers("in one round", "%", 2);
     shares.note(format!(
-        "{CLIENTS} clients, their clocks spread evenly over the range, {KEYS} keys, each given back at once. Begun when the nodes' tokens \
-         followed their clocks."
+        "{CLIENTS} clients, their clocks spread evenly over the range. Who takes the lock alone takes that of one of {KEYS} keys; readers \
+         all have one key. Given back at once, or when told. Begun when the nodes' tokens followed their clocks."
     ));
     let mut budgets = Vec::new();
-    for &rate in rates {
-        for &skew_ms in skews_ms {
-            eprintln!("quorum: {rate} locks/s, clocks apart by {skew_ms} ms");
-            let seconds = run(&nodes, rate, skew_ms, length).await;
-            let taken: u64 = seconds.iter().map(|second| second.taken.load(Ordering::Relaxed)).sum();
-            let share = share(&seconds);
-            shares.row([rate.into(), (taken as f64 / length.as_secs_f64()).into(), skew_ms.into(), share.into()]);
-            if let ((BUDGETED_RATE, BUDGETED_SKEW_MS), Some(share)) = ((rate, skew_ms), share) {
-                budgets.push(Budget::at_least("quorum acquire in one round, 2000/s, clocks ± 5 ms, %", share, 99.0));
-            }
+    let budgeted = rates.contains(&BUDGETED_RATE) && skews_ms.contains(&BUDGETED_SKEW_MS);
+    let alone = rates.iter().flat_map(|&rate| skews_ms.iter().map(move |&skew_ms| (ALONE, rate, skew_ms)));
+    let readers = READERS.iter().filter(|_| budgeted).map(|&taken| (taken, BUDGETED_RATE, BUDGETED_SKEW_MS));
+    for (taken, rate, skew_ms) in alone.chain(readers) {
+        eprintln!("quorum: {rate} locks/s, {}, clocks apart by {skew_ms} ms", taken.name);
+        let seconds = run(&nodes, taken, rate, skew_ms, length).await;
+        let count: u64 = seconds.iter().map(|second| second.taken.load(Ordering::Relaxed)).sum();
+        let share = share(&seconds);
+        let per_second = count as f64 / length.as_secs_f64();
+        shares.row([taken.name.into(), rate.into(), per_second.into(), skew_ms.into(), share.into()]);
+        if let ((BUDGETED_RATE, BUDGETED_SKEW_MS), Some(share)) = ((rate, skew_ms), share) {
+            let what = if taken.shared { format!(" {} on one key", taken.name) } else { String::new() };
+            let what = format!("quorum acquire{what} in one round, 2000/s, clocks ± 5 ms, %");
+            budgets.push(Budget::at_least(what, share, 99.0));
         }
     }
     let form = Form::Lines {
@@ -126,7 +149,7 @@ pub async fn follows_its_clock(node: &Server) {
 }
 
 /// The rules' own machine, driven with proposals of clocks that are apart: what came of it, second by second.
-async fn run(nodes: &[Server], rate: u64, skew_ms: u64, length: Duration) -> Vec<Second> {
+async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Duration) -> Vec<Second> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let mut connections = Vec::new();
@@ -148,14 +171,15 @@ async fn run(nodes: &[Server], rate: u64, skew_ms: u64, length: Duration) -> Vec
             let mut under_way = tokio::task::JoinSet::new();
             while start.elapsed() < length {
                 tick.tick().await;
-                let key = format!("k{}", rand::rng().random_range(0..KEYS));
+                let key =
+                    if taken.shared { "read".to_owned() } else { format!("k{}", rand::rng().random_range(0..KEYS)) };
                 let owner = format!("{:020x}", rand::rng().random::<u64>());
                 let (connections, seconds, seen) = (connections.clone(), Arc::clone(&seconds), Arc::clone(&seen));
                 under_way.spawn(async move {
                     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64 + offset_us;
                     let proposal = (wall as u64).max(seen.load(Ordering::Relaxed) + 1);
                     let second = &seconds[(start.elapsed().as_secs() as usize).min(seconds.len() - 1)];
-                    if let Some((token, rounds)) = acquire(connections, &key, &owner, proposal).await {
+                    if let Some((token, rounds)) = acquire(connections, &key, &owner, proposal, taken).await {
                         seen.fetch_max(token, Ordering::Relaxed);
                         second.taken.fetch_add(1, Ordering::Relaxed);
                         second.fenced.fetch_add(u64::from(rounds > 1), Ordering::Relaxed);
@@ -177,6 +201,7 @@ async fn acquire(
     key: &str,
     owner: &str,
     proposal: u64,
+    taken: Taken,
 ) -> Option<(u64, usize)> {
     let ask = |call: Call| {
         let mut connection = connections[call.node].clone();
@@ -184,6 +209,9 @@ async fn acquire(
         match call.ask {
             Ask::Acquire { ttl_ms, proposal, .. } => {
                 command.arg("LOCK.ACQUIRE").arg(key).arg(owner).arg(ttl_ms).arg("FENCE").arg(proposal.get());
+                if taken.shared {
+                    command.arg("SHARED");
+                }
             }
             Ask::Fence { token } => {
                 command.arg("LOCK.FENCE").arg(key).arg(owner).arg(token.get());
@@ -223,6 +251,9 @@ async fn acquire(
         }
     }
     drop(asked);
+    if !taken.held.is_zero() {
+        tokio::time::sleep(taken.held).await;
+    }
     let mut releases: FuturesUnordered<_> = connections
         .iter()
         .map(|connection| {

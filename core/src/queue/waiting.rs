@@ -528,8 +528,9 @@ impl Waiting {
     /// The first in the queue left it. If the one behind it may join those who hold the lock together, or it is its own turn alone
     /// that keeps it from the lock, the queue is looked at.
     fn first_left(&mut self, db: u32, name: &[u8]) {
+        let unused_max = self.unused_turns_max;
         let may_have_it = |queue: &Queue| {
-            !queue.kept.is_empty() || queue.iter().next().is_some_and(|first| first.wanted != Wanted::Exclusive)
+            !queue.kept.is_empty() || queue.first(unused_max).is_some_and(|first| first.wanted != Wanted::Exclusive)
         };
         if self.queue(db, name).is_some_and(may_have_it) {
             self.wake_at(db, name, BootTime::default());

@@ -3,9 +3,11 @@
 use super::super::Reply;
 use super::super::fixture::{Key, granted};
 use crate::fixture::*;
+use crate::queue::of_key::WaiterId;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::values::limits::UNUSED_TURNS_MAX;
+use crate::values::mode::Wanted;
 
 #[test]
 fn a_reservation_used_unused_and_taken_back() {
@@ -103,4 +105,30 @@ fn a_few_unused_turns_change_no_order() {
         assert_eq!(key.settle(), [(expected, Answer::Turn(1))]);
         key.now += 21;
     }
+}
+
+/// After turns that nobody used the one who has waited longest is next. Where the one before it leaves, it is not forgotten, though
+/// somebody else stands first by ticket.
+#[test]
+fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leaves() {
+    let mut key = Key::new();
+    key.node.waiting.unused_turns_max = 2;
+    key.wanted = Wanted::Shared;
+    key.acquire("holds", 1_000, 0).unwrap();
+    for reader in ["one", "two"] {
+        assert_eq!(key.wait(reader, 0, None).unwrap().0, Reply::Turn(1));
+    }
+    key.wanted = Wanted::Exclusive;
+    let writer = key.acquire("writes", 1_000, 5_000).unwrap().unwrap();
+    // Two turns were not used.
+    key.release("one");
+    key.release("two");
+    key.wanted = Wanted::Shared;
+    let (_, reader) = key.wait("one", 5_000, None).unwrap();
+    // Right behind the writer's first request, where it stands before the reader, and came after it.
+    key.wanted = Wanted::Exclusive;
+    key.acquire("writes", 1_000, 5_000).unwrap().unwrap();
+    assert_eq!(key.settle(), []);
+    key.node.waiting.leave(WaiterId(writer)).unwrap();
+    assert_eq!(key.settle(), [(reader, Answer::Turn(1))]);
 }

@@ -1,0 +1,257 @@
+//! What it takes to answer thousands of clients that one command sets free: readers behind a writer, beside what the server itself does
+//! for as many that wait for a stream or for a message, and beside Redisson's way, whose readers are told by a message and then ask.
+//!
+//! All of them over the same connections to one server, in turns. Waiting and what is cleaned up after is not measured.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::expiry::{Seen, bystand};
+use crate::raw::{Raw, request};
+use crate::results::{Budget, Table};
+use crate::server::Server;
+use crate::server_cost::{median, middle_half};
+use crate::workloads::script;
+
+/// A lease that none of this outlives.
+const TTL_MS: &str = "3600000";
+
+/// How long the server is left alone before and after, so that no turn pays for the one before.
+const REST: Duration = Duration::from_millis(100);
+
+/// For whom thousands wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Readers, behind a writer that gives the lock back.
+    Readers,
+    /// An entry of a stream, with XREAD BLOCK.
+    Stream,
+    /// A message, with SUBSCRIBE.
+    Message,
+    /// A message that the writer is gone; then each asks for the lock.
+    Redisson,
+}
+
+const WAYS: [Way; 4] = [Way::Readers, Way::Stream, Way::Message, Way::Redisson];
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Readers => "ACQUIRE SHARED WAIT, a writer's RELEASE",
+            Self::Stream => "XREAD BLOCK, an XADD",
+            Self::Message => "SUBSCRIBE, a PUBLISH",
+            Self::Redisson => "Redisson's readers: a message, then a script each",
+        }
+    }
+
+    /// The lines of what each is sent first: token and wait; stream, entry and fields; kind, channel and message.
+    fn lines(self) -> usize {
+        match self {
+            Self::Readers => 3,
+            Self::Stream => 12,
+            Self::Message | Self::Redisson => 7,
+        }
+    }
+}
+
+/// What one turn took.
+struct Turn {
+    /// Until the last had read its answer.
+    ms: f64,
+    /// CPU time of the server's main thread for each that waited.
+    cpu_us: f64,
+}
+
+/// A server, thousands of its clients, and the one that sets them free.
+struct Crowd {
+    server: Server,
+    waiting: Vec<Raw>,
+    one: Raw,
+    /// Hashes of the scripts of Redisson's way.
+    unlock: String,
+    lock: String,
+}
+
+/// Measures each way `times` times with `waiting` clients.
+pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets: &mut Vec<Budget>) -> Table {
+    let mut table = Table::new("crowd", format!("{waiting} clients that one command sets free"))
+        .words("they wait with, set free by")
+        .numbers("until the last had its answer", "ms", 1)
+        .words("half of the turns within")
+        .numbers("server CPU of each", "us", 2)
+        .numbers("beside XREAD", "times", 2)
+        .words("half of the turns within")
+        .numbers("longest time of a bystander", "ms", 2)
+        .numbers("in the second before", "ms", 2);
+    let mut crowd = Crowd::gather(server, module, waiting);
+    let mut turns: [Vec<Turn>; WAYS.len()] = Default::default();
+    let mut longest: [Vec<f64>; WAYS.len()] = Default::default();
+    let mut before: [Vec<f64>; WAYS.len()] = Default::default();
+    for time in 0..times as usize {
+        eprintln!("together: crowd, {} of {times}", time + 1);
+        for n in 0..WAYS.len() {
+            let n = (n + time) % WAYS.len();
+            turns[n].push(crowd.turn(WAYS[n]));
+            let seen = crowd.seen_by_a_bystander(WAYS[n]);
+            longest[n].push(seen.longest_us() / 1_000.0);
+            before[n].push(seen.longest_before_us() / 1_000.0);
+        }
+    }
+    let of = |n: usize, figure: fn(&Turn) -> f64| turns[n].iter().map(figure).collect::<Vec<_>>();
+    for (n, way) in WAYS.iter().enumerate() {
+        let ms = of(n, |turn| turn.ms);
+        let cpu = of(n, |turn| turn.cpu_us);
+        let floor = WAYS.iter().position(|way| *way == Way::Stream).map(|floor| of(floor, |turn| turn.cpu_us));
+        let beside: Vec<f64> = cpu.iter().zip(floor.unwrap_or_default()).map(|(cpu, floor)| cpu / floor).collect();
+        table.row([
+            way.name().into(),
+            median(&ms).into(),
+            middle_half(&ms).into(),
+            median(&cpu).into(),
+            median(&beside).into(),
+            middle_half(&beside).into(),
+            median(&longest[n]).into(),
+            median(&before[n]).into(),
+        ]);
+        if *way == Way::Readers {
+            let what = format!("{waiting} readers that wait for one writer");
+            budgets.push(Budget::at_most(format!("{what}, all served, ms"), median(&ms), 50.0));
+            budgets.push(Budget::at_most(format!("{what}, longest time of a bystander, ms"), median(&longest[n]), 2.0));
+        }
+    }
+    table.note(format!(
+        "A connection each, the same for all ways, which take turns on one server; {times} turns of each. Told is the turn in the middle, \
+         and of ratios the one in the middle of those within a round. Time runs from when the one command is sent until the last \
+         answer was read, one after the other by one thread, which needs a core for that."
+    ));
+    table.note(
+        "Nobody reads while a bystander watches, in turns of its own: a GET every 200 us, each timed from when it was due. Only the \
+         readers of Redisson's way have to read then, to ask for the lock.",
+    );
+    table.note("Redisson's readers are told and ask over one connection, in RESP3; its own clients have one for messages besides.");
+    table
+}
+
+impl Crowd {
+    fn gather(server: &Path, module: &Path, count: usize) -> Self {
+        let server = Server::start_as(&[], server, module, &["--lock.max-ttl", TTL_MS]);
+        let mut one = Raw::connect(server.port());
+        let mut load = |name| {
+            one.send(&request(&["SCRIPT", "LOAD", script(name)]));
+            let Value::BulkString(hash) = one.answer() else { panic!("{name} is no script") };
+            String::from_utf8(hash).unwrap()
+        };
+        let (unlock, lock) = (load("redisson-write-unlock"), load("redisson-read-lock"));
+        let mut waiting: Vec<Raw> = (0..count).map(|_| Raw::connect(server.port())).collect();
+        for client in &mut waiting {
+            client.send(&request(&["HELLO", "3"]));
+            client.answer();
+        }
+        Self { server, waiting, one, unlock, lock }
+    }
+
+    /// All wait for `way`.
+    fn queue(&mut self, way: Way) {
+        match way {
+            Way::Readers => drop(self.one.ask(&format!("LOCK.ACQUIRE crowd writer {TTL_MS}"))),
+            Way::Redisson => drop(self.one.ask("HSET crowd mode write")),
+            Way::Stream | Way::Message => {}
+        }
+        for (n, client) in self.waiting.iter_mut().enumerate() {
+            let owner = owner(n);
+            client.send(&match way {
+                Way::Readers => request(&["LOCK.ACQUIRE", "crowd", &owner, TTL_MS, "SHARED", "WAIT", "600000"]),
+                Way::Stream => request(&["XREAD", "BLOCK", "0", "STREAMS", "crowd", "$"]),
+                Way::Message | Way::Redisson => request(&["SUBSCRIBE", "crowd:channel"]),
+            });
+        }
+        match way {
+            Way::Readers | Way::Stream => {
+                while crate::server::field(&mut self.one, "clients", "blocked_clients") < self.waiting.len() as u64 {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+            Way::Message | Way::Redisson => self.waiting.iter_mut().for_each(|client| client.skip_lines(6)),
+        }
+        std::thread::sleep(REST);
+    }
+
+    fn command(&self, way: Way) -> Vec<u8> {
+        match way {
+            Way::Readers => request(&["LOCK.RELEASE", "crowd", "writer"]),
+            Way::Stream => request(&["XADD", "crowd", "*", "f", "v"]),
+            Way::Message => request(&["PUBLISH", "crowd:channel", "0"]),
+            Way::Redisson => request(&["EVALSHA", &self.unlock, "2", "crowd", "crowd:channel"]),
+        }
+    }
+
+    /// Nobody waits and nothing is left.
+    fn tidy(&mut self, way: Way) {
+        self.one.answer();
+        if matches!(way, Way::Message | Way::Redisson) {
+            for client in &mut self.waiting {
+                client.send(&request(&["UNSUBSCRIBE", "crowd:channel"]));
+                client.skip_lines(6);
+            }
+        }
+        self.one.ask("DEL crowd");
+        std::thread::sleep(REST);
+    }
+
+    fn turn(&mut self, way: Way) -> Turn {
+        self.queue(way);
+        let cpu = self.server.cpu_of_main_thread();
+        let start = Instant::now();
+        self.one.send(&self.command(way));
+        hear(&mut self.waiting, way, &self.lock);
+        if way == Way::Redisson {
+            self.waiting.iter_mut().for_each(|client| client.skip_lines(1));
+        }
+        let ms = start.elapsed().as_secs_f64() * 1_000.0;
+        // The figure is exact while the server sleeps.
+        std::thread::sleep(Duration::from_millis(5));
+        let cpu_us = (self.server.cpu_of_main_thread() - cpu).as_secs_f64() * 1_000_000.0 / self.waiting.len() as f64;
+        self.tidy(way);
+        Turn { ms, cpu_us }
+    }
+
+    /// What a bystander sees while they are set free.
+    fn seen_by_a_bystander(&mut self, way: Way) -> Seen {
+        self.queue(way);
+        let first = Instant::now() + Duration::from_millis(1_100);
+        let (command, one) = (self.command(way), &mut self.one);
+        let seen = std::thread::scope(|scope| {
+            let bystander = scope.spawn(|| bystand(&self.server, first));
+            std::thread::sleep(first.saturating_duration_since(Instant::now()));
+            one.send(&command);
+            if way == Way::Redisson {
+                hear(&mut self.waiting, way, &self.lock);
+            }
+            bystander.join().unwrap()
+        });
+        if way == Way::Redisson {
+            self.waiting.iter_mut().for_each(|client| client.skip_lines(1));
+        } else {
+            hear(&mut self.waiting, way, &self.lock);
+        }
+        self.tidy(way);
+        seen
+    }
+}
+
+/// All read what they are sent first; Redisson's readers ask for the lock then, with the script `lock`.
+fn hear(waiting: &mut [Raw], way: Way, lock: &str) {
+    for (n, client) in waiting.iter_mut().enumerate() {
+        client.skip_lines(way.lines());
+        if way == Way::Redisson {
+            client.send(&request(&["EVALSHA", lock, "2", "crowd", "crowd:timeout", TTL_MS, &owner(n)]));
+        }
+    }
+}
+
+/// 20 bytes.
+fn owner(n: usize) -> String {
+    format!("reader-{n:013}")
+}
