@@ -20,14 +20,15 @@ pub struct Past {
 /// From when a lock was last free until it is free again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Phase {
-    /// The highest token of the key before, or of an exclusive grant in it.
+    /// What everybody in it comes after: the highest token of the key before (where it begins with a reader, of all but readers), or of
+    /// an exclusive grant in it.
     floor: u64,
     /// The highest token of each permit number in it, from number 1 on: a list takes less than a tree, and low numbers are used first.
     numbers: Vec<u64>,
 }
 
 impl Phase {
-    /// The lock was free, and `last` is the highest token that its key ever had. Whoever does not know since when a lock is held
+    /// The lock was free, and `last` is the highest token that its key ever had, or that a reader must come after. Whoever does not know since when a lock is held
     /// begins here too: that is only stricter.
     pub fn new(last: u64) -> Self {
         Self { floor: last, numbers: vec![] }

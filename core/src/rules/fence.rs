@@ -35,7 +35,7 @@ pub fn fence(
     if token <= present {
         return Ok(Fenced::Unchanged(present));
     }
-    node.tokens.raise(name, token, now, node.skew_ms)?;
+    node.tokens.raise(name, lock.mode(own), token, now, node.skew_ms)?;
     lock.set_token(own, token);
     Ok(Fenced::Raised(own, token))
 }

@@ -32,8 +32,16 @@ pub(crate) fn grant(
     now: Now,
 ) -> Result<Given, Refusal> {
     let Some(holders) = holders else {
-        let past = if mode == Mode::Exclusive { Past::default() } else { node.past(key) };
-        let token = node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?;
+        let past = match mode {
+            Mode::Exclusive => Past::default(),
+            // What readers had before is nothing that a reader must come after.
+            Mode::Shared => Past { last: node.tokens.last_ordered(key.name), ..node.past(key) },
+            Mode::Permit(_) => node.past(key),
+        };
+        let token = match mode {
+            Mode::Shared => node.tokens.issue_above(past.last, key.name, mode, ask.fence, now, node.skew_ms)?,
+            _ => node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?,
+        };
         return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), past)));
     };
     let past = node.past(key);
@@ -41,7 +49,7 @@ pub(crate) fn grant(
         return Err(Refusal::HoldersExhausted);
     }
     let floor = holders.phase(past).floor_of(mode, past.last);
-    let token = node.tokens.issue_above(floor, key.name, ask.fence, now, node.skew_ms)?;
+    let token = node.tokens.issue_above(floor, key.name, mode, ask.fence, now, node.skew_ms)?;
     // An expired grant of its own that was not taken out yet ends here. Others hold the lock, so it was one of several.
     if let Some(own) = holders.find(ask.owner) {
         holders.take(own);

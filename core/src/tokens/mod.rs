@@ -7,12 +7,15 @@
 
 pub mod stripe_ceilings;
 
+use std::collections::HashMap;
+
 use crate::refusal::Refusal;
 use crate::tokens::stripe_ceilings::{StripeCeiling, StripeCeilings};
 use crate::values::limits::{
     CEILING_LEAD, CLOCKS_APART_US, FENCE_SPAN_US, ISSUED_LEAD, START_LEAD, STRIPE_CEILINGS_MAX, TOKEN_LIMIT,
     TOKEN_STRIPES,
 };
+use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
@@ -21,6 +24,8 @@ use crate::values::token::Token;
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
+    /// Where readers had the highest tokens of a stripe: the highest that anybody else had, which is less.
+    ordered: HashMap<u32, u64>,
     floor: u64,
     high: u64,
     ceiling: u64,
@@ -44,6 +49,7 @@ impl Tokens {
         let floor = floor.min(TOKEN_LIMIT - 1);
         Self {
             last: vec![floor; stripes].into_boxed_slice(),
+            ordered: HashMap::new(),
             floor,
             high: 0,
             ceiling: TOKEN_LIMIT - 1,
@@ -77,6 +83,12 @@ impl Tokens {
     /// The highest token that a key of this key's stripe ever had.
     pub fn last(&self, key: &[u8]) -> u64 {
         self.last[self.stripe(key) as usize]
+    }
+
+    /// The highest token that a key of this key's stripe ever had by a grant that was not shared: what a reader comes after.
+    pub fn last_ordered(&self, key: &[u8]) -> u64 {
+        let stripe = self.stripe(key);
+        self.ordered.get(&stripe).copied().unwrap_or(self.last[stripe as usize])
     }
 
     /// The highest token issued or observed over all stripes whose tokens are below the node's ceiling; 0 before the first.
@@ -141,6 +153,11 @@ impl Tokens {
         for last in &mut self.last {
             *last = (*last).max(floor);
         }
+        let last = &self.last;
+        self.ordered.retain(|&stripe, ordered| {
+            *ordered = (*ordered).max(floor);
+            *ordered < last[stripe as usize]
+        });
     }
 
     /// Where the ceiling should be: ahead of the clock by some seconds and of everything issued. A start alone raises
@@ -166,25 +183,27 @@ impl Tokens {
     /// last + 1; without a proposal max(last + 1, clock).
     pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<Token, Refusal> {
         let stripe = self.stripe(key);
-        self.issue_on(stripe, self.last[stripe as usize], proposal, now, skew_ms)
+        self.issue_on(stripe, self.last[stripe as usize], false, proposal, now, skew_ms)
     }
 
-    /// The same for a grant that need not be above `last`, but above `floor`: a proposal between the two is taken as it is.
+    /// The same for a grant in `mode` that need not be above `last`, but above `floor`: a proposal between the two is taken as it is.
     pub fn issue_above(
         &mut self,
         floor: u64,
         key: &[u8],
+        mode: Mode,
         proposal: Option<Token>,
         now: Now,
         skew_ms: u32,
     ) -> Result<Token, Refusal> {
-        self.issue_on(self.stripe(key), floor, proposal, now, skew_ms)
+        self.issue_on(self.stripe(key), floor, mode == Mode::Shared, proposal, now, skew_ms)
     }
 
     fn issue_on(
         &mut self,
         stripe: u32,
         floor: u64,
+        is_shared: bool,
         proposal: Option<Token>,
         now: Now,
         skew_ms: u32,
@@ -202,12 +221,12 @@ impl Tokens {
             return Err(Refusal::NotYet);
         }
         self.issued += 1;
-        self.set_last(stripe, token);
+        self.set_last(stripe, token, is_shared);
         Ok(token)
     }
 
-    /// The token of a grant of `key` is raised to `token`, which a client names.
-    pub fn raise(&mut self, key: &[u8], token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
+    /// The token of a grant of `key` in `mode` is raised to `token`, which a client names.
+    pub fn raise(&mut self, key: &[u8], mode: Mode, token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let max = now.wall_us.max(self.floor).saturating_add(FENCE_SPAN_US).min(TOKEN_LIMIT - 1);
         if token.get() > max {
             return Err(Refusal::FenceTooFar { max });
@@ -217,7 +236,7 @@ impl Tokens {
             let raised = self.raise_ceiling(stripe, token, now, skew_ms);
             return Err(if raised { Refusal::NotYet } else { Refusal::FenceTooFar { max: self.ceiling } });
         }
-        self.set_last(stripe, token);
+        self.set_last(stripe, token, mode == Mode::Shared);
         Ok(())
     }
 
@@ -233,7 +252,8 @@ impl Tokens {
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
             self.demanded = self.demanded.max(token.get());
         }
-        self.set_last(stripe, token);
+        // Whose it was is not asked: that is only stricter.
+        self.set_last(stripe, token, false);
     }
 
     /// Whether a token that arrives from a client's payload is one this node could have issued: none above the highest it has
@@ -269,11 +289,28 @@ impl Tokens {
         true
     }
 
-    fn set_last(&mut self, stripe: u32, token: Token) {
+    fn set_last(&mut self, stripe: u32, token: Token, is_shared: bool) {
         let last = &mut self.last[stripe as usize];
-        *last = (*last).max(token.get());
+        let before = *last;
+        *last = before.max(token.get());
+        if is_shared && token.get() > before {
+            self.ordered.entry(stripe).or_insert(before);
+        } else if !is_shared && !self.ordered.is_empty() {
+            self.is_ordered(stripe, token);
+        }
         if token.get() <= self.ceiling {
             self.high = self.high.max(token.get());
+        }
+    }
+
+    /// A grant that is not shared had `token`.
+    #[cold]
+    fn is_ordered(&mut self, stripe: u32, token: Token) {
+        if let Some(ordered) = self.ordered.get_mut(&stripe) {
+            *ordered = token.get().max(*ordered);
+            if *ordered >= self.last[stripe as usize] {
+                self.ordered.remove(&stripe);
+            }
         }
     }
 
@@ -310,6 +347,50 @@ mod tests {
             assert_eq!(tokens.issue(b"k", None, at(wall_us), 0).map(Token::get), Ok(expected));
         }
         assert_eq!(tokens.high(), 5_003);
+    }
+
+    /// A reader comes after everybody but readers, whoever else has the stripe; everybody else comes after all.
+    #[test]
+    fn readers_come_after_all_that_were_no_readers() {
+        let mut tokens = Tokens::new(100);
+        let token = |value| Token::new(value).unwrap();
+        let read = |tokens: &mut Tokens, proposal| {
+            let floor = tokens.last_ordered(b"k");
+            tokens.issue_above(floor, b"k", Mode::Shared, Some(token(proposal)), at(1_000), 0).map(Token::get)
+        };
+        assert_eq!(read(&mut tokens, 300), Ok(300));
+        assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (300, 100));
+        assert_eq!(read(&mut tokens, 200), Ok(200), "one round trip, whatever readers had");
+        assert_eq!(read(&mut tokens, 100), Ok(301));
+        // A permit beside others may have less than readers had; readers come after it.
+        let permit = Mode::Permit(crate::values::mode::Permit::new(1, 3).unwrap());
+        assert_eq!(tokens.issue_above(100, b"k", permit, Some(token(150)), at(1_000), 0).map(Token::get), Ok(150));
+        assert_eq!(
+            (tokens.last_ordered(b"k"), read(&mut tokens, 150), read(&mut tokens, 151)),
+            (150, Ok(302), Ok(151))
+        );
+        // A reader's token that is raised is no order; anybody else's is.
+        tokens.raise(b"k", Mode::Shared, token(400), at(1_000), 0).unwrap();
+        assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (400, 150));
+        tokens.raise(b"k", permit, token(350), at(1_000), 0).unwrap();
+        assert_eq!(tokens.last_ordered(b"k"), 350);
+        assert_eq!(
+            tokens.issue(b"k", Some(token(380)), at(1_000), 0).map(Token::get),
+            Ok(401),
+            "a writer comes after readers"
+        );
+        assert_eq!(tokens.last_ordered(b"k"), 401);
+        for known in [
+            |tokens: &mut Tokens| tokens.raise_floor(450),
+            |tokens: &mut Tokens| tokens.observe(b"k", Token::new(450).unwrap()),
+        ] {
+            let mut tokens = tokens.clone();
+            assert_eq!(read(&mut tokens, 500), Ok(500));
+            known(&mut tokens);
+            assert_eq!((tokens.last_ordered(b"k"), read(&mut tokens, 450)), (450, Ok(501)));
+            tokens.raise_floor(600);
+            assert_eq!(tokens.last_ordered(b"k"), 600);
+        }
     }
 
     #[test]
@@ -411,14 +492,21 @@ mod tests {
         let mut tokens = Tokens::new(wall_us);
         tokens.set_ceiling(tokens.wanted_ceiling(wall_us, skew_ms));
         let evil = Token::new(wall_us + year).unwrap();
-        assert_eq!(tokens.raise(b"evil", evil, at(wall_us), skew_ms), Err(Refusal::NotYet));
+        assert_eq!(tokens.raise(b"evil", Mode::Exclusive, evil, at(wall_us), skew_ms), Err(Refusal::NotYet));
         let (ceilings, change) = tokens.stripe_ceilings();
-        assert_eq!(tokens.raise(b"evil", evil, at(wall_us), skew_ms), Err(Refusal::NotYet), "not on the disk yet");
+        assert_eq!(
+            tokens.raise(b"evil", Mode::Exclusive, evil, at(wall_us), skew_ms),
+            Err(Refusal::NotYet),
+            "not on the disk yet"
+        );
         tokens.stripes_saved(change);
-        assert_eq!(tokens.raise(b"evil", evil, at(wall_us), skew_ms), Ok(()));
+        assert_eq!(tokens.raise(b"evil", Mode::Exclusive, evil, at(wall_us), skew_ms), Ok(()));
         assert!(tokens.issue(b"evil", None, at(wall_us), skew_ms).unwrap() > evil, "its own ceiling leaves room");
         let further = Token::new(evil.get() + 1).unwrap();
-        assert_eq!(tokens.raise(b"evil", further, at(wall_us), skew_ms), Err(Refusal::FenceTooFar { max: evil.get() }));
+        assert_eq!(
+            tokens.raise(b"evil", Mode::Exclusive, further, at(wall_us), skew_ms),
+            Err(Refusal::FenceTooFar { max: evil.get() })
+        );
         let ceiling = tokens.wanted_ceiling(wall_us, skew_ms);
         assert!(ceiling < wall_us + 10_000_000, "{ceiling}");
         let mut later = Tokens::new(ceiling.max(wall_us));
@@ -435,15 +523,15 @@ mod tests {
         let mut tokens = Tokens::new(1_000);
         tokens.set_ceiling(tokens.wanted_ceiling(1_000, 0));
         let far = Token::new(FENCE_SPAN_US).unwrap();
-        assert_eq!(tokens.raise(b"k", far, at(1_000), 0), Err(Refusal::NotYet));
+        assert_eq!(tokens.raise(b"k", Mode::Exclusive, far, at(1_000), 0), Err(Refusal::NotYet));
         tokens.stripes_saved(tokens.stripe_changes());
         tokens.sweep_stripes(BootTime::from_us(1_000).plus_ms(9_999));
         assert_eq!(tokens.stripe_ceilings().0.len(), 1);
         tokens.sweep_stripes(BootTime::from_us(1_000).plus_ms(10_000));
         assert_eq!(tokens.stripe_ceilings().0, []);
-        assert_eq!(tokens.raise(b"k", far, at(1_000), 0), Err(Refusal::NotYet), "from the beginning");
+        assert_eq!(tokens.raise(b"k", Mode::Exclusive, far, at(1_000), 0), Err(Refusal::NotYet), "from the beginning");
         tokens.stripes_saved(tokens.stripe_changes());
-        tokens.raise(b"k", far, at(1_000), 0).unwrap();
+        tokens.raise(b"k", Mode::Exclusive, far, at(1_000), 0).unwrap();
         tokens.sweep_stripes(BootTime::from_us(u64::MAX));
         assert_eq!(tokens.stripe_ceilings().0.len(), 1, "one that was used is kept");
         tokens.set_ceiling(far.get() + ISSUED_LEAD);
@@ -461,7 +549,7 @@ mod tests {
         for n in 0..2_000_u64 {
             let token = Token::new(wall_us + day + n).unwrap();
             let mut tries = 0;
-            while let Err(refusal) = tokens.raise(&n.to_le_bytes(), token, at(wall_us + n), 0) {
+            while let Err(refusal) = tokens.raise(&n.to_le_bytes(), Mode::Exclusive, token, at(wall_us + n), 0) {
                 assert_eq!(refusal, Refusal::NotYet);
                 (refused, tries) = (refused + 1, tries + 1);
                 assert!(tries < 3);
@@ -472,7 +560,8 @@ mod tests {
         assert!(refused < 10, "{refused}");
         // Further than any clocks are apart it does not follow.
         let further = Token::new(wall_us + 3 * day).unwrap();
-        let mut ends: Vec<_> = (0..4_u8).map(|n| tokens.raise(&[n], further, at(wall_us), 0)).collect();
+        let mut ends: Vec<_> =
+            (0..4_u8).map(|n| tokens.raise(&[n], Mode::Exclusive, further, at(wall_us), 0)).collect();
         ends.dedup();
         assert_eq!(ends, [Err(Refusal::NotYet), Err(Refusal::FenceTooFar { max: tokens.ceiling() })]);
     }
@@ -489,7 +578,9 @@ mod tests {
             tokens.restore_stripes(&stripes);
             tokens.set_ceiling(ceiling);
             let raise = |tokens: &mut Tokens, key: &[u8], token: u64| {
-                while tokens.raise(key, Token::new(token).unwrap(), at(wall_us), 0) == Err(Refusal::NotYet) {
+                while tokens.raise(key, Mode::Exclusive, Token::new(token).unwrap(), at(wall_us), 0)
+                    == Err(Refusal::NotYet)
+                {
                     tokens.set_ceiling(tokens.wanted_ceiling(wall_us, 0));
                     tokens.stripes_saved(tokens.stripe_changes());
                 }
@@ -513,7 +604,7 @@ mod tests {
         for _ in 0..1_000 {
             tokens.set_ceiling(ceiling);
             let token = Token::new(ceiling).unwrap();
-            let _ = tokens.raise(b"evil", token, at(wall_us), 0);
+            let _ = tokens.raise(b"evil", Mode::Exclusive, token, at(wall_us), 0);
             let _ = tokens.issue(b"evil", None, at(wall_us), 0);
             tokens.stripes_saved(tokens.stripe_changes());
             ceiling = tokens.wanted_ceiling(wall_us, 0).max(ceiling);

@@ -68,14 +68,15 @@ impl Node {
             return None;
         }
         if self.grants.is_empty() {
-            self.phase = Phase::new(self.tokens.last(KEY));
+            let past = if mode == Mode::Shared { self.tokens.last_ordered(KEY) } else { self.tokens.last(KEY) };
+            self.phase = Phase::new(past);
         }
         let floor = match (without, mode) {
             (Some(FamilyRule::ReadersAboveWriters), Mode::Shared) => 0,
             (Some(FamilyRule::PermitsAboveTheirNumber), Mode::Permit(_)) => self.phase.floor_of(Mode::Shared, 0),
             _ => self.phase.floor_of(mode, self.tokens.last(KEY)),
         };
-        let token = self.tokens.issue_above(floor, KEY, Some(proposal), now(), 0).ok()?;
+        let token = self.tokens.issue_above(floor, KEY, mode, Some(proposal), now(), 0).ok()?;
         if without != Some(FamilyRule::ReadersAboveConverted) {
             self.phase.granted(mode, token);
         }
@@ -86,7 +87,7 @@ impl Node {
     /// FENCE: the token of the client's grant is raised to `token`.
     pub fn raise(&mut self, client: usize, token: Token, without: Option<FamilyRule>) {
         let Some(grant) = self.grants.iter_mut().find(|grant| grant.client == client) else { return };
-        if grant.token < token && self.tokens.raise(KEY, token, now(), 0).is_ok() {
+        if grant.token < token && self.tokens.raise(KEY, grant.mode, token, now(), 0).is_ok() {
             grant.token = token;
             if without != Some(FamilyRule::ReadersAboveConverted) {
                 self.phase.granted(grant.mode, token);
