@@ -68,7 +68,7 @@ mod turn;
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
 pub use choice::{Choice, ChoiceProgress, first, free};
-pub use election::{Leader, Noted, Observed, Observer, Proclaim, Record, Says, Tell, VALUE_BYTES_MAX};
+pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
 pub use release::{Release, Released};
 pub use turn::{Turn, TurnProgress};

@@ -1,6 +1,6 @@
 //! The observer's side: who leads, from what the nodes say.
 
-use super::record::Record;
+use super::proclamation::Proclamation;
 use crate::quorum::ask::{NodeId, majority};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -98,17 +98,18 @@ impl Observer {
 
     /// `node`, which is the server `id`, was asked at `asked` and says this at `now`.
     pub fn on_answer(&mut self, node: usize, id: NodeId, says: Says, asked: BootTime, now: BootTime) {
-        let (owner, counts, record) = match says {
+        let (owner, counts, proclamation) = match says {
             Says::Free => (None, true, None),
             Says::Guarded => (None, false, None),
             Says::Held { owner, note, sequence } => {
                 // Sequence 0 proves nothing, whatever the note says.
-                let record = Record::read(&note).filter(|_| sequence > 0).map(|record| (record, sequence));
-                (Some(owner), true, record)
+                let proclamation =
+                    Proclamation::read(&note).filter(|_| sequence > 0).map(|proclamation| (proclamation, sequence));
+                (Some(owner), true, proclamation)
             }
         };
-        if let (Some((Record { term, value }, sequence)), Some(owner)) = (record, &owner) {
-            self.on_record(Leader { term, sequence, value }, owner, now);
+        if let (Some((Proclamation { term, value }, sequence)), Some(owner)) = (proclamation, &owner) {
+            self.on_proclamation(Leader { term, sequence, value }, owner, now);
         }
         let had =
             self.nodes[node].as_ref().is_some_and(|before| before.id == id && (before.had || self.is_leaders(before)));
@@ -149,7 +150,7 @@ impl Observer {
         self.leader = None;
     }
 
-    fn on_record(&mut self, leader: Leader, owner: &[u8], now: BootTime) {
+    fn on_proclamation(&mut self, leader: Leader, owner: &[u8], now: BootTime) {
         match &mut self.leader {
             Some(best) if leader.term == best.leader.term => {
                 if leader.sequence > best.leader.sequence && best.owner == owner {
@@ -214,7 +215,7 @@ mod tests {
     const FRESH_MS: u32 = 1_000;
 
     fn held(owner: &str, term: u64, sequence: u64) -> Says {
-        let note = Record { term: token(term), value: format!("{owner} {sequence}").into_bytes() }.note();
+        let note = Proclamation { term: token(term), value: format!("{owner} {sequence}").into_bytes() }.note();
         Says::Held { owner: owner.into(), note, sequence }
     }
 
@@ -243,7 +244,7 @@ mod tests {
             ("a majority", &[(0, 0, Free), (1, 1, Free)], (None, true)),
             ("two names for one server", &[(0, 0, Free), (1, 0, Free)], (None, false)),
             ("a guarded node does not count", &[(0, 0, Free), (1, 1, Guarded)], (None, false)),
-            ("one record proves the term", &[(0, 0, a.clone())], (Some((10, 1)), false)),
+            ("one proclamation proves the term", &[(0, 0, a.clone())], (Some((10, 1)), false)),
             ("sequence 0 proves nothing", &[(0, 0, candidate.clone()), (1, 1, candidate.clone())], (None, true)),
             ("the larger sequence", &[(0, 0, a2.clone()), (1, 1, a.clone())], (Some((10, 2)), true)),
             ("the larger term", &[(0, 0, b.clone()), (1, 1, a2.clone())], (Some((20, 1)), true)),
@@ -298,7 +299,7 @@ mod tests {
                 (Some((20, 1)), true),
             ),
             (
-                "another note is no record",
+                "another note is no proclamation",
                 &[(0, 0, Says::Held { owner: vec![1], note: vec![], sequence: 4 })],
                 (None, false),
             ),

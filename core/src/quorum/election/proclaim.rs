@@ -8,7 +8,7 @@ use crate::values::token::Token;
 ///
 /// It can be made of a [`Held`] only: nobody proclaims before a majority is held. All nodes are told, again in every round of
 /// extension ([`Proclaim::again`]) and at once when a node has granted the lock anew ([`Proclaim::on_grant`]): such a grant has
-/// no record. Telling a node what it knows changes nothing there.
+/// no proclamation. Telling a node what it knows changes nothing there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proclaim {
     term: Token,
@@ -66,7 +66,7 @@ impl Proclaim {
         all.map(|node| Tell { node, sequence: self.sequence }).collect()
     }
 
-    /// `node` granted the lock anew, so it has no record.
+    /// `node` granted the lock anew, so it has no proclamation.
     pub fn on_grant(&mut self, node: usize) -> Option<Tell> {
         self.has[node] = None;
         (self.sequence > 0).then_some(Tell { node, sequence: self.sequence })
@@ -138,7 +138,7 @@ mod tests {
         assert!(it.is_proclaimed(2));
     }
 
-    /// The grant that heals a node has no record: observers would not see who leads there.
+    /// The grant that heals a node has no proclamation: observers would not see who leads there.
     #[test]
     fn a_node_that_lost_it_is_told_again() {
         let mut it = proclaim(1);

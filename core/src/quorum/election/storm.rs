@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::{Noted, Observer, Proclaim, Record, Says, Tell};
+use super::{Noted, Observer, Proclaim, Proclamation, Says, Tell};
 use crate::quorum::storm::node::{Node, Owner, TTL_MS, TTL_US};
 use crate::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority};
 use crate::values::mode::Mode;
@@ -27,7 +27,7 @@ const FRESH_US: u64 = FRESH_MS as u64 * 1_020;
 enum Wrong {
     /// Who asks for the lock proclaims at once.
     ProclaimsBeforeItHolds,
-    /// The note of an acquisition counts as a record.
+    /// The note of an acquisition counts as a proclamation.
     BelievesSequenceZero,
     /// The term is the token that a node tells, not the one that was won.
     BelievesNodesTokens,
@@ -74,8 +74,8 @@ struct Server {
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
     /// When it last said, not guarded, that this leader does not hold the lock there.
     denied: BTreeMap<Owner, u64>,
-    /// Since when it has a record of this leader, without a gap.
-    recorded: BTreeMap<Owner, u64>,
+    /// Since when it has a proclamation of this leader, without a gap.
+    proclaimed: BTreeMap<Owner, u64>,
 }
 
 struct Watcher {
@@ -164,7 +164,7 @@ impl World {
                 clock,
                 notes: BTreeMap::new(),
                 denied: BTreeMap::new(),
-                recorded: BTreeMap::new(),
+                proclaimed: BTreeMap::new(),
             });
         }
         for candidate in 0..CANDIDATES {
@@ -244,7 +244,7 @@ impl World {
                 if forgets {
                     it.node.grants.clear();
                     it.notes.clear();
-                    it.recorded.clear();
+                    it.proclaimed.clear();
                     it.node.guarded_until = it.clock.at(self.now) + TTL_US * 102 / 100;
                 }
             }
@@ -296,7 +296,7 @@ impl World {
         let owner = (candidate, it.acquisition);
         self.call(owner, 0, calls);
         if self.wrong == Some(Wrong::ProclaimsBeforeItHolds) {
-            let note = Record { term: proposal, value: owner_bytes(owner) }.note();
+            let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
             for name in 0..self.names.len() {
                 self.send(self.now + 10_000, name, owner, || Order::Note { sequence: 1, note: note.clone() }, 0);
             }
@@ -316,7 +316,7 @@ impl World {
 
     fn tell(&mut self, owner: Owner, tells: impl IntoIterator<Item = Tell>) {
         let Some((_, proclaim)) = self.leading(owner) else { return };
-        let note = Record { term: proclaim.term(), value: owner_bytes(owner) }.note();
+        let note = Proclamation { term: proclaim.term(), value: owner_bytes(owner) }.note();
         for Tell { node: name, sequence } in tells {
             self.send(self.now, name, owner, || Order::Note { sequence, note: note.clone() }, 0);
         }
@@ -363,7 +363,7 @@ impl World {
                     let last = server.notes.entry(owner).or_default();
                     if sequence > last.0 {
                         *last = (sequence, note);
-                        server.recorded.entry(owner).or_insert(self.now);
+                        server.proclaimed.entry(owner).or_insert(self.now);
                     }
                     Noted::Has(last.0)
                 } else {
@@ -377,9 +377,9 @@ impl World {
             Order::Ask(_) if is_not_ready => Answer::NotYet { ms: 3 },
             Order::Ask(ask) => {
                 let answer = server.node.answer(owner, ask, Mode::Exclusive, now, None);
-                // The note of the acquisition, which looks like a record and is none.
+                // The note of the acquisition, which looks like a proclamation and is none.
                 if let (Ask::Acquire { proposal, .. }, Answer::Token(_)) = (ask, answer) {
-                    let note = Record { term: proposal, value: owner_bytes(owner) }.note();
+                    let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
                     server.notes.entry(owner).or_insert((0, note));
                 }
                 answer
@@ -468,7 +468,7 @@ impl World {
                     Some(Wrong::BelievesSequenceZero) => sequence += 1,
                     Some(Wrong::BelievesNodesTokens) => {
                         let value = owner_bytes(grant.owner);
-                        note = Record { term: Token::new(grant.token).unwrap(), value }.note();
+                        note = Proclamation { term: Token::new(grant.token).unwrap(), value }.note();
                     }
                     _ => {}
                 }
@@ -541,15 +541,15 @@ impl World {
         }
         if is_fresh && broken.is_none() {
             for (term, owner) in &self.won {
-                let recorded = |server: &Server| {
+                let proclaimed = |server: &Server| {
                     let holds = server
                         .node
                         .grants
                         .iter()
                         .any(|grant| grant.owner == *owner && grant.until >= server.clock.at(now));
-                    holds && server.recorded.get(owner).is_some_and(|since| since + FRESH_US < now)
+                    holds && server.proclaimed.get(owner).is_some_and(|since| since + FRESH_US < now)
                 };
-                if it.last.is_none_or(|(last, _)| last < *term) && count(&recorded) >= needed {
+                if it.last.is_none_or(|(last, _)| last < *term) && count(&proclaimed) >= needed {
                     broken = Some(format!("observer {observer} is fresh and has not seen term {term}"));
                 }
             }
@@ -564,7 +564,7 @@ impl Server {
         let grants = &self.node.grants;
         let is_held = |owner: &Owner| grants.iter().any(|grant| grant.owner == *owner);
         self.notes.retain(|owner, _| is_held(owner));
-        self.recorded.retain(|owner, _| is_held(owner));
+        self.proclaimed.retain(|owner, _| is_held(owner));
     }
 }
 

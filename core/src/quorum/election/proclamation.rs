@@ -11,14 +11,14 @@ const TERM_DIGITS_MAX: usize = 16;
 
 /// A term and what its leader proclaims, as the text `term 1795234601882918 10.0.0.1`: people read it too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Record {
+pub struct Proclamation {
     /// The leader's token when it had won.
     pub term: Token,
     /// Any bytes, [`VALUE_BYTES_MAX`] at most.
     pub value: Vec<u8>,
 }
 
-impl Record {
+impl Proclamation {
     /// As a note.
     pub fn note(&self) -> Vec<u8> {
         let mut note = format!("{PREFIX}{} ", self.term.get()).into_bytes();
@@ -47,21 +47,21 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_fits() {
         for (term, value) in [(1, &b""[..]), (7, b" two  words "), (TOKEN_LIMIT - 1, &[255; VALUE_BYTES_MAX])] {
-            let record = Record { term: token(term), value: value.to_vec() };
-            assert!(record.note().len() <= NOTE_BYTES_MAX);
-            assert_eq!(Record::read(&record.note()), Some(record));
+            let proclamation = Proclamation { term: token(term), value: value.to_vec() };
+            assert!(proclamation.note().len() <= NOTE_BYTES_MAX);
+            assert_eq!(Proclamation::read(&proclamation.note()), Some(proclamation));
         }
-        let largest = Record { term: token(TOKEN_LIMIT - 1), value: vec![0; VALUE_BYTES_MAX] };
+        let largest = Proclamation { term: token(TOKEN_LIMIT - 1), value: vec![0; VALUE_BYTES_MAX] };
         assert_eq!(largest.note().len(), NOTE_BYTES_MAX);
     }
 
     #[test]
     fn other_notes_are_no_records() {
         for note in ["", "term", "term 7", "term  x", "term 07 x", "term +7 x", "term 0 x", "Term 7 x", "term 7x y"] {
-            assert_eq!(Record::read(note.as_bytes()), None, "{note}");
+            assert_eq!(Proclamation::read(note.as_bytes()), None, "{note}");
         }
         for term in ["9007199254740992", "99999999999999999"] {
-            assert_eq!(Record::read(format!("term {term} x").as_bytes()), None, "{term}");
+            assert_eq!(Proclamation::read(format!("term {term} x").as_bytes()), None, "{term}");
         }
     }
 }
