@@ -59,6 +59,17 @@ pub enum Command {
     /// The same, but only if the lock is free now
     #[command(after_help = exit::TABLE)]
     Try(Take),
+    /// Run a command while this host leads, end it before that is lost, and campaign again
+    #[command(after_help = exit::TABLE)]
+    Elect(Elect),
+    /// Who leads: the term and what the leader proclaims. Exit status 194: nobody does
+    Leader {
+        /// The election
+        name: OsString,
+        /// Prints each change too, a line each; - is nobody
+        #[arg(long)]
+        follow: bool,
+    },
     /// Who holds a lock, and who waits for it
     Info {
         /// The lock
@@ -163,6 +174,30 @@ pub struct Exec {
     /// Keeps the lock for at least this long, also when the command has ended before
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub min_hold: Option<Duration>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct Elect {
+    /// The election: its lock
+    pub name: OsString,
+    /// What is proclaimed to those who ask who leads: an address [default: host, process and program]
+    #[arg(long, value_name = "TEXT")]
+    pub value: Option<OsString>,
+    /// Length of the lease, which is extended meanwhile: nobody leads for so long when this machine dies
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub ttl: Duration,
+    /// Leads no longer than this at a time [default: without a limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub max_hold: Option<Duration>,
+    /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
+    #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
+    pub node_timeout: Option<Duration>,
+    /// Time between SIGTERM and SIGKILL, when it does not lead any more
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = duration)]
+    pub grace: Duration,
     /// The command and its arguments
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,

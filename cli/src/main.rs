@@ -7,6 +7,7 @@ mod arguments;
 mod break_lock;
 mod clock;
 mod doctor;
+mod elect;
 mod exec;
 mod exit;
 mod hold;
@@ -78,6 +79,8 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             locking(nodes()?, async |nodes| hold::run(nodes, &lock.take, patience, json).await).await
         }
         Command::Try(take) => locking(nodes()?, async |nodes| hold::run(nodes, &take, Patience::No, json).await).await,
+        Command::Elect(elect) => locking(nodes()?, async |nodes| elect::run(nodes, &elect).await).await,
+        Command::Leader { name, follow } => elect::leader(&nodes()?, &name, follow, json).await,
         Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,

@@ -29,6 +29,15 @@ pub fn raw(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Writes `value` as JSON to the standard output, in one line.
+///
+/// # Errors
+/// As [`out`].
+pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(|why| Failure::of("no JSON can be made of this", why))?;
+    raw(&(json_escaped(&text) + "\n"))
+}
+
 /// Writes `value` as JSON to the standard output.
 ///
 /// # Errors

@@ -24,7 +24,11 @@ const PASSED_ON: [Signal; 9] = [
 ];
 
 /// Listens to them.
-pub struct Signals(Vec<(Signal, Stream)>);
+pub struct Signals {
+    streams: Vec<(Signal, Stream)>,
+    /// The last one that is to end a program.
+    end: Option<Signal>,
+}
 
 impl Signals {
     /// From now on. What this program was started to ignore, as under nohup, stays ignored, here and in the command.
@@ -36,17 +40,30 @@ impl Signals {
         let heard = PASSED_ON.into_iter().filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
         let listen = |kind: Signal| Ok((kind, signal(SignalKind::from_raw(kind as i32))?));
         let streams: std::io::Result<Vec<_>> = heard.map(listen).collect();
-        streams.map(Self).map_err(|why| Failure::of("signals cannot be listened to", why))
+        streams
+            .map(|streams| Self { streams, end: None })
+            .map_err(|why| Failure::of("signals cannot be listened to", why))
     }
 
     /// The next of them.
     pub async fn next(&mut self) -> Signal {
-        poll_fn(|context| {
-            let heard =
-                self.0.iter_mut().find_map(|(signal, stream)| stream.poll_recv(context).is_ready().then_some(*signal));
+        let heard = poll_fn(|context| {
+            let heard = self
+                .streams
+                .iter_mut()
+                .find_map(|(signal, stream)| stream.poll_recv(context).is_ready().then_some(*signal));
             heard.map_or(Poll::Pending, Poll::Ready)
         })
-        .await
+        .await;
+        if matches!(heard, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) {
+            self.end = Some(heard);
+        }
+        heard
+    }
+
+    /// The last signal that is to end a program, if one came.
+    pub fn asked_to_end(&self) -> Option<Signal> {
+        self.end
     }
 
     /// The next that is to end a program. Stopped by the terminal, this process stops.

@@ -113,7 +113,7 @@ pub async fn take(
 }
 
 /// Connects to a majority. Nodes that refuse are known at once; silent ones, or a busy machine, are given a moment more.
-async fn connect(client: &Client) -> Result<(), Error> {
+pub async fn connect(client: &Client) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         let asked = Instant::now();
@@ -231,7 +231,7 @@ async fn refused(nodes: &Nodes, take: &Take, patience: Patience, error: Error) -
 
 /// Who holds it, if nothing else is to be said: host, process, program. Not its arguments: there may be a password in them,
 /// and everybody who can reach the nodes reads this.
-fn note(program: &OsStr) -> String {
+pub fn note(program: &OsStr) -> String {
     let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let note = format!("{host} pid {}: {program}", Pid::this());

@@ -101,7 +101,7 @@ pub async fn acquire_waiting(
     let start = clock::boot_now();
     let proposal = nodes.clock.propose();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64);
-    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, &lease).await;
+    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease)).await;
     let reply = lease.checked(reply);
     let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
     let (reply, waited_ms) = match reply {

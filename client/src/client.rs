@@ -13,7 +13,7 @@ use crate::nodes::Nodes;
 use crate::renewer::{self, Auto};
 use crate::thread::Thread;
 use crate::wire::ShownKey;
-use crate::{Error, ErrorKind, Guard, Options, RwLock, Semaphore};
+use crate::{Election, Error, ErrorKind, Guard, Options, RwLock, Semaphore};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -354,6 +354,38 @@ impl Client {
         Semaphore::new(self, key.as_ref(), limit, options)
     }
 
+    /// An election: those who campaign under this name, one of whom leads at a time, and those who observe who does. Nothing is asked of
+    /// the nodes yet.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let leadership = locks.election("scheduler").campaign("10.0.0.1:80").await?;
+    /// println!("leads in term {}", leadership.term());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        self.election_with(name, &self.0.defaults)
+    }
+
+    /// The same, with these options. Unless [`Options::max_hold`] is set, in the client's defaults or here, a leader leads until it resigns or is lost.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # async fn run(locks: Client) {
+    /// let election = locks.election_with("scheduler", &Options::new().ttl(Duration::from_secs(2)));
+    /// # }
+    /// ```
+    pub fn election_with(&self, name: impl AsRef<[u8]>, options: &Options) -> Election {
+        Election::new(self, name.as_ref(), options)
+    }
+
+    pub(crate) fn nodes(&self) -> &Arc<Nodes> {
+        &self.0.nodes
+    }
+
     /// Waits until what was given back has been: by guards that were released or dropped, and by those who gave up taking a
     /// lock; then the connections are closed. For the end of a program: what it leaves undone, nobody does.
     ///
@@ -402,7 +434,7 @@ impl Client {
     }
 
     /// The thread; started at the first use.
-    fn thread(&self) -> Result<Arc<Thread>, Error> {
+    pub(crate) fn thread(&self) -> Result<Arc<Thread>, Error> {
         if self.0.nodes.is_closed() {
             return Err(Error::closed());
         }

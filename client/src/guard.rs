@@ -122,6 +122,13 @@ impl Guard {
         outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
     }
 
+    /// Proclaims `value` on all nodes; returns its term and its number when a majority has it.
+    pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<(u64, u64), Error> {
+        let (done, outcome) = oneshot::channel();
+        self.orders.send(Order::Proclaim { value, done }).map_err(|_| self.shared.lost())?;
+        outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
+    }
+
     /// Whether the lock may be relied on, now.
     ///
     /// ```no_run

@@ -38,6 +38,7 @@
 //! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
 //! | to read beside other readers, or to write alone | [`Client::rw_lock`], [`WriteGuard::downgrade`] |
 //! | so many at a time, each with a number | [`Client::semaphore`], [`Permit::number`] |
+//! | one leader of many, and to know who leads | [`Client::election`], [`Election::campaign`], [`Election::leader`], [`Election::observe`] |
 //! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
 //! | to know what a lock is worth | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
 //! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
@@ -94,6 +95,7 @@ pub mod blocking;
 mod choosing;
 mod client;
 mod clock;
+mod election;
 mod error;
 mod give_back;
 mod guard;
@@ -102,6 +104,7 @@ mod node;
 mod nodes;
 mod options;
 mod pace;
+mod proclaiming;
 mod renewer;
 mod rw_lock;
 mod semaphore;
@@ -111,6 +114,7 @@ mod wire;
 
 pub use address::url_of;
 pub use client::{Builder, Client};
+pub use election::{Election, Leader, Leadership, Observation};
 pub use error::{Error, ErrorKind, Holder, NodeError};
 pub use guard::{Guard, Released};
 pub use options::Options;

@@ -367,14 +367,14 @@ impl Node {
         &self,
         command: &Cmd,
         patience: Duration,
-        about: &Lease,
+        about: Option<&Lease>,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         // Who waits can wait for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         if let Err(failure) = self.link(connect_by).await {
             return (None, Err(failure));
         }
-        about.goes_to(self.place);
+        about.inspect(|lease| lease.goes_to(self.place));
         let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience).await;

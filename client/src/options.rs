@@ -37,20 +37,14 @@ pub struct Options {
     pub(crate) wait: Option<Duration>,
     pub(crate) note: Vec<u8>,
     pub(crate) auto_extend: bool,
-    pub(crate) max_hold: Duration,
+    /// Unless it is set: [`MAX_HOLD_DEFAULT`] of a lock, without a limit of a leader.
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            ttl: TTL_DEFAULT,
-            wait: None,
-            note: vec![],
-            auto_extend: true,
-            max_hold: MAX_HOLD_DEFAULT,
-            node_timeout: None,
-        }
+        Self { ttl: TTL_DEFAULT, wait: None, note: vec![], auto_extend: true, max_hold: None, node_timeout: None }
     }
 }
 
@@ -113,7 +107,8 @@ impl Options {
         self
     }
 
-    /// For how long the lease is extended in the background at most; one hour unless set. A holder that hangs is let go then.
+    /// For how long the lease is extended in the background at most; one hour unless set, and without a limit where it is a leader's
+    /// ([`Client::election`](crate::Client::election)). A holder that hangs is let go then.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -121,7 +116,7 @@ impl Options {
     /// let options = Options::new().max_hold(Duration::from_secs(24 * 3_600));
     /// ```
     pub fn max_hold(mut self, limit: Duration) -> Self {
-        self.max_hold = limit;
+        self.max_hold = Some(limit);
         self
     }
 
@@ -137,6 +132,12 @@ impl Options {
     /// ```
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = Some(timeout);
+        self
+    }
+
+    /// The same, of a leader: it leads until it resigns or is lost, unless a limit is set.
+    pub(crate) fn of_leader(mut self) -> Self {
+        self.max_hold = self.max_hold.or(Some(FOR_EVER));
         self
     }
 
@@ -168,7 +169,7 @@ impl Options {
             Given::Exactly(_) => given,
             Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },
         };
-        Ok(Checked { ttl_ms, given, extending, max_hold: self.max_hold.min(FOR_EVER) })
+        Ok(Checked { ttl_ms, given, extending, max_hold: self.max_hold.unwrap_or(MAX_HOLD_DEFAULT).min(FOR_EVER) })
     }
 }
 

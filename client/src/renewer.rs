@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use palisade_core::quorum::{Held, Release, Released as Outcome};
+use palisade_core::quorum::{Answer, Ask, Held, Release, Released as Outcome};
 use palisade_core::{BootTime, Wanted};
 use rand::RngExt;
 use redis::Value;
@@ -18,6 +18,7 @@ use crate::attempt::Taken;
 use crate::give_back::{Counted, GiveBack};
 use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
+use crate::proclaiming::{Proclaimed, Proclaiming};
 use crate::wire::Lease;
 use crate::{Error, ErrorKind, NodeError, Released, clock};
 
@@ -84,6 +85,8 @@ pub enum Order {
     Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
     /// It is a reader's from now on; answered when a majority knows.
     Share { done: oneshot::Sender<Result<(), Error>> },
+    /// It is a leader's, who proclaims this; answered with the term and the number when a majority has it.
+    Proclaim { value: Vec<u8>, done: Proclaimed },
     /// Give it back everywhere. That is counted until it is begun, and tells what came of it if somebody wants to know.
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
@@ -124,6 +127,7 @@ pub fn start(
         waiting: vec![],
         sharing: vec![],
         whys: vec![None; nodes.len()],
+        proclaiming: None,
         give_back,
         _counted: nodes.held.begin(),
     };
@@ -153,6 +157,8 @@ struct Renewer {
     /// Who waits until a majority has it as a reader's.
     sharing: Vec<oneshot::Sender<Result<(), Error>>>,
     whys: Vec<Option<String>>,
+    /// If it is a leader's.
+    proclaiming: Option<Proclaiming>,
     give_back: GiveBack,
     _counted: Counted,
 }
@@ -171,11 +177,13 @@ impl Renewer {
                         self.begin_round(ttl_ms);
                     }
                     Some(Order::Share { done }) => self.share(done),
+                    Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
                     Some(Order::Release { done, counted }) => return self.release(done, counted).await,
                     // Every guard is gone, and its order did not come.
                     None => return self.shared.end(End::Released),
                 },
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
+                () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => {}
                 () = sleep_until(next), if self.next.is_some() => self.begin_round(self.held.ttl_ms()),
                 () = sleep(left) => {}
             }
@@ -209,6 +217,9 @@ impl Renewer {
         }
         let calls = self.held.extend(ttl_ms, clock::boot_now());
         self.make(calls);
+        if let Some(proclaiming) = &mut self.proclaiming {
+            proclaiming.again();
+        }
         self.whys.fill(None);
         self.plan(self.ttl() / ROUNDS_A_LEASE);
         // Where too few nodes have it to begin with, there is nothing to wait for.
@@ -221,6 +232,11 @@ impl Renewer {
         let calls = self.held.share();
         self.make(calls);
         self.sharing.push(done);
+    }
+
+    fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) {
+        let begin = || Proclaiming::begin(&self.nodes, &self.lease, &self.held, self.checked.given);
+        self.proclaiming.get_or_insert_with(begin).proclaim(value, done);
     }
 
     fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
@@ -236,6 +252,9 @@ impl Renewer {
             self.whys[call.node] = why;
         }
         let calls = self.held.on_answer(round, call.node, id, call.ask, answer, clock::boot_now());
+        if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
+            proclaiming.on_grant(call.node);
+        }
         self.make(calls);
         self.shared.show(&self.held);
         if self.held.is_shared() {
@@ -280,6 +299,7 @@ impl Renewer {
     async fn release(mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
         // What is under way would only take it again.
         self.calls.clear();
+        self.proclaiming = None;
         self.give_back.disarm();
         let expired = clock::boot_now() >= self.held.valid_until();
         self.shared.end(End::Released);

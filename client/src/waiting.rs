@@ -49,7 +49,7 @@ pub async fn turn(
             let renewed = RENEWED.mul_f64(rand::rng().random_range(0.8..1.0));
             let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
             let command = lease.wait(at_a_time.as_millis() as u64, ticket);
-            (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE, lease).await)
+            (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE, Some(lease)).await)
         }
     };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();

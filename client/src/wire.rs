@@ -135,6 +135,11 @@ impl Lease {
         self.about("LOCK.REENTER").arg("LEVEL").arg(level).take()
     }
 
+    /// Its note, with this number.
+    pub fn note(&self, text: &[u8], sequence: u64) -> Cmd {
+        self.about("LOCK.NOTE").arg(text).arg("SEQ").arg(sequence).take()
+    }
+
     fn acquire(&self, ttl_ms: u32, proposal: Token) -> Cmd {
         let mut command = self.about("LOCK.ACQUIRE");
         command.arg(ttl_ms);
@@ -176,6 +181,15 @@ fn add_mode(command: &mut Cmd, wanted: Wanted) {
             }
         }
     }
+}
+
+/// Tells within so many milliseconds when `key` is not held with this token, and a note with this number, any more; token 0: free.
+pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
+    let mut command = cmd("LOCK.WATCH").arg(key).arg(ms).take();
+    if token > 0 {
+        command.arg("TOKEN").arg(token).arg("SEQ").arg(sequence);
+    }
+    command
 }
 
 /// Who has `key`?
@@ -301,6 +315,14 @@ pub fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
 pub fn number(value: &Value, name: &str) -> Option<u64> {
     match field(value, name)? {
         Value::Int(value) => u64::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
+/// The bytes of a text field.
+pub fn bytes<'a>(value: &'a Value, name: &str) -> Option<&'a [u8]> {
+    match field(value, name)? {
+        Value::BulkString(bytes) => Some(bytes),
         _ => None,
     }
 }

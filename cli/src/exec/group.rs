@@ -20,6 +20,8 @@ use crate::show::printable;
 
 /// The variable with the number of the permit that a command has.
 pub const PERMIT: &str = "PALISADE_PERMIT";
+/// The term of a leader.
+pub const TERM: &str = "PALISADE_TERM";
 
 /// What a process is called that is to become the command.
 const NAME: &str = "palisade-start";
@@ -57,7 +59,7 @@ impl Group {
         let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let mut start = Command::new(THIS_PROGRAM);
         // That of a command around this one is about another lock.
-        start.env_remove(PERMIT);
+        start.env_remove(PERMIT).env_remove(TERM);
         start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
         let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
         let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };

@@ -40,9 +40,8 @@ const LOOKS_A_LEASE: u32 = 6;
 /// # Errors
 /// The lock was not granted, or lost; the command cannot be started.
 pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
-    lease::check(exec.take.ttl, exec.grace).map_err(Failure::usage)?;
+    check(exec)?;
     let program = &exec.command[0];
-    group::find(program)?;
     let mut signals = Signals::listen()?;
     let patience = Patience::of(exec.wait, exec.no_wait);
     let Held { guard, permit } = match take(nodes, &exec.take, patience, program, &mut signals).await? {
@@ -50,6 +49,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let began = Instant::now();
+    let permit = permit.map(|number| (group::PERMIT, number.to_string()));
     let end = Running::start(nodes, exec, &guard, permit).await?.finish(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
@@ -67,6 +67,29 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         Released::AlreadyExpired if end.is_ok() => Err(gone),
         _ => end,
     }
+}
+
+/// Checks that the command can be found, and that there is time to end it.
+///
+/// # Errors
+/// What is to be said differently.
+pub fn check(exec: &Exec) -> Result<(), Failure> {
+    lease::check(exec.take.ttl, exec.grace).map_err(Failure::usage)?;
+    group::find(&exec.command[0]).map(drop)
+}
+
+/// Runs the command under a lock that is held, with one variable `more` in its environment.
+///
+/// # Errors
+/// The lock was lost; the command cannot be started.
+pub async fn under(
+    nodes: &Nodes,
+    exec: &Exec,
+    guard: &Guard,
+    more: Option<(&'static str, String)>,
+    signals: &mut Signals,
+) -> Result<End, Failure> {
+    Running::start(nodes, exec, guard, more).await?.finish(signals).await
 }
 
 /// The command while it runs.
@@ -90,7 +113,12 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    async fn start(nodes: &Nodes, exec: &'a Exec, guard: &'a Guard, permit: Option<u16>) -> Result<Self, Failure> {
+    async fn start(
+        nodes: &Nodes,
+        exec: &'a Exec,
+        guard: &'a Guard,
+        more: Option<(&'static str, String)>,
+    ) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let mut watchdog = Watchdog::start(nodes, guard)?;
         let valid_for = guard.valid_for();
@@ -101,8 +129,8 @@ impl<'a> Running<'a> {
             ("PALISADE_OWNER", hex(guard.owner()).into()),
             ("PALISADE_VALID_UNTIL_MS", valid_until.as_millis().to_string().into()),
         ];
-        let permit = permit.map(|number| (group::PERMIT, number.to_string().into()));
-        let group = match Group::make(&exec.command, environment.into_iter().chain(permit)).await {
+        let more = more.map(|(name, value)| (name, value.into()));
+        let group = match Group::make(&exec.command, environment.into_iter().chain(more)).await {
             Ok(group) => group,
             Err(failure) => {
                 watchdog.done();

@@ -6,6 +6,7 @@
 #[path = "../../../tests/harness/mod.rs"]
 mod harness;
 
+mod electing;
 mod fixture;
 mod leaving;
 mod looking;

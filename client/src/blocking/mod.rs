@@ -10,6 +10,7 @@
 //! # }
 //! ```
 
+mod election;
 mod rw_lock;
 mod semaphore;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+pub use self::election::{Election, Leadership, Observation};
 pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use self::semaphore::{Permit, Semaphore};
 use crate::client::RAN_ON;
@@ -254,6 +256,34 @@ impl Client {
     /// As there.
     pub fn close(&self) -> Result<(), Error> {
         block_on(self.0.close())
+    }
+}
+
+impl Client {
+    /// See [`crate::Client::election`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let leadership = locks.election("scheduler").campaign("10.0.0.1:80")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        Election(self.0.election(name))
+    }
+
+    /// See [`crate::Client::election_with`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Options, blocking::Client};
+    /// # fn run(locks: Client) {
+    /// let election = locks.election_with("scheduler", &Options::new().ttl(Duration::from_secs(2)));
+    /// # }
+    /// ```
+    pub fn election_with(&self, name: impl AsRef<[u8]>, options: &Options) -> Election {
+        Election(self.0.election_with(name, options))
     }
 }
 

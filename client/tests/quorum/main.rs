@@ -12,6 +12,7 @@ mod cancelling;
 mod closing;
 mod contention;
 mod counterexamples;
+mod elections;
 mod fixture;
 mod holding;
 mod misconfigured;

@@ -35,6 +35,11 @@
 //! The test module `storm` looks for a counterexample: drifting clocks, late, lost and repeated messages, restarts with and without
 //! data, two names for one server. It finds one as soon as any of these is done otherwise.
 //!
+//! # Elections
+//!
+//! A leader is whoever holds an exclusive lock, and proclaims it: `election` has the leader's and the observer's side
+//! ([`Proclaim`], [`Observer`]).
+//!
 //! # In order, and how far
 //!
 //! A node serves its queue in the order of tickets, over all modes, and grants nothing to whoever comes later. Over the quorum this
@@ -53,6 +58,7 @@ mod ask;
 #[cfg(test)]
 mod burst;
 mod choice;
+mod election;
 mod held;
 mod release;
 #[cfg(test)]
@@ -62,6 +68,7 @@ mod turn;
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
 pub use choice::{Choice, ChoiceProgress, first, free};
+pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
 pub use release::{Release, Released};
 pub use turn::{Turn, TurnProgress};

@@ -4,7 +4,7 @@
 //! Nodes are as simple as can be: one key, leases on a clock of their own, a guard after a restart without data. That the real ones
 //! keep the same rules is for their own tests.
 
-mod node;
+pub(super) mod node;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

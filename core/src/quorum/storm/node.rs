@@ -34,7 +34,7 @@ pub enum Wrong {
 pub struct Grant {
     pub owner: Owner,
     mode: Mode,
-    token: u64,
+    pub token: u64,
     /// On the node's clock.
     pub until: u64,
 }

@@ -1,0 +1,129 @@
+//! `palisade elect` and `palisade leader`: a command that runs where it leads, and who leads.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use palisade_client::{Election, ErrorKind, Leader, Options};
+use serde::Serialize;
+
+use crate::arguments::{Elect, Exec, Take};
+use crate::exec;
+use crate::exit::{CONFLICT, End, Failure, LOST};
+use crate::nodes::Nodes;
+use crate::show::{json_line, out, printable, tell};
+use crate::signals::Signals;
+use crate::taking::{connect, note};
+
+/// What a program that reads the output gets; nothing in it if nobody leads.
+#[derive(Serialize)]
+struct Said {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    term: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+}
+
+/// Campaigns, and runs the command while it leads; again when that is lost, until the command ends by itself.
+///
+/// # Errors
+/// It cannot campaign; the command cannot be started.
+pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
+    let exec = as_exec(elect);
+    exec::check(&exec)?;
+    let program = &elect.command[0];
+    let value = elect.value.clone().map_or_else(|| note(program).into_bytes(), |value| value.as_bytes().to_vec());
+    let mut options = Options::new().ttl(elect.ttl).note(note(program));
+    if let Some(limit) = elect.max_hold {
+        options = options.max_hold(limit);
+    }
+    if let Some(timeout) = elect.node_timeout {
+        options = options.node_timeout(timeout);
+    }
+    let election = nodes.client().election_with(elect.name.as_bytes(), &options);
+    let mut signals = Signals::listen()?;
+    loop {
+        let campaign = async {
+            connect(nodes.client()).await?;
+            election.campaign(&value).await
+        };
+        let leadership = tokio::select! {
+            biased;
+            signal = signals.end() => return Ok(End::Signal(signal)),
+            campaign = campaign => campaign.map_err(|error| nodes.failed(error))?,
+        };
+        let term = leadership.term();
+        tell(&format!("{} leads in term {term}", printable(&value)));
+        let end =
+            exec::under(nodes, &exec, &leadership, Some((exec::group::TERM, term.to_string())), &mut signals).await;
+        leadership.resign().await;
+        match (end, signals.asked_to_end()) {
+            (Err(failure), None) if failure.code == LOST => tell(&format!("{}; it campaigns again", failure.text)),
+            (Err(failure), Some(signal)) if failure.code == LOST => return Ok(End::Signal(signal)),
+            (end, _) => return end,
+        }
+    }
+}
+
+/// The command, as `exec` runs one.
+fn as_exec(elect: &Elect) -> Exec {
+    let take = Take {
+        key: elect.name.clone(),
+        shared: false,
+        limit: None,
+        ttl: elect.ttl,
+        max_hold: elect.max_hold.unwrap_or(std::time::Duration::MAX),
+        note: None,
+        node_timeout: elect.node_timeout,
+        conflict_exit_code: None,
+    };
+    Exec { take, wait: None, no_wait: false, grace: elect.grace, min_hold: None, command: elect.command.clone() }
+}
+
+/// Who leads now; or each change of it.
+///
+/// # Errors
+/// Nobody leads; too few nodes can be asked.
+pub async fn leader(nodes: &Nodes, name: &OsStr, follow: bool, as_json: bool) -> Result<End, Failure> {
+    connect(nodes.client()).await.map_err(|error| nodes.failed(error))?;
+    let election = nodes.client().election(name.as_bytes());
+    if follow {
+        return self::follow(&election, as_json).await;
+    }
+    let leader = election.leader().await.map_err(|error| nodes.failed(error))?;
+    if leader.is_none() && !as_json {
+        return Err(Failure::new(CONFLICT, format!("nobody leads {}", printable(name.as_bytes()))));
+    }
+    say(leader.as_ref(), as_json)?;
+    Ok(if leader.is_some() { End::OK } else { End::Code(CONFLICT) })
+}
+
+async fn follow(election: &Election, as_json: bool) -> Result<End, Failure> {
+    let mut signals = Signals::listen()?;
+    let mut changes = election.observe()?;
+    loop {
+        let change = tokio::select! {
+            biased;
+            signal = signals.end() => return Ok(End::Signal(signal)),
+            change = changes.changed() => change,
+        };
+        match change {
+            Ok(leader) => say(leader.as_ref(), as_json)?,
+            Err(error) if error.kind() == ErrorKind::Closed => return Ok(End::OK),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn say(leader: Option<&Leader>, as_json: bool) -> Result<(), Failure> {
+    let text = |leader: &Leader| String::from_utf8_lossy(&leader.value).into_owned();
+    if as_json {
+        return json_line(&Said {
+            term: leader.map(|leader| leader.term),
+            sequence: leader.map(|leader| leader.sequence),
+            value: leader.map(text),
+        });
+    }
+    out(&leader.map_or("-\n".to_owned(), |leader| format!("{} {}\n", leader.term, printable(&leader.value))))
+}

@@ -1,0 +1,106 @@
+//! A command that runs where it leads, and who leads.
+
+use std::io::{BufRead, BufReader};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::fixture::{Nodes, Running, read, run, wait_dead};
+use crate::harness::wait_until;
+
+fn elect(nodes: &Nodes, options: &str, script: &str) -> Running {
+    let mut command = nodes.palisade(&format!("elect {options} e -- sh -c"));
+    command.arg(script);
+    Running::start(command)
+}
+
+/// Leads until it is ended, and says so in the file `name`.
+fn leads(name: &str) -> String {
+    format!("echo $PALISADE_TERM $PALISADE_TOKEN > {name}; exec sleep 1000")
+}
+
+#[test]
+fn one_leads_and_the_next_follows() {
+    let nodes = Nodes::start(3);
+    run(nodes.palisade("leader e")).assert_refused(194, "nobody leads e");
+    let nobody = run(nodes.palisade("leader e --json"));
+    assert_eq!((nobody.code(), &*nobody.out()), (Some(194), "{}\n"));
+    let mut follow = Running::start(nodes.palisade("leader e --follow"));
+    let mut told = BufReader::new(follow.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(told.next().unwrap(), "-");
+
+    let first = elect(&nodes, "--value web-1", &leads("first"));
+    let file = nodes.wait_file("first");
+    let (term, token) = file.split_once(' ').unwrap();
+    assert_eq!(term, token);
+    assert_eq!(told.next().unwrap(), format!("{term} web-1"));
+    assert_eq!(run(nodes.palisade("leader e")).out(), format!("{term} web-1\n"));
+    let json: Value = serde_json::from_str(&run(nodes.palisade("leader e --json")).out()).unwrap();
+    assert_eq!(
+        (json["term"].to_string(), &json["sequence"], &json["value"]),
+        (term.to_owned(), &1.into(), &"web-1".into())
+    );
+
+    let second = elect(&nodes, "--value web-2", &leads("second"));
+    wait_until("it waits", || nodes.waiters() == 1);
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.end().code(), Some(143));
+    let file = nodes.wait_file("second");
+    let next = file.split(' ').next().unwrap();
+    assert!(next.parse::<u64>().unwrap() > term.parse::<u64>().unwrap());
+    let line = told.next().unwrap();
+    let line = if line == "-" { told.next().unwrap() } else { line };
+    assert_eq!(line, format!("{next} web-2"));
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.end().code(), Some(143));
+    assert_eq!(told.next().unwrap(), "-");
+    follow.signal(Signal::SIGTERM);
+    nodes.wait_idle();
+}
+
+#[test]
+fn it_campaigns_again_when_it_was_lost_and_ends_with_its_command() {
+    let nodes = Nodes::start(3);
+    let script = "echo $PALISADE_TERM >> terms; echo $$ > pid; [ $(wc -l < terms) -gt 1 ] && exit 7; exec sleep 1000";
+    let leader = elect(&nodes, "--ttl 2s --grace 300ms", script);
+    let pid = nodes.wait_file("pid");
+    nodes.say("LOCK.BREAK e");
+    wait_dead(&pid);
+    let ended = leader.end();
+    assert_eq!(ended.code(), Some(7), "{ended:?}");
+    let terms: Vec<u64> = read(&nodes.file("terms")).lines().map(|term| term.parse().unwrap()).collect();
+    assert!(terms.len() == 2 && terms[0] < terms[1], "{terms:?}");
+    assert!(ended.err().contains("it campaigns again"), "{}", ended.err());
+    nodes.wait_idle();
+}
+
+/// Killed, its watchdog ends the command, and the next one leads.
+#[test]
+fn killed_it_is_followed() {
+    let nodes = Nodes::start(3);
+    let mut first =
+        elect(&nodes, "--ttl 2s --grace 300ms --value web-1", &format!("echo $$ > pid; {}", leads("first")));
+    let pid = nodes.wait_file("pid");
+    let term: u64 = nodes.wait_file("first").split(' ').next().unwrap().parse().unwrap();
+    let second = elect(&nodes, "--ttl 2s --grace 300ms --value web-2", &leads("second"));
+    wait_until("it waits", || nodes.waiters() == 1);
+    let killed = std::time::Instant::now();
+    first.0.kill().unwrap();
+    let next: u64 = nodes.wait_file("second").split(' ').next().unwrap().parse().unwrap();
+    println!("the next leads {:?} after kill -9, ttl 2s", killed.elapsed());
+    assert!(next > term);
+    wait_dead(&pid);
+    second.signal(Signal::SIGTERM);
+    second.end();
+}
+
+#[test]
+fn what_cannot_be_is_said_before_it_campaigns() {
+    let nodes = Nodes::start(1);
+    run(nodes.palisade("elect e -- ./there-is-no-such-command")).assert_refused(198, "there-is-no-such-command");
+    run(nodes.palisade("elect --ttl 1s --grace 1s e -- true")).assert_refused(193, "--grace");
+    let long = "x".repeat(1_003);
+    run(nodes.palisade(&format!("elect --value {long} e -- true"))).assert_refused(193, "at most 1002 bytes");
+    assert_eq!(run(nodes.palisade("elect e -- true")).code(), Some(0));
+    nodes.wait_idle();
+}

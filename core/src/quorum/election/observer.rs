@@ -1,0 +1,339 @@
+//! The observer's side: who leads, from what the nodes say.
+
+use super::proclamation::Proclamation;
+use crate::quorum::ask::{NodeId, majority};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// What a node says of the lock: LOCK.WATCH or LOCK.INFO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// Nobody holds it, and the node is not guarded.
+    Free,
+    /// Nobody holds it, and the node may have forgotten who does.
+    Guarded,
+    /// This owner holds it, with this note, which has this sequence number.
+    Held {
+        /// Of the grant.
+        owner: Vec<u8>,
+        /// Its note.
+        note: Vec<u8>,
+        /// The number of the note.
+        sequence: u64,
+    },
+}
+
+/// A leader that was proclaimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// Its term: larger than that of every earlier leader.
+    pub term: Token,
+    /// The number of what it proclaims, from 1 on.
+    pub sequence: u64,
+    /// What it proclaims.
+    pub value: Vec<u8>,
+}
+
+/// What an observer knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed<'a> {
+    /// The latest leader that was seen; `None`: nobody leads as far as is known.
+    pub leader: Option<&'a Leader>,
+    /// A majority of the servers has answered so lately that this can be relied on: whoever had proclaimed on a majority before that, and
+    /// still leads, has been seen. Without it `None` means nothing.
+    pub is_fresh: bool,
+}
+
+/// Puts together what the nodes say.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    nodes: Vec<Option<Seen>>,
+    leader: Option<Best>,
+    /// A majority said that the leader's grants are gone.
+    ended: bool,
+    fresh_us: u64,
+    /// So many nodes fewer than a majority end a term; and what was said before it was seen does. For the storm, which must notice.
+    #[cfg(test)]
+    pub(super) less: usize,
+    #[cfg(test)]
+    pub(super) believes_the_earlier: bool,
+}
+
+/// What a node said last.
+#[derive(Clone, Debug)]
+struct Seen {
+    id: NodeId,
+    /// Who holds the lock there.
+    owner: Option<Vec<u8>>,
+    /// It was not guarded.
+    counts: bool,
+    /// When it was asked.
+    asked: BootTime,
+    /// It had a grant of the leader, and has it no more.
+    had: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Best {
+    leader: Leader,
+    owner: Vec<u8>,
+    /// When its term was first seen.
+    since: BootTime,
+}
+
+impl Observer {
+    /// Of `nodes` nodes; what one said counts for `fresh_ms` from when it was asked.
+    pub fn new(nodes: usize, fresh_ms: u32) -> Self {
+        Self {
+            nodes: vec![None; nodes],
+            leader: None,
+            ended: false,
+            fresh_us: u64::from(fresh_ms) * 1_000,
+            #[cfg(test)]
+            less: 0,
+            #[cfg(test)]
+            believes_the_earlier: false,
+        }
+    }
+
+    /// `node`, which is the server `id`, was asked at `asked` and says this at `now`.
+    pub fn on_answer(&mut self, node: usize, id: NodeId, says: Says, asked: BootTime, now: BootTime) {
+        let (owner, counts, proclamation) = match says {
+            Says::Free => (None, true, None),
+            Says::Guarded => (None, false, None),
+            Says::Held { owner, note, sequence } => {
+                // Sequence 0 proves nothing, whatever the note says.
+                let proclamation =
+                    Proclamation::read(&note).filter(|_| sequence > 0).map(|proclamation| (proclamation, sequence));
+                (Some(owner), true, proclamation)
+            }
+        };
+        if let (Some((Proclamation { term, value }, sequence)), Some(owner)) = (proclamation, &owner) {
+            self.on_proclamation(Leader { term, sequence, value }, owner, now);
+        }
+        let had =
+            self.nodes[node].as_ref().is_some_and(|before| before.id == id && (before.had || self.is_leaders(before)));
+        let seen = Seen { id, owner, counts, asked, had };
+        let had = seen.had && !self.is_leaders(&seen);
+        self.nodes[node] = Some(Seen { had, ..seen });
+        self.judge(now);
+    }
+
+    /// `node` said at `now` that the lock is still what it said before, when it was asked at `asked`.
+    pub fn on_same(&mut self, node: usize, id: NodeId, asked: BootTime, now: BootTime) {
+        if let Some(seen) = self.nodes[node].as_mut().filter(|seen| seen.id == id) {
+            seen.asked = asked;
+        }
+        self.judge(now);
+    }
+
+    /// `node` does not answer: what it said before does not count any more.
+    pub fn on_silence(&mut self, node: usize) {
+        self.nodes[node] = None;
+    }
+
+    /// What is known at `now`.
+    pub fn observed(&self, now: BootTime) -> Observed<'_> {
+        let is_fresh = self.servers(|seen| self.is_fresh(seen, now)) >= majority(self.nodes.len());
+        let leader = self.leader.as_ref().filter(|_| !self.ended).map(|best| &best.leader);
+        Observed { leader, is_fresh }
+    }
+
+    /// Whether a majority has the grant of the leader that is observed. If not, and it was seen just now for the first time, it may
+    /// have gone: what the others said before may be about it or not, and they are asked again.
+    pub fn is_agreed(&self) -> bool {
+        self.servers(|seen| self.is_leaders(seen)) >= majority(self.nodes.len())
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget(&mut self) {
+        self.leader = None;
+    }
+
+    fn on_proclamation(&mut self, leader: Leader, owner: &[u8], now: BootTime) {
+        match &mut self.leader {
+            Some(best) if leader.term == best.leader.term => {
+                if leader.sequence > best.leader.sequence && best.owner == owner {
+                    best.leader = leader;
+                }
+            }
+            Some(best) if leader.term < best.leader.term => {}
+            _ => {
+                self.leader = Some(Best { leader, owner: owner.to_vec(), since: now });
+                self.ended = false;
+                self.nodes.iter_mut().flatten().for_each(|seen| seen.had = false);
+            }
+        }
+    }
+
+    fn is_leaders(&self, seen: &Seen) -> bool {
+        self.leader.as_ref().is_some_and(|best| seen.owner.as_ref() == Some(&best.owner))
+    }
+
+    fn is_fresh(&self, seen: &Seen, now: BootTime) -> bool {
+        seen.counts && seen.asked.plus_us(self.fresh_us) > now
+    }
+
+    /// Whether what it says tells that the leader is gone there: it had its grant, or was asked after the leader was seen. What was
+    /// said before that may be from before the leader's time.
+    fn is_gone(&self, seen: &Seen, now: BootTime) -> bool {
+        let since = self.leader.as_ref().map(|best| best.since);
+        #[cfg(test)]
+        let since = since.filter(|_| !self.believes_the_earlier);
+        self.is_fresh(seen, now) && !self.is_leaders(seen) && (seen.had || Some(seen.asked) >= since)
+    }
+
+    fn judge(&mut self, now: BootTime) {
+        if self.leader.is_none() {
+            return;
+        }
+        let needed = majority(self.nodes.len());
+        #[cfg(test)]
+        let needed = needed - self.less;
+        if self.servers(|seen| self.is_gone(seen, now)) >= needed {
+            self.ended = true;
+        } else if self.is_agreed() {
+            self.ended = false;
+        }
+    }
+
+    /// Of how many servers this is true, under every name that they have.
+    fn servers(&self, is: impl Fn(&Seen) -> bool) -> usize {
+        let all = || self.nodes.iter().flatten();
+        let first = |n: usize, seen: &Seen| !self.nodes[..n].iter().flatten().any(|before| before.id == seen.id);
+        let counts = |seen: &Seen| all().filter(|other| other.id == seen.id).all(&is);
+        let named = self.nodes.iter().enumerate().filter_map(|(n, seen)| Some((n, seen.as_ref()?)));
+        named.filter(|(n, seen)| first(*n, seen) && counts(seen)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{ms, token};
+
+    const FRESH_MS: u32 = 1_000;
+
+    fn held(owner: &str, term: u64, sequence: u64) -> Says {
+        let note = Proclamation { term: token(term), value: format!("{owner} {sequence}").into_bytes() }.note();
+        Says::Held { owner: owner.into(), note, sequence }
+    }
+
+    /// Node, server, what it says; each is asked and answers a millisecond after the last.
+    fn observer(nodes: usize, answers: &[(usize, u128, Says)]) -> (Observer, u64) {
+        let mut observer = Observer::new(nodes, FRESH_MS);
+        for (n, (node, id, says)) in answers.iter().enumerate() {
+            observer.on_answer(*node, NodeId(*id), says.clone(), ms(n as u64), ms(n as u64));
+        }
+        (observer, answers.len() as u64)
+    }
+
+    /// Term, sequence, and whether it is fresh.
+    fn told((observer, now): &(Observer, u64)) -> (Option<(u64, u64)>, bool) {
+        let observed = observer.observed(ms(*now));
+        (observed.leader.map(|leader| (leader.term.get(), leader.sequence)), observed.is_fresh)
+    }
+
+    #[test]
+    fn table() {
+        use Says::{Free, Guarded};
+        let (a, a2, b, candidate) = (held("a", 10, 1), held("a", 10, 2), held("b", 20, 1), held("c", 30, 0));
+        let cases: &[(&str, &[(usize, u128, Says)], _)] = &[
+            ("nothing is known", &[], (None, false)),
+            ("one node of three", &[(0, 0, Free)], (None, false)),
+            ("a majority", &[(0, 0, Free), (1, 1, Free)], (None, true)),
+            ("two names for one server", &[(0, 0, Free), (1, 0, Free)], (None, false)),
+            ("a guarded node does not count", &[(0, 0, Free), (1, 1, Guarded)], (None, false)),
+            ("one proclamation proves the term", &[(0, 0, a.clone())], (Some((10, 1)), false)),
+            ("sequence 0 proves nothing", &[(0, 0, candidate.clone()), (1, 1, candidate.clone())], (None, true)),
+            ("the larger sequence", &[(0, 0, a2.clone()), (1, 1, a.clone())], (Some((10, 2)), true)),
+            ("the larger term", &[(0, 0, b.clone()), (1, 1, a2.clone())], (Some((20, 1)), true)),
+            ("it never goes back", &[(0, 0, b.clone()), (1, 1, a.clone())], (Some((20, 1)), true)),
+            ("not even if all do", &[(0, 0, b.clone()), (0, 0, a.clone()), (1, 1, a.clone())], (None, true)),
+            (
+                "gone at a minority",
+                &[(0, 0, a.clone()), (1, 1, a.clone()), (2, 2, a.clone()), (0, 0, Free)],
+                (Some((10, 1)), true),
+            ),
+            ("gone at a majority", &[(0, 0, a.clone()), (1, 1, a.clone()), (0, 0, Free), (1, 1, Free)], (None, true)),
+            (
+                "gone where a candidate is",
+                &[(0, 0, a.clone()), (1, 1, a.clone()), (0, 0, candidate.clone()), (1, 1, candidate.clone())],
+                (None, true),
+            ),
+            (
+                "guarded nodes do not say that it is gone",
+                &[(0, 0, a.clone()), (1, 1, a.clone()), (0, 0, Guarded), (1, 1, Guarded)],
+                (Some((10, 1)), false),
+            ),
+            (
+                "nor does one server under two names",
+                &[(0, 0, a.clone()), (1, 0, a.clone()), (2, 2, a.clone()), (0, 0, Free), (1, 0, Free)],
+                (Some((10, 1)), true),
+            ),
+            (
+                "nor what was said before it was seen",
+                &[(0, 0, Free), (1, 1, Free), (2, 2, a.clone())],
+                (Some((10, 1)), true),
+            ),
+            (
+                "a dead term does not come back by a minority",
+                &[(0, 0, a.clone()), (1, 1, a.clone()), (0, 0, Free), (1, 1, Free), (2, 2, a.clone())],
+                (None, true),
+            ),
+            (
+                "it does by a majority: it was healed",
+                &[
+                    (0, 0, a.clone()),
+                    (1, 1, a.clone()),
+                    (0, 0, Free),
+                    (1, 1, Free),
+                    (2, 2, a.clone()),
+                    (0, 0, a.clone()),
+                ],
+                (Some((10, 1)), true),
+            ),
+            (
+                "the next term",
+                &[(0, 0, a.clone()), (1, 1, a.clone()), (0, 0, Free), (1, 1, Free), (2, 2, b.clone())],
+                (Some((20, 1)), true),
+            ),
+            (
+                "another note is no proclamation",
+                &[(0, 0, Says::Held { owner: vec![1], note: vec![], sequence: 4 })],
+                (None, false),
+            ),
+        ];
+        for (name, answers, expected) in cases {
+            assert_eq!(told(&observer(3, answers)), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_said_long_ago_counts_for_nothing() {
+        let a = held("a", 10, 1);
+        let (mut it, _) = observer(3, &[(0, 0, a.clone()), (1, 1, a.clone()), (2, 2, a)]);
+        assert!(it.observed(ms(999)).is_fresh && !it.observed(ms(1_001)).is_fresh);
+        it.on_same(0, NodeId(0), ms(900), ms(950));
+        it.on_same(1, NodeId(1), ms(900), ms(950));
+        // Another server than the one that said something.
+        it.on_same(2, NodeId(9), ms(900), ms(950));
+        assert!(it.observed(ms(1_899)).is_fresh);
+        it.on_silence(0);
+        assert!(!it.observed(ms(1_100)).is_fresh);
+        // One says that it is gone; the other said so too long ago.
+        let (mut it, _) = observer(3, &[(0, 0, held("a", 10, 1)), (1, 1, held("a", 10, 1)), (0, 0, Says::Free)]);
+        it.on_answer(1, NodeId(1), Says::Free, ms(1_002), ms(1_002));
+        assert_eq!(it.observed(ms(1_002)).leader.map(|leader| leader.term), Some(token(10)));
+    }
+
+    #[test]
+    fn nobody_leads_as_soon_as_those_asked_later_say_so() {
+        let (mut it, _) = observer(3, &[(0, 0, Says::Free), (1, 1, Says::Free), (2, 2, held("a", 10, 1))]);
+        assert!(!it.is_agreed());
+        it.on_same(0, NodeId(0), ms(3), ms(4));
+        assert!(it.observed(ms(4)).leader.is_some());
+        it.on_same(1, NodeId(1), ms(3), ms(4));
+        assert!(it.observed(ms(4)).leader.is_none());
+    }
+}

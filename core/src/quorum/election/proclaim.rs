@@ -1,0 +1,164 @@
+//! The leader's side: telling all nodes who leads.
+
+use crate::quorum::ask::{NodeId, majority};
+use crate::quorum::held::Held;
+use crate::values::token::Token;
+
+/// What a leader proclaims, and which nodes have it.
+///
+/// It can be made of a [`Held`] only: nobody proclaims before a majority is held. All nodes are told, again in every round of
+/// extension ([`Proclaim::again`]) and at once when a node has granted the lock anew ([`Proclaim::on_grant`]): such a grant has
+/// no proclamation. Telling a node what it knows changes nothing there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proclaim {
+    term: Token,
+    /// Of what is proclaimed now; 0: nothing is yet.
+    sequence: u64,
+    /// By node: which server has which sequence.
+    has: Vec<Option<(NodeId, u64)>>,
+}
+
+/// A node is to be told, by LOCK.NOTE with this sequence number, of the owner and without a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tell {
+    /// Which node, by its place in the list.
+    pub node: usize,
+    /// The number of what is proclaimed.
+    pub sequence: u64,
+}
+
+/// What a node answered to LOCK.NOTE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// The sequence number that the note has now.
+    Has(u64),
+    /// Null: this owner does not hold the lock there. The rounds of extension find out too, and heal it.
+    NotHeld,
+    /// No answer in time, or an error: it is told again in the next round.
+    Failed,
+}
+
+impl Proclaim {
+    /// Of a lock that was won: its token now is the term.
+    pub fn of(held: &Held, nodes: usize) -> Self {
+        Self { term: held.token(), sequence: 0, has: vec![None; nodes] }
+    }
+
+    /// The term.
+    pub fn term(&self) -> Token {
+        self.term
+    }
+
+    /// The number of what is proclaimed now; 0: nothing is yet.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Another value is proclaimed from here on: its number is one more.
+    pub fn advance(&mut self) -> Vec<Tell> {
+        self.sequence += 1;
+        self.again()
+    }
+
+    /// All nodes are told again: one may have lost what it had.
+    pub fn again(&self) -> Vec<Tell> {
+        let all = 0..if self.sequence == 0 { 0 } else { self.has.len() };
+        all.map(|node| Tell { node, sequence: self.sequence }).collect()
+    }
+
+    /// `node` granted the lock anew, so it has no proclamation.
+    pub fn on_grant(&mut self, node: usize) -> Option<Tell> {
+        self.has[node] = None;
+        (self.sequence > 0).then_some(Tell { node, sequence: self.sequence })
+    }
+
+    /// `node`, which is the server `id`, was told.
+    pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, answer: Noted) {
+        match (answer, id) {
+            (Noted::Has(sequence), Some(id)) => {
+                let before = self.has[node].filter(|(server, _)| *server == id).map_or(0, |(_, sequence)| sequence);
+                self.has[node] = Some((id, sequence.max(before)));
+            }
+            (Noted::NotHeld, _) => self.has[node] = None,
+            _ => {}
+        }
+    }
+
+    /// Whether a majority of the nodes has this one, or a later one. Servers count, not names.
+    pub fn is_proclaimed(&self, sequence: u64) -> bool {
+        let mut servers: Vec<_> =
+            self.has.iter().flatten().filter(|(_, has)| *has >= sequence).map(|(server, _)| *server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        sequence > 0 && servers.len() >= majority(self.has.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, token};
+    use crate::quorum::acquire::tests::id;
+    use crate::quorum::valid_until;
+
+    fn proclaim(nodes: usize) -> Proclaim {
+        let members = (0..nodes).map(|n| (id(n as u128), Some(token(100)), false)).collect();
+        Proclaim::of(&Held::new(members, token(100), 1_000, valid_until(at(0).boot, 1_000)), nodes)
+    }
+
+    #[test]
+    fn it_is_proclaimed_when_a_majority_of_servers_has_it() {
+        let mut it = proclaim(5);
+        assert!(it.again().is_empty() && !it.is_proclaimed(0), "nothing is proclaimed yet");
+        assert_eq!(it.on_grant(3), None);
+        assert_eq!(it.advance(), (0..5).map(|node| Tell { node, sequence: 1 }).collect::<Vec<_>>());
+        assert_eq!(it.term(), token(100));
+        // One server under two names, an unknown one, a failure.
+        for (node, server, answer) in
+            [(0, id(0), Noted::Has(1)), (1, id(0), Noted::Has(1)), (2, None, Noted::Has(1)), (3, id(3), Noted::Failed)]
+        {
+            it.on_answer(node, server, answer);
+            assert!(!it.is_proclaimed(1), "{node}");
+        }
+        it.on_answer(4, id(4), Noted::Has(1));
+        assert!(!it.is_proclaimed(1));
+        it.on_answer(3, id(3), Noted::Has(1));
+        assert!(it.is_proclaimed(1));
+        it.advance();
+        assert!(it.is_proclaimed(1) && !it.is_proclaimed(2));
+    }
+
+    #[test]
+    fn a_late_answer_takes_nothing_back() {
+        let mut it = proclaim(1);
+        it.advance();
+        it.advance();
+        it.on_answer(0, id(0), Noted::Has(2));
+        it.on_answer(0, id(0), Noted::Has(1));
+        assert!(it.is_proclaimed(2));
+    }
+
+    /// The grant that heals a node has no proclamation: observers would not see who leads there.
+    #[test]
+    fn a_node_that_lost_it_is_told_again() {
+        let mut it = proclaim(1);
+        it.advance();
+        for lose in [
+            |it: &mut Proclaim| it.on_answer(0, id(0), Noted::NotHeld),
+            |it: &mut Proclaim| {
+                assert_eq!(it.on_grant(0), Some(Tell { node: 0, sequence: 1 }));
+            },
+        ] {
+            it.on_answer(0, id(0), Noted::Has(1));
+            assert!(it.is_proclaimed(1));
+            lose(&mut it);
+            assert!(!it.is_proclaimed(1));
+            assert_eq!(it.again(), [Tell { node: 0, sequence: 1 }]);
+        }
+        // Another server under this name has what it says, not what the last one had.
+        it.advance();
+        it.on_answer(0, id(0), Noted::Has(2));
+        it.on_answer(0, id(1), Noted::Has(1));
+        assert!(!it.is_proclaimed(2));
+    }
+}

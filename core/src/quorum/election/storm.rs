@@ -1,0 +1,602 @@
+//! Elections while clocks drift, messages are late, lost and repeated, nodes restart with and without data, and candidates fail:
+//! what observers believe.
+//!
+//! Nodes are those of the storm over locks, with a note in each grant. The judge knows what happened; observers know what they were told.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::{Noted, Observer, Proclaim, Proclamation, Says, Tell};
+use crate::quorum::storm::node::{Node, Owner, TTL_MS, TTL_US};
+use crate::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority};
+use crate::values::mode::Mode;
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+const GIVEN_US: u64 = 100_000;
+const CANDIDATES: usize = 3;
+const OBSERVERS: usize = 2;
+const END_US: u64 = 20_000_000;
+/// What a node said counts for so long.
+const FRESH_MS: u32 = 1_000;
+/// The same, as any clock may count it.
+const FRESH_US: u64 = FRESH_MS as u64 * 1_020;
+
+/// What is done wrong, to see that it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    /// Who asks for the lock proclaims at once.
+    ProclaimsBeforeItHolds,
+    /// The note of an acquisition counts as a proclamation.
+    BelievesSequenceZero,
+    /// The term is the token that a node tells, not the one that was won.
+    BelievesNodesTokens,
+    /// What was told last is believed.
+    GoesBack,
+    /// One node less than a majority says that nobody leads.
+    NobodyByAMinority,
+    /// Names count, not servers.
+    CountsNames,
+    /// A guarded node is taken at its word.
+    BelievesTheGuarded,
+    /// What a node said before a leader was seen tells that it is gone.
+    BelievesTheEarlier,
+}
+
+#[derive(Clone, Copy)]
+struct Clock {
+    ahead: u64,
+    per_million: u64,
+}
+
+impl Clock {
+    fn at(self, time: u64) -> u64 {
+        self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
+    }
+}
+
+enum Stage {
+    Idle,
+    Acquiring(Acquire),
+    Leading { held: Held, proclaim: Proclaim },
+}
+
+struct Candidate {
+    acquisition: u32,
+    stage: Stage,
+    clock: Clock,
+}
+
+struct Server {
+    node: Node,
+    clock: Clock,
+    /// Of its grants.
+    notes: BTreeMap<Owner, (u64, Vec<u8>)>,
+    /// When it last said, not guarded, that this leader does not hold the lock there.
+    denied: BTreeMap<Owner, u64>,
+    /// Since when it has a proclamation of this leader, without a gap.
+    proclaimed: BTreeMap<Owner, u64>,
+}
+
+struct Watcher {
+    machine: Observer,
+    clock: Clock,
+    /// By name: the request that is awaited, and when it was sent.
+    asks: Vec<(u64, BootTime)>,
+    /// Term and sequence that were told last, and the term whose end was.
+    last: Option<(u64, u64)>,
+    is_none: bool,
+}
+
+enum Order {
+    Ask(Ask),
+    Note { sequence: u64, note: Vec<u8> },
+    Release,
+}
+
+enum Event {
+    Begins(usize),
+    AtNode { name: usize, owner: Owner, says: Order, request: u64 },
+    Answers { name: usize, request: u64, answer: Option<(NodeId, Answer)> },
+    Notes { name: usize, owner: Owner, id: NodeId, has: Noted },
+    Extends(Owner),
+    Proclaims(Owner),
+    Leaves(Owner),
+    Restarts(usize),
+    Looks { observer: usize, name: usize },
+    Looked { observer: usize, name: usize, request: u64 },
+    Seen { observer: usize, name: usize, request: u64, id: NodeId, says: Says },
+}
+
+struct World {
+    wrong: Option<Wrong>,
+    random: u64,
+    now: u64,
+    told: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Event>,
+    names: Vec<usize>,
+    servers: Vec<Server>,
+    candidates: Vec<Candidate>,
+    watchers: Vec<Watcher>,
+    open: BTreeMap<u64, (Owner, u64, Ask)>,
+    /// By term, who won it.
+    won: BTreeMap<u64, Owner>,
+    broken: Option<String>,
+    seen: u32,
+    nobody: u32,
+    heals: u32,
+}
+
+fn owner_bytes(owner: Owner) -> Vec<u8> {
+    format!("{}-{}", owner.0, owner.1).into_bytes()
+}
+
+impl World {
+    fn new(seed: u64, wrong: Option<Wrong>) -> Self {
+        let mut world = Self {
+            wrong,
+            random: seed,
+            now: 0,
+            told: 0,
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            names: vec![],
+            servers: vec![],
+            candidates: vec![],
+            watchers: vec![],
+            open: BTreeMap::new(),
+            won: BTreeMap::new(),
+            broken: None,
+            seen: 0,
+            nobody: 0,
+            heals: 0,
+        };
+        let servers = if world.below(2) == 0 { 3 } else { 5 };
+        world.names = (0..servers).collect();
+        if world.below(3) == 0 {
+            world.names[1] = 0;
+        }
+        for _ in 0..servers {
+            let clock = world.clock();
+            world.servers.push(Server {
+                node: Node::default(),
+                clock,
+                notes: BTreeMap::new(),
+                denied: BTreeMap::new(),
+                proclaimed: BTreeMap::new(),
+            });
+        }
+        for candidate in 0..CANDIDATES {
+            let clock = world.clock();
+            world.candidates.push(Candidate { acquisition: 0, stage: Stage::Idle, clock });
+            let at = world.below(500_000);
+            world.at(at, Event::Begins(candidate));
+        }
+        for observer in 0..OBSERVERS {
+            let clock = world.clock();
+            let asks = vec![(0, BootTime::from_us(0)); servers];
+            let machine = Observer::new(servers, FRESH_MS);
+            world.watchers.push(Watcher { machine, clock, asks, last: None, is_none: false });
+            for name in 0..servers {
+                let at = world.below(100_000);
+                world.at(at, Event::Looks { observer, name });
+            }
+        }
+        for _ in 0..10 {
+            let (at, server) = (world.below(END_US), world.below(servers as u64));
+            world.at(at, Event::Restarts(server as usize));
+        }
+        world
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % limit
+    }
+
+    fn clock(&mut self) -> Clock {
+        let per_million = 1_000_000 - 4_900 + self.below(9_800);
+        Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
+    }
+
+    fn takes(&mut self) -> Option<u64> {
+        match self.below(100) {
+            0..3 => None,
+            3..8 => Some(self.below(2 * TTL_US)),
+            _ => Some(100 + self.below(5_000)),
+        }
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.told += 1;
+        self.events.push(Reverse((time, self.told)));
+        self.what.insert(self.told, event);
+    }
+
+    fn run(mut self) -> Self {
+        while let Some(Reverse((time, number))) = self.events.pop()
+            && time < END_US
+            && self.broken.is_none()
+        {
+            self.now = time;
+            let Some(event) = self.what.remove(&number) else { continue };
+            self.perform(event);
+        }
+        self
+    }
+
+    fn perform(&mut self, event: Event) {
+        match event {
+            Event::Begins(candidate) => self.begin(candidate),
+            Event::AtNode { name, owner, says, request } => self.at_node(name, owner, says, request),
+            Event::Answers { name, request, answer } => self.heard(name, request, answer),
+            Event::Notes { name, owner, id, has } => {
+                if let Some((_, proclaim)) = self.leading(owner) {
+                    proclaim.on_answer(name, Some(id), has);
+                }
+            }
+            Event::Restarts(server) => {
+                let forgets = self.below(2) == 0;
+                let it = &mut self.servers[server];
+                if forgets {
+                    it.node.grants.clear();
+                    it.notes.clear();
+                    it.proclaimed.clear();
+                    it.node.guarded_until = it.clock.at(self.now) + TTL_US * 102 / 100;
+                }
+            }
+            Event::Extends(owner) => {
+                let now = self.local(owner.0);
+                if let Some((held, proclaim)) = self.leading(owner) {
+                    let (calls, tells) = (held.extend(TTL_MS, now), proclaim.again());
+                    let round = held.round();
+                    self.call(owner, round, calls);
+                    self.tell(owner, tells);
+                    let next = self.now + TTL_US / 4 + self.below(TTL_US / 4);
+                    self.at(next, Event::Extends(owner));
+                }
+            }
+            Event::Proclaims(owner) => {
+                if let Some((_, proclaim)) = self.leading(owner) {
+                    let tells = proclaim.advance();
+                    self.tell(owner, tells);
+                    let next = self.now + self.below(2 * TTL_US);
+                    self.at(next, Event::Proclaims(owner));
+                }
+            }
+            Event::Leaves(owner) => self.leave(owner),
+            Event::Looks { observer, name } => self.look(observer, name),
+            Event::Looked { observer, name, request } => self.looked(observer, name, request),
+            Event::Seen { observer, name, request, id, says } => self.see(observer, name, request, id, says),
+        }
+    }
+
+    fn local(&self, candidate: usize) -> BootTime {
+        BootTime::from_us(self.candidates[candidate].clock.at(self.now))
+    }
+
+    fn leading(&mut self, owner: Owner) -> Option<(&mut Held, &mut Proclaim)> {
+        let candidate = &mut self.candidates[owner.0];
+        match &mut candidate.stage {
+            Stage::Leading { held, proclaim } if candidate.acquisition == owner.1 => Some((held, proclaim)),
+            _ => None,
+        }
+    }
+
+    fn begin(&mut self, candidate: usize) {
+        let now = self.local(candidate);
+        let proposal = Token::new(1_000_000_000 + self.now - self.below(2_000_000).min(self.now)).unwrap();
+        let (machine, calls) = Acquire::begin(self.names.len(), TTL_MS, proposal, now);
+        let it = &mut self.candidates[candidate];
+        it.acquisition += 1;
+        it.stage = Stage::Acquiring(machine);
+        let owner = (candidate, it.acquisition);
+        self.call(owner, 0, calls);
+        if self.wrong == Some(Wrong::ProclaimsBeforeItHolds) {
+            let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
+            for name in 0..self.names.len() {
+                self.send(self.now + 10_000, name, owner, || Order::Note { sequence: 1, note: note.clone() }, 0);
+            }
+        }
+    }
+
+    fn call(&mut self, owner: Owner, round: u64, calls: Vec<Call>) {
+        for Call { node: name, ask, after_ms } in calls {
+            let sent = self.now + u64::from(after_ms) * 1_000;
+            self.told += 1;
+            let request = self.told;
+            self.open.insert(request, (owner, round, ask));
+            self.send(sent, name, owner, || Order::Ask(ask), request);
+            self.at(sent + GIVEN_US, Event::Answers { name, request, answer: None });
+        }
+    }
+
+    fn tell(&mut self, owner: Owner, tells: impl IntoIterator<Item = Tell>) {
+        let Some((_, proclaim)) = self.leading(owner) else { return };
+        let note = Proclamation { term: proclaim.term(), value: owner_bytes(owner) }.note();
+        for Tell { node: name, sequence } in tells {
+            self.send(self.now, name, owner, || Order::Note { sequence, note: note.clone() }, 0);
+        }
+    }
+
+    fn send(&mut self, sent: u64, name: usize, owner: Owner, says: impl Fn() -> Order, request: u64) {
+        let times = if self.below(20) == 0 { 2 } else { 1 };
+        for _ in 0..times {
+            if let Some(takes) = self.takes() {
+                self.at(sent + takes, Event::AtNode { name, owner, says: says(), request });
+            }
+        }
+    }
+
+    fn leave(&mut self, owner: Owner) {
+        let candidate = &mut self.candidates[owner.0];
+        if candidate.acquisition != owner.1 {
+            return;
+        }
+        candidate.stage = Stage::Idle;
+        // Or it is gone without a word.
+        if self.below(2) == 0 {
+            for name in 0..self.names.len() {
+                self.send(self.now, name, owner, || Order::Release, 0);
+            }
+        }
+        let again = self.now + self.below(TTL_US / 4);
+        self.at(again, Event::Begins(owner.0));
+    }
+
+    fn at_node(&mut self, name: usize, owner: Owner, says: Order, request: u64) {
+        let (id, is_not_ready) = (NodeId(self.names[name] as u128), self.below(30) == 0);
+        let server = &mut self.servers[self.names[name]];
+        let now = server.clock.at(self.now);
+        server.expire(now);
+        let answer = match says {
+            Order::Release => {
+                server.node.grants.retain(|grant| grant.owner != owner);
+                return server.expire(now);
+            }
+            Order::Note { sequence, note } => {
+                let holds = server.node.grants.iter().any(|grant| grant.owner == owner);
+                let has = if holds {
+                    let last = server.notes.entry(owner).or_default();
+                    if sequence > last.0 {
+                        *last = (sequence, note);
+                        server.proclaimed.entry(owner).or_insert(self.now);
+                    }
+                    Noted::Has(last.0)
+                } else {
+                    Noted::NotHeld
+                };
+                if let Some(takes) = self.takes() {
+                    self.at(self.now + takes, Event::Notes { name, owner, id, has });
+                }
+                return;
+            }
+            Order::Ask(_) if is_not_ready => Answer::NotYet { ms: 3 },
+            Order::Ask(ask) => {
+                let answer = server.node.answer(owner, ask, Mode::Exclusive, now, None);
+                // The note of the acquisition, which looks like a proclamation and is none.
+                if let (Ask::Acquire { proposal, .. }, Answer::Token(_)) = (ask, answer) {
+                    let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
+                    server.notes.entry(owner).or_insert((0, note));
+                }
+                answer
+            }
+        };
+        if let Some(takes) = self.takes() {
+            self.at(self.now + takes, Event::Answers { name, request, answer: Some((id, answer)) });
+        }
+    }
+
+    fn heard(&mut self, name: usize, request: u64, answer: Option<(NodeId, Answer)>) {
+        let Some((owner, round, ask)) = self.open.remove(&request) else { return };
+        let (id, answer) = answer.map_or((None, Answer::Failed), |(id, answer)| (Some(id), answer));
+        let (now, names) = (self.local(owner.0), self.names.len());
+        let candidate = &mut self.candidates[owner.0];
+        if candidate.acquisition != owner.1 {
+            return;
+        }
+        match &mut candidate.stage {
+            Stage::Idle => {}
+            Stage::Acquiring(machine) => match machine.on_answer(name, id, ask, answer, now) {
+                Progress::Goes(calls) => self.call(owner, 0, calls),
+                Progress::Held(held) => {
+                    let (term, ends) = (held.token().get(), self.now + self.below(5 * TTL_US));
+                    let proclaim = Proclaim::of(&held, names);
+                    self.candidates[owner.0].stage = Stage::Leading { held, proclaim };
+                    if let Some(other) = self.won.insert(term, owner) {
+                        self.broken = Some(format!("term {term} was won by {other:?} and by {owner:?}"));
+                    }
+                    // Some say nothing for a while, or never.
+                    let first = self.now + if self.below(3) == 0 { self.below(TTL_US) } else { 0 };
+                    self.at(first, Event::Proclaims(owner));
+                    self.at(self.now + TTL_US / 3, Event::Extends(owner));
+                    self.at(ends, Event::Leaves(owner));
+                }
+                Progress::TooLate | Progress::Impossible => self.leave(owner),
+            },
+            Stage::Leading { held, proclaim } => {
+                let calls = held.on_answer(round, name, id, ask, answer, now);
+                let round = held.round();
+                let is_over = held.is_lost() || now >= held.valid_until();
+                let is_grant = matches!((ask, answer), (Ask::Acquire { .. }, Answer::Token(_)));
+                let tells = if is_grant { proclaim.on_grant(name) } else { None };
+                self.heals += u32::from(tells.is_some());
+                self.call(owner, round, calls);
+                self.tell(owner, tells);
+                if is_over {
+                    self.leave(owner);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, observer: usize, name: usize) {
+        self.told += 1;
+        let request = self.told;
+        let it = &mut self.watchers[observer];
+        it.asks[name] = (request, BootTime::from_us(it.clock.at(self.now)));
+        if let Some(takes) = self.takes() {
+            self.at(self.now + takes, Event::Looked { observer, name, request });
+        }
+        // Asked again whatever comes of it; a watch that hangs is given up.
+        let again = self.now + 20_000 + self.below(200_000);
+        self.at(again, Event::Looks { observer, name });
+    }
+
+    fn looked(&mut self, observer: usize, name: usize, request: u64) {
+        let server = &mut self.servers[self.names[name]];
+        let now = server.clock.at(self.now);
+        server.expire(now);
+        let holder = server.node.grants.first();
+        let is_guarded = now < server.node.guarded_until;
+        if !is_guarded || holder.is_some() {
+            for owner in self.won.values() {
+                if holder.is_none_or(|grant| grant.owner != *owner) {
+                    server.denied.insert(*owner, self.now);
+                }
+            }
+        }
+        let says = match holder {
+            None if is_guarded && self.wrong != Some(Wrong::BelievesTheGuarded) => Says::Guarded,
+            None => Says::Free,
+            Some(grant) => {
+                let (mut sequence, mut note) = server.notes.get(&grant.owner).cloned().unwrap_or_default();
+                match self.wrong {
+                    Some(Wrong::BelievesSequenceZero) => sequence += 1,
+                    Some(Wrong::BelievesNodesTokens) => {
+                        let value = owner_bytes(grant.owner);
+                        note = Proclamation { term: Token::new(grant.token).unwrap(), value }.note();
+                    }
+                    _ => {}
+                }
+                Says::Held { owner: owner_bytes(grant.owner), note, sequence }
+            }
+        };
+        let id = NodeId(if self.wrong == Some(Wrong::CountsNames) { name } else { self.names[name] } as u128);
+        if let Some(takes) = self.takes() {
+            self.at(self.now + takes, Event::Seen { observer, name, request, id, says });
+        }
+    }
+
+    fn see(&mut self, observer: usize, name: usize, request: u64, id: NodeId, says: Says) {
+        let it = &mut self.watchers[observer];
+        let (awaited, asked) = it.asks[name];
+        if awaited != request {
+            return;
+        }
+        let now = BootTime::from_us(it.clock.at(self.now));
+        match self.wrong {
+            Some(Wrong::GoesBack) => it.machine.forget(),
+            Some(Wrong::NobodyByAMinority) => it.machine.less = 1,
+            Some(Wrong::BelievesTheEarlier) => it.machine.believes_the_earlier = true,
+            _ => {}
+        }
+        it.machine.on_answer(name, id, says, asked, now);
+        let observed = it.machine.observed(now);
+        let leader = observed.leader.map(|leader| (leader.term.get(), leader.sequence, leader.value.clone()));
+        let is_fresh = observed.is_fresh;
+        self.judge(observer, leader, is_fresh);
+    }
+
+    fn judge(&mut self, observer: usize, leader: Option<(u64, u64, Vec<u8>)>, is_fresh: bool) {
+        let needed = majority(self.names.len());
+        let now = self.now;
+        let count = |is: &dyn Fn(&Server) -> bool| self.servers.iter().filter(|server| is(server)).count();
+        let it = &mut self.watchers[observer];
+        let mut broken = None;
+        match &leader {
+            Some((term, sequence, value)) => {
+                // So there is one leader a term, and no candidate that won nothing.
+                match self.won.get(term) {
+                    Some(owner) if owner_bytes(*owner) == *value => {}
+                    _ => {
+                        broken = Some(format!(
+                            "observer {observer} believes {} in term {term}, who did not win it",
+                            String::from_utf8_lossy(value)
+                        ))
+                    }
+                }
+                if it.last > Some((*term, *sequence)) {
+                    broken = Some(format!("observer {observer} goes back from {:?} to {term} {sequence}", it.last));
+                }
+                self.seen += u32::from(it.last.is_none_or(|(last, _)| last < *term));
+                (it.last, it.is_none) = (Some((*term, *sequence)), false);
+            }
+            None if !it.is_none => {
+                if let Some((term, _)) = it.last {
+                    it.is_none = true;
+                    self.nobody += 1;
+                    let owner = self.won[&term];
+                    let lately = |server: &Server| server.denied.get(&owner).is_some_and(|at| at + FRESH_US > now);
+                    let denies = count(&lately);
+                    if denies < needed {
+                        broken = Some(format!("observer {observer} ended term {term}, and {denies} nodes said so"));
+                    }
+                }
+            }
+            None => {}
+        }
+        if is_fresh && broken.is_none() {
+            for (term, owner) in &self.won {
+                let proclaimed = |server: &Server| {
+                    let holds = server
+                        .node
+                        .grants
+                        .iter()
+                        .any(|grant| grant.owner == *owner && grant.until >= server.clock.at(now));
+                    holds && server.proclaimed.get(owner).is_some_and(|since| since + FRESH_US < now)
+                };
+                if it.last.is_none_or(|(last, _)| last < *term) && count(&proclaimed) >= needed {
+                    broken = Some(format!("observer {observer} is fresh and has not seen term {term}"));
+                }
+            }
+        }
+        self.broken = self.broken.take().or(broken);
+    }
+}
+
+impl Server {
+    fn expire(&mut self, now: u64) {
+        self.node.grants.retain(|grant| grant.until >= now);
+        let grants = &self.node.grants;
+        let is_held = |owner: &Owner| grants.iter().any(|grant| grant.owner == *owner);
+        self.notes.retain(|owner, _| is_held(owner));
+        self.proclaimed.retain(|owner, _| is_held(owner));
+    }
+}
+
+#[test]
+fn observers_believe_one_leader_a_term_in_order_and_nobody_by_a_majority() {
+    let (mut won, mut seen, mut nobody, mut heals) = (0, 0, 0, 0);
+    for seed in 0..1_000 {
+        let world = World::new(seed, None).run();
+        assert_eq!(world.broken, None, "seed {seed}");
+        won += world.won.len();
+        (seen, nobody, heals) = (seen + world.seen, nobody + world.nobody, heals + world.heals);
+    }
+    eprintln!("{won} terms, seen {seen} times, {nobody} times nobody, {heals} nodes told again");
+    assert!(won > 4_000 && seen > 5_000 && nobody > 2_000 && heals > 500, "{won} {seen} {nobody} {heals}");
+}
+
+#[test]
+fn what_is_done_wrong_shows() {
+    use Wrong::*;
+    let all = [
+        ProclaimsBeforeItHolds,
+        BelievesSequenceZero,
+        BelievesNodesTokens,
+        GoesBack,
+        NobodyByAMinority,
+        CountsNames,
+        BelievesTheGuarded,
+        BelievesTheEarlier,
+    ];
+    for wrong in all {
+        let found = (0..2_000).find_map(|seed| Some((seed, World::new(seed, Some(wrong)).run().broken?)));
+        eprintln!("{wrong:?}: {found:?}");
+        assert!(found.is_some(), "{wrong:?}");
+    }
+}
