@@ -188,6 +188,16 @@ pub(crate) struct Checked {
 mod tests {
     use super::*;
 
+    /// A lock is let go after an hour; a leader leads on, unless somebody said otherwise.
+    #[test]
+    fn a_leader_leads_without_a_limit() {
+        let longest = |options: Options| options.checked().unwrap().max_hold;
+        let minute = Duration::from_secs(60);
+        assert_eq!(longest(Options::new()), MAX_HOLD_DEFAULT);
+        assert_eq!(longest(Options::new().of_leader()), FOR_EVER);
+        assert_eq!(longest(Options::new().max_hold(minute).of_leader()), minute);
+    }
+
     #[test]
     fn bounds_are_named() {
         let ms = Duration::from_millis;
