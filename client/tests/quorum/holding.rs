@@ -27,10 +27,11 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
 async fn it_is_extended_however_it_was_taken() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let options = Options::new().ttl(ms(600));
+    let options = Options::new().ttl(ms(2_000));
     let tried = locks.try_lock_with("tried", &options).await.unwrap();
     let waited = locks.lock_with("waited", &options).await.unwrap();
-    tokio::time::sleep(ms(2_000)).await;
+    // Past what the first lease is good for.
+    tokio::time::sleep(ms(2_500)).await;
     assert!(tried.is_valid() && waited.is_valid());
 }
 
