@@ -119,14 +119,23 @@ impl Guard {
         }
         let (done, outcome) = oneshot::channel();
         self.orders.send(Order::Share { done }).map_err(|_| self.shared.lost())?;
-        outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
+        self.told(outcome).await
+    }
+
+    /// What came of an order. One that was given as the lock was lost may never be read, nor dropped.
+    async fn told<T>(&self, outcome: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            told = outcome => told.unwrap_or_else(|_| Err(self.shared.lost())),
+            () = self.lost() => Err(self.shared.lost()),
+        }
     }
 
     /// Proclaims `value` on all nodes; returns its term and its number when a majority has it.
     pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<(u64, u64), Error> {
         let (done, outcome) = oneshot::channel();
         self.orders.send(Order::Proclaim { value, done }).map_err(|_| self.shared.lost())?;
-        outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
+        self.told(outcome).await
     }
 
     /// Whether the lock may be relied on, now.
@@ -180,7 +189,7 @@ impl Guard {
         let (done, outcome) = oneshot::channel();
         let order = Order::Extend { ttl_ms: self.checked.ttl_ms, done };
         self.orders.send(order).map_err(|_| self.shared.lost())?;
-        outcome.await.unwrap_or_else(|_| Err(self.shared.lost()))
+        self.told(outcome).await
     }
 
     /// One guard more of the same lock, for code that takes the lock it may have already. The lock is free when all of its
