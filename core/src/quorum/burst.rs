@@ -3,9 +3,9 @@
 //! Nodes keep the lowest number that is free, as a server does. Messages take a random time, those of one client to one node arrive
 //! in their order (waits have connections of their own), and nothing else is random.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
+use super::agenda::Agenda;
 use super::{
     Acquire, Answer, Ask, Choice, ChoiceProgress, Held, NodeId, Progress, Turn, TurnProgress, first, free, majority,
 };
@@ -131,12 +131,8 @@ struct Client {
 
 struct World {
     rule: Rule,
-    now: u64,
-    random: u64,
+    agenda: Agenda<Event>,
     hold_us: u64,
-    told: u64,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: BTreeMap<u64, Event>,
     nodes: Vec<Node>,
     clients: Vec<Client>,
     /// By client: the rounds of ACQUIRE, and all round trips.
@@ -155,72 +151,52 @@ impl World {
         };
         let mut world = Self {
             rule,
-            now: 0,
-            random: seed,
+            agenda: Agenda::new(seed),
             hold_us,
-            told: 0,
-            events: BinaryHeap::new(),
-            what: BTreeMap::new(),
             nodes: (0..NODES).map(|_| Node::default()).collect(),
             clients: (0..clients).map(|_| client()).collect(),
             done: BTreeMap::new(),
         };
         for client in 0..clients {
-            let at = world.draw() % 50;
-            world.at(at, Event::Begins(client));
+            let at = world.agenda.draw() % 50;
+            world.agenda.at(at, Event::Begins(client));
         }
         world
     }
 
-    /// SplitMix64.
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
     /// What a message takes, in microseconds: at least 100, on average 250.
     fn takes(&mut self) -> u64 {
-        let part = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
+        let part = (self.agenda.draw() >> 11) as f64 / (1_u64 << 53) as f64;
         100 + (-150.0 * (1.0 - part).ln()) as u64
-    }
-
-    fn at(&mut self, time: u64, event: Event) {
-        self.told += 1;
-        self.events.push(Reverse((time, self.told)));
-        self.what.insert(self.told, event);
     }
 
     fn say(&mut self, owner: Owner, says: Says) {
         for node in 0..NODES {
-            let mut time = self.now + self.takes();
+            let mut time = self.agenda.now + self.takes();
             if !matches!(says, Says::Wait { .. } | Says::Leave) {
                 let arrives = &mut self.clients[owner.0].arrives[node];
                 time = time.max(*arrives + 1);
                 *arrives = time;
             }
-            self.at(time, Event::AtNode(node, owner, says));
+            self.agenda.at(time, Event::AtNode(node, owner, says));
         }
     }
 
     fn run(mut self) -> BTreeMap<usize, (usize, usize)> {
-        while let Some(Reverse((time, number))) = self.events.pop() {
-            self.now = time;
-            assert!(time < 200_000_000, "it ends within minutes");
-            match self.what.remove(&number) {
-                Some(Event::Begins(client)) => {
-                    let random = self.draw();
+        while let Some(event) = self.agenda.next(u64::MAX) {
+            assert!(self.agenda.now < 200_000_000, "it ends within minutes");
+            match event {
+                Event::Begins(client) => {
+                    let random = self.agenda.draw();
                     let number = if self.rule == Rule::Lowest { 1 } else { first(LIMIT, random) };
                     self.acquire(client, number, true);
                 }
-                Some(Event::AtNode(node, owner, says)) => self.at_node(node, owner, says),
-                Some(Event::AtClient(node, owner, hears)) => self.at_client(node, owner, hears),
-                Some(Event::Done(owner)) => {
+                Event::AtNode(node, owner, says) => self.at_node(node, owner, says),
+                Event::AtClient(node, owner, hears) => self.at_client(node, owner, hears),
+                Event::Done(owner) => {
                     self.clients[owner.0].stage = Stage::Waiting(Turn::begin(NODES));
                     self.say(owner, Says::Release);
                 }
-                None => unreachable!("each event is told once"),
             }
         }
         assert_eq!(self.done.len(), self.clients.len(), "each has had a permit");
@@ -255,18 +231,18 @@ impl World {
             }
         };
         for (owner, number) in told {
-            let (answer, over) = (self.now + self.takes(), self.now + 20_000);
-            self.at(answer, Event::AtClient(node, owner, Hears::Turn(number)));
-            self.at(over, Event::AtNode(node, owner, Says::Over(number)));
+            let (answer, over) = (self.agenda.now + self.takes(), self.agenda.now + 20_000);
+            self.agenda.at(answer, Event::AtClient(node, owner, Hears::Turn(number)));
+            self.agenda.at(over, Event::AtNode(node, owner, Says::Over(number)));
         }
         if let Some(hears) = hears {
-            let answer = self.now + self.takes();
-            self.at(answer, Event::AtClient(node, owner, hears));
+            let answer = self.agenda.now + self.takes();
+            self.agenda.at(answer, Event::AtClient(node, owner, hears));
         }
     }
 
     fn at_client(&mut self, node: usize, owner: Owner, hears: Hears) {
-        let (random, now) = (self.draw(), BootTime::from_us(self.now));
+        let (random, now) = (self.agenda.draw(), BootTime::from_us(self.agenda.now));
         let (client, id) = (owner.0, NodeId(node as u128));
         let is_new = self.clients[client].acquisition == owner.1;
         match (&mut self.clients[client].stage, hears) {
@@ -311,7 +287,7 @@ impl World {
         it.acquisition += u32::from(anew);
         it.rounds += 1;
         it.trips += 1;
-        let (machine, _) = Acquire::begin(NODES, TTL_MS, token(7), BootTime::from_us(self.now));
+        let (machine, _) = Acquire::begin(NODES, TTL_MS, token(7), BootTime::from_us(self.agenda.now));
         it.stage = Stage::Acquiring(machine, number);
         let owner = (client, it.acquisition);
         self.say(owner, Says::Acquire(number));
@@ -346,8 +322,8 @@ impl World {
         let it = &mut self.clients[owner.0];
         it.stage = Stage::Holding(number);
         self.done.insert(owner.0, (it.rounds, it.trips));
-        let until = self.now + self.hold_us / 2 + self.draw() % self.hold_us;
-        self.at(until, Event::Done(owner));
+        let until = self.agenda.now + self.hold_us / 2 + self.agenda.draw() % self.hold_us;
+        self.agenda.at(until, Event::Done(owner));
     }
 }
 

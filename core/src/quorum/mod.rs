@@ -54,6 +54,8 @@
 //!   a clock that is behind is served earlier.
 
 mod acquire;
+#[cfg(test)]
+mod agenda;
 mod ask;
 #[cfg(test)]
 mod burst;

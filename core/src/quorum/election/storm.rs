@@ -3,10 +3,10 @@
 //!
 //! Nodes are those of the storm over locks, with a note in each grant. The judge knows what happened; observers know what they were told.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use super::{Noted, Observer, Proclaim, Proclamation, Says, Tell};
+use crate::quorum::agenda::{Agenda, Clock};
 use crate::quorum::storm::node::{Node, Owner, TTL_MS, TTL_US};
 use crate::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority};
 use crate::values::mode::Mode;
@@ -14,6 +14,10 @@ use crate::values::time::BootTime;
 use crate::values::token::Token;
 
 const GIVEN_US: u64 = 100_000;
+/// So late messages come that a lease has ended.
+const LATE_US: u64 = 2 * TTL_US;
+/// Rates of any two clocks differ by less than 1 %.
+const APART: u64 = 9_800;
 const CANDIDATES: usize = 3;
 const OBSERVERS: usize = 2;
 const END_US: u64 = 20_000_000;
@@ -41,18 +45,6 @@ enum Wrong {
     BelievesTheGuarded,
     /// What a node said before a leader was seen tells that it is gone.
     BelievesTheEarlier,
-}
-
-#[derive(Clone, Copy)]
-struct Clock {
-    ahead: u64,
-    per_million: u64,
-}
-
-impl Clock {
-    fn at(self, time: u64) -> u64 {
-        self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
-    }
 }
 
 enum Stage {
@@ -110,11 +102,7 @@ enum Event {
 
 struct World {
     wrong: Option<Wrong>,
-    random: u64,
-    now: u64,
-    told: u64,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: BTreeMap<u64, Event>,
+    agenda: Agenda<Event>,
     names: Vec<usize>,
     servers: Vec<Server>,
     candidates: Vec<Candidate>,
@@ -136,11 +124,7 @@ impl World {
     fn new(seed: u64, wrong: Option<Wrong>) -> Self {
         let mut world = Self {
             wrong,
-            random: seed,
-            now: 0,
-            told: 0,
-            events: BinaryHeap::new(),
-            what: BTreeMap::new(),
+            agenda: Agenda::new(seed),
             names: vec![],
             servers: vec![],
             candidates: vec![],
@@ -152,13 +136,13 @@ impl World {
             nobody: 0,
             heals: 0,
         };
-        let servers = if world.below(2) == 0 { 3 } else { 5 };
+        let servers = if world.agenda.below(2) == 0 { 3 } else { 5 };
         world.names = (0..servers).collect();
-        if world.below(3) == 0 {
+        if world.agenda.below(3) == 0 {
             world.names[1] = 0;
         }
         for _ in 0..servers {
-            let clock = world.clock();
+            let clock = world.agenda.clock(APART);
             world.servers.push(Server {
                 node: Node::default(),
                 clock,
@@ -168,61 +152,32 @@ impl World {
             });
         }
         for candidate in 0..CANDIDATES {
-            let clock = world.clock();
+            let clock = world.agenda.clock(APART);
             world.candidates.push(Candidate { acquisition: 0, stage: Stage::Idle, clock });
-            let at = world.below(500_000);
-            world.at(at, Event::Begins(candidate));
+            let at = world.agenda.below(500_000);
+            world.agenda.at(at, Event::Begins(candidate));
         }
         for observer in 0..OBSERVERS {
-            let clock = world.clock();
+            let clock = world.agenda.clock(APART);
             let asks = vec![(0, BootTime::from_us(0)); servers];
             let machine = Observer::new(servers, FRESH_MS);
             world.watchers.push(Watcher { machine, clock, asks, last: None, is_none: false });
             for name in 0..servers {
-                let at = world.below(100_000);
-                world.at(at, Event::Looks { observer, name });
+                let at = world.agenda.below(100_000);
+                world.agenda.at(at, Event::Looks { observer, name });
             }
         }
         for _ in 0..10 {
-            let (at, server) = (world.below(END_US), world.below(servers as u64));
-            world.at(at, Event::Restarts(server as usize));
+            let (at, server) = (world.agenda.below(END_US), world.agenda.below(servers as u64));
+            world.agenda.at(at, Event::Restarts(server as usize));
         }
         world
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % limit
-    }
-
-    fn clock(&mut self) -> Clock {
-        let per_million = 1_000_000 - 4_900 + self.below(9_800);
-        Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
-    }
-
-    fn takes(&mut self) -> Option<u64> {
-        match self.below(100) {
-            0..3 => None,
-            3..8 => Some(self.below(2 * TTL_US)),
-            _ => Some(100 + self.below(5_000)),
-        }
-    }
-
-    fn at(&mut self, time: u64, event: Event) {
-        self.told += 1;
-        self.events.push(Reverse((time, self.told)));
-        self.what.insert(self.told, event);
-    }
-
     fn run(mut self) -> Self {
-        while let Some(Reverse((time, number))) = self.events.pop()
-            && time < END_US
-            && self.broken.is_none()
+        while self.broken.is_none()
+            && let Some(event) = self.agenda.next(END_US)
         {
-            self.now = time;
-            let Some(event) = self.what.remove(&number) else { continue };
             self.perform(event);
         }
         self
@@ -239,13 +194,13 @@ impl World {
                 }
             }
             Event::Restarts(server) => {
-                let forgets = self.below(2) == 0;
+                let forgets = self.agenda.below(2) == 0;
                 let it = &mut self.servers[server];
                 if forgets {
                     it.node.grants.clear();
                     it.notes.clear();
                     it.proclaimed.clear();
-                    it.node.guarded_until = it.clock.at(self.now) + TTL_US * 102 / 100;
+                    it.node.guarded_until = it.clock.at(self.agenda.now) + TTL_US * 102 / 100;
                 }
             }
             Event::Extends(owner) => {
@@ -255,16 +210,16 @@ impl World {
                     let round = held.round();
                     self.call(owner, round, calls);
                     self.tell(owner, tells);
-                    let next = self.now + TTL_US / 4 + self.below(TTL_US / 4);
-                    self.at(next, Event::Extends(owner));
+                    let next = self.agenda.now + TTL_US / 4 + self.agenda.below(TTL_US / 4);
+                    self.agenda.at(next, Event::Extends(owner));
                 }
             }
             Event::Proclaims(owner) => {
                 if let Some((_, proclaim)) = self.leading(owner) {
                     let tells = proclaim.advance();
                     self.tell(owner, tells);
-                    let next = self.now + self.below(2 * TTL_US);
-                    self.at(next, Event::Proclaims(owner));
+                    let next = self.agenda.now + self.agenda.below(2 * TTL_US);
+                    self.agenda.at(next, Event::Proclaims(owner));
                 }
             }
             Event::Leaves(owner) => self.leave(owner),
@@ -275,7 +230,7 @@ impl World {
     }
 
     fn local(&self, candidate: usize) -> BootTime {
-        BootTime::from_us(self.candidates[candidate].clock.at(self.now))
+        BootTime::from_us(self.candidates[candidate].clock.at(self.agenda.now))
     }
 
     fn leading(&mut self, owner: Owner) -> Option<(&mut Held, &mut Proclaim)> {
@@ -288,7 +243,8 @@ impl World {
 
     fn begin(&mut self, candidate: usize) {
         let now = self.local(candidate);
-        let proposal = Token::new(1_000_000_000 + self.now - self.below(2_000_000).min(self.now)).unwrap();
+        let proposal =
+            Token::new(1_000_000_000 + self.agenda.now - self.agenda.below(2_000_000).min(self.agenda.now)).unwrap();
         let (machine, calls) = Acquire::begin(self.names.len(), TTL_MS, proposal, now);
         let it = &mut self.candidates[candidate];
         it.acquisition += 1;
@@ -298,19 +254,18 @@ impl World {
         if self.wrong == Some(Wrong::ProclaimsBeforeItHolds) {
             let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
             for name in 0..self.names.len() {
-                self.send(self.now + 10_000, name, owner, || Order::Note { sequence: 1, note: note.clone() }, 0);
+                self.send(self.agenda.now + 10_000, name, owner, || Order::Note { sequence: 1, note: note.clone() }, 0);
             }
         }
     }
 
     fn call(&mut self, owner: Owner, round: u64, calls: Vec<Call>) {
         for Call { node: name, ask, after_ms } in calls {
-            let sent = self.now + u64::from(after_ms) * 1_000;
-            self.told += 1;
-            let request = self.told;
+            let sent = self.agenda.now + u64::from(after_ms) * 1_000;
+            let request = self.agenda.number();
             self.open.insert(request, (owner, round, ask));
             self.send(sent, name, owner, || Order::Ask(ask), request);
-            self.at(sent + GIVEN_US, Event::Answers { name, request, answer: None });
+            self.agenda.at(sent + GIVEN_US, Event::Answers { name, request, answer: None });
         }
     }
 
@@ -318,15 +273,15 @@ impl World {
         let Some((_, proclaim)) = self.leading(owner) else { return };
         let note = Proclamation { term: proclaim.term(), value: owner_bytes(owner) }.note();
         for Tell { node: name, sequence } in tells {
-            self.send(self.now, name, owner, || Order::Note { sequence, note: note.clone() }, 0);
+            self.send(self.agenda.now, name, owner, || Order::Note { sequence, note: note.clone() }, 0);
         }
     }
 
     fn send(&mut self, sent: u64, name: usize, owner: Owner, says: impl Fn() -> Order, request: u64) {
-        let times = if self.below(20) == 0 { 2 } else { 1 };
+        let times = if self.agenda.below(20) == 0 { 2 } else { 1 };
         for _ in 0..times {
-            if let Some(takes) = self.takes() {
-                self.at(sent + takes, Event::AtNode { name, owner, says: says(), request });
+            if let Some(takes) = self.agenda.takes(LATE_US) {
+                self.agenda.at(sent + takes, Event::AtNode { name, owner, says: says(), request });
             }
         }
     }
@@ -338,19 +293,19 @@ impl World {
         }
         candidate.stage = Stage::Idle;
         // Or it is gone without a word.
-        if self.below(2) == 0 {
+        if self.agenda.below(2) == 0 {
             for name in 0..self.names.len() {
-                self.send(self.now, name, owner, || Order::Release, 0);
+                self.send(self.agenda.now, name, owner, || Order::Release, 0);
             }
         }
-        let again = self.now + self.below(TTL_US / 4);
-        self.at(again, Event::Begins(owner.0));
+        let again = self.agenda.now + self.agenda.below(TTL_US / 4);
+        self.agenda.at(again, Event::Begins(owner.0));
     }
 
     fn at_node(&mut self, name: usize, owner: Owner, says: Order, request: u64) {
-        let (id, is_not_ready) = (NodeId(self.names[name] as u128), self.below(30) == 0);
+        let (id, is_not_ready) = (NodeId(self.names[name] as u128), self.agenda.below(30) == 0);
         let server = &mut self.servers[self.names[name]];
-        let now = server.clock.at(self.now);
+        let now = server.clock.at(self.agenda.now);
         server.expire(now);
         let answer = match says {
             Order::Release => {
@@ -363,14 +318,14 @@ impl World {
                     let last = server.notes.entry(owner).or_default();
                     if sequence > last.0 {
                         *last = (sequence, note);
-                        server.proclaimed.entry(owner).or_insert(self.now);
+                        server.proclaimed.entry(owner).or_insert(self.agenda.now);
                     }
                     Noted::Has(last.0)
                 } else {
                     Noted::NotHeld
                 };
-                if let Some(takes) = self.takes() {
-                    self.at(self.now + takes, Event::Notes { name, owner, id, has });
+                if let Some(takes) = self.agenda.takes(LATE_US) {
+                    self.agenda.at(self.agenda.now + takes, Event::Notes { name, owner, id, has });
                 }
                 return;
             }
@@ -385,8 +340,8 @@ impl World {
                 answer
             }
         };
-        if let Some(takes) = self.takes() {
-            self.at(self.now + takes, Event::Answers { name, request, answer: Some((id, answer)) });
+        if let Some(takes) = self.agenda.takes(LATE_US) {
+            self.agenda.at(self.agenda.now + takes, Event::Answers { name, request, answer: Some((id, answer)) });
         }
     }
 
@@ -403,17 +358,17 @@ impl World {
             Stage::Acquiring(machine) => match machine.on_answer(name, id, ask, answer, now) {
                 Progress::Goes(calls) => self.call(owner, 0, calls),
                 Progress::Held(held) => {
-                    let (term, ends) = (held.token().get(), self.now + self.below(5 * TTL_US));
+                    let (term, ends) = (held.token().get(), self.agenda.now + self.agenda.below(5 * TTL_US));
                     let proclaim = Proclaim::of(&held, names);
                     self.candidates[owner.0].stage = Stage::Leading { held, proclaim };
                     if let Some(other) = self.won.insert(term, owner) {
                         self.broken = Some(format!("term {term} was won by {other:?} and by {owner:?}"));
                     }
                     // Some say nothing for a while, or never.
-                    let first = self.now + if self.below(3) == 0 { self.below(TTL_US) } else { 0 };
-                    self.at(first, Event::Proclaims(owner));
-                    self.at(self.now + TTL_US / 3, Event::Extends(owner));
-                    self.at(ends, Event::Leaves(owner));
+                    let first = self.agenda.now + if self.agenda.below(3) == 0 { self.agenda.below(TTL_US) } else { 0 };
+                    self.agenda.at(first, Event::Proclaims(owner));
+                    self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
+                    self.agenda.at(ends, Event::Leaves(owner));
                 }
                 Progress::TooLate | Progress::Impossible => self.leave(owner),
             },
@@ -434,28 +389,27 @@ impl World {
     }
 
     fn look(&mut self, observer: usize, name: usize) {
-        self.told += 1;
-        let request = self.told;
+        let request = self.agenda.number();
         let it = &mut self.watchers[observer];
-        it.asks[name] = (request, BootTime::from_us(it.clock.at(self.now)));
-        if let Some(takes) = self.takes() {
-            self.at(self.now + takes, Event::Looked { observer, name, request });
+        it.asks[name] = (request, BootTime::from_us(it.clock.at(self.agenda.now)));
+        if let Some(takes) = self.agenda.takes(LATE_US) {
+            self.agenda.at(self.agenda.now + takes, Event::Looked { observer, name, request });
         }
         // Asked again whatever comes of it; a watch that hangs is given up.
-        let again = self.now + 20_000 + self.below(200_000);
-        self.at(again, Event::Looks { observer, name });
+        let again = self.agenda.now + 20_000 + self.agenda.below(200_000);
+        self.agenda.at(again, Event::Looks { observer, name });
     }
 
     fn looked(&mut self, observer: usize, name: usize, request: u64) {
         let server = &mut self.servers[self.names[name]];
-        let now = server.clock.at(self.now);
+        let now = server.clock.at(self.agenda.now);
         server.expire(now);
         let holder = server.node.grants.first();
         let is_guarded = now < server.node.guarded_until;
         if !is_guarded || holder.is_some() {
             for owner in self.won.values() {
                 if holder.is_none_or(|grant| grant.owner != *owner) {
-                    server.denied.insert(*owner, self.now);
+                    server.denied.insert(*owner, self.agenda.now);
                 }
             }
         }
@@ -476,8 +430,8 @@ impl World {
             }
         };
         let id = NodeId(if self.wrong == Some(Wrong::CountsNames) { name } else { self.names[name] } as u128);
-        if let Some(takes) = self.takes() {
-            self.at(self.now + takes, Event::Seen { observer, name, request, id, says });
+        if let Some(takes) = self.agenda.takes(LATE_US) {
+            self.agenda.at(self.agenda.now + takes, Event::Seen { observer, name, request, id, says });
         }
     }
 
@@ -487,7 +441,7 @@ impl World {
         if awaited != request {
             return;
         }
-        let now = BootTime::from_us(it.clock.at(self.now));
+        let now = BootTime::from_us(it.clock.at(self.agenda.now));
         match self.wrong {
             Some(Wrong::GoesBack) => it.machine.forget(),
             Some(Wrong::NobodyByAMinority) => it.machine.less = 1,
@@ -503,7 +457,7 @@ impl World {
 
     fn judge(&mut self, observer: usize, leader: Option<(u64, u64, Vec<u8>)>, is_fresh: bool) {
         let needed = majority(self.names.len());
-        let now = self.now;
+        let now = self.agenda.now;
         let count = |is: &dyn Fn(&Server) -> bool| self.servers.iter().filter(|server| is(server)).count();
         let it = &mut self.watchers[observer];
         let mut broken = None;

@@ -6,10 +6,10 @@
 
 pub(super) mod node;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use self::node::{Node, Owner, TTL_MS, TTL_US, Won, Wrong};
+use super::agenda::{Agenda, Clock};
 use super::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
@@ -17,22 +17,11 @@ use crate::values::token::Token;
 
 /// What a client gives a node to answer.
 const GIVEN_US: u64 = 100_000;
+/// So late messages come that a lease has ended.
+const LATE_US: u64 = 2 * TTL_US;
 const CLIENTS: usize = 4;
 /// How long a world lasts.
 const END_US: u64 = 20_000_000;
-
-/// A clock that runs a little fast or slow, from where it likes.
-#[derive(Clone, Copy)]
-struct Clock {
-    ahead: u64,
-    per_million: u64,
-}
-
-impl Clock {
-    fn at(self, time: u64) -> u64 {
-        self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
-    }
-}
 
 enum Stage {
     Idle,
@@ -66,11 +55,7 @@ enum Event {
 
 struct World {
     wrong: Option<Wrong>,
-    random: u64,
-    now: u64,
-    told: u64,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: BTreeMap<u64, Event>,
+    agenda: Agenda<Event>,
     /// By name, the server: two names may lead to one.
     names: Vec<usize>,
     nodes: Vec<(Node, Clock)>,
@@ -87,11 +72,7 @@ impl World {
     fn new(seed: u64, wrong: Option<Wrong>) -> Self {
         let mut world = Self {
             wrong,
-            random: seed,
-            now: 0,
-            told: 0,
-            events: BinaryHeap::new(),
-            what: BTreeMap::new(),
+            agenda: Agenda::new(seed),
             names: vec![],
             nodes: vec![],
             clients: vec![],
@@ -101,69 +82,34 @@ impl World {
             grants: 0,
             shares: 0,
         };
-        let servers = if world.one_in(2) { 3 } else { 5 };
+        // Rates of any two differ by less than 1 %.
+        let apart = if wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
+        let servers = if world.agenda.one_in(2) { 3 } else { 5 };
         world.names = (0..servers).collect();
-        if world.one_in(5) {
+        if world.agenda.one_in(5) {
             world.names[1] = 0;
         }
         for _ in 0..servers {
-            let clock = world.clock();
+            let clock = world.agenda.clock(apart);
             world.nodes.push((Node::default(), clock));
         }
         for client in 0..CLIENTS {
-            let clock = world.clock();
+            let clock = world.agenda.clock(apart);
             world.clients.push(Client { acquisition: 0, asks: Mode::Shared, stage: Stage::Idle, clock });
-            let at = world.below(500_000);
-            world.at(at, Event::Begins(client));
+            let at = world.agenda.below(500_000);
+            world.agenda.at(at, Event::Begins(client));
         }
         for _ in 0..12 {
-            let (at, node) = (world.below(END_US), world.below(servers as u64));
-            world.at(at, Event::Restarts(node as usize));
+            let (at, node) = (world.agenda.below(END_US), world.agenda.below(servers as u64));
+            world.agenda.at(at, Event::Restarts(node as usize));
         }
         world
     }
 
-    /// SplitMix64, below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % limit
-    }
-
-    fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    /// Rates of any two differ by less than 1 %.
-    fn clock(&mut self) -> Clock {
-        let apart = if self.wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
-        let per_million = 1_000_000 - apart / 2 + self.below(apart);
-        Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
-    }
-
-    /// What a message takes: some get lost, some come so late that a lease has ended.
-    fn takes(&mut self) -> Option<u64> {
-        match self.below(100) {
-            0..3 => None,
-            3..8 => Some(self.below(2 * TTL_US)),
-            _ => Some(100 + self.below(5_000)),
-        }
-    }
-
-    fn at(&mut self, time: u64, event: Event) {
-        self.told += 1;
-        self.events.push(Reverse((time, self.told)));
-        self.what.insert(self.told, event);
-    }
-
     fn run(mut self) -> Self {
-        while let Some(Reverse((time, number))) = self.events.pop()
-            && time < END_US
-            && self.broken.is_none()
+        while self.broken.is_none()
+            && let Some(event) = self.agenda.next(END_US)
         {
-            self.now = time;
-            let Some(event) = self.what.remove(&number) else { continue };
             self.perform(event);
             self.look();
         }
@@ -177,8 +123,8 @@ impl World {
             Event::Answers { name, request, answer } => self.heard(name, request, answer),
             Event::Restarts(server) => {
                 let clock = self.nodes[server].1;
-                let forgets = self.one_in(2);
-                let guarded_until = clock.at(self.now) + TTL_US * 102 / 100;
+                let forgets = self.agenda.one_in(2);
+                let guarded_until = clock.at(self.agenda.now) + TTL_US * 102 / 100;
                 let node = &mut self.nodes[server].0;
                 if forgets {
                     node.grants.clear();
@@ -193,8 +139,8 @@ impl World {
                     let calls = held.extend(TTL_MS, now);
                     let round = held.round();
                     self.call(owner, round, calls);
-                    let next = self.now + TTL_US / 4 + self.below(TTL_US / 4);
-                    self.at(next, Event::Extends(owner));
+                    let next = self.agenda.now + TTL_US / 4 + self.agenda.below(TTL_US / 4);
+                    self.agenda.at(next, Event::Extends(owner));
                 }
             }
             Event::Shares(owner) => self.share(owner),
@@ -204,7 +150,7 @@ impl World {
 
     /// The client's own clock.
     fn local(&self, client: usize) -> BootTime {
-        BootTime::from_us(self.clients[client].clock.at(self.now))
+        BootTime::from_us(self.clients[client].clock.at(self.agenda.now))
     }
 
     fn held(&mut self, owner: Owner) -> Option<&mut Held> {
@@ -216,16 +162,17 @@ impl World {
     }
 
     fn begin(&mut self, client: usize) {
-        let asks = match self.below(6) {
+        let asks = match self.agenda.below(6) {
             0 | 1 => Mode::Exclusive,
             2 | 3 => Mode::Shared,
             drawn => {
                 let limit = if drawn == 4 { 2 } else { 3 };
-                Permit::new(1 + self.below(limit) as u16, limit as u16).map_or(Mode::Shared, Mode::Permit)
+                Permit::new(1 + self.agenda.below(limit) as u16, limit as u16).map_or(Mode::Shared, Mode::Permit)
             }
         };
         let now = self.local(client);
-        let proposal = Token::new(1_000_000_000 + self.now - self.below(2_000_000).min(self.now)).unwrap();
+        let proposal =
+            Token::new(1_000_000_000 + self.agenda.now - self.agenda.below(2_000_000).min(self.agenda.now)).unwrap();
         let (machine, calls) = Acquire::begin(self.names.len(), TTL_MS, proposal, now);
         let it = &mut self.clients[client];
         it.acquisition += 1;
@@ -236,22 +183,21 @@ impl World {
 
     fn call(&mut self, owner: Owner, round: u64, calls: Vec<Call>) {
         for Call { node: name, ask, after_ms } in calls {
-            let sent = self.now + u64::from(after_ms) * 1_000;
+            let sent = self.agenda.now + u64::from(after_ms) * 1_000;
             let says = Says::Ask(ask, self.clients[owner.0].asks);
-            self.told += 1;
-            let request = self.told;
+            let request = self.agenda.number();
             self.open.insert(request, (owner, round, ask));
             self.send(sent, name, owner, says, request);
-            self.at(sent + GIVEN_US, Event::Answers { name, request, answer: None });
+            self.agenda.at(sent + GIVEN_US, Event::Answers { name, request, answer: None });
         }
     }
 
     /// Some arrive twice.
     fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Says, request: u64) {
-        let times = if self.one_in(20) { 2 } else { 1 };
+        let times = if self.agenda.one_in(20) { 2 } else { 1 };
         for _ in 0..times {
-            if let Some(takes) = self.takes() {
-                self.at(sent + takes, Event::AtNode { name, owner, says, request });
+            if let Some(takes) = self.agenda.takes(LATE_US) {
+                self.agenda.at(sent + takes, Event::AtNode { name, owner, says, request });
             }
         }
     }
@@ -263,13 +209,13 @@ impl World {
         }
         client.stage = Stage::Idle;
         // Or it is gone without a word.
-        if !self.one_in(4) {
+        if !self.agenda.one_in(4) {
             for name in 0..self.names.len() {
-                self.send(self.now, name, owner, Says::Release, 0);
+                self.send(self.agenda.now, name, owner, Says::Release, 0);
             }
         }
-        let again = self.now + self.below(TTL_US / 10);
-        self.at(again, Event::Begins(owner.0));
+        let again = self.agenda.now + self.agenda.below(TTL_US / 10);
+        self.agenda.at(again, Event::Begins(owner.0));
     }
 
     fn share(&mut self, owner: Owner) {
@@ -289,18 +235,18 @@ impl World {
 
     fn at_node(&mut self, name: usize, owner: Owner, says: Says, request: u64) {
         let server = self.names[name];
-        let (is_not_ready, wrong) = (self.one_in(30), self.wrong);
+        let (is_not_ready, wrong) = (self.agenda.one_in(30), self.wrong);
         let (node, clock) = &mut self.nodes[server];
-        let now = clock.at(self.now);
+        let now = clock.at(self.agenda.now);
         node.grants.retain(|grant| grant.until >= now);
         let answer = match says {
             Says::Release => return node.grants.retain(|grant| grant.owner != owner),
             Says::Ask(..) if is_not_ready => Answer::NotYet { ms: 3 },
             Says::Ask(ask, mode) => node.answer(owner, ask, mode, now, wrong),
         };
-        if let Some(takes) = self.takes() {
+        if let Some(takes) = self.agenda.takes(LATE_US) {
             let answer = Some((NodeId(server as u128), answer));
-            self.at(self.now + takes, Event::Answers { name, request, answer });
+            self.agenda.at(self.agenda.now + takes, Event::Answers { name, request, answer });
         }
     }
 
@@ -346,7 +292,7 @@ impl World {
     }
 
     fn hold(&mut self, owner: Owner, held: Held) {
-        let ends = self.now + self.below(4 * TTL_US);
+        let ends = self.agenda.now + self.agenda.below(4 * TTL_US);
         let mode = self.clients[owner.0].asks;
         let (token, floor) = (held.token().get(), self.won.floor_of(mode));
         if token <= floor {
@@ -355,14 +301,14 @@ impl World {
         self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
         self.grants += 1;
         // Some rely on their first lease for as long as it lasts.
-        if !self.one_in(3) {
-            self.at(self.now + TTL_US / 3, Event::Extends(owner));
+        if !self.agenda.one_in(3) {
+            self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
         }
-        if mode == Mode::Exclusive && !self.one_in(4) {
-            let at = self.now + self.below(TTL_US / 2);
-            self.at(at, Event::Shares(owner));
+        if mode == Mode::Exclusive && !self.agenda.one_in(4) {
+            let at = self.agenda.now + self.agenda.below(TTL_US / 2);
+            self.agenda.at(at, Event::Shares(owner));
         }
-        self.at(ends, Event::Leaves(owner));
+        self.agenda.at(ends, Event::Leaves(owner));
     }
 
     /// Those who rely on the lock now.
@@ -371,7 +317,7 @@ impl World {
         for (n, client) in self.clients.iter().enumerate() {
             if let Stage::Holding { held, mode, ends } = &client.stage
                 && self.local(n) < held.valid_until()
-                && self.now <= *ends
+                && self.agenda.now <= *ends
             {
                 relies.push((n, *mode, held.token().get()));
             }
