@@ -34,6 +34,8 @@ impl InfoSection for Section {
                 (c"breaks", number(counters.breaks)),
                 (c"extensions", number(counters.extensions)),
                 (c"reentries", number(counters.reentries)),
+                (c"keepalives", number(node.keepalives().len() as u64)),
+                (c"renewals", number(counters.renewals)),
                 (c"waiters", number(node.waiting().len() as u64)),
                 (c"max_waiters", number(config::max_waiters().into())),
                 (c"waiters_most", number(node.waiting().most() as u64)),

@@ -125,7 +125,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.ACQUIRE k me 1000 WAIT 1 wait 1", "ERR option WAIT was given twice"),
         (
             "LOCK.ACQUIRE k me 1000 FIFO",
-            "ERR unknown option: this command takes SHARED, LIMIT k, PERMIT n, WAIT ms, FENCE token, RETRY and NOTE text",
+            "ERR unknown option: this command takes SHARED, LIMIT k, PERMIT n, KEEPALIVE ms, WAIT ms, FENCE token, RETRY and NOTE text",
         ),
         ("LOCK.WAIT k me", "ERR wrong number of arguments"),
         ("LOCK.WAIT k me 86400001", patience),

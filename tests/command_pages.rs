@@ -123,7 +123,7 @@ fn refusals() -> Vec<Refusal> {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
-        OwnerQueueFull | Ttl { .. } | Token | Level => {}
+        OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | NoConnection => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
@@ -140,6 +140,8 @@ fn refusals() -> Vec<Refusal> {
         queue_full,
         OwnerQueueFull,
         Patience,
+        KeepAlive,
+        NoConnection,
         Ticket,
         ListedWaiters,
         FenceTooFar { max: 1_826_770_601_882_918 },

@@ -9,7 +9,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 16] = [
         -4,
         "insert",
         true,
-        "key owner ttl [SHARED] [LIMIT limit] [PERMIT number] [WAIT ms] [FENCE token] [RETRY] [NOTE text]",
+        "key owner ttl [SHARED] [LIMIT limit] [PERMIT number] [KEEPALIVE ms] [WAIT ms] [FENCE token] [RETRY] [NOTE text]",
     ),
     ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),

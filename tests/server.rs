@@ -28,6 +28,7 @@ mod hand_over;
 mod hostile;
 mod imports;
 mod io_threads;
+mod keepalive;
 mod key_commands;
 mod key_events;
 mod leaving_the_queue;

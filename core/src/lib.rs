@@ -37,10 +37,10 @@
 //! | [`Refusal`], [`request`] | every error text; what a client can ask for, already validated |
 //! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
-//! | `tokens`, `guard`, `queue` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`] |
+//! | `tokens`, `guard`, `queue`, `keepalive` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
 //! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
-//! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`] |
+//! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`], [`renew()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
 //! | [`quorum`] | one lock over several nodes |
 
@@ -52,6 +52,7 @@ pub mod engine;
 mod fixture;
 mod format;
 mod guard;
+mod keepalive;
 mod lock;
 mod node;
 mod queue;
@@ -73,6 +74,7 @@ pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
+pub use keepalive::{ClientId, KeepAlive, KeepAlives, Renewal};
 pub use lock::Lock;
 pub use lock::deadlines::{Deadlines, Detached, Due};
 pub use lock::entry::DeadlineEntry;
@@ -99,6 +101,7 @@ pub use rules::hand_over::{HandedOver, hand_over};
 pub use rules::note::{Noted, annotate};
 pub use rules::reenter::{Reentered, reenter};
 pub use rules::release::{Released, release};
+pub use rules::renew::{Renewed, renew};
 pub use rules::wait::{Waited, wait};
 pub use rules::watch::Watched;
 pub use tokens::Tokens;

@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::values::cause::Cause;
 use crate::values::limits::{
-    FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX,
-    NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, LISTED_HOLDERS_MAX,
+    LISTED_WAITERS_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS,
+    TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -50,6 +51,10 @@ pub enum Refusal {
     OwnerQueueFull,
     /// `ERR`: not a time to wait.
     Patience,
+    /// `ERR`: not a time for which a lease is kept alive.
+    KeepAlive,
+    /// `ERR`: a lease cannot be kept alive for what came over no connection.
+    NoConnection,
     /// `ERR`: not a ticket.
     Ticket,
     /// `ERR`: not a number of waiters to list.
@@ -209,6 +214,14 @@ impl fmt::Display for Refusal {
                 f,
                 "ERR the time to wait must be an integer from 0 (not at all) to {WAIT_MAX_MS} milliseconds"
             ),
+            Self::KeepAlive => write!(
+                f,
+                "ERR KEEPALIVE must be an integer from the ttl to {KEEPALIVE_MAX_MS} milliseconds, and the ttl at least \
+                 {KEEPALIVE_TTL_MIN_MS}"
+            ),
+            Self::NoConnection => f.write_str(
+                "ERR KEEPALIVE follows the connection of a client, and this command came over none: send it outside of scripts",
+            ),
             Self::Ticket => write!(f, "ERR TICKET must be an integer from 0 to {TICKET_MAX}"),
             Self::ListedWaiters => write!(f, "ERR WAITERS must be an integer from 1 to {LISTED_WAITERS_MAX}"),
             Self::FenceTooFar { max } => write!(
@@ -326,6 +339,11 @@ mod tests {
             ),
             (Refusal::OwnerQueueFull, "QUEUEFULL this owner has 32 requests"),
             (Refusal::Patience, "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds"),
+            (
+                Refusal::KeepAlive,
+                "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds, and the ttl at least 100",
+            ),
+            (Refusal::NoConnection, "ERR KEEPALIVE follows the connection"),
             (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
             (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),
             (Refusal::FenceTooFar { max: 5 }, "ERR token must be at most 5"),

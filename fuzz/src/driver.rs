@@ -209,6 +209,7 @@ impl World {
                 self.is_hindered_for_disk();
                 Said::Refused(refusal)
             }
+            Question::MayRenew(_) => panic!("no lease is kept alive"),
             Question::OnDisk => {
                 found.asked_disk += 1;
                 assert!(found.asked_disk <= 2, "by who was before, and by the command");

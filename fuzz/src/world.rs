@@ -224,6 +224,7 @@ impl World {
                     let looked = self.perform(place_of(db, &name), &Request::Look);
                     assert!(looked.answer.is_ok(), "nobody asked");
                 }
+                Some(Work::Renew(_)) => panic!("no lease is kept alive"),
                 Some(Work::Expire(due)) => {
                     let place = place_of(due.db, &due.name);
                     let lock = self.locks.get(&place).expect("every entry is of a lock");

@@ -1,13 +1,13 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [WAIT ms] [FENCE token] [RETRY] [NOTE text]`
+//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [KEEPALIVE ms] [WAIT ms] [FENCE token] [RETRY] [NOTE text]`
 
 use palisade_core::engine::Request;
 use palisade_core::request::{Acquire as Ask, Note, Owner, Patience, Ttl};
-use palisade_core::{Refusal, Token};
+use palisade_core::{KeepAlive, Refusal, Token};
 
 use super::declaration::arguments;
 use super::key::open;
-use super::values::{Count, wanted};
-use crate::driver::blocked_clients::Form;
+use super::values::{Count, Milliseconds, wanted};
+use crate::driver::blocked_clients::{Asker, Form};
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, command_names, driver};
 
@@ -19,6 +19,7 @@ arguments! {
         [SHARED] shared,
         [LIMIT k as limit] limit: Count,
         [PERMIT n as number] permit: Count,
+        [KEEPALIVE ms] keepalive: Milliseconds,
         [WAIT ms] wait: Patience,
         [FENCE token] fence: Token,
         [RETRY] retry,
@@ -32,7 +33,7 @@ pub struct Acquire;
 impl Command for Acquire {
     const SPEC: Spec = Spec {
         name: command_names::ACQUIRE,
-        summary: c"Takes a lock for an owner, alone, shared or as one of so many permits, waiting in turn if asked to, and \
+        summary: c"Takes a lock for an owner, alone, shared or as one of so many permits, waiting in turn and keeping its lease alive if asked to, and \
                    answers its fencing token, with WAIT also the milliseconds waited, with LIMIT also the permit's number; \
                    Null if somebody else holds it.",
         complexity: c"O(1)",
@@ -46,16 +47,16 @@ impl Command for Acquire {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let (ask, form) = request(call)?;
+        let (ask, asker) = request(call)?;
         let request = Request::Acquire { ask, may_block: call.ctx.may_block() };
-        driver::answer(call.ctx, &mut open(call)?, &request, form, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, asker, clock::now())
     }
 }
 
 /// The request, and how it is answered: with how long it waited if it names a time to wait, and with a number if it asks for a
 /// permit.
-fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Form), Refusal> {
-    let Asked { owner, ttl, shared, limit, permit, wait, fence, retry, note } = Asked::read(call)?;
+fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Asker), Refusal> {
+    let Asked { owner, ttl, shared, limit, permit, keepalive, wait, fence, retry, note } = Asked::read(call)?;
     let form = match (&limit, wait) {
         (Some(_), _) => Form::Permit,
         (None, Some(_)) => Form::TokenAndWait,
@@ -64,5 +65,12 @@ fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Form), Refusal> {
     let wanted = wanted(shared, limit, permit)?;
     // In a transaction or a script the answer is at once.
     let patience = wait.filter(|_| call.ctx.may_block()).unwrap_or(Patience::NONE);
-    Ok((Ask { owner, ttl, wanted, fence, retry, note: note.unwrap_or_default(), patience }, form))
+    let keepalive = keepalive.map(|Milliseconds(ms)| kept(call, ms, ttl)).transpose()?;
+    let asker = Asker { form, keepalive };
+    Ok((Ask { owner, ttl, wanted, fence, retry, note: note.unwrap_or_default(), patience }, asker))
+}
+
+/// The lease is kept as long as the connection of this call is open.
+fn kept(call: &Call<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
+    KeepAlive::new(call.ctx.connection().ok_or(Refusal::NoConnection)?, ms, ttl)
 }

@@ -52,7 +52,7 @@ impl Command for Info {
             let mut fields = sight::fields(lock, Key { db, name }, node, now);
             if let Some(ListedHolders(count)) = holders {
                 let live = lock.into_iter().flat_map(|lock| sight::live(lock, now)).take(count);
-                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, node, now));
+                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, Key { db, name }, node, now));
                 fields.push(("grants", Reply::List(grants.collect())));
             }
             if let Some(ListedWaiters(count)) = listed {
@@ -68,7 +68,7 @@ impl Command for Info {
 }
 
 /// One of several holders.
-fn describe_grant(mode: Mode, grant: &Grant, node: &Node, now: BootTime) -> Reply {
+fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: BootTime) -> Reply {
     let (number, limit) = match mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
         Mode::Exclusive | Mode::Shared => (0, 0),
@@ -85,6 +85,7 @@ fn describe_grant(mode: Mode, grant: &Grant, node: &Node, now: BootTime) -> Repl
         ("note", Reply::Bytes(grant.note().to_vec())),
         ("suspect", Reply::Integer(node.is_suspect(grant).into())),
         ("seq", Reply::Integer(grant.note_sequence().get())),
+        ("keepalive", Reply::Integer(sight::kept_ms(key, grant, node, now))),
     ])
 }
 

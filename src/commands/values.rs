@@ -127,6 +127,17 @@ impl Value<'_> for Count {
     }
 }
 
+/// A time whose bounds depend on another one.
+pub struct Milliseconds(pub Option<u64>);
+
+impl Value<'_> for Milliseconds {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        Ok(Self(parse_integer(bytes)))
+    }
+}
+
 /// The mode that the options of a request name.
 pub fn wanted(shared: bool, limit: Option<Count>, permit: Option<Count>) -> Result<Wanted, Refusal> {
     match (shared, limit, permit) {

@@ -3,16 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
-use palisade_core::engine::{Reply as AtOnce, Request};
+use palisade_core::engine::{Key, Reply as AtOnce, Request};
 use palisade_core::limits::ANSWERS_A_PASS_MAX;
-use palisade_core::{Answer, Refusal, Token, WaiterId, Want};
+use palisade_core::request::{Acquire, Owner, Ttl};
+use palisade_core::{Answer, KeepAlive, Refusal, Token, WaiterId, Want};
 
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
-use crate::{command_names, state};
+use crate::{clock, command_names, state};
 
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
-    static BLOCKED: RefCell<HashMap<WaiterId, (Blocked, Form)>> = RefCell::new(HashMap::new());
+    static BLOCKED: RefCell<HashMap<WaiterId, Waits>> = RefCell::new(HashMap::new());
     /// Those who waited when the node became a replica and are not told yet: in no queue any more.
     static LEAVING: RefCell<BTreeMap<WaiterId, Blocked>> = const { RefCell::new(BTreeMap::new()) };
     /// So many may still be answered in this pass of the event loop.
@@ -32,26 +33,94 @@ pub enum Form {
     Permit,
 }
 
+/// The client of a command, and what it is told of its grant.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// How it is told.
+    pub form: Form,
+    /// Its lease is kept from then on.
+    pub keepalive: Option<KeepAlive>,
+}
+
+impl From<Form> for Asker {
+    fn from(form: Form) -> Self {
+        Self { form, keepalive: None }
+    }
+}
+
+/// A client that waits.
+struct Waits {
+    blocked: Blocked,
+    form: Form,
+    /// Boxed: few have one.
+    keeps: Option<Box<Keeps>>,
+}
+
+/// What is kept when a client is told of its grant.
+struct Keeps {
+    db: u32,
+    name: Box<[u8]>,
+    owner: Box<[u8]>,
+    ttl: Ttl,
+    keepalive: KeepAlive,
+}
+
+impl Keeps {
+    fn new(db: u32, name: KeyName<'_>, request: &Request<'_>, asker: Asker) -> Option<Self> {
+        match (request, asker.keepalive) {
+            (Request::Acquire { ask: Acquire { owner, ttl, .. }, .. }, Some(keepalive)) => {
+                Some(Self { db, name: name.bytes().into(), owner: owner.bytes().into(), ttl: *ttl, keepalive })
+            }
+            _ => None,
+        }
+    }
+
+    /// Its client is told now.
+    fn begin(&self) {
+        let key = Key { db: self.db, name: &self.name };
+        // An owner when it came.
+        let Ok(owner) = Owner::new(&self.owner) else { return };
+        state::with(|node| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
+    }
+}
+
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 
 /// Blocks the client of this command until its request is answered. The name under which that is.
-pub fn block(ctx: Context<'_>, request: &Request<'_>, form: Form) -> WaiterId {
+pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: Asker) -> WaiterId {
     let command = match request {
         Request::Wait(_) => command_names::WAIT,
         _ => command_names::ACQUIRE,
     };
     let blocked = Blocked::new::<Clients>(ctx, command);
     let id = WaiterId(blocked.id());
-    BLOCKED.with_borrow_mut(|all| all.insert(id, (blocked, form)));
+    let keeps = Keeps::new(ctx.db(), name, request, asker).map(Box::new);
+    BLOCKED.with_borrow_mut(|all| all.insert(id, Waits { blocked, form: asker.form, keeps }));
     id
+}
+
+/// The client of this command is answered at once: if it is told of a grant to be kept, that begins now.
+#[inline]
+pub fn keep_alive_at_once(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, answer: AtOnce, asker: Asker) {
+    if asker.keepalive.is_some() && matches!(answer, AtOnce::Granted(..)) {
+        Keeps::new(ctx.db(), name, request, asker).iter().for_each(Keeps::begin);
+    }
 }
 
 /// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
 /// the next ones ([`has_more`]). Each costs the server more than it costs the rules, and it does that work in one go.
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(MAY_ANSWER.get())) {
+        keep_alive(id, &answer);
         send(id, |form| reply(answer, form));
+    }
+}
+
+/// A client that waited is told this: if it is of a grant to be kept, that begins now.
+fn keep_alive(id: WaiterId, answer: &Answer) {
+    if matches!(answer, Answer::Granted { .. }) {
+        BLOCKED.with_borrow(|all| all.get(&id).and_then(|waits| waits.keeps.as_deref()).map(Keeps::begin));
     }
 }
 
@@ -90,7 +159,7 @@ pub fn dismiss(db: u32, name: &[u8], error: &str) {
 
 /// Whether the user of a client that waits may still have the lock `name`: rules of access may have changed since it came.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
-    BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|(blocked, _)| blocked.is_permitted(name)))
+    BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|waits| waits.blocked.is_permitted(name)))
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
@@ -100,7 +169,7 @@ pub fn dismiss_all() -> bool {
     let all = BLOCKED.take();
     let some = !all.is_empty();
     state::with(|node| all.keys().for_each(|id| drop(node.leave_queue(*id))));
-    LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, (blocked, _))| (id, blocked))));
+    LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, waits)| (id, waits.blocked))));
     some
 }
 
@@ -112,7 +181,7 @@ pub fn send_one_away() -> bool {
 }
 
 fn send(id: WaiterId, told: impl FnOnce(Form) -> Result<Reply, Refusal>) {
-    if let Some((blocked, form)) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
+    if let Some(Waits { blocked, form, .. }) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
         answer(blocked, told(form));
     }
 }
@@ -174,6 +243,9 @@ impl BlockedClients for Clients {
         }
         // It may have its answer already, and only not have been sent it.
         let answer = state::with(|node| node.take_answer_of(WaiterId(client)));
+        if let Some(answer) = &answer {
+            keep_alive(WaiterId(client), answer);
+        }
         let (want, form) = leave(client);
         match answer {
             Some(answer) => reply(answer, form.unwrap_or(Form::Token)),
@@ -197,7 +269,7 @@ fn has_left(client: u64) -> bool {
 /// The client's request leaves the queue, and its handle goes back to the server.
 fn leave(client: u64) -> (Option<Want>, Option<Form>) {
     let id = WaiterId(client);
-    let form = BLOCKED.with_borrow_mut(|all| all.remove(&id)).map(|(blocked, form)| {
+    let form = BLOCKED.with_borrow_mut(|all| all.remove(&id)).map(|Waits { blocked, form, .. }| {
         blocked.give_back();
         form
     });

@@ -6,7 +6,7 @@
 use palisade_core::engine::{Event, Key, Reply as Answer, Request, Run, Said, Step};
 use palisade_core::{Now, Refusal};
 
-use super::blocked_clients::{self, Form};
+use super::blocked_clients::{self, Asker};
 use super::questions::Questions;
 use super::{cluster, effects, watchers};
 use crate::durability::incarnation;
@@ -24,9 +24,9 @@ pub struct Performed {
     pub touches_queue: bool,
 }
 
-/// Performs `request` for `key`; one who has to wait is answered in this form later.
+/// Performs `request` for `key`; one who has to wait is answered later.
 #[inline(always)]
-pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, form: Form, now: Now) -> Performed {
+pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, asker: Asker, now: Now) -> Performed {
     let name = key.name();
     let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
     let mut questions = Questions::default();
@@ -66,7 +66,7 @@ pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, f
             Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
             Step::LookAtSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
-            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, request, form)),
+            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, name, request, asker)),
             Step::Write => incarnation::save(now),
             Step::Done(answer) => break answer,
         }

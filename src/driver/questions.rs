@@ -35,6 +35,11 @@ impl Questions {
             // replicas from granting what its successor grants too.
             Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
             Question::MayGrant(_) => Said::Yes,
+            Question::MayRenew(_) if is_poisoned() => Said::Refused(Refusal::Poisoned),
+            Question::MayRenew(client) if !ctx.is_open(client) => Said::No,
+            // As its holder's EXTEND would be refused.
+            Question::MayRenew(_) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
+            Question::MayRenew(_) => Said::Yes,
             Question::OnDisk => {
                 readiness::look_at_disk(ctx);
                 Said::Yes

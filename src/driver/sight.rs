@@ -1,6 +1,7 @@
 //! What is shown of a lock: the answer of LOCK.INFO and LOCK.WATCH.
 
 use palisade_core::engine::Key;
+use palisade_core::request::Owner;
 use palisade_core::{BootTime, Grant, Lock, Mode, Node};
 
 use crate::ffi::Reply;
@@ -24,7 +25,14 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
         ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
         ("holders", Reply::Integer(held.map_or(0, |lock| lock.live_len(now)) as u64)),
         ("seq", number(&|grant| grant.note_sequence().get())),
+        ("keepalive", number(&|grant| kept_ms(key, grant, node, now))),
     ]
+}
+
+/// Milliseconds for which the lease of `grant` is kept alive, as long as its connection is open; 0 if it is not.
+pub fn kept_ms(key: Key<'_>, grant: &Grant, node: &Node, now: BootTime) -> u64 {
+    let owner = Owner::new(grant.owner()).ok();
+    owner.and_then(|owner| node.keepalives().left_ms(key, owner, now)).unwrap_or(0)
 }
 
 /// The grants that hold `lock`, the oldest first.

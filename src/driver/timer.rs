@@ -165,15 +165,19 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(work) = state::with(|node| node.take_due(now, blocked_clients::may_answer())) else { return false };
     let (db, name, request) = match &work {
         Work::Look(db, name) => (*db, &**name, Request::Look),
+        Work::Renew(renewal) => (renewal.db(), renewal.name(), Request::Renew(renewal)),
         Work::Expire(due) => (due.db, &*due.name, Request::Expire(due)),
     };
     ctx.select(db);
     KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
         Ok(mut key) => {
             // Nobody is answered, so nothing is refused either.
-            let _ = perform(ctx, &mut key, &request, Form::Token, Now { boot: now, ..clock::now() });
+            let _ = perform(ctx, &mut key, &request, Form::Token.into(), Now { boot: now, ..clock::now() });
         }
-        Err(NotALock) => state::with(|node| node.postpone(db, name, Refusal::WrongType, now)),
+        Err(NotALock) => state::with(|node| match &work {
+            Work::Renew(renewal) => node.stops_renewing(renewal),
+            _ => node.postpone(db, name, Refusal::WrongType, now),
+        }),
     });
     true
 }

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use palisade_core::ClientId;
+
 use super::api::{api, raw};
 use super::string::KeyName;
 
@@ -117,6 +119,19 @@ impl<'a> Context<'a> {
                 | raw::REDISMODULE_CTX_FLAGS_LUA
                 | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING,
         )
+    }
+
+    /// The connection that this command came over, if it came over one: a script's commands come over none.
+    pub fn connection(self) -> Option<ClientId> {
+        // SAFETY: the context is live for 'a.
+        let client = ClientId(unsafe { api!(RedisModule_GetClientId(self.raw)) });
+        self.is_open(client).then_some(client)
+    }
+
+    /// This connection is open.
+    pub fn is_open(self, ClientId(client): ClientId) -> bool {
+        // SAFETY: without room for an answer the server only says whether there is such a client.
+        unsafe { api!(RedisModule_GetClientInfoById(null_mut(), client)) == raw::REDISMODULE_OK as c_int }
     }
 
     /// The command comes from the AOF: its effects took place at an unknown time.

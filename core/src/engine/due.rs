@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::keepalive::Renewal;
 use crate::lock::deadlines::Due;
 use crate::node::Node;
 use crate::queue::of_key::WaiterId;
@@ -12,6 +13,8 @@ use crate::values::time::BootTime;
 pub enum Work {
     /// The queue of this name in this database is to be looked at.
     Look(u32, Arc<[u8]>),
+    /// This lease may have to be prolonged.
+    Renew(Renewal),
     /// This lease has ended.
     Expire(Due),
 }
@@ -19,7 +22,8 @@ pub enum Work {
 impl Node {
     /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
     pub fn next_due(&self) -> Option<BootTime> {
-        self.deadlines.earliest().into_iter().chain(self.waiting.next_due()).chain(self.watching.next_due()).min()
+        let planned = [self.deadlines.earliest(), self.waiting.next_due(), self.watching.next_due()];
+        planned.into_iter().chain([self.keepalives.next_due()]).flatten().min()
     }
 
     /// Answers the one whose wait has been over longest at `now`; `false` if there is none. That changes no key, so it is also
@@ -39,9 +43,12 @@ impl Node {
     }
 
     /// Takes out what has been due longest at `now` of that which changes keys. Queues come first: a look at one may serve
-    /// somebody. With `may_answer` off they are left, because answers to those who wait are sent later.
+    /// somebody. With `may_answer` off they are left, because answers to those who wait are sent later. A lease that is kept is prolonged
+    /// before any is found to have ended.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
-        look.map(|(db, name)| Work::Look(db, name)).or_else(|| self.deadlines.pop_due(now).map(Work::Expire))
+        look.map(|(db, name)| Work::Look(db, name))
+            .or_else(|| self.keepalives.take_due(now).map(Work::Renew))
+            .or_else(|| self.deadlines.pop_due(now).map(Work::Expire))
     }
 }

@@ -272,6 +272,9 @@ impl Key {
             }
             match self.node.take_due(now, true) {
                 Some(Work::Look(_, name)) => self.perform_for(&name, &Request::Look).unwrap(),
+                Some(Work::Renew(renewal)) => {
+                    self.perform_for(renewal.name(), &Request::Renew(&renewal)).unwrap_or(Reply::Null)
+                }
                 Some(Work::Expire(due)) => self.perform_for(&due.name, &Request::Expire(&due)).unwrap(),
                 None => break,
             };

@@ -4,6 +4,7 @@
 
 use super::passing::Passing;
 use super::step::{By, Event, Question, Reply, Said, Step};
+use crate::keepalive::Renewal;
 use crate::lock::Lock;
 use crate::lock::deadlines::Due;
 use crate::lock::grant::{Grant, GrantId};
@@ -19,6 +20,7 @@ use crate::rules::fence::{Fenced, fence};
 use crate::rules::note::{Noted, annotate};
 use crate::rules::reenter::{Reentered, reenter};
 use crate::rules::release::{Released, release};
+use crate::rules::renew::{Renewed, kept, renew};
 use crate::rules::wait::{Waited, wait};
 use crate::values::key::Key;
 use crate::values::limits::{DISK_WAIT_MS, ENDED_A_STEP_MAX};
@@ -51,6 +53,8 @@ pub enum Request<'a> {
     Note(Annotate<'a>),
     /// `LOCK.BREAK`, of the grants with this token or of all.
     Break(Option<Token>),
+    /// A lease that is kept alive.
+    Renew(&'a Renewal),
     /// The lease of the lock has ended.
     Expire(&'a Due),
     /// Its queue is looked at.
@@ -89,6 +93,9 @@ enum Stage {
     Decides,
     /// The lock ended, or it may be somebody's turn; then this is answered.
     Passes(Passing, Reply),
+    /// The connection of a lease that is kept alive has to be open.
+    Connection,
+    ConnectionSaid,
     /// The grants with this token are taken out, one after the other.
     Breaks(Token),
     /// The lock is stored for the one who asked.
@@ -187,6 +194,12 @@ impl<'a> Run<'a> {
                         None => self.stage = Stage::Answers(Ok(*reply)),
                     }
                 }
+                Stage::Connection => {
+                    if let Some(step) = self.asks_for_connection() {
+                        return step;
+                    }
+                }
+                Stage::ConnectionSaid => self.connection_said(said, node),
                 Stage::Breaks(token) => {
                     let token = *token;
                     if let Some(step) = self.break_one(held.as_deref_mut(), token, node, now) {
@@ -262,6 +275,28 @@ impl<'a> Run<'a> {
         Some(Step::Left(Event::Broken))
     }
 
+    #[inline(never)]
+    fn asks_for_connection(&mut self) -> Option<Step> {
+        let Request::Renew(renewal) = self.request else { return self.answer(Ok(Reply::Null)) };
+        self.stage = Stage::ConnectionSaid;
+        Some(Step::Ask(Question::MayRenew(renewal.client())))
+    }
+
+    #[inline(never)]
+    fn connection_said(&mut self, said: Said, node: &mut Node) {
+        self.stage = match said {
+            Said::No => {
+                if let Request::Renew(renewal) = self.request {
+                    node.keepalives.end(renewal);
+                }
+                Stage::Answers(Ok(Reply::Null))
+            }
+            Said::Refused(refusal) => Stage::Answers(Err(refusal)),
+            _ if node.ledger.is_ready() => Stage::Decides,
+            _ => Stage::Ready,
+        };
+    }
+
     /// Where the request begins.
     #[inline(always)]
     fn begins(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) {
@@ -278,6 +313,14 @@ impl<'a> Run<'a> {
             Request::Wait(_) => self.promises(node),
             Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) => {
                 self.stage = if node.ledger.is_ready() { Stage::Decides } else { Stage::Ready };
+            }
+            Request::Renew(renewal) => {
+                // Nothing that anybody watches changes.
+                self.is_watched = false;
+                self.stage = match kept(held, renewal, now) {
+                    Some(_) => Stage::Connection,
+                    None => Stage::Decides,
+                };
             }
             Request::Convert(_) => {
                 self.touches_queue |= node.waiting.has_queue(db, name);
@@ -366,6 +409,11 @@ impl<'a> Run<'a> {
                 }
                 Ok(Extended::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
                 Ok(Extended::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.is_refused(refusal, node, now),
+            },
+            Request::Renew(renewal) => match renew(held.as_deref_mut(), renewal, node, now) {
+                Ok(Renewed::Prolonged(own)) => self.changed(held, own, None, Reply::Null, node),
+                Ok(Renewed::Unchanged) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
             Request::Reenter(ask) => match reenter(held.as_deref_mut(), ask, node, now) {

@@ -1,5 +1,6 @@
 //! What the engine and its driver say to each other.
 
+use crate::keepalive::ClientId;
 use crate::lock::grant::GrantId;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
@@ -47,6 +48,8 @@ pub enum Question {
     IsPermitted(WaiterId),
     /// Whether the server lets the node grant anything.
     MayGrant(By),
+    /// Whether this connection is open, and the server lets the node prolong what its client holds.
+    MayRenew(ClientId),
     /// What is on the disk by now ([`crate::Node::written`]), and what the start proves, if that is not judged yet.
     OnDisk,
 }

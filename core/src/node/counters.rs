@@ -19,6 +19,8 @@ pub struct Counters {
     pub breaks: u64,
     /// Successful EXTENDs.
     pub extensions: u64,
+    /// Leases that were prolonged because the connection of their holder is open.
+    pub renewals: u64,
     /// CONVERTs that changed the mode of a grant.
     pub conversions: u64,
     /// NOTEs that replaced the note of a grant.

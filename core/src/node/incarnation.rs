@@ -122,6 +122,8 @@ impl Node {
 
     /// The node follows a master, or another one.
     pub fn follows(&mut self) {
+        // Its master keeps those of its own clients.
+        self.keepalives.clear();
         self.ledger.follows();
     }
 

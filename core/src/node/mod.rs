@@ -12,6 +12,7 @@ use crate::guard::evicted::Evicted;
 use crate::guard::flush::Flush;
 use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
+use crate::keepalive::{KeepAlive, KeepAlives, Renewal};
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
@@ -19,6 +20,7 @@ use crate::node::counters::Counters;
 use crate::queue::waiting::Waiting;
 use crate::queue::watching::Watching;
 use crate::refusal::Refusal;
+use crate::request::{Owner, Ttl};
 use crate::tokens::Tokens;
 use crate::values::cause::Cause;
 use crate::values::key::Key;
@@ -61,6 +63,8 @@ pub struct Node {
     pub(crate) waiting: Waiting,
     /// Clients that watch a lock.
     pub(crate) watching: Watching,
+    /// Leases that are prolonged as long as a connection is open.
+    pub(crate) keepalives: KeepAlives,
     /// What is on the disk, and must be.
     pub(crate) ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
@@ -97,6 +101,7 @@ impl Node {
             slots: Slots::default(),
             waiting: Waiting::default(),
             watching: Watching::default(),
+            keepalives: KeepAlives::default(),
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }
@@ -158,6 +163,21 @@ impl Node {
     /// Clients that watch a lock.
     pub fn watching(&self) -> &Watching {
         &self.watching
+    }
+
+    /// Leases that are prolonged as long as a connection is open.
+    pub fn keepalives(&self) -> &KeepAlives {
+        &self.keepalives
+    }
+
+    /// `owner` was told at `now` of its grant of the lock of `key`, a lease of `ttl`, and wants it kept.
+    pub fn keep_alive(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
+        self.keepalives.keep(key, owner, ttl, keep, now);
+    }
+
+    /// The key of this lease holds no lock any more.
+    pub fn stops_renewing(&mut self, renewal: &Renewal) {
+        self.keepalives.end(renewal);
     }
 
     /// What is on the disk, and must be.

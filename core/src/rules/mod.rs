@@ -11,5 +11,6 @@ pub mod hand_over;
 pub mod note;
 pub mod reenter;
 pub mod release;
+pub mod renew;
 pub mod wait;
 pub mod watch;

@@ -4,6 +4,7 @@ use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::request::Release;
+use crate::values::key::Key;
 use crate::values::time::Now;
 
 /// What came of a RELEASE.
@@ -45,6 +46,7 @@ pub fn release(
         Released::Unchanged(holds)
     } else if left == 0 {
         node.counters.releases += 1;
+        node.keepalives.ended(Key { db, name }, ask.owner.bytes());
         if lock.len() == 1 { Released::Freed } else { Released::Left(own) }
     } else {
         lock.set_holds(own, left);

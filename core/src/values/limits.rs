@@ -90,6 +90,19 @@ pub const EVICTED_MAX: usize = 65_536;
 /// Longest wait in the queue, in milliseconds: one day, as the longest lease.
 pub const WAIT_MAX_MS: u32 = MAX_TTL_LIMIT_MS;
 
+/// Longest KEEPALIVE, in milliseconds: 30 days. A holder that hangs with its connection open holds its lock until then.
+pub const KEEPALIVE_MAX_MS: u32 = 2_592_000_000;
+
+/// Shortest lease that a node keeps alive, in milliseconds: it has a third of it to look at a lease.
+pub const KEEPALIVE_TTL_MIN_MS: u32 = 100;
+
+/// So often in its length a lease is prolonged that is kept alive: a node that stands still for less than two thirds of it loses
+/// none.
+pub const RENEWALS_A_TTL: u64 = 3;
+
+/// How soon a lease is looked at again that could not be prolonged, in milliseconds: before the shortest one ends.
+pub const RENEW_AGAIN_MS: u32 = 20;
+
 /// Largest ticket: integers up to here are exact in Lua, JavaScript and JSON.
 pub const TICKET_MAX: u64 = TOKEN_LIMIT - 1;
 

@@ -211,6 +211,7 @@ impl OneKey {
             match self.node.take_due(now.boot, true) {
                 Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0)),
                 Some(Work::Look(..)) => {}
+                Some(Work::Renew(renewal)) => drop(self.perform(&Request::Renew(&renewal), 0)),
                 Some(Work::Expire(due)) => drop(self.perform(&Request::Expire(&due), 0)),
                 None => break,
             }

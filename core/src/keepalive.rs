@@ -1,0 +1,198 @@
+//! Leases that the node prolongs by itself, each for as long as the connection of its holder is open.
+//!
+//! Nothing of this is in the lock: a lease that is kept alive is an ordinary one that is extended in time, as its holder could do it.
+//! So a replica, a file and a guard need not know of it, and what ends with a connection, a restart or a promotion is the
+//! extending, never the lease.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::refusal::Refusal;
+use crate::request::{Owner, Ttl};
+use crate::values::key::Key;
+use crate::values::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, RENEW_AGAIN_MS, RENEWALS_A_TTL};
+use crate::values::time::BootTime;
+
+/// Names a connection, on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientId(pub u64);
+
+/// `KEEPALIVE` of an ACQUIRE: the lease is kept as long as this connection is open, for this long at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    client: ClientId,
+    ms: u32,
+}
+
+impl KeepAlive {
+    /// For a lease of `ttl` and the connection `client`, `ms` milliseconds. `None` stands for what is not a number at all.
+    pub fn new(client: ClientId, ms: Option<u64>, ttl: Ttl) -> Result<Self, Refusal> {
+        let ms = ms.and_then(|ms| u32::try_from(ms).ok());
+        let ms = ms.filter(|ms| (ttl.ms()..=KEEPALIVE_MAX_MS).contains(ms) && ttl.ms() >= KEEPALIVE_TTL_MIN_MS);
+        ms.map(|ms| Self { client, ms }).ok_or(Refusal::KeepAlive)
+    }
+}
+
+/// Whose lease is kept, of which lock.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Holder {
+    db: u32,
+    name: Box<[u8]>,
+    owner: Box<[u8]>,
+}
+
+impl Holder {
+    fn new(Key { db, name }: Key<'_>, owner: Owner<'_>) -> Self {
+        Self { db, name: name.into(), owner: owner.bytes().into() }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    client: ClientId,
+    ttl: Ttl,
+    /// The holder was told of its grant by then; a later grant is another one.
+    since: BootTime,
+    /// Until when at the longest.
+    until: BootTime,
+    due: BootTime,
+}
+
+/// A lease that is to be looked at: it may have to be prolonged.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    holder: Arc<Holder>,
+    kept: Kept,
+}
+
+impl Renewal {
+    /// The database of the lock's key.
+    pub fn db(&self) -> u32 {
+        self.holder.db
+    }
+
+    /// The name of the lock's key.
+    pub fn name(&self) -> &[u8] {
+        &self.holder.name
+    }
+
+    /// The connection that must be open.
+    pub fn client(&self) -> ClientId {
+        self.kept.client
+    }
+
+    /// Whose lease.
+    pub(crate) fn owner(&self) -> Owner<'_> {
+        Owner::new(&self.holder.owner).expect("an owner when it came")
+    }
+
+    /// A grant from after this is another one.
+    pub(crate) fn since(&self) -> BootTime {
+        self.kept.since
+    }
+
+    /// By how much the lease is prolonged at `now` if it ends at `deadline`; `None`: it will not be any more.
+    pub(crate) fn ttl(&self, deadline: BootTime, now: BootTime) -> Option<Ttl> {
+        let Kept { ttl, until, .. } = self.kept;
+        if until.ms_since(deadline) == 0 {
+            return None;
+        }
+        Ttl::new(Some(until.ms_since(now).min(ttl.ms().into())), ttl.ms()).ok()
+    }
+
+    /// When a lease that ends at `deadline` is prolonged.
+    pub(crate) fn due(&self, deadline: BootTime) -> BootTime {
+        let left_us = u64::from(self.kept.ttl.ms()) * 1_000 * (RENEWALS_A_TTL - 1) / RENEWALS_A_TTL;
+        BootTime::from_us(deadline.as_us().saturating_sub(left_us))
+    }
+}
+
+/// The leases that a node keeps alive.
+#[derive(Clone, Debug, Default)]
+pub struct KeepAlives {
+    kept: HashMap<Arc<Holder>, Kept>,
+    due: BTreeSet<(BootTime, Arc<Holder>)>,
+}
+
+impl KeepAlives {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Milliseconds for which the lease of `owner` is kept at `now`, if it is.
+    pub fn left_ms(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        self.kept.get(&Holder::new(key, owner)).map(|kept| kept.until.ms_since(now))
+    }
+
+    /// When the next one is to be looked at.
+    pub(crate) fn next_due(&self) -> Option<BootTime> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// `owner` was told at `now` of its grant of the lock of `key`, a lease of `ttl`: it is kept from now on. That of a repeated request
+    /// is kept for its connection, and as long as the longer of both.
+    pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
+        let holder = Arc::new(Holder::new(key, owner));
+        let mut until = now.plus_ms(keep.ms);
+        if let Some((holder, kept)) = self.kept.remove_entry(&holder) {
+            until = until.max(kept.until);
+            self.due.remove(&(kept.due, holder));
+        }
+        let kept = Kept { client: keep.client, ttl, since: now, until, due: now };
+        let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
+        self.kept.insert(Arc::clone(&holder), Kept { due, ..kept });
+        self.due.insert((due, holder));
+    }
+
+    /// Takes the one that has been due longest at `now`, if any is. It comes again soon, unless it is told what came of it.
+    pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
+        let (_, holder) = self.due.first().filter(|(due, _)| *due <= now)?;
+        let holder = Arc::clone(holder);
+        let kept = *self.kept.get(&holder)?;
+        let renewal = Renewal { holder, kept };
+        self.look_at(&renewal, now.plus_ms(RENEW_AGAIN_MS));
+        Some(renewal)
+    }
+
+    /// It is to be looked at then.
+    pub(crate) fn look_at(&mut self, renewal: &Renewal, due: BootTime) {
+        if let Some(kept) = self.kept.get_mut(&renewal.holder) {
+            self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
+            kept.due = due;
+            self.due.insert((due, Arc::clone(&renewal.holder)));
+        }
+    }
+
+    /// The lease is not kept any more.
+    pub(crate) fn end(&mut self, renewal: &Renewal) {
+        self.remove(&renewal.holder);
+    }
+
+    /// The grant of `owner` ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, key: Key<'_>, owner: &[u8]) {
+        if !self.is_empty() {
+            self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
+        }
+    }
+
+    fn remove(&mut self, holder: &Holder) {
+        if let Some((holder, kept)) = self.kept.remove_entry(holder) {
+            self.due.remove(&(kept.due, holder));
+        }
+    }
+
+    /// None is kept any more: the node follows a master now.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}

@@ -1,0 +1,171 @@
+//! KEEPALIVE: a lease that is prolonged as long as its holder's connection is open.
+
+use crate::keepalive::Renewal;
+use crate::lock::grant::GrantId;
+use crate::lock::{Lock, live_of};
+use crate::node::Node;
+use crate::refusal::Refusal;
+use crate::values::time::Now;
+
+/// What came of a look at a lease that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The deadline of this grant is later now.
+    Prolonged(GrantId),
+    /// The lease lasts long enough as it is, or the grant is no more: nothing changed.
+    Unchanged,
+}
+
+/// The grant whose lease `renewal` keeps, and its lock; `None`: its lease is over, or the lock was released, broken, deleted or renamed.
+pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) -> Option<(&'a mut Lock, GrantId)> {
+    let own = live_of(held, renewal.owner(), now.boot);
+    own.filter(|(lock, own)| lock.grant(*own).granted() <= renewal.since())
+}
+
+/// Prolongs the lease of `renewal`, whose connection is open, if a third of it has gone: as [`crate::extend()`], but never beyond the
+/// end that its KEEPALIVE named. A lease that is over is not kept any more.
+pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<Renewed, Refusal> {
+    let own = kept(held, renewal, now);
+    let next = own.and_then(|(lock, own)| {
+        let deadline = lock.grant(own).deadline();
+        Some((lock, own, deadline, renewal.ttl(deadline, now.boot)?))
+    });
+    let Some((lock, own, deadline, ttl)) = next else {
+        node.keepalives.end(renewal);
+        return Ok(Renewed::Unchanged);
+    };
+    let due = renewal.due(deadline);
+    if due > now.boot {
+        node.keepalives.look_at(renewal, due);
+        return Ok(Renewed::Unchanged);
+    }
+    node.ensure_trusted(lock.grant(own), now.boot)?;
+    let is_longer = lock.prolong(own, now.boot, ttl);
+    node.keepalives.look_at(renewal, renewal.due(lock.grant(own).deadline()));
+    node.counters.renewals += 1;
+    Ok(if is_longer { Renewed::Prolonged(own) } else { Renewed::Unchanged })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::keepalive::{ClientId, KeepAlive};
+    use crate::request::{Extend, Release};
+    use crate::rules::extend::extend;
+    use crate::rules::release::release;
+    use crate::values::key::Key;
+
+    const KEY: Key<'_> = Key { db: 0, name: b"k" };
+
+    /// A node that keeps the lease of a second of [`mine`], granted and told of at 0, for `ms`.
+    fn kept(ms: u64) -> (Node, Lock) {
+        let mut node = node();
+        let keep = KeepAlive::new(ClientId(1), Some(ms), ttl(1_000)).unwrap();
+        node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
+        (node, mine(1))
+    }
+
+    /// Looks after the leases that are due at each millisecond up to `until`; when what was done.
+    fn pass(
+        node: &mut Node,
+        mut held: Option<&mut Lock>,
+        from: u64,
+        until: u64,
+    ) -> Vec<(u64, Result<Renewed, Refusal>)> {
+        let mut done = vec![];
+        for ms in from..=until {
+            while let Some(renewal) = node.keepalives.take_due(at(ms).boot) {
+                done.push((ms, renew(held.as_deref_mut(), &renewal, node, at(ms))));
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn a_lease_is_prolonged_whenever_a_third_of_it_has_gone_and_ends_when_its_holder_said() {
+        let (mut node, mut lock) = kept(2_000);
+        let done = pass(&mut node, Some(&mut lock), 0, 3_000);
+        let times: Vec<_> =
+            done.iter().filter(|(_, done)| matches!(done, Ok(Renewed::Prolonged(_)))).map(|(ms, _)| *ms).collect();
+        assert_eq!(times, [334, 668, 1_002]);
+        assert_eq!(lock.end(), at(2_000).boot, "no later than that");
+        assert!(node.keepalives.is_empty());
+        assert_eq!((node.counters.renewals, node.counters.extensions), (3, 0));
+    }
+
+    #[test]
+    fn a_lease_that_its_holder_extends_is_left_alone_meanwhile() {
+        let (mut node, mut lock) = kept(60_000);
+        let ask = Extend { owner: owner("me"), ttl: ttl(10_000), token: None };
+        extend(Some(&mut lock), &ask, &mut node, at(100)).unwrap();
+        let done = pass(&mut node, Some(&mut lock), 100, 10_000);
+        let times: Vec<_> =
+            done.iter().filter(|(_, done)| matches!(done, Ok(Renewed::Prolonged(_)))).map(|(ms, _)| *ms).collect();
+        assert_eq!(times, [9_434, 9_768]);
+    }
+
+    /// Whatever ended the grant: it is not brought back, and another grant to the same owner is not kept by mistake.
+    #[test]
+    fn only_the_grant_that_its_holder_was_told_of_is_kept() {
+        let later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
+        let others = exclusive(owner("you"), Default::default(), token(9), at(10).boot, ttl(1_000));
+        for held in [None, Some(later), Some(others)] {
+            let (mut node, _) = kept(60_000);
+            let mut after = held.clone();
+            let done = pass(&mut node, after.as_mut(), 0, 1_000);
+            assert_eq!((done, after), (vec![(334, Ok(Renewed::Unchanged))], held));
+            assert!(node.keepalives.is_empty());
+        }
+        let (mut node, mut lock) = kept(60_000);
+        assert_eq!(pass(&mut node, Some(&mut lock), 1_001, 1_001), [(1_001, Ok(Renewed::Unchanged))], "it is over");
+        assert!(node.keepalives.is_empty());
+    }
+
+    #[test]
+    fn a_release_ends_it_at_once() {
+        let (mut node, mut lock) = kept(60_000);
+        let ask = Release { owner: owner("me"), level: None, token: None };
+        release(0, b"k", Some(&mut lock), &ask, &mut node, at(5));
+        assert!(node.keepalives.is_empty() && node.keepalives.next_due().is_none());
+    }
+
+    #[test]
+    fn a_suspect_lease_is_not_prolonged() {
+        let (mut node, mut lock) = kept(60_000);
+        lock.mark_suspect();
+        let done = pass(&mut node, Some(&mut lock), 0, 1_100);
+        assert!(done.iter().all(|(_, done)| !matches!(done, Ok(Renewed::Prolonged(_)))), "{done:?}");
+        assert_eq!(lock.end(), at(1_000).boot);
+        assert!(node.keepalives.is_empty(), "it ended");
+    }
+
+    /// A second request of the same owner is of the same grant: its connection counts from then on.
+    #[test]
+    fn a_repeated_request_binds_the_lease_to_its_own_connection() {
+        let (mut node, _) = kept(60_000);
+        let again = KeepAlive::new(ClientId(2), Some(1_000), ttl(1_000)).unwrap();
+        node.keep_alive(KEY, owner("me"), ttl(1_000), again, at(100).boot);
+        assert_eq!(node.keepalives.len(), 1);
+        assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(100).boot), Some(59_900), "the longer of both");
+        let renewal = node.keepalives.take_due(at(500).boot).unwrap();
+        assert_eq!(renewal.client(), ClientId(2));
+        assert!(node.keepalives.take_due(at(500).boot).is_none());
+    }
+
+    #[test]
+    fn bounds() {
+        for (ms, lease, is_taken) in [
+            (None, 1_000, false),
+            (Some(999), 1_000, false),
+            (Some(1_000), 1_000, true),
+            (Some(2_592_000_000), 1_000, true),
+            (Some(2_592_000_001), 1_000, false),
+            (Some(1_000), 99, false),
+            (Some(1_000), 100, true),
+        ] {
+            let keep = KeepAlive::new(ClientId(1), ms, ttl(lease));
+            assert_eq!(keep.is_ok(), is_taken, "{ms:?} {lease}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! ACQUIRE … KEEPALIVE: a lease lasts as long as its holder's connection is open, and ends with it, however that ends.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use crate::harness::{
+    Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, wait_until,
+};
+
+/// A lease of this many milliseconds ends within the patience of a test, and is not over because a machine is busy.
+const TTL: u64 = 1_000;
+
+/// A client that holds `k` with KEEPALIVE, and its token.
+fn keeps(server: &Server) -> (Client, i64) {
+    let mut client = server.client();
+    let token = client.insist(&format!("LOCK.ACQUIRE k me {TTL} KEEPALIVE 3600000")).as_int();
+    (client, token)
+}
+
+/// The lease is prolonged: it is held for longer than its ttl, with the same token.
+fn is_kept(server: &Server, token: i64) {
+    let renewals = server.info("renewals");
+    wait_until("it is prolonged", || server.info("renewals") >= renewals + 4);
+    assert_eq!(server.client().say("LOCK.INFO k").field("token"), int(token));
+}
+
+/// The lease ends by itself.
+fn ends(server: &Server) {
+    let mut client = server.client();
+    wait_until("it ends", || client.say("LOCK.INFO k") == null());
+    wait_until("it is gone", || (server.info("keepalives"), server.info("expiries")) == (0, 1));
+}
+
+#[test]
+fn a_lease_lasts_as_long_as_its_connection() {
+    let server = Server::start();
+    let (mut me, token) = keeps(&server);
+    is_kept(&server, token);
+    let info = me.say("LOCK.INFO k HOLDERS 1");
+    let kept = info.field("keepalive").as_int();
+    assert!((3_590_000..=3_600_000).contains(&kept), "{kept}");
+    assert!((1..=TTL as i64).contains(&info.field("ttl").as_int()));
+    assert_eq!(info.field("grants").as_list()[0].field("keepalive").as_int() / 60_000, kept / 60_000);
+    assert!((1..=TTL as i64).contains(&me.say(&format!("LOCK.CHECK k {token}")).as_int()));
+    assert_eq!(server.client().say("LOCK.ACQUIRE k you 1000"), null());
+    drop(me);
+    let mut next = server.client();
+    let granted = next.say("LOCK.ACQUIRE k you 60000 WAIT 60000");
+    assert!(granted.as_list()[0].as_int() > token);
+    assert!(granted.as_list()[1].as_int() <= TTL as i64 + 500, "{granted:?}");
+    assert_eq!(server.info("keepalives"), 0);
+}
+
+/// Whatever the command, the connection, or the server did: the lease ends.
+#[test]
+fn however_the_connection_ends() {
+    let ends_it: [fn(&Server, Client); 5] = [
+        |_, me| drop(me),
+        |server, mut me| {
+            let id = me.say("CLIENT ID").as_int();
+            assert_eq!(server.client().say(&format!("CLIENT KILL ID {id}")), int(1));
+        },
+        // It says nothing for too long.
+        |server, me| {
+            server.client().say("CONFIG SET timeout 1");
+            wait_until("it is cut off", || server.client().info_field("connected_clients") == 1);
+            drop(me);
+        },
+        // It does not read what it is told.
+        |server, mut me| {
+            server.client().send(&[b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 200000 0 0"]);
+            server.client().send(&[b"SET", b"large", &vec![b'x'; 100_000]]);
+            me.ask(&format!("MGET{}", " large".repeat(100)));
+            wait_until("it is cut off", || server.client().info_field("connected_clients") == 1);
+            drop(me);
+        },
+        |_, mut me| {
+            me.say("QUIT");
+        },
+    ];
+    for end in ends_it {
+        let server = Server::start();
+        let (me, token) = keeps(&server);
+        is_kept(&server, token);
+        end(&server, me);
+        ends(&server);
+    }
+}
+
+/// A process over TCP that holds the lock, and is killed; a connection that is reset.
+#[test]
+fn a_process_that_is_killed_and_a_connection_that_is_reset() {
+    let server = Setup::new().option("port", "0").start();
+    for signal in [true, false] {
+        let mut me = server.client();
+        me.say(&format!("CONFIG SET port {}", free_port()));
+        let port: u16 = me.say("CONFIG GET port").as_list()[1].as_text().parse().unwrap();
+        let line = format!("LOCK.ACQUIRE k me {TTL} KEEPALIVE 60000\r\n");
+        let expired = server.info("expiries");
+        if signal {
+            let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{line}' >&3; exec sleep 600 <&3");
+            let mut process = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap();
+            wait_until("it is prolonged", || server.info("renewals") >= 4);
+            process.kill().unwrap();
+            process.wait().unwrap();
+        } else {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.write_all(line.as_bytes()).unwrap();
+            wait_until("it holds", || me.say("LOCK.INFO k") != null());
+            // With its answer unread: a reset, not a close.
+            drop(stream);
+        }
+        wait_until("it ends", || server.info("expiries") == expired + 1);
+        assert_eq!(server.info("keepalives"), 0);
+    }
+}
+
+#[test]
+fn it_ends_at_the_time_that_its_holder_named() {
+    let server = Server::start();
+    let mut me = server.client();
+    let granted = me.say("LOCK.ACQUIRE k me 300 KEEPALIVE 1200 WAIT 0").as_list()[0].as_int();
+    let mut next = server.client();
+    let told = next.say("LOCK.ACQUIRE k you 60000 WAIT 60000");
+    assert!(told.as_list()[0].as_int() > granted);
+    let waited = told.as_list()[1].as_int();
+    assert!((700..=1_210).contains(&waited), "{waited}");
+    assert_eq!(me.say("LOCK.EXTEND k me 1000"), null());
+    assert_eq!(server.info("keepalives"), 0);
+}
+
+#[test]
+fn what_its_holder_does_meanwhile() {
+    let server = Server::start();
+    let (mut me, token) = keeps(&server);
+    // Neither ends it.
+    for line in ["RESET", "SELECT 1", "SELECT 0", "LOCK.REENTER k me", "LOCK.RELEASE k me", "LOCK.NOTE k me text"] {
+        assert!(!matches!(me.say(line), Reply::Error(_)), "{line}");
+    }
+    is_kept(&server, token);
+    // Its lease may be longer for once, and its token be raised.
+    me.say("LOCK.EXTEND k me 5000");
+    let raised = me.say(&format!("LOCK.FENCE k me {}", token + 1_000)).as_int();
+    wait_until("the long lease has gone", || me.say("LOCK.INFO k").field("ttl").as_int() <= TTL as i64);
+    is_kept(&server, raised);
+    me.say("LOCK.CONVERT k me SHARED");
+    assert_eq!(server.client().say("LOCK.ACQUIRE k other 60000 SHARED").as_int() > 0, true);
+    let kept = |server: &Server| server.client().say("LOCK.INFO k HOLDERS 9").field("grants").as_list();
+    is_kept(&server, raised);
+    assert_eq!(kept(&server)[1].field("keepalive"), int(0));
+    // Another connection gives it back.
+    assert_eq!(server.client().say("LOCK.RELEASE k me"), int(0));
+    assert_eq!((server.info("keepalives"), kept(&server).len()), (0, 1));
+}
+
+#[test]
+fn a_repeated_request_binds_it_to_another_connection() {
+    let server = Server::start();
+    let (first, token) = keeps(&server);
+    let mut second = server.client();
+    assert_eq!(second.say(&format!("LOCK.ACQUIRE k me {TTL} RETRY KEEPALIVE 3600000")), int(token));
+    drop(first);
+    is_kept(&server, token);
+    // One without KEEPALIVE leaves it as it is.
+    assert_eq!(server.client().say(&format!("LOCK.ACQUIRE k me {TTL} RETRY")), int(token));
+    is_kept(&server, token);
+    drop(second);
+    ends(&server);
+}
+
+#[test]
+fn one_who_waited_is_kept_from_its_grant_on() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("LOCK.ACQUIRE k first 60000");
+    let mut next = server.client();
+    next.ask(&format!("LOCK.ACQUIRE k next {TTL} KEEPALIVE 3600000 WAIT 60000 LIMIT 3"));
+    wait_until("it waits", || server.info("waiters") == 1);
+    assert_eq!(server.info("keepalives"), 0);
+    me.say("LOCK.RELEASE k first");
+    let granted = next.hear().as_list();
+    assert_eq!(granted[2], int(1));
+    is_kept(&server, granted[0].as_int());
+    // One that leaves while it waits is not kept.
+    let mut gone = server.client();
+    gone.ask(&format!("LOCK.ACQUIRE k gone {TTL} KEEPALIVE 3600000 WAIT 60000"));
+    wait_until("it waits", || server.info("waiters") == 1);
+    drop(gone);
+    wait_until("it left", || server.info("waiters") == 0);
+    drop(next);
+    ends(&server);
+}
+
+#[test]
+fn whatever_takes_the_lock_away_ends_it() {
+    let server = Server::start();
+    for line in ["LOCK.BREAK k", "DEL k", "RENAME k away", "MOVE k 5", "FLUSHALL", "SET k x"] {
+        let (mut me, _) = keeps(&server);
+        assert!(!matches!(me.say(line), Reply::Error(_)), "{line}");
+        wait_until(&format!("it is kept no more: {line}"), || server.info("keepalives") == 0);
+        me.say("FLUSHALL");
+        me.insist("LOCK.GUARD LIFT");
+    }
+    assert_eq!(server.info("renewals"), 0, "nothing was prolonged that is gone");
+}
+
+#[test]
+fn in_transactions_but_not_in_scripts() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("MULTI");
+    me.say(&format!("LOCK.ACQUIRE k me {TTL} KEEPALIVE 60000"));
+    let token = me.say("EXEC").as_list()[0].as_int();
+    is_kept(&server, token);
+    let script = "EVAL return(redis.call('LOCK.ACQUIRE','s','me','1000','KEEPALIVE','60000')) 0";
+    let refused = error(server.client().say(script));
+    assert!(refused.contains("KEEPALIVE follows the connection"), "{refused}");
+    assert_eq!(me.say("EXISTS s"), int(0));
+    drop(me);
+    ends(&server);
+}
+
+/// The lease lives on by the rules of every lease: another process keeps nothing alive.
+#[test]
+fn after_a_crash_it_is_an_ordinary_lease() {
+    let mut server = Setup::new().aof().option("appendfsync", "always").start();
+    let (_me, token) = keeps(&server);
+    is_kept(&server, token);
+    server.kill();
+    server.start_again();
+    assert_eq!((server.info("keepalives"), server.info("held")), (0, 1));
+    let mut next = server.client();
+    assert_eq!(next.say("LOCK.INFO k").field("keepalive"), int(0));
+    wait_until("it ends", || next.say("LOCK.INFO k") == null());
+    // Its owner may bind it again, as long as it lasts.
+    let (_me, token) = keeps(&server);
+    is_kept(&server, token);
+}
+
+#[test]
+fn replicas_hear_of_each_prolongation_and_keep_nothing_alive() {
+    let (master, replica) = pair();
+    let (me, token) = keeps(&master);
+    is_kept(&master, token);
+    in_step(&mut master.client());
+    let seen = replica.client().say("LOCK.INFO k");
+    assert_eq!((seen.field("token"), seen.field("keepalive")), (int(token), int(0)));
+    assert!(seen.field("ttl").as_int() > 0, "it has not ended there");
+    // Promoted, it goes on until its end, as it was told.
+    let mut next = replica.client();
+    next.say("REPLICAOF NO ONE");
+    wait_until("it ends", || next.say("LOCK.INFO k") == null());
+    // The master keeps its own until it follows; then nobody's.
+    is_kept(&master, token);
+    follow(&master, &replica);
+    wait_until("it follows", || master.info("keepalives") == 0);
+    drop(me);
+}
+
+/// As its holder's EXTEND would be refused.
+#[test]
+fn a_master_without_enough_replicas_prolongs_nothing() {
+    let server = Server::start();
+    let (mut me, token) = keeps(&server);
+    is_kept(&server, token);
+    me.say("CONFIG SET min-replicas-to-write 1");
+    assert!(me.say(&format!("LOCK.EXTEND k me {TTL}")).is_error("NOREPLICAS"));
+    ends(&server);
+}
+
+#[test]
+fn while_writes_are_paused_nothing_is_prolonged_and_nobody_gets_it() {
+    let server = Server::start();
+    let (_me, token) = keeps(&server);
+    is_kept(&server, token);
+    let mut operator = server.client();
+    operator.say(&format!("CLIENT PAUSE {} WRITE", TTL / 4));
+    is_kept(&server, token);
+    let renewals = server.info("renewals");
+    operator.say("CLIENT PAUSE 60000 WRITE");
+    wait_until("its lease is over", || operator.say("LOCK.INFO k") == null());
+    assert!(server.info("renewals") <= renewals + 1);
+    operator.say("CLIENT UNPAUSE");
+    ends(&server);
+}
+
+#[test]
+fn a_guard_leaves_it_and_a_suspect_lease_is_not_prolonged() {
+    let server = Server::start();
+    let (mut me, _) = keeps(&server);
+    me.say("LOCK.GUARD ARM 60000");
+    // From before the guard: it cannot be extended either.
+    let renewals = server.info("renewals");
+    wait_until("it ends", || me.say("LOCK.INFO k") == null());
+    assert_eq!(server.info("renewals"), renewals);
+}
+
+#[test]
+fn a_slot_that_leaves_takes_it_along() {
+    let (one, other) = cluster();
+    let mut me = one.client();
+    let token = me.insist(&format!("LOCK.ACQUIRE k me {TTL} KEEPALIVE 3600000"));
+    let (mut here, there) = (one.client(), other.client());
+    drop(there);
+    wait_until("it is prolonged", || here.info_field("lock_renewals") >= 4);
+    assert_eq!(here.say("LOCK.INFO k").field("token"), token);
+    drop(me);
+    wait_until("it ends", || here.say("LOCK.INFO k") == null());
+}
+
+/// A hundred thousand leases of one connection: it ends, and nobody notices but those who wait for them.
+#[test]
+fn one_connection_that_keeps_very_many() {
+    let server = Server::start();
+    let mut me = server.client();
+    let lines: Vec<_> = (0..20_000).map(|n| format!("LOCK.ACQUIRE k{n} me 5000 KEEPALIVE 3600000")).collect();
+    for lines in lines.chunks(1_000) {
+        me.pipeline(lines);
+    }
+    assert_eq!((server.info("keepalives"), server.info("held")), (20_000, 20_000));
+    wait_until("each is prolonged", || server.info("renewals") >= 40_000);
+    assert_eq!((server.info("held"), server.info("expiries")), (20_000, 0));
+    drop(me);
+    wait_until("all end", || server.info("held") == 0);
+    assert_eq!(server.info("keepalives"), 0);
+}
+
+#[test]
+fn its_bounds() {
+    let server = Server::start();
+    let mut me = server.client();
+    for (line, says) in [
+        ("1000 KEEPALIVE 999", "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds"),
+        ("1000 KEEPALIVE x", "ERR KEEPALIVE must be an integer"),
+        ("1000 KEEPALIVE 2592000001", "ERR KEEPALIVE must be an integer"),
+        ("99 KEEPALIVE 1000", "and the ttl at least 100"),
+        ("1000 KEEPALIVE", "ERR option KEEPALIVE needs a value"),
+    ] {
+        let refused = error(me.say(&format!("LOCK.ACQUIRE k me {line}")));
+        assert!(refused.contains(says), "{line}: {refused}");
+    }
+    assert_eq!(me.say("EXISTS k"), int(0));
+    assert_eq!(me.say("LOCK.INFO k"), null());
+}
