@@ -46,7 +46,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
     }
     let end = tokio::select! {
         biased;
-        () = guard.lost() => Err(()),
+        loss = guard.lost() => Err(loss),
         signal = signals.end() => Ok(End::Signal(signal)),
         () = enter(), if said.is_ok() => Ok(End::OK),
     };
@@ -54,7 +54,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
     let released = guard.release().await;
     match (said, end) {
         (Err(failure), _) => Err(failure),
-        (_, Err(())) => Err(lost("somebody took it away, too few nodes extended it, or --max-hold was reached")),
+        (_, Err(loss)) => Err(lost(&loss.to_string())),
         _ if released == Released::AlreadyExpired => Err(lost("somebody took it away, or its nodes forgot it")),
         (_, Ok(end)) => Ok(end),
     }

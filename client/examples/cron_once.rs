@@ -51,7 +51,7 @@ async fn run(nodes: &[String]) -> Result<ExitCode, Error> {
     // the token, so that the resource can refuse the older run.
     let done = tokio::select! {
         biased;
-        () = guard.lost() => false,
+        _ = guard.lost() => false,
         () = job(&guard) => true,
     };
     if !done {

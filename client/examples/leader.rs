@@ -46,7 +46,7 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
         tokio::select! {
             biased;
             // Whatever `lead` is doing, it is cancelled at its await.
-            () = guard.lost() => println!("the lead is lost: stopped"),
+            _ = guard.lost() => println!("the lead is lost: stopped"),
             _ = &mut stop => {
                 // The next leader need not wait for the lease to end.
                 println!("stopped; the lock: {:?}", guard.release().await);

@@ -282,7 +282,7 @@ impl Client {
         let guard = self.lock_with(key, options).await?;
         let value = tokio::select! {
             biased;
-            () = guard.lost() => None,
+            _ = guard.lost() => None,
             value = body(&guard) => Some(value),
         };
         match value {

@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::renewer::{End, Order, Shared};
+use crate::renewer::{Order, Shared};
 use crate::thread::Thread;
 use crate::wire::{Lease, NOT_HELD, NodeFailure};
-use crate::{Error, ErrorKind, NodeError, clock};
+use crate::{Error, ErrorKind, Loss, NodeError, clock};
 
 /// A lock that is held, as long as it [is valid](Guard::is_valid).
 ///
@@ -117,25 +117,23 @@ impl Guard {
             let text = "other guards of this lock rely on it as a writer: release them before it is downgraded";
             return Err(Error::new(ErrorKind::BadArgument, text));
         }
-        let (done, outcome) = oneshot::channel();
-        self.orders.send(Order::Share { done }).map_err(|_| self.shared.lost())?;
-        self.told(outcome).await
+        self.order(|done| Order::Share { done }).await
     }
 
-    /// What came of an order. One that was given as the lock was lost may never be read, nor dropped.
-    async fn told<T>(&self, outcome: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
+    /// Gives an order, and returns what came of it. One that is given as the lock is lost may never be read, nor dropped.
+    async fn order<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order) -> Result<T, Error> {
+        let (done, outcome) = oneshot::channel();
+        self.orders.send(order(done)).map_err(|_| self.shared.lost())?;
         tokio::select! {
             biased;
             told = outcome => told.unwrap_or_else(|_| Err(self.shared.lost())),
-            () = self.lost() => Err(self.shared.lost()),
+            _ = self.lost() => Err(self.shared.lost()),
         }
     }
 
     /// Proclaims `value` on all nodes; returns its term and its number when a majority has it.
     pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<(u64, u64), Error> {
-        let (done, outcome) = oneshot::channel();
-        self.orders.send(Order::Proclaim { value, done }).map_err(|_| self.shared.lost())?;
-        self.told(outcome).await
+        self.order(|done| Order::Proclaim { value, done }).await
     }
 
     /// Whether the lock may be relied on, now.
@@ -186,10 +184,7 @@ impl Guard {
     /// # Errors
     /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was. `Lost`: it is not held any more.
     pub async fn extend(&self) -> Result<(), Error> {
-        let (done, outcome) = oneshot::channel();
-        let order = Order::Extend { ttl_ms: self.checked.ttl_ms, done };
-        self.orders.send(order).map_err(|_| self.shared.lost())?;
-        self.told(outcome).await
+        self.order(|done| Order::Extend { ttl_ms: self.checked.ttl_ms, done }).await
     }
 
     /// One guard more of the same lock, for code that takes the lock it may have already. The lock is free when all of its
@@ -278,8 +273,9 @@ impl Guard {
         self.shared.ended.borrow().is_some() || !self.is_valid()
     }
 
-    /// Returns when the lock is lost: at the latest when its validity ends, whatever the network does, and before if it was
-    /// taken away. Also when it was released through another guard.
+    /// Returns when the lock is lost, and why: at the latest when its validity ends, whatever the network does, and before if it was
+    /// taken away, within two round trips ([`Options::told_at_once`](crate::Options::told_at_once)). Also when it was released through another
+    /// guard.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -287,16 +283,17 @@ impl Guard {
     /// let guard = locks.lock("orders:42").await?;
     /// # let work = std::future::ready(());
     /// tokio::select! {
-    ///     () = guard.lost() => println!("stopped: the lock is lost"),
+    ///     why = guard.lost() => println!("stopped: the lock is lost: {why}"),
     ///     () = work => println!("done"),
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn lost(&self) {
+    pub async fn lost(&self) -> Loss {
         let mut ended = self.shared.ended.subscribe();
         // The sender is here, so it cannot fail.
-        let _ = ended.wait_for(Option::is_some).await;
+        let loss = ended.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
+        loss.unwrap_or(Loss::Closed)
     }
 
     /// Gives the lock back, or one of its holds, and tells what came of it: as soon as a majority has answered. The other nodes
@@ -336,8 +333,8 @@ impl Guard {
 
     fn ended(&self) -> Released {
         match *self.shared.ended.borrow() {
-            Some(End::Released) => Released::Released,
-            Some(End::Lost) | None => Released::AlreadyExpired,
+            Some(Loss::Released) => Released::Released,
+            _ => Released::AlreadyExpired,
         }
     }
 }

@@ -29,6 +29,7 @@ use tracing::{debug, info, warn};
 use crate::address::url_of;
 use crate::give_back::{Debt, is_final};
 use crate::pace::{Given, Pace};
+use crate::tracking::Tracked;
 use crate::wire::{self, Lease, NodeFailure};
 use crate::{Error, ErrorKind, clock};
 
@@ -89,6 +90,8 @@ pub struct Node {
     owes: watch::Sender<usize>,
     /// Of all nodes: one of them began to answer.
     answers_again: Arc<Notify>,
+    /// Of all nodes: held locks that this one tells of.
+    tracked: Arc<Tracked>,
 }
 
 /// What its answers tell of it.
@@ -115,6 +118,8 @@ pub struct Link {
     number: u64,
     /// The server.
     pub id: NodeId,
+    /// It tells over this connection when a key changes that is looked at.
+    tracks: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +132,12 @@ enum State {
 
 impl Node {
     /// A node at `address`, the one with this number in the list, as [`url_of`] takes them. Nothing is connected yet.
-    pub fn new(number: usize, address: &str, answers_again: &Arc<Notify>) -> Result<Self, Error> {
+    pub fn new(
+        number: usize,
+        address: &str,
+        answers_again: &Arc<Notify>,
+        tracked: &Arc<Tracked>,
+    ) -> Result<Self, Error> {
         // Not the address itself: there may be a password in it.
         let wrong =
             |why: String| Error::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"));
@@ -159,6 +169,7 @@ impl Node {
             owed: Mutex::default(),
             owes: watch::Sender::new(0),
             answers_again: Arc::clone(answers_again),
+            tracked: Arc::clone(tracked),
         })
     }
 
@@ -222,8 +233,41 @@ impl Node {
             Err(failure) => return (None, Err(failure)),
         };
         about.inspect(|lease| lease.goes_to(self.place));
-        let id = link.id;
-        (Some(id), self.send(link, permit, command.clone(), given, began).await)
+        let (id, number, mut connection) = (link.id, link.number, link.connection);
+        let command = command.clone();
+        // If that is answered later than the node's time allows, it is heard all the same.
+        let request: Request = Box::pin(async move { connection.send_packed_command(&command).await });
+        (Some(id), self.send(number, request, permit, given, began).await)
+    }
+
+    /// The connection over which it tells when a key changes that is looked at; `None`: it does not, or there is none.
+    pub fn tracks_over(&self) -> Option<u64> {
+        match &*self.state.borrow() {
+            State::Up(link) if link.tracks => Some(link.number),
+            _ => None,
+        }
+    }
+
+    /// Sends `command`, which reads a key, as [`Node::ask`]; over that connection the node tells when the key changes next.
+    pub async fn look(
+        self: &Arc<Self>,
+        command: Cmd,
+        given: Given,
+    ) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+        let began = Instant::now();
+        let Admitted { link, permit } = match self.admit(given, began).await {
+            Ok(admitted) => admitted,
+            Err(failure) => return (None, 0, Err(failure)),
+        };
+        let (id, number, mut connection) = (link.id, link.number, link.connection);
+        // The server keeps in mind what the next command reads.
+        let mut both = redis::pipe();
+        both.cmd("CLIENT").arg("CACHING").arg("YES").add_command(command);
+        let request: Request = Box::pin(async move {
+            let replies = connection.send_packed_commands(&both, 1, 1).await?;
+            Ok(replies.into_iter().next().unwrap_or(Value::Nil))
+        });
+        (Some(id), number, self.send(number, request, permit, given, began).await)
     }
 
     /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
@@ -271,16 +315,13 @@ impl Node {
 
     async fn send(
         self: &Arc<Self>,
-        link: Link,
+        number: u64,
+        mut request: Request,
         permit: OwnedSemaphorePermit,
-        command: Cmd,
         given: Given,
         began: Instant,
     ) -> Result<Value, NodeFailure> {
-        let (number, mut connection) = (link.number, link.connection);
         let sent = Instant::now();
-        // If that is later than the node's time allows, it is heard all the same.
-        let mut request: Request = Box::pin(async move { connection.send_packed_command(&command).await });
         let mut counted_from = match given {
             Given::Exactly(_) => began,
             Given::Within { .. } => sent,
@@ -530,15 +571,17 @@ impl Node {
 
     /// A new connection to a server that can be a node.
     async fn connect(&self, number: u64) -> Result<Link, NodeFailure> {
-        let broken = Arc::clone(&self.broken);
+        let (broken, tracked, place) = (Arc::clone(&self.broken), Arc::clone(&self.tracked), self.place);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(WINDOW)
             .set_push_sender(move |push: PushInfo| {
-                // The server hung up: noticed at once, not by the next request.
-                if push.kind == PushKind::Disconnection {
-                    give_up(&broken, number);
+                match push.kind {
+                    // The server hung up: noticed at once, not by the next request.
+                    PushKind::Disconnection => give_up(&broken, number),
+                    PushKind::Invalidate => tracked.changed(place, &push.data),
+                    _ => {}
                 }
                 Ok::<(), SendError>(())
             });
@@ -575,7 +618,11 @@ impl Node {
                 return Err(unreachable("it is a replica: give the address of a master".to_owned()));
             }
             self.answers().pace.heard_after(took, Instant::now());
-            Ok(Link { connection, number, id })
+            // Of keys that are looked at, and not of what this connection changes itself. Those that wait do not look.
+            let mut tracking = redis::cmd("CLIENT");
+            tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+            let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
+            Ok(Link { connection, number, id, tracks })
         };
         let limit = CONNECT_TIMEOUT;
         timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))
@@ -600,7 +647,7 @@ mod tests {
         for address in
             ["http://user:secret@host", "redis://user:secret", "unix:///x?db=a&pass=secret", "rediss//:secret@host"]
         {
-            if let Err(error) = Node::new(3, address, &Arc::default()) {
+            if let Err(error) = Node::new(3, address, &Arc::default(), &Arc::new(Tracked::new(3))) {
                 assert_eq!(error.kind(), ErrorKind::Configuration);
                 assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
             }

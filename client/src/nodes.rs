@@ -16,6 +16,7 @@ use crate::clock::HybridClock;
 use crate::give_back::{Answered, Tally};
 use crate::node::{CONNECT_TIMEOUT, Node, WINDOW};
 use crate::pace::Given;
+use crate::tracking::Tracked;
 use crate::wire::{self, Lease, NodeFailure};
 use crate::{Error, ErrorKind, Holder, NodeError};
 
@@ -33,6 +34,8 @@ pub struct Nodes {
     pub under_way: Tally,
     /// Locks that are held.
     pub held: Tally,
+    /// Held locks that nodes tell of.
+    pub tracked: Arc<Tracked>,
     closed: watch::Sender<bool>,
     /// One of them began to answer.
     answers_again: Arc<Notify>,
@@ -59,13 +62,14 @@ pub type Calls = FuturesUnordered<BoxFuture<'static, Reply>>;
 impl Nodes {
     /// Those at `addresses`; nothing is connected yet.
     pub fn new(addresses: &[String]) -> Result<Arc<Self>, Error> {
-        let answers_again = Arc::default();
+        let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(addresses.len())));
         let numbered = addresses.iter().enumerate();
-        let node = |(n, address): (usize, &String)| Node::new(n + 1, address, &answers_again).map(Arc::new);
+        let node = |(n, address): (usize, &String)| Node::new(n + 1, address, &answers_again, &tracked).map(Arc::new);
         let list = numbered.map(node).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(Self {
             list,
             answers_again,
+            tracked,
             clock: HybridClock::default(),
             attempts: Semaphore::new(WINDOW),
             under_way: Tally::default(),

@@ -40,11 +40,12 @@ pub struct Options {
     /// Unless it is set: [`MAX_HOLD_DEFAULT`] of a lock, without a limit of a leader.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
+    pub(crate) told_at_once: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ttl: TTL_DEFAULT, wait: None, note: vec![], auto_extend: true, max_hold: None, node_timeout: None }
+        Self { ttl: TTL_DEFAULT, wait: None, note: vec![], auto_extend: true, max_hold: None, node_timeout: None, told_at_once: true }
     }
 }
 
@@ -120,6 +121,20 @@ impl Options {
         self
     }
 
+    /// Whether the nodes tell at once when the lock is taken away (LOCK.BREAK, DEL, FLUSHALL): [`Guard::lost`](crate::Guard::lost) returns within two
+    /// round trips then. They do, unless this says no: then that shows when the lease is next extended, up to a third of the ttl later.
+    /// What it costs: one `LOCK.CHECK` on each node after 100 ms, and one after each extension. The user needs `CLIENT TRACKING` and `CLIENT
+    /// CACHING`; a node that refuses them tells later.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().told_at_once(false);
+    /// ```
+    pub fn told_at_once(mut self, on: bool) -> Self {
+        self.told_at_once = on;
+        self
+    }
+
     /// How long a node is given to answer, connecting included. Unless set it is what the node has shown to need: twice its
     /// slowest answer of the last seconds, but at least a tenth of the ttl or 50 ms, whichever is less, and at most a third of
     /// the ttl or 1 s; the first connection has 1 s. The time begins when the request is sent, not when this process has others
@@ -169,7 +184,7 @@ impl Options {
             Given::Exactly(_) => given,
             Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },
         };
-        Ok(Checked { ttl_ms, given, extending, max_hold: self.max_hold.unwrap_or(MAX_HOLD_DEFAULT).min(FOR_EVER) })
+        Ok(Checked { ttl_ms, given, extending, max_hold: self.max_hold.unwrap_or(MAX_HOLD_DEFAULT).min(FOR_EVER), told_at_once: self.told_at_once })
     }
 }
 
@@ -182,6 +197,7 @@ pub(crate) struct Checked {
     /// The same of an extension.
     pub extending: Given,
     pub max_hold: Duration,
+    pub told_at_once: bool,
 }
 
 #[cfg(test)]

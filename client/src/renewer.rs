@@ -1,7 +1,7 @@
 //! The task that stands behind a held lock: it extends it, heals it, and says when it is lost. It lives on the client's thread.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -19,8 +19,9 @@ use crate::give_back::{Counted, GiveBack};
 use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
-use crate::wire::Lease;
-use crate::{Error, ErrorKind, NodeError, Released, clock};
+use crate::looking::Looking;
+use crate::wire::{Lease, NOT_HELD};
+use crate::{Error, ErrorKind, Loss, Released, clock};
 
 /// Rounds a lease: it is extended so often that all but the last can fail.
 const ROUNDS_A_LEASE: u32 = 3;
@@ -29,6 +30,9 @@ const ROUNDS_A_LEASE: u32 = 3;
 /// hang for a moment are asked again while there is time.
 const AGAIN: u32 = 10;
 const AGAIN_OF_LEFT: u32 = 4;
+
+/// That a lease has ended is noticed within this time, in microseconds, by a process that can run.
+const OVERSLEPT_US: u64 = 100_000;
 
 /// But not sooner than this.
 const AGAIN_LEAST: Duration = Duration::from_millis(5);
@@ -41,16 +45,7 @@ pub struct Shared {
     /// How many guards there are.
     pub holds: AtomicU32,
     /// It is lost, or was released.
-    pub ended: watch::Sender<Option<End>>,
-    /// What the nodes said when it was lost.
-    why: OnceLock<Vec<NodeError>>,
-}
-
-/// Why nobody holds it any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Lost,
-    Released,
+    pub ended: watch::Sender<Option<Loss>>,
 }
 
 impl Shared {
@@ -64,7 +59,8 @@ impl Shared {
 
     /// That it is lost, and what is known of why.
     pub fn lost(&self) -> Error {
-        Error::lost().with_nodes(self.why.get().cloned().unwrap_or_default())
+        let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
+        Error::lost().with_nodes(nodes.unwrap_or_default())
     }
 
     fn show(&self, held: &Held) {
@@ -72,10 +68,10 @@ impl Shared {
         self.valid_until_us.store(held.valid_until().as_us(), Ordering::Release);
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, loss: Loss) {
         // From here on nobody may rely on it, however long its leases run.
         self.valid_until_us.store(0, Ordering::Release);
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(end).is_none());
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(loss).is_none());
     }
 }
 
@@ -110,7 +106,6 @@ pub fn start(
         valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
         holds: AtomicU32::new(1),
         ended: watch::Sender::new(None),
-        why: OnceLock::new(),
     });
     let lease = Arc::clone(&taken.lease);
     let (orders, inbox) = mpsc::unbounded_channel();
@@ -128,6 +123,7 @@ pub fn start(
         sharing: vec![],
         whys: vec![None; nodes.len()],
         proclaiming: None,
+        looking: checked.told_at_once.then(|| Looking::begin(nodes, &lease, checked.extending)),
         give_back,
         _counted: nodes.held.begin(),
     };
@@ -138,7 +134,7 @@ pub fn start(
 impl Drop for Renewer {
     /// However it ends, also with its runtime: nobody extends the lock from here on, and nobody is left relying on it.
     fn drop(&mut self) {
-        self.shared.end(End::Lost);
+        self.shared.end(Loss::Closed);
     }
 }
 
@@ -159,6 +155,8 @@ struct Renewer {
     whys: Vec<Option<String>>,
     /// If it is a leader's.
     proclaiming: Option<Proclaiming>,
+    /// If its nodes are to tell at once where it is taken away.
+    looking: Option<Looking>,
     give_back: GiveBack,
     _counted: Counted,
 }
@@ -180,10 +178,14 @@ impl Renewer {
                     Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
                     Some(Order::Release { done, counted }) => return self.release(done, counted).await,
                     // Every guard is gone, and its order did not come.
-                    None => return self.shared.end(End::Released),
+                    None => return self.shared.end(Loss::Released),
                 },
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
                 () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => {}
+                missing = Looking::goes_on(&mut self.looking, &self.held), if self.looking.is_some() => {
+                    self.held.on_missing(missing.node, missing.id, missing.token);
+                    self.whys[missing.node] = Some(NOT_HELD.to_owned());
+                }
                 () = sleep_until(next), if self.next.is_some() => self.begin_round(self.held.ttl_ms()),
                 () = sleep(left) => {}
             }
@@ -221,6 +223,9 @@ impl Renewer {
             proclaiming.again();
         }
         self.whys.fill(None);
+        if let Some(looking) = &mut self.looking {
+            looking.look_after();
+        }
         self.plan(self.ttl() / ROUNDS_A_LEASE);
         // Where too few nodes have it to begin with, there is nothing to wait for.
         self.report(None);
@@ -255,6 +260,9 @@ impl Renewer {
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
         }
+        if let (Some(looking), Answer::Token(_)) = (&mut self.looking, answer) {
+            looking.was_changed(call.node);
+        }
         self.make(calls);
         self.shared.show(&self.held);
         if self.held.is_shared() {
@@ -286,12 +294,24 @@ impl Renewer {
 
     /// Says that it is lost to all who rely on it.
     fn lose(mut self) {
-        let errors = self.nodes.errors(&self.whys);
-        warn!(key = %self.lease.shown_key(), token = self.held.token().get(), ?errors, "the lock is lost");
-        let _ = self.shared.why.set(errors);
-        self.shared.end(End::Lost);
+        let loss = self.loss();
+        warn!(key = %self.lease.shown_key(), token = self.held.token().get(), reason = %loss, "the lock is lost");
+        self.shared.end(loss);
         for done in self.waiting.drain(..).chain(self.sharing.drain(..)) {
             let _ = done.send(Err(self.shared.lost()));
+        }
+    }
+
+    /// Why it is lost.
+    fn loss(&self) -> Loss {
+        if self.held.is_lost() {
+            return Loss::TakenAway(self.nodes.errors(&self.whys));
+        }
+        match self.auto {
+            None => Loss::NotExtended,
+            Some(auto) if Instant::now() + self.ttl() / ROUNDS_A_LEASE >= auto.until => Loss::MaxHold,
+            Some(_) if clock::boot_now() > self.held.valid_until().plus_us(OVERSLEPT_US) => Loss::Asleep,
+            Some(_) => Loss::TooFewNodes(self.nodes.errors(&self.whys)),
         }
     }
 
@@ -302,7 +322,7 @@ impl Renewer {
         self.proclaiming = None;
         self.give_back.disarm();
         let expired = clock::boot_now() >= self.held.valid_until();
-        self.shared.end(End::Released);
+        self.shared.end(Loss::Released);
         let mut answers = self.nodes.give_back(&self.lease, self.checked);
         drop(counted);
         let Some(done) = done else { return };

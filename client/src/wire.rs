@@ -192,6 +192,11 @@ pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     command
 }
 
+/// Is `key` held with this token?
+pub fn check(key: &[u8], token: Token) -> Cmd {
+    cmd("LOCK.CHECK").arg(key).arg(token.get()).take()
+}
+
 /// Who has `key`?
 pub fn info(key: &[u8]) -> Cmd {
     cmd("LOCK.INFO").arg(key).take()

@@ -55,7 +55,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
             () = sleep_until(began + at_least) => {}
-            () = guard.lost() => {}
+            _ = guard.lost() => {}
             _ = signals.end() => {}
         }
         guard.release().await;
@@ -174,7 +174,7 @@ impl<'a> Running<'a> {
                     self.group.signal(Signal::SIGKILL);
                     self.kill_at = Some(Instant::now() + lease::KILL_MARGIN);
                 }
-                () = self.guard.lost(), if self.lost.is_none() => self.lose(self.why_gone()),
+                loss = self.guard.lost(), if self.lost.is_none() => self.lose(loss.summary().to_owned()),
                 () = sleep(look), if self.lost.is_none() => self.look(),
                 () = sleep_until(term_at), if self.term_at.is_some() => {
                     self.term_at = None;

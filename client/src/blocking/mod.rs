@@ -26,7 +26,7 @@ pub use self::election::{Election, Leadership, Observation};
 pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use self::semaphore::{Permit, Semaphore};
 use crate::client::RAN_ON;
-use crate::{Builder, Error, Options, Released};
+use crate::{Builder, Error, Loss, Options, Released};
 
 /// Locks on a node, or on a quorum of several independent ones. See [`crate::Client`], whose names these are.
 ///
@@ -387,7 +387,7 @@ impl Guard {
         self.inner().is_lost()
     }
 
-    /// Blocks until the lock is lost. See [`crate::Guard::lost`].
+    /// Blocks until the lock is lost; why it is. See [`crate::Guard::lost`].
     ///
     /// ```no_run
     /// # use palisade_client::{Error, blocking::Client};
@@ -395,15 +395,14 @@ impl Guard {
     /// let guard = locks.lock("orders:42")?;
     /// std::thread::scope(|threads| {
     ///     threads.spawn(|| {
-    ///         guard.lost();
-    ///         println!("the lock is lost");
+    ///         println!("the lock is lost: {}", guard.lost());
     ///     });
     /// });
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lost(&self) {
-        block_on(self.inner().lost());
+    pub fn lost(&self) -> Loss {
+        block_on(self.inner().lost())
     }
 
     /// See [`crate::Guard::extend`].

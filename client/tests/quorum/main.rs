@@ -15,6 +15,7 @@ mod counterexamples;
 mod elections;
 mod fixture;
 mod holding;
+mod lost_at_once;
 mod misconfigured;
 mod modes;
 mod proxy;

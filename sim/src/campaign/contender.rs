@@ -344,7 +344,7 @@ impl Observer {
             let told = tokio::select! {
                 biased;
                 _ = &mut stopped => return false,
-                () = self.guard.lost() => true,
+                _ = self.guard.lost() => true,
                 () = sleep(OBSERVED_EVERY) => false,
             };
             match claim(&self.guard) {

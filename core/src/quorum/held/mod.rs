@@ -100,6 +100,23 @@ impl Held {
         self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
     }
 
+    /// The token that `node` is known to have, if it is not being raised: what can be looked for there.
+    pub fn token_at(&self, node: usize) -> Option<Token> {
+        let member = &self.members[node];
+        member.acked.filter(|_| !member.raising)
+    }
+
+    /// `node`, which is the server `id`, was looked at and does not have `token`: somebody took the lock away there. It is not asked to
+    /// grant it again before the next round, for whoever takes a lock away does so on one node after the other.
+    pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token) {
+        if self.token_at(node) == Some(token) && self.members[node].id == id {
+            let member = &mut self.members[node];
+            (member.acked, member.is_gone) = (None, true);
+            // What it may still answer was said before it was looked at.
+            self.round.open[node] = false;
+        }
+    }
+
     /// The number of the round that was begun last.
     pub fn round(&self) -> u64 {
         self.rounds
@@ -340,6 +357,39 @@ mod tests {
     }
 
     /// A node was replaced, and its successor was granted the lock, while a round ran: it is healed, no more.
+    /// Looked at, a majority does not have it: it is lost, whatever the rest answers. No node is asked to grant it again meanwhile, so
+    /// whoever takes it away on one node after the other is not undone.
+    #[test]
+    fn what_a_majority_is_missing_is_lost() {
+        let mut held = held();
+        let calls = extend(&mut held, 100);
+        assert_eq!(calls.len(), 5);
+        held.on_missing(0, id(0), token(100));
+        held.on_missing(0, id(0), token(100));
+        assert!(!held.is_lost() && held.token_at(0).is_none(), "one node is one node");
+        assert!(yes(&mut held, 1, 0, 110).is_empty(), "what it says of before it was looked at is late");
+        assert_eq!(held.outcome(), Some(false), "two are left who can extend it");
+        held.on_missing(1, id(1), token(99));
+        held.on_missing(2, id(7), token(100));
+        held.on_missing(3, id(3), token(100));
+        assert!(!held.is_lost(), "another token, another server, and one that never had it");
+        held.on_missing(1, id(1), token(100));
+        held.on_missing(2, id(2), token(100));
+        assert!(held.is_lost());
+    }
+
+    #[test]
+    fn a_node_that_grants_it_again_is_missing_nothing() {
+        let mut held = held();
+        held.on_missing(0, id(0), token(100));
+        held.on_missing(1, id(1), token(100));
+        let calls = extend(&mut held, 100);
+        assert!(calls.iter().any(|call| call.node == 0 && call.ask == held.heal()));
+        healed(&mut held, 0, 100, 110);
+        held.on_missing(2, id(2), token(100));
+        assert!(!held.is_lost());
+    }
+
     #[test]
     fn a_server_that_takes_a_nodes_name_adds_nothing_to_the_round() {
         let mut held = held();

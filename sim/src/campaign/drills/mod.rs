@@ -73,7 +73,7 @@ fn options(world: &World) -> Options {
 async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) -> Option<String> {
     tokio::select! {
         biased;
-        () = guard.lost() => {
+        _ = guard.lost() => {
             let now = now_us();
             witness.answered(now - world.settings.max_ttl_ms * 1_000, now).then(|| {
                 let key = String::from_utf8_lossy(guard.key()).into_owned();

@@ -1,0 +1,162 @@
+//! A lock that is taken away is lost at once, and its holder is told why.
+
+use palisade_client::{Guard, Loss, Options};
+
+use crate::fixture::{Nodes, ms, until};
+
+/// A ttl so long that nothing is extended meanwhile.
+fn long() -> Options {
+    Options::new().ttl(ms(60_000))
+}
+
+/// How often a command was called on each node.
+fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
+    let stats = nodes.say("INFO commandstats").into_iter().map(|stats| stats.as_text().to_lowercase());
+    let start = format!("cmdstat_{command}:calls=");
+    let count = |stats: String| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok());
+        line.unwrap_or(0)
+    };
+    stats.map(count).collect()
+}
+
+/// How many keys each node tells of.
+fn tells_of(nodes: &Nodes) -> Vec<u64> {
+    nodes.0.iter().map(|server| server.client().info_field("tracking_total_keys")).collect()
+}
+
+/// Each node tells of the lock.
+async fn told(nodes: &Nodes) {
+    until("every node tells of it", async || tells_of(nodes).iter().all(|&keys| keys == 1)).await;
+}
+
+async fn taken_away(guard: &Guard) -> usize {
+    match guard.lost().await {
+        Loss::TakenAway(nodes) => {
+            assert!(nodes.iter().all(|node| node.why == "it does not have the lock any more"), "{nodes:?}");
+            nodes.len()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_asking_again_and_again() {
+    for (count, how) in [(5, "LOCK.BREAK k"), (1, "DEL k"), (3, "FLUSHALL"), (1, "SET k x")] {
+        let nodes = Nodes::start(count);
+        let locks = nodes.client().await;
+        let guard = locks.lock_with("k", &long()).await.unwrap();
+        told(&nodes).await;
+        let looks = calls(&nodes, "lock.check");
+        assert_eq!(looks, vec![1; count], "it was looked at once");
+        nodes.say(how);
+        if how.starts_with("SET") {
+            // What is there is no lock: that shows when it is to be extended.
+            continue;
+        }
+        assert!(taken_away(&guard).await > count / 2);
+        assert!(guard.is_lost() && !guard.is_valid());
+        assert_eq!(calls(&nodes, "lock.extend"), vec![0; count], "nobody had to extend it to find out");
+    }
+}
+
+/// What the holder changes itself, the server does not tell it of; then it has to look again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("k", &long()).await.unwrap();
+    told(&nodes).await;
+    guard.extend().await.unwrap();
+    until("it was looked at again", async || calls(&nodes, "lock.check").iter().all(|&looks| looks >= 2)).await;
+    told(&nodes).await;
+    nodes.say("CLIENT KILL TYPE normal SKIPME yes");
+    let looks = calls(&nodes, "lock.check");
+    until("it was looked at again", async || {
+        // Until all are connected again some extensions fail.
+        let _ = guard.extend().await;
+        calls(&nodes, "lock.check").iter().zip(&looks).all(|(now, before)| now > before)
+    })
+    .await;
+    nodes.say("LOCK.BREAK k");
+    assert!(taken_away(&guard).await >= 2);
+}
+
+/// An operator who breaks it on one node after the other is not undone in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_taken_away_node_by_node_is_not_taken_back() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("k", &long()).await.unwrap();
+    told(&nodes).await;
+    for (n, server) in nodes.0.iter().enumerate().take(3) {
+        assert!(!guard.is_lost(), "{n} of five");
+        server.client().say("LOCK.BREAK k");
+        until("it was looked at", async || calls(&nodes, "lock.check")[n] == 2).await;
+    }
+    assert_eq!(taken_away(&guard).await, 3);
+    until("it is given back to the others", async || nodes.holding("k") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn not_if_that_is_not_wanted_or_not_allowed() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("k", &long().told_at_once(false)).await.unwrap();
+    tokio::time::sleep(ms(300)).await;
+    nodes.say("LOCK.BREAK k");
+    assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
+    assert!(guard.extend().await.is_err());
+    assert!(taken_away(&guard).await >= 2);
+    nodes.say("ACL SETUSER app on >secret ~* +@all -client|tracking");
+    let addresses = nodes.addresses().into_iter().map(|address| format!("{address}?user=app&pass=secret"));
+    let locks = palisade_client::Client::new(addresses).unwrap();
+    let guard = locks.lock_with("k", &long()).await.unwrap();
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(calls(&nodes, "lock.check"), vec![0; 3]);
+    guard.extend().await.unwrap();
+    guard.release().await;
+}
+
+/// A lock that is given back at once costs nothing more than before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_hold_is_not_looked_at() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    for _ in 0..20 {
+        locks.lock_with("k", &long()).await.unwrap().release().await;
+    }
+    assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
+}
+
+/// Readers come and go: the others are not lost, and one that is broken is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_readers() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let lock = locks.rw_lock("k");
+    let (one, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    told(&nodes).await;
+    other.release().await;
+    let third = lock.read().await.unwrap();
+    until("it was looked at again", async || calls(&nodes, "lock.check").iter().all(|&looks| looks >= 2)).await;
+    assert!(!one.is_lost() && !third.is_lost());
+    nodes.say("LOCK.BREAK k");
+    assert!(taken_away(&one).await >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_it_was_lost() {
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let guard = locks.lock_with("a", &Options::new().ttl(ms(300)).auto_extend(false)).await.unwrap();
+    assert_eq!(guard.lost().await, Loss::NotExtended);
+    let guard = locks.lock_with("b", &Options::new().ttl(ms(300)).max_hold(ms(400))).await.unwrap();
+    assert_eq!(guard.lost().await, Loss::MaxHold);
+    let guard = locks.lock_with("c", &Options::new().ttl(ms(600))).await.unwrap();
+    nodes.0[1..].iter_mut().for_each(|server| server.kill());
+    match guard.lost().await {
+        Loss::TooFewNodes(named) => assert_eq!(named.len(), 2, "{named:?}"),
+        other => panic!("{other}"),
+    }
+}
