@@ -222,7 +222,6 @@ impl Renewer {
         if let Some(proclaiming) = &mut self.proclaiming {
             proclaiming.again();
         }
-        self.whys.fill(None);
         if let Some(looking) = &mut self.looking {
             looking.look_after();
         }
@@ -253,9 +252,8 @@ impl Renewer {
     fn on_reply(&mut self, reply: Reply) {
         let before = self.held.outcome();
         let Reply { round, call, id, answer, why, .. } = reply;
-        if why.is_some() {
-            self.whys[call.node] = why;
-        }
+        // A node that has not answered in this round yet: what it said in the one before still stands.
+        self.whys[call.node] = why;
         let calls = self.held.on_answer(round, call.node, id, call.ask, answer, clock::boot_now());
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
