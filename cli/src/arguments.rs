@@ -70,6 +70,12 @@ pub enum Command {
         #[arg(long)]
         follow: bool,
     },
+    /// A line each time a lock changes hands, beginning with how it is now: the lock, the token, the note; - is free
+    Watch {
+        /// The locks
+        #[arg(required = true)]
+        keys: Vec<OsString>,
+    },
     /// Who holds a lock, and who waits for it
     Info {
         /// The lock
@@ -84,7 +90,7 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 1_000)]
         limit: usize,
     },
-    /// Take a lock away from its holder, who learns of it at its next extension
+    /// Take a lock away from its holder, who is told at once
     Break {
         /// The lock
         key: OsString,

@@ -20,6 +20,7 @@ mod show;
 mod signals;
 mod taking;
 mod top;
+mod watch;
 
 use std::io::{Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
@@ -81,6 +82,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Try(take) => locking(nodes()?, async |nodes| hold::run(nodes, &take, Patience::No, json).await).await,
         Command::Elect(elect) => locking(nodes()?, async |nodes| elect::run(nodes, &elect).await).await,
         Command::Leader { name, follow } => elect::leader(&nodes()?, &name, follow, json).await,
+        Command::Watch { keys } => watch::run(&nodes()?, &keys, json).await,
         Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,

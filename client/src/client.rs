@@ -13,7 +13,7 @@ use crate::nodes::Nodes;
 use crate::renewer::{self, Auto};
 use crate::thread::Thread;
 use crate::wire::ShownKey;
-use crate::{Election, Error, ErrorKind, Guard, Options, RwLock, Semaphore};
+use crate::{Election, Error, ErrorKind, Guard, Options, RwLock, Semaphore, Watch};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -293,6 +293,29 @@ impl Client {
             Some(_) => Err(guard.lost_meanwhile(RAN_ON)),
             None => Err(guard.lost_meanwhile("the lock was lost, and what ran under it was cancelled")),
         }
+    }
+
+    /// Tells each change of who holds the lock, from now on: how it is now first. Takes nothing, and stands in no queue. Each node is watched on
+    /// a connection of its own (LOCK.WATCH), and nobody polls.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let mut changes = locks.watch("orders:42")?;
+    /// loop {
+    ///     match changes.changed().await? {
+    ///         Some(holder) => println!("held, token {}: {}", holder.token, holder.note),
+    ///         None => println!("free"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Watch, Error> {
+        let given = Options::default().checked()?.given;
+        Ok(Watch::begin(self.thread()?, &self.0.nodes, key.as_ref(), given))
     }
 
     /// A lock that many can read under together, or one write. Nothing is asked of the nodes yet.

@@ -113,6 +113,8 @@ mod semaphore;
 mod thread;
 mod tracking;
 mod waiting;
+mod watch;
+mod watching;
 mod wire;
 
 pub use address::url_of;
@@ -124,6 +126,7 @@ pub use loss::Loss;
 pub use options::Options;
 pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
+pub use watch::Watch;
 
 /// The page that shows users how locks are shared: its examples compile.
 #[cfg(doctest)]

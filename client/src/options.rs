@@ -45,7 +45,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ttl: TTL_DEFAULT, wait: None, note: vec![], auto_extend: true, max_hold: None, node_timeout: None, told_at_once: true }
+        Self {
+            ttl: TTL_DEFAULT,
+            wait: None,
+            note: vec![],
+            auto_extend: true,
+            max_hold: None,
+            node_timeout: None,
+            told_at_once: true,
+        }
     }
 }
 
@@ -184,7 +192,13 @@ impl Options {
             Given::Exactly(_) => given,
             Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },
         };
-        Ok(Checked { ttl_ms, given, extending, max_hold: self.max_hold.unwrap_or(MAX_HOLD_DEFAULT).min(FOR_EVER), told_at_once: self.told_at_once })
+        Ok(Checked {
+            ttl_ms,
+            given,
+            extending,
+            max_hold: self.max_hold.unwrap_or(MAX_HOLD_DEFAULT).min(FOR_EVER),
+            told_at_once: self.told_at_once,
+        })
     }
 }
 

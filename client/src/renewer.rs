@@ -1,7 +1,7 @@
 //! The task that stands behind a held lock: it extends it, heals it, and says when it is lost. It lives on the client's thread.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -16,10 +16,10 @@ use tracing::{debug, warn};
 
 use crate::attempt::Taken;
 use crate::give_back::{Counted, GiveBack};
+use crate::looking::Looking;
 use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
-use crate::looking::Looking;
 use crate::wire::{Lease, NOT_HELD};
 use crate::{Error, ErrorKind, Loss, Released, clock};
 

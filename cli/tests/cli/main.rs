@@ -19,3 +19,4 @@ mod signals;
 mod statuses;
 mod terminal;
 mod tls;
+mod watching;

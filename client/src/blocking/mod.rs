@@ -13,6 +13,7 @@
 mod election;
 mod rw_lock;
 mod semaphore;
+mod watch;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use tokio::runtime::Handle;
 pub use self::election::{Election, Leadership, Observation};
 pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use self::semaphore::{Permit, Semaphore};
+pub use self::watch::Watch;
 use crate::client::RAN_ON;
 use crate::{Builder, Error, Loss, Options, Released};
 
@@ -284,6 +286,26 @@ impl Client {
     /// ```
     pub fn election_with(&self, name: impl AsRef<[u8]>, options: &Options) -> Election {
         Election(self.0.election_with(name, options))
+    }
+}
+
+impl Client {
+    /// See [`crate::Client::watch`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// for holder in locks.watch("orders:42")? {
+    ///     println!("{holder:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Watch, Error> {
+        self.0.watch(key).map(Watch)
     }
 }
 

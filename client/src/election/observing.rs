@@ -6,34 +6,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, Stream, StreamExt};
-use palisade_core::BootTime;
-use palisade_core::quorum::{NodeId, Observer, Says};
-use redis::Value;
+use futures_util::{Stream, StreamExt};
+use palisade_core::quorum::{Observer, Says};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
 
 use super::Leader;
 use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::thread::{Running, Thread};
-use crate::waiting::LATE;
-use crate::wire::{self, NodeFailure};
+use crate::watching::{State, Told, What, ask};
+use crate::wire;
 use crate::{Error, ErrorKind, clock};
-
-/// A node is watched for so long at a time: that nothing changed is heard so often.
-const WATCHED: Duration = Duration::from_secs(3);
 
 /// What a node said counts for so long, in milliseconds: for three watches and a little.
 const FRESH_MS: u32 = 10_000;
-
-/// A node that does not answer is asked again after so long.
-const AGAIN: Duration = Duration::from_millis(200);
-
-/// And one that is guarded at the latest after so long.
-const GUARDED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Changes that nobody has read. Whoever reads slowly is told less often, not late.
 const UNREAD_MAX: usize = 16;
@@ -96,30 +83,6 @@ impl fmt::Debug for Observation {
     }
 }
 
-/// What a node said last: token and sequence; token 0 if the lock is free. `None`: nothing that can be watched for changes.
-type Known = Option<(u64, u64)>;
-
-/// What came of asking a node.
-struct Told {
-    node: usize,
-    asked: BootTime,
-    what: What,
-}
-
-enum What {
-    Says {
-        id: NodeId,
-        says: Says,
-        known: Known,
-    },
-    Same {
-        id: NodeId,
-        known: Known,
-    },
-    /// And for how long to leave it alone, and why it did not answer.
-    Silent(String),
-}
-
 fn to_leader(leader: &palisade_core::quorum::Leader) -> Leader {
     Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
 }
@@ -131,12 +94,7 @@ async fn observe(nodes: &Arc<Nodes>, key: &Arc<[u8]>, given: Given, tell: &mpsc:
     let ask = |node, known, after| ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
-        let node = told.node;
-        let (known, after) = match &told.what {
-            What::Says { known: known @ Some(_), .. } | What::Same { known, .. } => (*known, Duration::ZERO),
-            What::Says { known: None, .. } => (None, GUARDED_AGAIN),
-            What::Silent(_) => (None, AGAIN),
-        };
+        let (node, (known, after)) = (told.node, told.next());
         hear(&mut machine, told);
         // Asked again before anything is told: the next change is not missed meanwhile.
         asked.push(ask(node, known, after));
@@ -166,7 +124,7 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
         while let Some(told) = asked.next().await {
             whys[told.node] = match &told.what {
                 What::Silent(why) => Some(why.clone()),
-                What::Says { says: Says::Guarded, .. } => {
+                What::Says { state: State::Guarded, .. } => {
                     Some("it is guarded: it may have forgotten who leads".to_owned())
                 }
                 _ => None,
@@ -188,67 +146,23 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
 fn hear(machine: &mut Observer, Told { node, asked, what }: Told) {
     let now = clock::boot_now();
     match what {
-        What::Says { id, says, .. } => machine.on_answer(node, id, says, asked, now),
+        What::Says { id, state, .. } => match says(state) {
+            Some(says) => machine.on_answer(node, id, says, asked, now),
+            None => machine.on_silence(node),
+        },
         What::Same { id, .. } => machine.on_same(node, id, asked, now),
         What::Silent(_) => machine.on_silence(node),
     }
 }
 
-/// What a node says: at once, or, if it is known what it said last, when that changes.
-fn ask(
-    nodes: Arc<Nodes>,
-    key: Arc<[u8]>,
-    node: usize,
-    known: Known,
-    given: Given,
-    after: Duration,
-) -> BoxFuture<'static, Told> {
-    async move {
-        sleep(after).await;
-        let asked = clock::boot_now();
-        let (id, reply) = match known {
-            Some((token, sequence)) => {
-                let command = wire::watch(&key, WATCHED.as_millis() as u64, token, sequence);
-                nodes.list[node].ask_waiting(&command, WATCHED + LATE, None).await
-            }
-            None => nodes.list[node].ask(&wire::info(&key), given, None).await,
-        };
-        let silent = |why: &NodeFailure| What::Silent(why.to_string());
-        let what = match (id, &reply) {
-            (Some(id), Ok(Value::Nil)) if known.is_some() => What::Same { id, known },
-            (Some(id), Ok(info)) => match says(info) {
-                Some((Says::Free, _)) => {
-                    // What a guarded node has forgotten looks the same.
-                    let (server, reply) = nodes.list[node].ask(&redis::cmd("LOCK.NODE"), given, None).await;
-                    match reply {
-                        Ok(_) if server != Some(id) => What::Silent("it was replaced by another server".to_owned()),
-                        Ok(reply) if wire::text(&reply, "state").as_deref() == Some("serving") => {
-                            What::Says { id, says: Says::Free, known: Some((0, 0)) }
-                        }
-                        Ok(_) => What::Says { id, says: Says::Guarded, known: None },
-                        Err(why) => silent(&why),
-                    }
-                }
-                Some((says, known)) => What::Says { id, says, known },
-                None => What::Silent(format!("it answered {info:?}")),
-            },
-            (_, Err(why)) => silent(why),
-            (None, Ok(_)) => What::Silent("it is not known which server answered".to_owned()),
-        };
-        Told { node, asked, what }
+/// What LOCK.INFO or LOCK.WATCH tell of who holds the lock.
+fn says(state: State) -> Option<Says> {
+    match state {
+        State::Free => Some(Says::Free),
+        State::Guarded => Some(Says::Guarded),
+        State::Held(info) => {
+            let bytes = |name| wire::bytes(&info, name).map(<[u8]>::to_vec);
+            Some(Says::Held { owner: bytes("owner")?, note: bytes("note")?, sequence: wire::number(&info, "seq")? })
+        }
     }
-    .boxed()
-}
-
-/// What LOCK.INFO or LOCK.WATCH tell.
-fn says(info: &Value) -> Option<(Says, Known)> {
-    let token = match info {
-        Value::Nil => 0,
-        info => wire::number(info, "token")?,
-    };
-    if token == 0 {
-        return Some((Says::Free, Some((0, 0))));
-    }
-    let (sequence, bytes) = (wire::number(info, "seq")?, |name| wire::bytes(info, name).map(<[u8]>::to_vec));
-    Some((Says::Held { owner: bytes("owner")?, note: bytes("note")?, sequence }, Some((token, sequence))))
 }

@@ -24,3 +24,4 @@ mod taking;
 mod told;
 mod unwell;
 mod waiting_turns;
+mod watching;

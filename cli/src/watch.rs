@@ -1,0 +1,68 @@
+//! `palisade watch`: a line each time a lock changes hands.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use futures_util::stream::{SelectAll, StreamExt};
+use palisade_client::Holder;
+use serde::Serialize;
+
+use crate::exit::{End, Failure};
+use crate::nodes::Nodes;
+use crate::show::{json_line, out, printable};
+use crate::signals::Signals;
+use crate::taking::connect;
+
+/// What a program that reads the output gets; the key alone if its lock is free.
+#[derive(Serialize)]
+struct Said {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_ms: Option<u64>,
+}
+
+/// Tells how each of the locks is now, and then each change, until a signal ends it.
+///
+/// # Errors
+/// Too few nodes can be asked.
+pub async fn run(nodes: &Nodes, keys: &[OsString], as_json: bool) -> Result<End, Failure> {
+    let mut signals = Signals::listen()?;
+    connect(nodes.client()).await.map_err(|error| nodes.failed(error))?;
+    let mut changes = SelectAll::new();
+    for key in keys {
+        let key = key.as_bytes().to_vec();
+        changes.push(nodes.client().watch(&key)?.map(move |holder| (key.clone(), holder)));
+    }
+    loop {
+        let (key, holder) = tokio::select! {
+            biased;
+            signal = signals.end() => return Ok(End::Signal(signal)),
+            change = changes.next() => match change {
+                Some(change) => change,
+                None => return Ok(End::OK),
+            },
+        };
+        say(&key, holder.as_ref(), as_json)?;
+    }
+}
+
+fn say(key: &[u8], holder: Option<&Holder>, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return json_line(&Said {
+            key: String::from_utf8_lossy(key).into_owned(),
+            token: holder.map(|holder| holder.token),
+            note: holder.map(|holder| holder.note.clone()),
+            held_ms: holder.map(|holder| holder.held_for.as_millis() as u64),
+        });
+    }
+    let key = printable(key);
+    out(&match holder {
+        None => format!("{key} -\n"),
+        Some(Holder { token, note, .. }) if note.is_empty() => format!("{key} {token}\n"),
+        Some(Holder { token, note, .. }) => format!("{key} {token} {}\n", printable(note.as_bytes())),
+    })
+}

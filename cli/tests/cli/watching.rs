@@ -1,0 +1,39 @@
+//! A line each time a lock changes hands.
+
+use std::io::{BufRead, BufReader};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::fixture::{Nodes, Running};
+use crate::harness::wait_until;
+
+#[test]
+fn several_locks_each_change() {
+    let nodes = Nodes::start(3);
+    let mut watch = Running::start(nodes.palisade("watch one two"));
+    let mut told = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut first = [told.next().unwrap(), told.next().unwrap()];
+    first.sort();
+    assert_eq!(first, ["one -", "two -"]);
+    let mut json = Running::start(nodes.palisade("watch two --json"));
+    let mut objects = BufReader::new(json.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(objects.next().unwrap(), r#"{"key":"two"}"#);
+    let holder = Running::start(nodes.palisade("lock two --note nightly"));
+    wait_until("it holds", || nodes.holding("two") == 3);
+    let line = told.next().unwrap();
+    assert!(line.starts_with("two 1") && line.ends_with(" nightly"), "{line}");
+    let object: Value = serde_json::from_str(&objects.next().unwrap()).unwrap();
+    assert_eq!(
+        (&object["note"], object["token"].to_string()),
+        (&"nightly".into(), line.split(' ').nth(1).unwrap().to_owned())
+    );
+    holder.signal(Signal::SIGTERM);
+    holder.end();
+    assert_eq!((told.next().unwrap(), objects.next().unwrap()), ("two -".to_owned(), r#"{"key":"two"}"#.to_owned()));
+    for running in [watch, json] {
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.end().code(), Some(143));
+    }
+    nodes.wait_idle();
+}

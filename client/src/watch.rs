@@ -1,0 +1,149 @@
+//! Changes of who holds a lock, for whoever wants to know.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{Stream, StreamExt};
+use palisade_core::quorum::majority;
+use tokio::sync::mpsc;
+
+use crate::nodes::Nodes;
+use crate::pace::Given;
+use crate::thread::{Running, Thread};
+use crate::watching::{self, State, What};
+use crate::{Error, Holder, wire};
+
+/// Changes that nobody has read. Whoever reads slowly is told less often, not late.
+const UNREAD_MAX: usize = 16;
+
+/// Changes of a lock; of [`Client::watch`](crate::Client::watch).
+///
+/// `Some`: a majority of the nodes says that this owner holds it; of several holders the first. Told again when its note is replaced.
+/// `None`: a majority says that it is free. As long as the nodes do not agree, or too few answer, nothing is told.
+///
+/// It is a `Stream` too, which ends when the client is closed.
+pub struct Watch {
+    changes: mpsc::Receiver<Option<Holder>>,
+    _running: Running<()>,
+    _thread: Arc<Thread>,
+}
+
+impl Watch {
+    pub(crate) fn begin(thread: Arc<Thread>, nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Self {
+        let (tell, changes) = mpsc::channel(UNREAD_MAX);
+        let (nodes, key) = (Arc::clone(nodes), Arc::from(key));
+        let running = thread.run(async move {
+            tokio::select! {
+                biased;
+                () = nodes.closed() => {}
+                () = watch(&nodes, &key, given, &tell) => {}
+            }
+        });
+        Self { changes, _running: running, _thread: thread }
+    }
+
+    /// The next change; at first, how the lock is now.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let mut changes = locks.watch("orders:42")?;
+    /// println!("{:?}", changes.changed().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Closed`: the client was closed.
+    pub async fn changed(&mut self) -> Result<Option<Holder>, Error> {
+        self.changes.recv().await.ok_or_else(Error::closed)
+    }
+}
+
+impl Stream for Watch {
+    type Item = Option<Holder>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.changes.poll_recv(context)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// Who holds the lock on one node: the owner, the number of its note, and what is told of it.
+type View = Option<(Vec<u8>, u64, Holder)>;
+
+/// Tells changes until nobody listens.
+async fn watch(nodes: &Arc<Nodes>, key: &Arc<[u8]>, given: Given, tell: &mpsc::Sender<Option<Holder>>) {
+    let mut views: Vec<Option<View>> = vec![None; nodes.len()];
+    let mut last: Option<Option<(Vec<u8>, u64)>> = None;
+    let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
+    while let Some(told) = asked.next().await {
+        let (known, after) = told.next();
+        // Asked again before anything is told: the next change is not missed meanwhile.
+        asked.push(ask(told.node, known, after));
+        match told.what {
+            What::Says { state: State::Free, .. } => views[told.node] = Some(None),
+            What::Says { state: State::Held(info), .. } => {
+                let owner = wire::bytes(&info, "owner").map(<[u8]>::to_vec);
+                let sequence = wire::number(&info, "seq").unwrap_or(0);
+                let holder = wire::holder(&info);
+                views[told.node] = owner.zip(holder).map(|(owner, holder)| Some((owner, sequence, holder)));
+            }
+            What::Says { state: State::Guarded, .. } | What::Silent(_) => views[told.node] = None,
+            What::Same { .. } => {}
+        }
+        let Some(agreed) = agreed(&views) else { continue };
+        let present = agreed.as_ref().map(|(owner, sequence, _)| (owner.clone(), *sequence));
+        if last.as_ref() != Some(&present) {
+            last = Some(present);
+            if tell.send(agreed.map(|(_, _, holder)| holder)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What a majority says, with the largest token and the newest note; `None`: they do not agree.
+fn agreed(views: &[Option<View>]) -> Option<View> {
+    let mut by_owner: HashMap<Option<&[u8]>, Vec<&View>> = HashMap::new();
+    for view in views.iter().flatten() {
+        by_owner.entry(view.as_ref().map(|(owner, ..)| &**owner)).or_default().push(view);
+    }
+    let same = by_owner.into_values().find(|same| same.len() >= majority(views.len()))?;
+    let Some((owner, sequence, newest)) = same.iter().filter_map(|view| view.as_ref()).max_by_key(|view| view.1) else {
+        return Some(None);
+    };
+    let token = same.iter().filter_map(|view| view.as_ref()).map(|(_, _, holder)| holder.token).max();
+    Some(Some((owner.clone(), *sequence, Holder { token: token.unwrap_or(newest.token), ..newest.clone() })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(owner: &str, sequence: u64, token: u64) -> Option<View> {
+        let (note, zero) = (format!("note {sequence}"), Duration::ZERO);
+        Some(Some((owner.into(), sequence, Holder { note, held_for: zero, lease_left: zero, token })))
+    }
+
+    #[test]
+    fn only_what_a_majority_says_is_told() {
+        const FREE: Option<View> = Some(None);
+        assert_eq!(agreed(&[FREE, FREE, None]), Some(None));
+        assert_eq!(agreed(&[FREE, None, None]), None, "too few answer");
+        assert_eq!(agreed(&[FREE, held("me", 0, 7), held("you", 0, 8)]), None, "nobody has it");
+        let (owner, sequence, holder) = agreed(&[held("me", 0, 9), held("me", 3, 7), FREE]).flatten().unwrap();
+        assert_eq!((&*owner, sequence, holder.token, &*holder.note), (&b"me"[..], 3, 9, "note 3"));
+    }
+}
