@@ -40,6 +40,8 @@ struct Client {
 #[derive(Clone, Copy)]
 enum Says {
     Ask(Ask, Mode),
+    /// Whether it has this.
+    Look(Token),
     Release,
 }
 
@@ -49,6 +51,7 @@ enum Event {
     Answers { name: usize, request: u64, answer: Option<(NodeId, Answer)> },
     Extends(Owner),
     Shares(Owner),
+    Looks(Owner, usize),
     Leaves(Owner),
     Restarts(usize),
 }
@@ -62,10 +65,13 @@ struct World {
     clients: Vec<Client>,
     /// Requests whose answer is awaited: whose, of which round, and what.
     open: BTreeMap<u64, (Owner, u64, Ask)>,
+    /// Looks whose answer is awaited: whose, and at what.
+    looks: BTreeMap<u64, (Owner, Token)>,
     won: Won,
     broken: Option<String>,
     grants: u32,
     shares: u32,
+    missing: u32,
 }
 
 impl World {
@@ -77,10 +83,12 @@ impl World {
             nodes: vec![],
             clients: vec![],
             open: BTreeMap::new(),
+            looks: BTreeMap::new(),
             won: Won::default(),
             broken: None,
             grants: 0,
             shares: 0,
+            missing: 0,
         };
         // Rates of any two differ by less than 1 %.
         let apart = if wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
@@ -144,6 +152,7 @@ impl World {
                 }
             }
             Event::Shares(owner) => self.share(owner),
+            Event::Looks(owner, name) => self.look_at(owner, name),
             Event::Leaves(owner) => self.leave(owner),
         }
     }
@@ -241,6 +250,12 @@ impl World {
         node.grants.retain(|grant| grant.until >= now);
         let answer = match says {
             Says::Release => return node.grants.retain(|grant| grant.owner != owner),
+            Says::Look(token) => {
+                match node.grants.iter().any(|grant| grant.owner == owner && grant.token == token.get()) {
+                    true => Answer::Token(token),
+                    false => Answer::No,
+                }
+            }
             Says::Ask(..) if is_not_ready => Answer::NotYet { ms: 3 },
             Says::Ask(ask, mode) => node.answer(owner, ask, mode, now, wrong),
         };
@@ -252,6 +267,9 @@ impl World {
 
     /// The first answer to a request counts, or that none came in time.
     fn heard(&mut self, name: usize, request: u64, answer: Option<(NodeId, Answer)>) {
+        if let Some((owner, token)) = self.looks.remove(&request) {
+            return self.looked(owner, name, token, answer);
+        }
         let Some((owner, round, ask)) = self.open.remove(&request) else { return };
         let (id, answer) = answer.map_or((None, Answer::Failed), |(id, answer)| (Some(id), answer));
         let now = self.local(owner.0);
@@ -291,6 +309,25 @@ impl World {
         }
     }
 
+    /// Whether a node still has what it is known to have.
+    fn look_at(&mut self, owner: Owner, name: usize) {
+        let Some(token) = self.held(owner).and_then(|held| held.token_at(name)) else { return };
+        let request = self.agenda.number();
+        self.looks.insert(request, (owner, token));
+        self.send(self.agenda.now, name, owner, Says::Look(token), request);
+    }
+
+    fn looked(&mut self, owner: Owner, name: usize, token: Token, answer: Option<(NodeId, Answer)>) {
+        let Some((id, Answer::No)) = answer else { return };
+        let Some(held) = self.held(owner) else { return };
+        held.on_missing(name, Some(id), token);
+        let is_lost = held.is_lost();
+        self.missing += 1;
+        if is_lost {
+            self.leave(owner);
+        }
+    }
+
     fn hold(&mut self, owner: Owner, held: Held) {
         let ends = self.agenda.now + self.agenda.below(4 * TTL_US);
         let mode = self.clients[owner.0].asks;
@@ -307,6 +344,10 @@ impl World {
         if mode == Mode::Exclusive && !self.agenda.one_in(4) {
             let at = self.agenda.now + self.agenda.below(TTL_US / 2);
             self.agenda.at(at, Event::Shares(owner));
+        }
+        for name in 0..self.names.len() {
+            let at = self.agenda.now + self.agenda.below(2 * TTL_US);
+            self.agenda.at(at, Event::Looks(owner, name));
         }
         self.agenda.at(ends, Event::Leaves(owner));
     }
@@ -335,15 +376,16 @@ impl World {
 
 #[test]
 fn nobody_relies_on_it_beside_whom_it_must_not_and_tokens_are_in_order() {
-    let (mut grants, mut shares) = (0, 0);
+    let (mut grants, mut shares, mut missing) = (0, 0, 0);
     for seed in 0..1_000 {
         let world = World::new(seed, None).run();
         assert_eq!(world.broken, None, "seed {seed}");
         grants += world.grants;
         shares += world.shares;
+        missing += world.missing;
     }
-    eprintln!("{grants} grants, {shares} writers that became readers");
-    assert!(grants > 20_000 && shares > 200, "{grants} {shares}");
+    eprintln!("{grants} grants, {shares} writers that became readers, {missing} found missing");
+    assert!(grants > 20_000 && shares > 200 && missing > 200, "{grants} {shares} {missing}");
 }
 
 #[test]
