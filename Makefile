@@ -242,6 +242,7 @@ TOGETHER := --rounds 5 --times 1
 QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
 PEERS_HAND_OVER := --waiters 1,100 --rounds 1 --length-ms 1000
 PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
+PEERS_ELECTION := --leaders 3 --broken 10
 endif
 RESULTS ?= docs/benchmarks
 
@@ -271,12 +272,13 @@ instructions: module setup-memcheck ## Count the server's instructions for each 
 	  $(if $(KEEP),--keep "$(KEEP)")
 
 .PHONY: bench-peers
-bench-peers: module setup-peers ## Measure hand-over and quorum beside other lock clients and etcd: about nine minutes. QUICK=1: two
+bench-peers: module setup-peers ## Measure hand-over, quorum and elections beside other lock clients and etcd: about fifteen minutes. QUICK=1: three
 	@cargo build --release --quiet --package palisade-bench --features peers
 	@export PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH"; \
 	on() { $(BENCH) --out "$(RESULTS)" --server "$(SERVER)" "$$@" --peers $(PEERS); }; \
 	on peers-hand-over $(PEERS_HAND_OVER); \
 	on peers-quorum $(PEERS_QUORUM); \
+	on peers-election $(PEERS_ELECTION); \
 	echo "The results are in $(RESULTS)."
 
 # Where the peers are installed: nowhere else, and no service is started.

@@ -75,6 +75,13 @@ enum What {
     /// A lock on a majority, beside other Redlock clients and etcd.
     #[cfg(feature = "peers")]
     PeersQuorum(peers::QuorumOptions),
+    /// How long nobody leads when a leader dies or resigns, beside etcd's elections; how soon a broken lock is lost.
+    #[cfg(feature = "peers")]
+    PeersElection(peers::ElectionOptions),
+    /// A leader, for that.
+    #[cfg(feature = "peers")]
+    #[command(hide = true)]
+    PeersLeader(peers::LeaderOptions),
     /// Tell which budgets the runs in the folder of --out met.
     Budgets,
 }
@@ -120,6 +127,17 @@ fn run(options: &Options) -> Result<(), String> {
             let (outcome, peers) = runtime.block_on(peers::quorum(start, what));
             programs.extend(peers);
             ("peers-quorum", outcome)
+        }
+        #[cfg(feature = "peers")]
+        What::PeersElection(what) => {
+            let (outcome, peers) = runtime.block_on(peers::election(start, what));
+            programs.extend(peers);
+            ("peers-election", outcome)
+        }
+        #[cfg(feature = "peers")]
+        What::PeersLeader(what) => {
+            runtime.block_on(peers::lead(what));
+            return Ok(());
         }
         What::Budgets => return budgets(options.out.as_deref()),
     };

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::process::{free_port, freeze_process};
@@ -90,6 +90,11 @@ impl Etcd {
             }
         }
         None
+    }
+
+    /// Where its nodes serve clients.
+    pub fn ports(&self) -> Vec<u16> {
+        self.clients.clone()
     }
 
     /// A client of all nodes.
@@ -175,7 +180,8 @@ pub struct Client {
 }
 
 impl Client {
-    async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
+    /// Of the nodes on these ports.
+    pub async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
         let endpoint = |&port: &u16| Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a good address");
         let channel = match ports {
             // Connected now: a cluster that only just starts is not there yet.
@@ -194,7 +200,12 @@ impl Client {
 
     /// A session: the lease under which locks are taken.
     pub async fn session(&mut self) -> Result<i64, Status> {
-        let request = LeaseGrantRequest { ttl: LEASE_S, id: 0 };
+        self.session_of(LEASE_S).await
+    }
+
+    /// One of so many seconds.
+    pub async fn session_of(&mut self, ttl: i64) -> Result<i64, Status> {
+        let request = LeaseGrantRequest { ttl, id: 0 };
         Ok(self.call::<_, LeaseGrantResponse>("/etcdserverpb.Lease/LeaseGrant", request).await?.id)
     }
 
@@ -215,6 +226,42 @@ impl Client {
         let (key, range_end) = (format!("{name}/").into_bytes(), format!("{name}0").into_bytes());
         let request = RangeRequest { key, range_end, count_only: true };
         Ok(self.call::<_, RangeResponse>("/etcdserverpb.KV/Range", request).await?.count)
+    }
+
+    /// Its lease runs anew.
+    pub async fn keep_alive(&mut self, session: i64) -> Result<(), Status> {
+        let mut answers: Streaming<KeepAliveResponse> =
+            self.stream("/etcdserverpb.Lease/LeaseKeepAlive", KeepAliveRequest { id: session }).await?;
+        answers.message().await.map(drop)
+    }
+
+    /// Waits in turn until it leads the election `name`.
+    pub async fn campaign(&mut self, name: &str, session: i64, value: &[u8]) -> Result<Leader, Status> {
+        let request = CampaignRequest { name: name.into(), lease: session, value: value.into() };
+        let response: CampaignResponse = self.call("/v3electionpb.Election/Campaign", request).await?;
+        response.leader.ok_or_else(|| Status::internal("who campaigned leads"))
+    }
+
+    /// Stops leading.
+    pub async fn resign(&mut self, leader: Leader) -> Result<(), Status> {
+        let request = ResignRequest { leader: Some(leader) };
+        self.call::<_, HeaderOnly>("/v3electionpb.Election/Resign", request).await.map(drop)
+    }
+
+    /// Who leads, from now on.
+    pub async fn observe(&mut self, name: &str) -> Result<Observer, Status> {
+        self.stream("/v3electionpb.Election/Observe", LeaderRequest { name: name.into() }).await.map(Observer)
+    }
+
+    async fn stream<Q, A>(&mut self, path: &'static str, request: Q) -> Result<Streaming<A>, Status>
+    where
+        Q: prost::Message + Clone + Default + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.channel.ready().await.map_err(|why| Status::new(Code::Unavailable, why.to_string()))?;
+        let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
+        let requests = futures_util::stream::iter([request]);
+        Ok(self.channel.streaming(Request::new(requests), path, ProstCodec::<Q, A>::default()).await?.into_inner())
     }
 
     async fn status(&mut self) -> Result<StatusResponse, Status> {
@@ -249,7 +296,88 @@ impl Client {
     }
 }
 
-// The messages of etcd's v3 API, as far as they are used here (api/etcdserverpb/rpc.proto, v3lockpb/v3lock.proto).
+/// Tells who leads.
+pub struct Observer(Streaming<LeaderResponse>);
+
+impl Observer {
+    /// When it tells that this one leads.
+    pub async fn told(&mut self, value: &[u8]) -> Instant {
+        while let Some(told) = self.0.message().await.unwrap() {
+            if told.kv.is_some_and(|leader| leader.value == value) {
+                break;
+            }
+        }
+        Instant::now()
+    }
+}
+
+// The messages of etcd's v3 API, as far as they are used here (api/etcdserverpb/rpc.proto, v3lockpb/v3lock.proto,
+// v3electionpb/v3election.proto, api/mvccpb/kv.proto).
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct KeepAliveRequest {
+    #[prost(int64, tag = "1")]
+    id: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct KeepAliveResponse {
+    #[prost(int64, tag = "3")]
+    ttl: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct CampaignRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    name: Vec<u8>,
+    #[prost(int64, tag = "2")]
+    lease: i64,
+    #[prost(bytes = "vec", tag = "3")]
+    value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct CampaignResponse {
+    #[prost(message, optional, tag = "2")]
+    leader: Option<Leader>,
+}
+
+/// One that leads.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Leader {
+    #[prost(bytes = "vec", tag = "1")]
+    name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    key: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    rev: i64,
+    #[prost(int64, tag = "4")]
+    lease: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ResignRequest {
+    #[prost(message, optional, tag = "1")]
+    leader: Option<Leader>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LeaderRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    name: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LeaderResponse {
+    #[prost(message, optional, tag = "2")]
+    kv: Option<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct KeyValue {
+    #[prost(bytes = "vec", tag = "5")]
+    value: Vec<u8>,
+}
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Nothing {}

@@ -3,6 +3,7 @@
 //! Clients in Rust run in this process, as ours does. Those in Python and Node.js are processes of their own that measure
 //! themselves (`bench/peers`) and answer questions here. What of it is not installed is left out, and said so.
 
+mod election;
 mod etcd;
 mod hand_over;
 mod place;
@@ -16,6 +17,7 @@ mod waiters;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
+pub use election::{LeaderOptions, Options as ElectionOptions, lead};
 pub use hand_over::Options as HandOverOptions;
 pub use quorum::Options as QuorumOptions;
 use tokio::process::Command;
@@ -120,6 +122,11 @@ pub async fn hand_over(start: impl Fn() -> Server, options: &HandOverOptions) ->
 /// Locks on a majority, beside other Redlock clients and etcd.
 pub async fn quorum(start: impl Fn() -> Server, options: &QuorumOptions) -> Measured {
     unless_ended(quorum::run(start, options)).await
+}
+
+/// Elections beside etcd's.
+pub async fn election(start: impl Fn() -> Server, options: &ElectionOptions) -> Measured {
+    unless_ended(election::run(start, options)).await
 }
 
 /// Ends early, and what it started with it, when this process is told to end.

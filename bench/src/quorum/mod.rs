@@ -11,6 +11,8 @@ use std::time::Duration;
 
 #[cfg(feature = "peers")]
 pub use one_round::follows_its_clock;
+#[cfg(feature = "peers")]
+pub use slow_link::SlowLink;
 
 use crate::results::Outcome;
 use crate::server::Server;

@@ -1,0 +1,340 @@
+//! Elections: how long nobody leads when a leader dies or resigns, and when others know; beside etcd's elections.
+//!
+//! The leader that dies is a process of its own, killed with SIGKILL at a random moment of its lease. The next one and an observer are
+//! in this process. Also: how soon a holder knows that an operator broke its lock.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use palisade_client::{Client, Election, Options as ClientOptions};
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::etcd::{self, Etcd, Leader};
+use super::{Installed, Measured};
+use crate::quorum::SlowLink;
+use crate::raw::Raw;
+use crate::results::{Budget, Outcome, Table};
+use crate::server::Server;
+
+/// How many nodes of Palisade; etcd has three.
+const NODES: usize = 5;
+
+/// Length of a leader's lease, in seconds: etcd takes no shorter one with its defaults.
+const TTL_S: u64 = 2;
+
+/// For so long each way is waited that the next candidate stands in line, and that the observer knows the leader.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// What each message takes on its way where a lock is broken: timers of the links are good to a millisecond.
+const LINK: Duration = Duration::from_millis(5);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many leaders are killed, and how many resign.
+    #[arg(long, default_value_t = 20)]
+    leaders: usize,
+
+    /// How many locks are broken.
+    #[arg(long, default_value_t = 100)]
+    broken: usize,
+
+    #[command(flatten)]
+    installed: Installed,
+}
+
+/// A leader in a process of its own, which says so and then leads until it is killed.
+#[derive(clap::Args)]
+pub struct LeaderOptions {
+    /// Ports of the nodes.
+    #[arg(long, value_delimiter = ',')]
+    ports: Vec<u16>,
+
+    /// They are etcd's.
+    #[arg(long)]
+    etcd: bool,
+
+    #[arg(long)]
+    name: String,
+}
+
+const LEADS: &str = "leads";
+
+fn client_options() -> ClientOptions {
+    ClientOptions::new().ttl(Duration::from_secs(TTL_S))
+}
+
+fn client(ports: &[u16]) -> Client {
+    Client::new(ports.iter().map(|port| format!("redis://127.0.0.1:{port}"))).unwrap()
+}
+
+/// Leads until it is killed.
+pub async fn lead(options: &LeaderOptions) {
+    if options.etcd {
+        let mut client = etcd::Client::to(&options.ports[..1]).await.unwrap();
+        let session = client.session_of(TTL_S as i64).await.unwrap();
+        let _leader = client.campaign(&options.name, session, b"killed").await.unwrap();
+        println!("{LEADS}");
+        loop {
+            // As often as our client extends.
+            sleep(Duration::from_secs(TTL_S) / 3).await;
+            client.keep_alive(session).await.unwrap();
+        }
+    }
+    let client = client(&options.ports);
+    client.connect().await.unwrap();
+    let _leadership = client.election_with(&options.name, &client_options()).campaign("killed").await.unwrap();
+    println!("{LEADS}");
+    std::future::pending::<()>().await;
+}
+
+/// The process of a leader, as soon as it leads.
+fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Of the options of all benchmarks only the paths are needed, and not used.
+    command.args(std::env::args_os().skip(1).take_while(|word| word != "peers-election"));
+    command.args(["peers-leader", "--name", name, "--ports", &ports.join(",")]);
+    if is_etcd {
+        command.arg("--etcd");
+    }
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some(LEADS), "the leader leads");
+    child
+}
+
+/// Times of one way, in microseconds.
+struct Times {
+    name: String,
+    /// From the end of a leader to the next one's word that it leads.
+    killed: Histogram<u64>,
+    resigned: Histogram<u64>,
+    /// And from then until an observer was told; also where it was told before.
+    observed: Histogram<u64>,
+}
+
+impl Times {
+    fn new(name: &str) -> Self {
+        let new = || Histogram::new(3).unwrap();
+        Self { name: name.to_owned(), killed: new(), resigned: new(), observed: new() }
+    }
+
+    fn observed(&mut self, leads: Instant, told: Instant) {
+        self.observed.record(told.saturating_duration_since(leads).as_micros() as u64).unwrap();
+    }
+}
+
+pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
+    let nodes: Vec<Server> = (0..NODES).map(|_| start()).collect();
+    let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
+    ports.iter().for_each(|&port| drop(Raw::connect(port)));
+    let etcds = options.installed.etcds().await;
+    let mut all = vec![of_palisade(&ports, options.leaders).await];
+    for (name, etcd) in &etcds {
+        all.push(of_etcd(name, etcd, options.leaders).await);
+    }
+    let mut table = Table::new("election", format!("Leaders with leases of {TTL_S} s that are killed or resign"))
+        .words("")
+        .numbers("of each", "", 0)
+        .numbers("killed to next p50", "ms", 0)
+        .numbers("killed to next max", "ms", 0)
+        .numbers("resigned to next p50", "ms", 2)
+        .numbers("resigned to next max", "ms", 2)
+        .numbers("observer later p50", "ms", 2)
+        .numbers("observer later max", "ms", 2);
+    let ms = |us: u64| us as f64 / 1_000.0;
+    for Times { name, killed, resigned, observed } in &all {
+        let [kill, resign, observe] =
+            [killed, resigned, observed].map(|times| (ms(times.value_at_quantile(0.5)), ms(times.max())));
+        table.row([
+            name.as_str().into(),
+            (options.leaders as u64).into(),
+            kill.0.into(),
+            kill.1.into(),
+            resign.0.into(),
+            resign.1.into(),
+            observe.0.into(),
+            observe.1.into(),
+        ]);
+    }
+    table.note(format!(
+        "Palisade on {NODES} nodes, etcd on three; everything on one machine. The leader is killed (SIGKILL) at a random moment, so \
+         between two thirds of its lease and all of it are left. The next leader has waited for its turn; the time is until it may say that it \
+         leads (a majority has its proclamation; etcd's Campaign returns)."
+    ));
+    table.note(
+        "The observer is told of the next leader later than that leader knows it by so much; 0: not later. Ours watches every node and \
+         believes a majority, etcd's asks the cluster (Observe).",
+    );
+    options.installed.note_missing(&mut table);
+    let (broken, round_trip, lost) = broken(&ports, options.broken).await;
+    let worst = ms(all[0].killed.max());
+    let budgets = vec![
+        Budget::at_most(
+            "leader killed to next leader proclaimed, ms over the lease".to_owned(),
+            worst - (TTL_S * 1_000) as f64,
+            2.0 * round_trip_of(&ports),
+        ),
+        Budget::at_most("BREAK of a lock held over 5 nodes to lost, round trips".to_owned(), lost / round_trip, 2.0),
+    ];
+    let outcome = Outcome {
+        title: "Elections beside etcd's, and how soon a loss is known".to_owned(),
+        tables: vec![table, broken],
+        plots: Vec::new(),
+        budgets,
+    };
+    (outcome, options.installed.etcd_version().into_iter().collect())
+}
+
+/// Milliseconds of a round trip to a node, at the median.
+fn round_trip_of(ports: &[u16]) -> f64 {
+    let mut node = Raw::connect(ports[0]);
+    let mut times = Histogram::<u64>::new(3).unwrap();
+    for _ in 0..1_000 {
+        let sent = Instant::now();
+        node.ask("PING");
+        times.record(sent.elapsed().as_micros() as u64).unwrap();
+    }
+    times.value_at_quantile(0.5) as f64 / 1_000.0
+}
+
+/// A moment of a third of the lease: leaders are killed at any time since they extended it.
+async fn some_moment() {
+    sleep(SETTLED + Duration::from_secs(TTL_S).mul_f64(rand::rng().random_range(0.0..1.0 / 3.0))).await;
+}
+
+async fn of_palisade(ports: &[u16], leaders: usize) -> Times {
+    let mut times = Times::new("Palisade");
+    let (candidate, watcher) = (client(ports), client(ports));
+    candidate.connect().await.unwrap();
+    watcher.connect().await.unwrap();
+    let options = client_options();
+    let election = |client: &Client| -> Election { client.election_with("election", &options) };
+    let mut observer = election(&watcher).observe().unwrap();
+    for n in 1..=leaders {
+        eprintln!("peers-election: Palisade, leader {n} of {leaders}");
+        let mut killed = start_leader(ports, false, "election");
+        let next = tokio::spawn({
+            let election = election(&candidate);
+            async move { (election.campaign("next").await.unwrap(), Instant::now()) }
+        });
+        some_moment().await;
+        let ended = Instant::now();
+        killed.kill().unwrap();
+        let told = told(&mut observer, b"next");
+        let (next, told) = tokio::join!(next, told);
+        let (leadership, leads) = next.unwrap();
+        times.killed.record((leads - ended).as_micros() as u64).unwrap();
+        times.observed(leads, told);
+        killed.wait().unwrap();
+        let heir = tokio::spawn({
+            let election = election(&watcher);
+            async move { (election.campaign("heir").await.unwrap(), Instant::now()) }
+        });
+        sleep(SETTLED).await;
+        let ended = Instant::now();
+        let (_, heir, told) = tokio::join!(leadership.resign(), heir, self::told(&mut observer, b"heir"));
+        let (leadership, leads) = heir.unwrap();
+        times.resigned.record((leads - ended).as_micros() as u64).unwrap();
+        times.observed(leads, told);
+        leadership.resign().await;
+    }
+    times
+}
+
+/// When the observer was told that this one leads.
+async fn told(observer: &mut palisade_client::Observation, value: &[u8]) -> Instant {
+    while observer.changed().await.unwrap().is_none_or(|leader| leader.value != value) {}
+    Instant::now()
+}
+
+async fn of_etcd(name: &str, etcd: &Etcd, leaders: usize) -> Times {
+    let mut times = Times::new(name);
+    let (client, election) = (etcd.client().await, name.replace(' ', "-"));
+    // etcd answers who observes only when somebody leads.
+    let mut observing = None;
+    let campaign = |value: &'static [u8]| {
+        let (client, election) = (client.clone(), election.clone());
+        tokio::spawn(async move {
+            let mut client = client;
+            let session = client.session().await.unwrap();
+            let leader: Leader = client.campaign(&election, session, value).await.unwrap();
+            (leader, Instant::now())
+        })
+    };
+    for n in 1..=leaders {
+        eprintln!("peers-election: {name}, leader {n} of {leaders}");
+        let mut killed = start_leader(&etcd.ports(), true, &election);
+        let observer = match &mut observing {
+            Some(observer) => observer,
+            None => observing.insert(client.clone().observe(&election).await.unwrap()),
+        };
+        let next = campaign(b"next");
+        some_moment().await;
+        let ended = Instant::now();
+        killed.kill().unwrap();
+        let (next, told) = tokio::join!(next, observer.told(b"next"));
+        let (leader, leads) = next.unwrap();
+        times.killed.record((leads - ended).as_micros() as u64).unwrap();
+        times.observed(leads, told);
+        killed.wait().unwrap();
+        let heir = campaign(b"heir");
+        sleep(SETTLED).await;
+        let ended = Instant::now();
+        let mut resigning = client.clone();
+        let (_, heir, told) = tokio::join!(resigning.resign(leader), heir, observer.told(b"heir"));
+        let (leader, leads) = heir.unwrap();
+        times.resigned.record((leads - ended).as_micros() as u64).unwrap();
+        times.observed(leads, told);
+        client.clone().resign(leader).await.unwrap();
+    }
+    times
+}
+
+/// How soon a holder behind slow links knows that its lock was broken on all nodes. Table, milliseconds of a round trip over the links, and
+/// of the loss, at the median.
+async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
+    let links: Vec<u16> = ports.iter().map(|&port| SlowLink::to(port, LINK).port()).collect();
+    let round_trip = round_trip_of(&links);
+    let client = client(&links);
+    client.connect().await.unwrap();
+    let mut operators: Vec<Raw> = ports.iter().map(|&port| Raw::connect(port)).collect();
+    let mut lost = Histogram::<u64>::new(3).unwrap();
+    for n in 0..times {
+        let key = format!("broken-{n}");
+        let guard = client.lock_with(&key, &ClientOptions::new().ttl(Duration::from_secs(30))).await.unwrap();
+        // Longer than until its nodes have been asked to tell.
+        sleep(SETTLED).await;
+        let began = Instant::now();
+        operators.iter_mut().for_each(|node| drop(node.ask(&format!("LOCK.BREAK {key}"))));
+        guard.lost().await;
+        lost.record(began.elapsed().as_micros() as u64).unwrap();
+    }
+    let ms = |us: u64| us as f64 / 1_000.0;
+    let mut table = Table::new("broken", format!("From LOCK.BREAK on {NODES} nodes to lost"))
+        .numbers("locks", "", 0)
+        .numbers("round trip", "ms", 1)
+        .numbers("lost p50", "ms", 1)
+        .numbers("lost p99", "ms", 1)
+        .numbers("round trips p50", "", 2)
+        .numbers("round trips p99", "", 2);
+    let (p50, p99) = (ms(lost.value_at_quantile(0.5)), ms(lost.value_at_quantile(0.99)));
+    table.row([
+        (times as u64).into(),
+        round_trip.into(),
+        p50.into(),
+        p99.into(),
+        (p50 / round_trip).into(),
+        (p99 / round_trip).into(),
+    ]);
+    table.note(format!(
+        "The holder is behind links that take {} ms each way; whoever breaks the lock is not. From right before the first LOCK.BREAK is sent. The \
+         lock was held for {} ms, its leases have 30 s.",
+        LINK.as_millis(),
+        SETTLED.as_millis()
+    ));
+    (table, round_trip, p50)
+}
