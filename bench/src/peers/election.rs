@@ -138,7 +138,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     }
     let mut table = Table::new("election", format!("Leaders with leases of {TTL_S} s that are killed or resign"))
         .words("")
-        .numbers("of each", "", 0)
+        .numbers("leaders", "each", 0)
         .numbers("killed to next p50", "ms", 0)
         .numbers("killed to next max", "ms", 0)
         .numbers("resigned to next p50", "ms", 2)
