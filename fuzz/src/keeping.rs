@@ -148,8 +148,10 @@ impl World {
         let at = usize::from(which) % CONNECTIONS;
         let client = self.keeping.open_at(at);
         self.keeping.ended[at] += 1;
-        let gone: Vec<_> = self.keeping.waiting.extract_if(.., |_, wish| wish.client == client).collect();
-        for (id, _) in gone {
+        let of_client = |(id, wish): (&WaiterId, &Wish)| (wish.client == client).then_some(*id);
+        let gone: Vec<WaiterId> = self.keeping.waiting.iter().filter_map(of_client).collect();
+        for id in gone {
+            self.keeping.waiting.remove(&id);
             assert!(self.waits.remove(&id.0).is_some() && self.node.leave_queue(id).is_some());
         }
     }
@@ -167,7 +169,8 @@ impl World {
         let done = self.perform(place, &Request::Renew(renewal));
         let mut after = self.state(place);
         assert_eq!(queue(self), queue_before, "who waits gets nothing by it, and loses nothing");
-        let is_one_effect = done.ended.is_none() && !done.deleted && !done.acquired && done.handed_over + done.left == 0;
+        let is_one_effect =
+            done.ended.is_none() && !done.deleted && !done.acquired && done.handed_over + done.left == 0;
         assert!(is_one_effect && !done.passed && done.changes <= 1, "{done:?}");
         if done.changes == 1 {
             assert_eq!(done.answer, Ok(Reply::Null));
