@@ -2,15 +2,23 @@
 
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::request::{Acquire, Annotate, Conversion, Convert, Release, Wait};
-use palisade_core::{Lock, Mode, Token};
+use palisade_core::{Lock, Mode, Token, WaiterId};
 
 use crate::driver::Performed;
+use crate::keeping::Wish;
 use crate::node::Done;
 use crate::oracle::{Place, grant_of};
 use crate::world::{State, World};
 
 impl World {
-    pub fn acquire(&mut self, place: Place, ask: &Acquire<'_>, may_block: bool, looks_first: bool) -> Done {
+    pub fn acquire(
+        &mut self,
+        place: Place,
+        ask: &Acquire<'_>,
+        wish: Option<Wish>,
+        may_block: bool,
+        looks_first: bool,
+    ) -> Done {
         if looks_first {
             self.perform(place, &Asked::Look);
             self.deliver();
@@ -32,6 +40,7 @@ impl World {
                 assert_eq!((grant.token(), mode.number()), (token, number));
                 assert!(wanted.is(mode), "{wanted:?} was asked for, and {mode:?} is had");
                 self.lasts(place, owner.bytes(), self.boot, ttl.ms());
+                wish.into_iter().for_each(|wish| self.keeps(place, owner.bytes(), wish));
             }
             Reply::Null => {
                 assert_eq!(patience.ms(), 0);
@@ -39,7 +48,7 @@ impl World {
                 let may_have_it = self.oracle.admits(place, owner.bytes(), wanted, self.boot);
                 assert!(has_others || !may_have_it || self.is_hindered(), "{owner:?} was to have what is free");
             }
-            Reply::Later => {}
+            Reply::Later => self.keeping.waits(WaiterId(self.clients), wish),
             reply => panic!("{reply:?} is no answer to ACQUIRE"),
         }
         Ok(())
@@ -101,6 +110,9 @@ impl World {
         let released = self.perform(place, &Asked::Release(*ask));
         let has_ended = released.ended == Some(Told::Released) || released.left == 1;
         assert_eq!(has_ended, released.answer == Ok(Reply::Holds(0)));
+        if has_ended {
+            self.keeping.ended(place, ask.owner.bytes());
+        }
         match released.answer? {
             Reply::Holds(0) => assert!(was_held),
             Reply::Holds(left) if released.changes > 0 => {

@@ -126,7 +126,7 @@ impl World {
                 }
                 Step::Ask(question) => {
                     said = self.says(place, question, request, &mut found);
-                    done.passed |= !matches!(question, Question::OnDisk);
+                    done.passed |= !matches!(question, Question::OnDisk | Question::MayRenew(_));
                 }
                 Step::TellWatchers => self.tells_watchers(place),
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
@@ -209,7 +209,11 @@ impl World {
                 self.is_hindered_for_disk();
                 Said::Refused(refusal)
             }
-            Question::MayRenew(_) => panic!("no lease is kept alive"),
+            Question::MayRenew(client) => {
+                assert!(matches!(request, Request::Renew(_)) && self.is_held(place), "nothing is to be prolonged");
+                let doubt = self.doubt();
+                self.keeping.may_renew(place, client, doubt)
+            }
             Question::OnDisk => {
                 found.asked_disk += 1;
                 assert!(found.asked_disk <= 2, "by who was before, and by the command");
@@ -315,6 +319,7 @@ impl World {
             }
             _ => panic!("nothing is granted by {event:?}"),
         }
+        self.keeping.ended(place, grant.owner());
         let guarded = self.node.guard().armed(self.boot).is_some();
         self.oracle.granted(place, (mode, &grant), self.boot, guarded);
         self.is_below_ceilings(place, &grant);

@@ -52,6 +52,7 @@ impl World {
 
     fn arrives(&mut self, place: Place, mut lock: Lock) {
         self.unlink(place);
+        self.keeping.moved(|there| there == place);
         self.oracle.holds(place, &lock);
         self.node.arrived(key_of(place, &name_of(place)), &mut lock, self.boot);
         self.locks.insert(place, lock);
@@ -91,6 +92,7 @@ impl World {
         let replicas = std::mem::take(&mut self.replicas);
         self.replicas = replicas.into_iter().map(|((db, name), lock)| ((1 - db, name), lock)).collect();
         self.oracle.swapped(0, 1);
+        self.keeping.moved(|_| true);
         let last = |db| self.locks.range((db, 0)..(db + 1, 0)).map(|(_, lock)| lock.end()).max();
         let lost = match [last(0), last(1)] {
             [Some(last), None] => Some((0, last)),

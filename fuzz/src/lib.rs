@@ -22,6 +22,7 @@ mod choice;
 mod disk;
 mod driver;
 mod floors;
+mod keeping;
 mod keyspace;
 pub mod node;
 mod oracle;

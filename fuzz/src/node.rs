@@ -121,7 +121,7 @@ enum Event {
         db: Option<bool>,
     },
     Swap,
-    /// The client of a waiting request goes.
+    /// The client of a waiting request goes, or one whose leases are kept.
     Leave {
         which: u8,
         watches: bool,
@@ -166,6 +166,7 @@ fn all(bytes: &mut Unstructured<'_>, wavers: bool) -> Result<()> {
         }
         world.deliver();
         world.is_sound();
+        world.looks_at_kept();
     }
     world.ends();
     Ok(())
@@ -224,7 +225,8 @@ impl World {
                 };
                 // Half of them come in a transaction, where the client cannot be blocked; to half of them the server looks at the
                 // queue just before.
-                self.acquire(place, &ask, note % 2 == 0, note & 2 == 0)
+                let wish = self.keeping.wish(note, ask.ttl)?;
+                self.acquire(place, &ask, wish, note % 2 == 0, note & 2 == 0)
             }
             Step::Asks(request) => self.asks(request),
             Step::Happens(event) => {
@@ -329,6 +331,7 @@ impl World {
             Event::Flush { db } => self.flush(db.map(u32::from)),
             Event::Swap => self.swap(),
             Event::Leave { which, watches: true } => self.watcher_leaves(which),
+            Event::Leave { which: which @ 128.., watches: false } => self.hangs_up(which),
             Event::Leave { which, watches: false } => self.leave(which),
             Event::Arm { ms: Number(ms) } => {
                 let until = self.boot.plus_ms(u32::try_from(ms % u64::from(GUARD_LIMIT_MS)).unwrap_or(0));

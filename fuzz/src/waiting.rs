@@ -116,6 +116,7 @@ impl World {
     pub fn leave(&mut self, which: u8) {
         let Some(&id) = self.waits.keys().nth(usize::from(which) % self.waits.len().max(1)) else { return };
         self.waits.remove(&id);
+        self.keeping.waits_no_more(WaiterId(id));
         assert!(self.node.leave_queue(WaiterId(id)).is_some());
         assert!(self.node.leave_queue(WaiterId(id)).is_none());
     }
@@ -145,6 +146,7 @@ impl World {
 
     pub fn is_told(&mut self, id: WaiterId, answer: Answer) {
         let waits = self.waits.remove(&id.0).expect("one answer to a request that waits");
+        let wish = self.keeping.waits_no_more(id);
         let was_forbidden = self.forbidden.remove(&id);
         assert_eq!(was_forbidden, answer == Answer::Refused(Refusal::Forbidden), "{answer:?}");
         let Waits { place, owner, wanted, ttl_ms, since, until, at_once, taken_back, .. } = waits;
@@ -155,6 +157,7 @@ impl World {
                 assert!(wanted.is(mode) && !grant.is_expired(self.boot));
                 let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
                 self.lasts(place, &owner, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
+                wish.into_iter().for_each(|wish| self.keeps(place, &owner, wish));
             }
             Answer::Turn(number) if !self.is_held_by(place, &owner) => {
                 assert!(self.boot <= until);

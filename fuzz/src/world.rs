@@ -10,6 +10,7 @@ use palisade_core::{
 
 use crate::choice::Passes;
 use crate::disk::Disk;
+use crate::keeping::Keeping;
 use crate::oracle::{Oracle, Place, grant_of};
 use crate::waiting::Waits;
 use crate::watchers::Watcher;
@@ -61,6 +62,8 @@ pub struct World {
     pub was_poisoned: bool,
     pub waits: BTreeMap<u64, Waits>,
     pub watchers: BTreeMap<u64, Watcher>,
+    /// Leases that are kept as long as a connection is open.
+    pub keeping: Keeping,
     /// What was decided for those who waited, and is not sent yet.
     pub outbox: Vec<(WaiterId, Answer)>,
     /// What the server refuses next, two bits an answer.
@@ -100,6 +103,7 @@ impl World {
             was_poisoned: false,
             waits: BTreeMap::new(),
             watchers: BTreeMap::new(),
+            keeping: Keeping::default(),
             outbox: vec![],
             doubts: 0,
             hindered: BootTime::default(),
@@ -224,7 +228,7 @@ impl World {
                     let looked = self.perform(place_of(db, &name), &Request::Look);
                     assert!(looked.answer.is_ok(), "nobody asked");
                 }
-                Some(Work::Renew(_)) => panic!("no lease is kept alive"),
+                Some(Work::Renew(renewal)) => self.renews(place_of(renewal.db(), renewal.name()), &renewal),
                 Some(Work::Expire(due)) => {
                     let place = place_of(due.db, &due.name);
                     let lock = self.locks.get(&place).expect("every entry is of a lock");
@@ -238,6 +242,7 @@ impl World {
             self.deliver();
         }
         self.deliver();
+        self.every_kept_lease_lasts();
         if may_answer {
             self.nobody_waits_for_what_is_free();
         }
@@ -280,6 +285,8 @@ impl World {
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
         self.is_sound();
+        self.looks_at_kept();
+        assert!(self.node.keepalives().is_empty(), "nothing is kept that nobody has");
         assert!(
             self.waits.is_empty() && self.watchers.is_empty() && self.locks.is_empty(),
             "nobody waits, nothing is held"

@@ -64,6 +64,8 @@ pub(crate) fn grant(
 fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
     let Key { db, name } = key;
     node.evicted.forget(db, name);
+    // What was kept for it is an earlier grant, which has ended.
+    node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;
     match mode {
         Mode::Exclusive => {}

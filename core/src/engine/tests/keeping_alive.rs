@@ -81,6 +81,18 @@ fn what_a_renewal_does() {
     assert_eq!((told, key.queue()), (3_000, vec![waiter]));
 }
 
+/// Nobody looked at what was kept of the grant that was broken, and its owner has another one by then.
+#[test]
+fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
+    let mut key = kept();
+    assert!(key.perform(&Request::Break(None)).is_ok());
+    key.acquire("me", 1_000, 0).unwrap();
+    assert!(key.node.keepalives().is_empty());
+    let keep = KeepAlive::new(ClientId(8), Some(2_000), ttl(1_000)).unwrap();
+    key.node.keep_alive(At { db: 0, name: b"k" }, owner("me"), ttl(1_000), keep, at(0).boot);
+    assert_eq!(held_until(&mut key, |_| None, 20_000), 2_001, "and not for the 10 s of the earlier one");
+}
+
 #[test]
 fn a_node_that_stood_still_for_longer_than_the_lease_does_not_bring_it_back() {
     let mut key = kept();
