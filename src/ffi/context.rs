@@ -121,8 +121,12 @@ impl<'a> Context<'a> {
         )
     }
 
-    /// The connection that this command came over, if it came over one: a script's commands come over none.
+    /// The connection that this command came over, if it came over one: a script's commands come over none. (Valkey names the
+    /// connection of who called the script.)
     pub fn connection(self) -> Option<ClientId> {
+        if self.has(raw::REDISMODULE_CTX_FLAGS_LUA) {
+            return None;
+        }
         // SAFETY: the context is live for 'a.
         let client = ClientId(unsafe { api!(RedisModule_GetClientId(self.raw)) });
         self.is_open(client).then_some(client)
