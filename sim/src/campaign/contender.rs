@@ -18,7 +18,9 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
+use super::candidate;
 use super::journal::{Journal, Line, now_us};
+use super::keeper::Keeper;
 use super::register::{Access, Connection};
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
@@ -42,6 +44,9 @@ const PERMITS_MAX: u16 = 4;
 
 /// Longest that a key of the client's own is kept: over the restart of several nodes.
 const LONG_HOLD_MAX_MS: u64 = 12_000;
+
+/// Tasks of a client process that hold locks of one node by KEEPALIVE.
+const KEEPERS: u64 = 2;
 
 /// What a client process is started with.
 #[derive(Clone, Debug, clap::Args)]
@@ -115,12 +120,21 @@ impl Wants {
     }
 }
 
-struct Shared {
-    settings: Settings,
-    client: Client,
-    journal: Journal,
-    acquisitions: AtomicU32,
+/// What the tasks of a process have in common.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) client: Client,
+    pub(super) journal: Journal,
+    /// So many acquisitions have begun.
+    pub(super) acquisitions: AtomicU32,
     finish: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// What is held is to be given back, and nothing new begun.
+    pub(super) fn is_to_finish(&self) -> bool {
+        *self.finish.borrow()
+    }
 }
 
 /// Runs until the standard input ends, and then until every task has given back what it holds and got what it waits for.
@@ -145,6 +159,15 @@ pub async fn run(settings: Settings) {
         let dice = ChaCha8Rng::seed_from_u64(seed);
         tasks.spawn(Task { own: number == 0, shared, dice, register }.run());
     }
+    let dice =
+        |number: u64| ChaCha8Rng::seed_from_u64(shared.settings.seed.wrapping_mul(1_000).wrapping_add(500 + number));
+    for keeper in 0..KEEPERS {
+        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
+        tasks.spawn(Keeper::new(Arc::clone(&shared), dice(keeper), register).run());
+    }
+    let register = Connection::open(&shared.settings.register).await.expect("the register is there");
+    tasks.spawn(candidate::campaigns(Arc::clone(&shared), dice(100), register));
+    tasks.spawn(candidate::observes(Arc::clone(&shared), dice(101)));
     tasks.join_all().await;
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::keeper::{Ended, Kept};
 use crate::history::{Event, Holder, TimeUs};
 
 /// Microseconds of the boot clock: one for all processes of a machine, and nobody can set it. The true time of a campaign.
@@ -52,6 +53,59 @@ pub enum Line {
         at: TimeUs,
         /// `Released`, `AlreadyExpired` and so on.
         answer: String,
+    },
+    /// A lease that is kept by KEEPALIVE begins.
+    Kept(Kept),
+    /// It ended.
+    KeptEnded {
+        /// When that was known.
+        at: TimeUs,
+        /// Whose.
+        who: Holder,
+        /// How.
+        how: Ended,
+    },
+    /// A candidate begins to campaign.
+    Campaigns {
+        /// When.
+        at: TimeUs,
+        /// In which election.
+        election: u32,
+        /// Who.
+        who: Holder,
+    },
+    /// It leads.
+    Won {
+        /// When it knew.
+        at: TimeUs,
+        /// Which election.
+        election: u32,
+        /// Who.
+        who: Holder,
+        /// Its term.
+        term: u64,
+    },
+    /// A leader proclaimed once more.
+    Proclaimed {
+        /// When that was done.
+        at: TimeUs,
+        /// Who.
+        who: Holder,
+    },
+    /// An observer was told who leads.
+    Observed {
+        /// When.
+        at: TimeUs,
+        /// Which election.
+        election: u32,
+        /// Which observer.
+        observer: Holder,
+        /// Who leads.
+        leader: Holder,
+        /// In which term.
+        term: u64,
+        /// The number of what it proclaims.
+        sequence: u64,
     },
     /// Something that must not be.
     Wrong {

@@ -8,13 +8,17 @@
 //! looked at in `aftermath`. docs/chaos.md tells users what this shows.
 
 pub mod aftermath;
+mod candidate;
 pub mod contender;
 pub mod disk;
 mod drills;
+pub mod elected;
 mod exam;
 pub mod faults;
 pub mod journal;
 pub mod judge;
+mod keeper;
+pub mod kept;
 pub mod kinds;
 pub mod link;
 pub mod machine;
@@ -92,6 +96,10 @@ pub struct Outcome {
     pub starts: (usize, usize),
     /// For each incarnation of a client process, from 1 on, which client it was.
     pub lives: Vec<usize>,
+    /// Leases that were kept by KEEPALIVE.
+    pub kept: kept::KeptLeases,
+    /// Elections.
+    pub elections: elected::Elections,
     /// Whether disks could be full.
     pub full_disks: bool,
     /// Where report and journals are.
@@ -130,6 +138,9 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     }
     let mut wrong = history.judge(TimeUs::MAX);
     wrong.extend(counters(&world, &history));
+    let kept = kept::judge(&history.lines, &world.log.faults(), &world.lives());
+    let elections = elected::judge(&history.lines);
+    wrong.extend(kept.wrong.iter().chain(&elections.wrong).cloned());
     wrong.extend(world.log.findings().into_iter().map(|found| Wrong { at: found.at, key: None, what: found.what }));
     wrong.sort_by_key(|wrong| wrong.at);
     let noticed = noticed.or_else(|| (!wrong.is_empty()).then(now_us));
@@ -147,6 +158,8 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
         ends,
         starts: aftermath::starts(&world),
         lives: world.lives(),
+        kept,
+        elections,
         full_disks: world.slots.iter().all(|slot| slot.disk.can_be_full()),
         out,
     })

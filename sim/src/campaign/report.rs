@@ -94,7 +94,8 @@ impl Numbers {
                 }
                 Line::Lost { .. } => numbers.lost += 1,
                 Line::Released { answer, .. } => *numbers.released.entry(answer.clone()).or_default() += 1,
-                Line::Event(_) | Line::Wrong { .. } => {}
+                // Each of the others has a judge of its own.
+                _ => {}
             }
         }
         let mut ends: BTreeMap<u32, (Holder, TimeUs)> = BTreeMap::new();
@@ -202,6 +203,23 @@ fn markdown(outcome: &Outcome) -> String {
         format!("p50 {}, p99 {}, longest {}", ms(at(waits, 0.5)), ms(at(waits, 0.99)), ms(at(waits, 1.0))),
     );
     row("losses told", losses(outcome));
+    let kept = &outcome.kept;
+    row(
+        "leases kept by KEEPALIVE",
+        format!(
+            "{}; {} had to last, as nothing was done to their node or connection, of these {} for longer than their ttl; {} were \
+             over when their connection had ended",
+            kept.kept, kept.judged, kept.prolonged, kept.left
+        ),
+    );
+    let elections = &outcome.elections;
+    row(
+        "elections",
+        format!(
+            "{} terms won, {} proclamations more; observers were told {} times who leads, {} times of one who did not know",
+            elections.terms, elections.proclaimed, elections.observed, elections.unfinished
+        ),
+    );
     row("answers", format!("{:?}", numbers.answers));
     row("releases", format!("{:?}", numbers.released));
     let (proved, unproved) = outcome.starts;

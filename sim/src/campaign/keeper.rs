@@ -1,0 +1,211 @@
+//! A task of a client process that holds locks of one node by KEEPALIVE: it extends nothing, and asks LOCK.CHECK before each write.
+//! Some wait, some say nothing for seconds, some go without a word, so that their connection ends.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{sleep, timeout};
+
+use super::contender::Shared;
+use super::journal::{Line, now_us};
+use super::register::{Access, Connection as Register};
+use crate::history::{HeldAs, Holder, TimeUs};
+
+/// The key of the register of the lock on node 0; the others follow.
+pub const FIRST_KEY: u32 = 100;
+
+/// Lengths of leases, in milliseconds.
+const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=2_000;
+
+/// A node that is reached answers within this.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// So long after its ttl a lease whose connection ended is over, whatever this machine does meanwhile.
+const OVER: Duration = Duration::from_millis(500);
+
+/// A lease that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// When it was asked for.
+    pub since: TimeUs,
+    /// When the holder knew.
+    pub at: TimeUs,
+    /// On which node, from 0 on.
+    pub node: usize,
+    /// Whose.
+    pub who: Holder,
+    /// How long the lease is, in milliseconds.
+    pub ttl_ms: u64,
+    /// KEEPALIVE ends then, or later.
+    pub until: TimeUs,
+}
+
+/// How that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// Its holder gave it back.
+    Released,
+    /// The node said that the holder has it no more.
+    Lost,
+    /// The connection broke, or the node did not answer as it should.
+    Unknown,
+    /// The holder closed its connection, and the lease was over then.
+    LeftAndOver,
+    /// The same, and it was not.
+    LeftAndHeld,
+}
+
+/// A task that keeps one lock after the other.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    dice: ChaCha8Rng,
+    register: Register,
+}
+
+/// What a node answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    Number(u64),
+    Null,
+}
+
+/// A connection of its own to a node.
+struct Connection {
+    from: BufReader<OwnedReadHalf>,
+    to: OwnedWriteHalf,
+}
+
+impl Connection {
+    async fn open(address: &str) -> io::Result<Self> {
+        let address = address.trim_start_matches("redis://");
+        let stream = timeout(PATIENCE, TcpStream::connect(address)).await??;
+        stream.set_nodelay(true)?;
+        let (from, to) = stream.into_split();
+        Ok(Self { from: BufReader::new(from), to })
+    }
+
+    /// Errors are what the node refuses, too.
+    async fn ask(&mut self, words: &[&str], limit: Duration) -> io::Result<Reply> {
+        let mut text = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| text.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        self.to.write_all(text.as_bytes()).await?;
+        let mut line = String::new();
+        timeout(limit, self.from.read_line(&mut line)).await??;
+        // The token, and for how long it was waited for.
+        if line.trim_end() == "*2" {
+            line.clear();
+            let mut waited = String::new();
+            timeout(limit, self.from.read_line(&mut line)).await??;
+            timeout(limit, self.from.read_line(&mut waited)).await??;
+        }
+        match line.trim_end().split_at_checked(1) {
+            Some((":", number)) => number.parse().map(Reply::Number).map_err(io::Error::other),
+            Some(("$", "-1")) => Ok(Reply::Null),
+            _ => Err(io::Error::other(line)),
+        }
+    }
+}
+
+impl Keeper {
+    pub fn new(shared: Arc<Shared>, dice: ChaCha8Rng, register: Register) -> Self {
+        Self { shared, dice, register }
+    }
+
+    pub async fn run(mut self) {
+        while !self.shared.is_to_finish() {
+            // What breaks is begun anew.
+            let _ = self.keep_one().await;
+            sleep(self.ms(50, 500)).await;
+        }
+    }
+
+    fn ms(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.dice.random_range(from..=to))
+    }
+
+    async fn keep_one(&mut self) -> io::Result<()> {
+        let node = self.dice.random_range(0..self.shared.settings.nodes.len());
+        let address = self.shared.settings.nodes[node].clone();
+        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
+        let who = Holder { client: self.shared.settings.number, acquisition };
+        let (name, owner) = (format!("chaos:kept:{node}"), format!("keeper {}.{acquisition}", who.client));
+        let (ttl_ms, ms) = (self.dice.random_range(TTL_MS), self.dice.random_range(3_000..9_000));
+        let (ttl, keep) = (ttl_ms.to_string(), ms.to_string());
+        let wait = if self.dice.random_ratio(1, 2) { "3000" } else { "0" };
+        let mut node_says = Connection::open(&address).await?;
+        let since = now_us();
+        let asked = ["LOCK.ACQUIRE", &name, &owner, &ttl, "KEEPALIVE", &keep, "WAIT", wait];
+        let Reply::Number(token) = node_says.ask(&asked, PATIENCE + Duration::from_secs(3)).await? else {
+            return Ok(());
+        };
+        let kept = Kept { since, at: now_us(), node, who, ttl_ms, until: since + ms * 1_000 };
+        self.shared.journal.write(&Line::Kept(kept));
+        let end = now_us() + self.dice.random_range(500..ms + 2_500) * 1_000;
+        let how = self.holds(&mut node_says, &name, (who, token), end).await.unwrap_or(Some(Ended::Unknown));
+        let how = match how {
+            Some(how) => how,
+            None if self.dice.random_ratio(1, 2) => {
+                let token = token.to_string();
+                match node_says.ask(&["LOCK.RELEASE", &name, &owner, "TOKEN", &token], PATIENCE).await {
+                    Ok(Reply::Number(0)) => Ended::Released,
+                    Ok(Reply::Null) => Ended::Lost,
+                    _ => Ended::Unknown,
+                }
+            }
+            None => {
+                drop(node_says);
+                sleep(Duration::from_millis(ttl_ms) + OVER).await;
+                let asked = async {
+                    let mut node_says = Connection::open(&address).await?;
+                    node_says.ask(&["LOCK.CHECK", &name, &token.to_string()], PATIENCE).await
+                };
+                match asked.await {
+                    Ok(Reply::Null) => Ended::LeftAndOver,
+                    Ok(Reply::Number(_)) => Ended::LeftAndHeld,
+                    Err(_) => Ended::Unknown,
+                }
+            }
+        };
+        self.shared.journal.write(&Line::KeptEnded { at: now_us(), who, how });
+        Ok(())
+    }
+
+    /// Works under the lock until `end`; how it ended before that, if it did.
+    async fn holds(
+        &mut self,
+        node_says: &mut Connection,
+        name: &str,
+        (who, token): (Holder, u64),
+        end: TimeUs,
+    ) -> io::Result<Option<Ended>> {
+        let key = FIRST_KEY + name.rsplit(':').next().and_then(|node| node.parse().ok()).unwrap_or(0);
+        let access = |write| Access { key, who, token, mode: HeldAs::Exclusive, write };
+        while now_us() < end && !self.shared.is_to_finish() {
+            let asked = now_us();
+            let Reply::Number(left_ms) = node_says.ask(&["LOCK.CHECK", name, &token.to_string()], PATIENCE).await?
+            else {
+                return Ok(Some(Ended::Lost));
+            };
+            let until = asked + left_ms * 1_000;
+            let number = if now_us() < until { self.register.access(access(None)).await? } else { None };
+            if self.dice.random_ratio(1, 3) {
+                sleep(self.ms(0, 60)).await;
+            }
+            if let Some(number) = number.filter(|_| now_us() < until) {
+                self.register.access(access(Some(number + 1))).await?;
+            }
+            // Some say nothing for longer than their lease.
+            let pause = if self.dice.random_ratio(1, 20) { self.ms(1_000, 4_000) } else { self.ms(20, 300) };
+            sleep(pause).await;
+        }
+        Ok(None)
+    }
+}
