@@ -1,4 +1,5 @@
-//! The recipes of docs/clients on a real server: each tells one story, and prints what its page says.
+//! The recipes of docs/clients on a real server: each tells one story, and prints what its page says; and for each a holder
+//! without a heartbeat (docs/keepalive.md), which is killed.
 //!
 //! They need their clients (`make setup-clients`), so they are ignored unless asked for: `make test-clients`, and those that
 //! cost little `make test`. That pages show the very code is checked always. With `PALISADE_WRITE_PAGES` set, code, output
@@ -12,19 +13,18 @@
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
+mod killed;
 mod lossy;
+mod lost;
 mod page;
+mod running;
 mod story;
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
 
-use harness::{Client, Setup, acl_rules, null, text, wait_until};
-use lossy::LossyNetwork;
-use page::{INDEX, Page, SENDS_AGAIN};
+use harness::{Client, Setup, acl_rules, text};
+use page::{INDEX, KEEPALIVE, Page};
+use running::{folder, output};
 
 /// A recipe. What is a command is run by a shell in `tests/clients`, with the server's `PORT`.
 struct Recipe {
@@ -40,6 +40,18 @@ struct Recipe {
     run: &'static str,
     /// Prints its client's version.
     version: &'static str,
+    /// The same client without a heartbeat.
+    holder: Holder,
+}
+
+/// A program that takes a lock with KEEPALIVE, prints its token and works, as a page shows it.
+struct Holder {
+    /// Its code in `tests/clients`.
+    code: &'static str,
+    /// Builds it.
+    build: Option<&'static str>,
+    /// Runs it.
+    run: &'static str,
 }
 
 macro_rules! recipes {
@@ -58,7 +70,7 @@ macro_rules! recipes {
             $(#[test]
             #[ignore = "needs its client: make test-clients"]
             fn $name() {
-                super::is_sent_again_as_the_index_says(&$recipe);
+                crate::lost::is_sent_again_as_the_index_says(&$recipe);
             })*
         }
 
@@ -66,7 +78,15 @@ macro_rules! recipes {
             $(#[test]
             #[ignore = "needs its client: make test-clients"]
             fn $name() {
-                super::gives_back_what_it_does_not_know_of(&$recipe);
+                crate::lost::gives_back_what_it_does_not_know_of(&$recipe);
+            })*
+        }
+
+        mod kill_9 {
+            $(#[test]
+            #[ignore = "needs its client: make test-clients"]
+            fn $name() {
+                crate::killed::frees_the_lock_within_its_ttl(&$recipe);
             })*
         }
     };
@@ -82,6 +102,11 @@ recipes! {
         build: None,
         run: "bash shell/redis-cli.sh",
         version: "redis-cli --version | cut -d ' ' -f 2",
+        holder: crate::Holder {
+            code: "shell/redis-cli_keepalive.sh",
+            build: None,
+            run: "bash shell/redis-cli_keepalive.sh orders:import sleep 600",
+        },
     },
     redis_py: crate::Recipe {
         client: "redis-py",
@@ -90,6 +115,11 @@ recipes! {
         build: None,
         run: "python python/redis_py.py",
         version: crate::PYTHON_VERSION,
+        holder: crate::Holder {
+            code: "python/redis_py_keepalive.py",
+            build: None,
+            run: "python python/redis_py_keepalive.py",
+        },
     },
     redis_py_asyncio: crate::Recipe {
         client: "redis-py, asyncio",
@@ -98,6 +128,11 @@ recipes! {
         build: None,
         run: "python python/redis_py_asyncio.py",
         version: crate::PYTHON_VERSION,
+        holder: crate::Holder {
+            code: "python/redis_py_asyncio_keepalive.py",
+            build: None,
+            run: "python python/redis_py_asyncio_keepalive.py",
+        },
     },
     node_redis: crate::Recipe {
         client: "node-redis",
@@ -106,6 +141,11 @@ recipes! {
         build: None,
         run: "node node/node-redis.mjs",
         version: "node -p \"JSON.parse(fs.readFileSync('node/node_modules/redis/package.json')).version\"",
+        holder: crate::Holder {
+            code: "node/node-redis_keepalive.mjs",
+            build: None,
+            run: "node node/node-redis_keepalive.mjs",
+        },
     },
     ioredis: crate::Recipe {
         client: "ioredis",
@@ -114,6 +154,11 @@ recipes! {
         build: None,
         run: "node node/ioredis.mjs",
         version: "node -p \"JSON.parse(fs.readFileSync('node/node_modules/ioredis/package.json')).version\"",
+        holder: crate::Holder {
+            code: "node/ioredis_keepalive.mjs",
+            build: None,
+            run: "node node/ioredis_keepalive.mjs",
+        },
     },
     hiredis: crate::Recipe {
         client: "hiredis",
@@ -123,6 +168,11 @@ recipes! {
         run: "$BUILT/hiredis",
         version: "echo '#include <hiredis/hiredis.h>\nHIREDIS_MAJOR.HIREDIS_MINOR.HIREDIS_PATCH' \
                   | cc -E -P - | tail -n 1 | tr -d ' '",
+        holder: crate::Holder {
+            code: "c/hiredis_keepalive.c",
+            build: Some("cc -Wall -Wextra -Werror -o $BUILT/hiredis_keepalive c/hiredis_keepalive.c -lhiredis"),
+            run: "$BUILT/hiredis_keepalive",
+        },
     },
     phpredis: crate::Recipe {
         client: "phpredis",
@@ -131,6 +181,11 @@ recipes! {
         build: None,
         run: "php php/phpredis.php",
         version: "php -r 'echo phpversion(\"redis\");'",
+        holder: crate::Holder {
+            code: "php/phpredis_keepalive.php",
+            build: None,
+            run: "php php/phpredis_keepalive.php",
+        },
     },
     predis: crate::Recipe {
         client: "Predis",
@@ -139,6 +194,11 @@ recipes! {
         build: None,
         run: "php php/predis.php",
         version: "php -r 'require \"Predis/autoload.php\"; echo Predis\\Client::VERSION;'",
+        holder: crate::Holder {
+            code: "php/predis_keepalive.php",
+            build: None,
+            run: "php php/predis_keepalive.php",
+        },
     },
     redis_rb: crate::Recipe {
         client: "redis-rb",
@@ -147,6 +207,11 @@ recipes! {
         build: None,
         run: "ruby ruby/redis.rb",
         version: "ruby -e 'require \"redis\"; puts Redis::VERSION'",
+        holder: crate::Holder {
+            code: "ruby/redis_keepalive.rb",
+            build: None,
+            run: "ruby ruby/redis_keepalive.rb",
+        },
     },
     perl: crate::Recipe {
         client: "Redis (Perl)",
@@ -155,6 +220,11 @@ recipes! {
         build: None,
         run: "perl perl/redis.pl",
         version: "perl -MRedis -e 'print Redis->VERSION'",
+        holder: crate::Holder {
+            code: "perl/redis_keepalive.pl",
+            build: None,
+            run: "perl perl/redis_keepalive.pl",
+        },
     },
     lua: crate::Recipe {
         client: "redis-lua",
@@ -163,6 +233,11 @@ recipes! {
         build: None,
         run: "lua5.1 lua/redis.lua",
         version: "lua5.1 -e 'print((require(\"redis\")._VERSION:gsub(\".* \", \"\")))'",
+        holder: crate::Holder {
+            code: "lua/redis_keepalive.lua",
+            build: None,
+            run: "lua5.1 lua/redis_keepalive.lua",
+        },
     },
     redis_rs: crate::Recipe {
         client: "redis-rs",
@@ -171,6 +246,11 @@ recipes! {
         build: Some("cargo build --quiet --manifest-path rust/Cargo.toml --target-dir $BUILT --bin redis_rs"),
         run: "$BUILT/debug/redis_rs",
         version: "cargo tree --manifest-path rust/Cargo.toml --package redis --depth 0 | sed 's/.* v//'",
+        holder: crate::Holder {
+            code: "rust/src/bin/redis_rs_keepalive.rs",
+            build: Some("cargo build --quiet --manifest-path rust/Cargo.toml --target-dir $BUILT --bin redis_rs_keepalive"),
+            run: "$BUILT/debug/redis_rs_keepalive",
+        },
     },
     fred: crate::Recipe {
         client: "fred",
@@ -179,6 +259,11 @@ recipes! {
         build: Some("cargo build --quiet --manifest-path rust/Cargo.toml --target-dir $BUILT --bin fred"),
         run: "$BUILT/debug/fred",
         version: "cargo tree --manifest-path rust/Cargo.toml --package fred --depth 0 | sed 's/.* v//'",
+        holder: crate::Holder {
+            code: "rust/src/bin/fred_keepalive.rs",
+            build: Some("cargo build --quiet --manifest-path rust/Cargo.toml --target-dir $BUILT --bin fred_keepalive"),
+            run: "$BUILT/debug/fred_keepalive",
+        },
     },
     redigo: crate::Recipe {
         client: "redigo",
@@ -188,12 +273,12 @@ recipes! {
         run: "$BUILT/redigo",
         version: "dpkg-query --show --showformat '${Version}' golang-github-gomodule-redigo-dev \
                   | sed 's/^.*://; s/-.*//'",
+        holder: crate::Holder {
+            code: "go/redigo_keepalive/main.go",
+            build: Some("GO111MODULE=off GOPATH=/usr/share/gocode go build -o $BUILT/redigo_keepalive ./go/redigo_keepalive"),
+            run: "$BUILT/redigo_keepalive",
+        },
     },
-}
-
-/// Where the recipes are.
-fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"))
 }
 
 /// Whether pages are written in place of compared.
@@ -203,7 +288,7 @@ fn writes_pages() -> bool {
 
 /// Runs a recipe, and compares what it prints with the story and with its page.
 fn tells_its_story(recipe: &Recipe) {
-    build(recipe);
+    build(recipe.build);
     let server = Setup::new().replication().start();
     let mut operator = server.client();
     limit_to_the_rules_of_an_application(&mut operator);
@@ -236,109 +321,11 @@ fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     }
 }
 
-/// Runs a recipe that never gets the answer to its first ACQUIRE. Its client reports that, or sends it again by itself:
-/// then it is told that it has the lock already. Either ends the recipe.
-fn is_sent_again_as_the_index_says(recipe: &Recipe) {
-    build(recipe);
-    let server = Setup::new().replication().start();
-    let network = LossyNetwork::to(server.port(), &["LOCK.ACQUIRE"]);
-    let ended = run(recipe.run, network.port());
-    assert!(!ended.status.success(), "nothing was lost:\n{}", ended.printed);
-    let sends_again = match network.requests() {
-        1 => "no",
-        2 => "yes",
-        other => panic!("{other} requests:\n{}{}", ended.printed, ended.complaint),
-    };
-    if writes_pages() {
-        Page::change(INDEX, |index| index.sends_again(recipe.client, sends_again));
-    } else {
-        let said = Page::read(INDEX).row(recipe.client).expect("a row")[SENDS_AGAIN].clone();
-        assert_eq!(sends_again, said, "docs/clients/README.md says something else: make client-pages");
+/// Builds what needs it.
+fn build(command: Option<&str>) {
+    if let Some(command) = command {
+        output(command, 0);
     }
-}
-
-/// Runs a recipe whose function for locks never gets the answer to its ACQUIRE. A client that sends it again gets the token,
-/// thanks to RETRY, and goes on. Any other fails, but gives the lock back.
-fn gives_back_what_it_does_not_know_of(recipe: &Recipe) {
-    build(recipe);
-    let server = Setup::new().replication().start();
-    // Only that function says both.
-    let network = LossyNetwork::to(server.port(), &["LOCK.ACQUIRE", "WAIT", "RETRY"]);
-    let ended = run(recipe.run, network.port());
-    let context = || format!("{}\n{}{}", ended.status, ended.printed, ended.complaint);
-    assert!(network.requests() > 0, "nothing was lost: {}", context());
-    assert_eq!(ended.status.success(), network.requests() > 1, "{}", context());
-    if ended.status.success() {
-        assert!(story::told(&ended.printed).is_ok(), "{}", context());
-    }
-    assert_eq!(server.client().say("LOCK.INFO orders:42"), null(), "the lock is still held: {}", context());
-}
-
-/// Builds a recipe that needs it.
-fn build(recipe: &Recipe) {
-    if let Some(build) = recipe.build {
-        output(build, 0);
-    }
-}
-
-/// How a command ended.
-struct Ended {
-    status: ExitStatus,
-    printed: String,
-    complaint: String,
-}
-
-/// What a command prints. It fails if the command does, or complains.
-fn output(command: &str, port: u16) -> String {
-    let ended = run(command, port);
-    assert!(
-        ended.status.success() && ended.complaint.is_empty(),
-        "{}: {command}\n{}{}If the client is missing: make setup-clients",
-        ended.status,
-        ended.printed,
-        ended.complaint
-    );
-    ended.printed
-}
-
-/// Runs a command for a server at `port`; 0: for none, and for as long as it takes.
-fn run(command: &str, port: u16) -> Ended {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients");
-    fs::create_dir_all(&built).unwrap();
-    let path = format!("{}:{}", built.join("python/bin").display(), std::env::var("PATH").unwrap_or_default());
-    let [mut stdout, mut stderr] = [(); 2].map(|()| tempfile::tempfile().unwrap());
-    let mut child = Command::new("sh")
-        .args(["-c", command])
-        .current_dir(folder())
-        .env("PATH", path)
-        .env("BUILT", &built)
-        .env("PORT", port.to_string())
-        .stdin(Stdio::null())
-        .stdout(stdout.try_clone().unwrap())
-        .stderr(stderr.try_clone().unwrap())
-        .spawn()
-        .unwrap();
-    let status = if port == 0 { child.wait().unwrap() } else { end_of(&mut child) };
-    let [printed, complaint] = [&mut stdout, &mut stderr].map(|file| {
-        let mut text = String::new();
-        file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut text)).unwrap();
-        text
-    });
-    Ended { status, printed, complaint }
-}
-
-/// How a recipe ended: it is killed when the patience of tests is half over.
-fn end_of(child: &mut Child) -> ExitStatus {
-    let start = Instant::now();
-    let mut status = None;
-    wait_until("the recipe ends", || {
-        status = child.try_wait().unwrap();
-        if status.is_none() && start.elapsed() > harness::patience() / 2 {
-            let _ = child.kill();
-        }
-        status.is_some()
-    });
-    status.expect("it has ended")
 }
 
 /// As the index names it.
@@ -353,13 +340,15 @@ fn name_and_version(client: &mut Client) -> String {
 
 #[test]
 fn pages_show_the_code_that_runs() {
-    for recipe in RECIPES {
-        let code = fs::read_to_string(folder().join(recipe.code)).unwrap();
+    for (page, file) in
+        RECIPES.iter().flat_map(|recipe| [recipe.code, recipe.holder.code].map(|file| (recipe.page, file)))
+    {
+        let code = fs::read_to_string(folder().join(file)).unwrap();
         if writes_pages() {
-            Page::change(recipe.page, |page| page.set_code(recipe.code, &code));
+            Page::change(page, |page| page.set_code(file, &code));
         } else {
-            let shown = Page::read(recipe.page).code(recipe.code);
-            assert!(shown == code, "docs/clients/{} shows other code: make client-pages", recipe.page);
+            let shown = Page::read(page).code(file);
+            assert!(shown == code, "docs/clients/{page} shows other code: make client-pages");
         }
     }
 }
@@ -376,13 +365,8 @@ fn pages_show_what_recipes_print() {
 }
 
 #[test]
-fn the_index_has_every_client() {
-    let index = Page::read(INDEX);
-    for recipe in RECIPES {
-        assert!(
-            index.row(recipe.client).is_some(),
-            "docs/clients/README.md lacks {}: make client-pages",
-            recipe.client
-        );
+fn the_tables_have_every_client() {
+    for (page, client) in RECIPES.iter().flat_map(|recipe| [INDEX, KEEPALIVE].map(|page| (page, recipe.client))) {
+        assert!(Page::read(page).row(client).is_some(), "docs/clients/{page} lacks {client}");
     }
 }

@@ -1,4 +1,5 @@
-//! The pages of docs/clients: blocks of code and output behind a marker each, and the table of the index.
+//! The pages of docs/clients: blocks of code and output behind a marker each, and the tables of the index and of
+//! docs/keepalive.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +10,14 @@ use std::sync::Mutex;
 pub const INDEX: &str = "README.md";
 
 /// What the cells of its rows are; the first names the client.
-const CELLS: usize = 5;
 const VERSION: usize = 1;
 const SERVERS: usize = 2;
 const DAY: usize = 3;
 pub const SENDS_AGAIN: usize = 4;
+
+/// The page about leases without a heartbeat. The columns of its table are the client, a server each, and this:
+pub const KEEPALIVE: &str = "../keepalive.md";
+pub const INHERITED: usize = 4;
 
 /// A page.
 pub struct Page {
@@ -78,26 +82,29 @@ impl Page {
         find().unwrap_or_else(|| panic!("docs/clients/{} has no block right behind {marker}", self.name))
     }
 
-    /// The cells of a client's row in the table of the index.
-    pub fn row(&self, client: &str) -> Option<[String; CELLS]> {
-        let row = self.text.lines().find(|line| is_row(line, client))?;
-        let cells = row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-        cells.try_into().ok()
+    /// The cells of a client's row in the page's table.
+    pub fn row(&self, client: &str) -> Option<Vec<String>> {
+        self.cells(&start_of_row(client))
     }
 
-    fn change_row(&mut self, client: &str, change: impl FnOnce(&mut [String; CELLS])) {
-        let mut cells =
-            self.row(client).unwrap_or_else(|| panic!("docs/clients/{} has no row for {client}", self.name));
+    /// The cells of the row with this start.
+    fn cells(&self, start: &str) -> Option<Vec<String>> {
+        let row = self.text.lines().find(|line| line.starts_with(start))?;
+        Some(row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+    }
+
+    fn change_row(&mut self, start: &str, change: impl FnOnce(&mut [String])) {
+        let mut cells = self.cells(start).unwrap_or_else(|| panic!("docs/clients/{} has no row {start} …", self.name));
         change(&mut cells);
         let row = format!("| {} |", cells.join(" | "));
-        let lines = self.text.lines().map(|line| if is_row(line, client) { &row } else { line });
+        let lines = self.text.lines().map(|line| if line.starts_with(start) { &row } else { line });
         self.text = lines.map(|line| format!("{line}\n")).collect();
     }
 
     /// Writes down that the recipe of this version of a client ran on a server. Runs of other versions and of other days
     /// are forgotten.
     pub fn ran_on(&mut self, client: &str, version: &str, server: &str, day: &str) {
-        self.change_row(client, |cells| {
+        self.change_row(&start_of_row(client), |cells| {
             let same = cells[VERSION] == version && cells[DAY] == day;
             let earlier = if same { cells[SERVERS].split(", ").collect() } else { BTreeSet::new() };
             let servers = earlier.into_iter().chain([server]).collect::<BTreeSet<_>>();
@@ -109,7 +116,22 @@ impl Page {
 
     /// Writes down whether a client repeats by itself a command that it got no answer to.
     pub fn sends_again(&mut self, client: &str, answer: &str) {
-        self.change_row(client, |cells| cells[SENDS_AGAIN] = answer.to_owned());
+        self.change_row(&start_of_row(client), |cells| cells[SENDS_AGAIN] = answer.to_owned());
+    }
+
+    /// Writes down after how many milliseconds the lock of a killed holder was somebody else's, and whether programs
+    /// that the holder starts inherit its connection. A server has a column, which is named after the version that was measured last.
+    pub fn took(&mut self, client: &str, server: &str, milliseconds: u128, inherited: &str) {
+        const HEAD: &str = "| client |";
+        let major = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let head = self.cells(HEAD).unwrap_or_default();
+        let column = head.iter().position(|name| major(name) == major(server));
+        let column = column.unwrap_or_else(|| panic!("no column for {server} in {head:?}"));
+        self.change_row(HEAD, |names| names[column] = server.to_owned());
+        self.change_row(&start_of_row(client), |cells| {
+            cells[column] = milliseconds.to_string();
+            cells[INHERITED] = inherited.to_owned();
+        });
     }
 }
 
@@ -125,6 +147,6 @@ fn output_marker(recipe: &str) -> String {
     format!("<!-- tests/clients/{recipe} prints -->")
 }
 
-fn is_row(line: &str, client: &str) -> bool {
-    line.starts_with(&format!("| [{client}]("))
+fn start_of_row(client: &str) -> String {
+    format!("| [{client}](")
 }
