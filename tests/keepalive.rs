@@ -145,7 +145,7 @@ fn what_its_holder_does_meanwhile() {
     wait_until("the long lease has gone", || me.say("LOCK.INFO k").field("ttl").as_int() <= TTL as i64);
     is_kept(&server, raised);
     me.say("LOCK.CONVERT k me SHARED");
-    assert_eq!(server.client().say("LOCK.ACQUIRE k other 60000 SHARED").as_int() > 0, true);
+    assert!(server.client().say("LOCK.ACQUIRE k other 60000 SHARED").as_int() > 0);
     let kept = |server: &Server| server.client().say("LOCK.INFO k HOLDERS 9").field("grants").as_list();
     is_kept(&server, raised);
     assert_eq!(kept(&server)[1].field("keepalive"), int(0));
