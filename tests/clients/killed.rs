@@ -105,15 +105,13 @@ impl Drop for Running {
     }
 }
 
-/// The port of the connection that took the lock: the only one over TCP whose last command this was.
+/// The port of the holder's connection: the only one that is not over the Unix socket.
 fn connection_of_the_holder(operator: &mut Client) -> u16 {
     let list = operator.say("CLIENT LIST").as_text();
-    let field = |line: &str, name: &str| line.split(' ').find_map(|field| Some(field.strip_prefix(name)?.to_owned()));
-    let ports =
-        list.lines().filter(|line| field(line, "cmd=").is_some_and(|last| last.eq_ignore_ascii_case("LOCK.ACQUIRE")));
-    let ports = ports.filter_map(|line| field(line, "addr=")?.rsplit_once(':')?.1.parse().ok());
+    let address = |line: &str| line.split(' ').find_map(|field| Some(field.strip_prefix("addr=")?.to_owned()));
+    let ports = list.lines().filter_map(|line| address(line)?.rsplit_once(':')?.1.parse().ok());
     let ports: Vec<u16> = ports.filter(|port| *port > 0).collect();
-    assert_eq!(ports.len(), 1, "{list}");
+    assert_eq!(ports.len(), 1, "not one connection: {list}");
     ports[0]
 }
 
