@@ -115,7 +115,7 @@ mod tests {
             (fault("connections cut", On::Link { client: 1, node: 2 }, 4_000_000), 1),
         ];
         for (fault, wrong) in excuses {
-            assert_eq!(judged(5_000_000, Ended::Lost, &[fault.clone()]), (wrong, wrong), "{fault:?}");
+            assert_eq!(judged(5_000_000, Ended::Lost, std::slice::from_ref(&fault)), (wrong, wrong), "{fault:?}");
         }
     }
 }
