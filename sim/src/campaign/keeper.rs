@@ -2,6 +2,7 @@
 //! Some wait, some say nothing for seconds, some go without a word, so that their connection ends.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{sleep, timeout};
 
@@ -24,6 +25,9 @@ pub const FIRST_KEY: u32 = 100;
 
 /// Lengths of leases, in milliseconds.
 const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=2_000;
+
+/// Connections come from there: one from the address of the servers could have the port on which a server is to start again.
+const FROM: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 9), 0);
 
 /// A node that is reached answers within this.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -85,8 +89,10 @@ struct Connection {
 
 impl Connection {
     async fn open(address: &str) -> io::Result<Self> {
-        let address = address.trim_start_matches("redis://");
-        let stream = timeout(PATIENCE, TcpStream::connect(address)).await??;
+        let address = address.trim_start_matches("redis://").parse().map_err(io::Error::other)?;
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(FROM))?;
+        let stream = timeout(PATIENCE, socket.connect(address)).await??;
         stream.set_nodelay(true)?;
         let (from, to) = stream.into_split();
         Ok(Self { from: BufReader::new(from), to })

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, cmd};
@@ -253,12 +255,24 @@ pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str],
     answer.map_err(|why| why.to_string())
 }
 
-/// A port that nobody listens on.
+/// Ports of servers: below those that the system gives to connections (32 768 and up), so that no connection takes the port of a server
+/// that is down.
+const PORTS: Range<u16> = 12_000..21_000;
+
+/// A port that nobody listens on. Two that are asked for at once differ.
 ///
 /// # Errors
 /// There is none.
 pub fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let span = PORTS.len() as u32;
+    let mut ports = (0..span).map(|_| {
+        // Campaigns side by side begin in other places.
+        let step = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        PORTS.start + (step % span) as u16
+    });
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.find(is_free).ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse))
 }
 
 /// Sends `child` a signal; nothing if it does not run.
