@@ -13,7 +13,7 @@ use crate::nodes::Nodes;
 use crate::renewer::{self, Auto};
 use crate::thread::Thread;
 use crate::wire::ShownKey;
-use crate::{Election, Error, ErrorKind, Guard, Options, RwLock, Semaphore, Watch};
+use crate::{Changes, Election, Error, ErrorKind, Guard, Holder, Options, RwLock, Semaphore, watch};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -298,6 +298,9 @@ impl Client {
     /// Tells each change of who holds the lock, from now on: how it is now first. Takes nothing, and stands in no queue. Each node is watched on
     /// a connection of its own (LOCK.WATCH), and nobody polls.
     ///
+    /// `Some`: a majority of the nodes says that this owner holds it; of several holders the first. Told again when its note is replaced.
+    /// `None`: a majority says that it is free. As long as the nodes do not agree, or too few answer, nothing is told.
+    ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
     /// # async fn run(locks: Client) -> Result<(), Error> {
@@ -313,9 +316,9 @@ impl Client {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Watch, Error> {
-        let given = Options::default().checked()?.given;
-        Ok(Watch::begin(self.thread()?, &self.0.nodes, key.as_ref(), given))
+    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Changes<Option<Holder>>, Error> {
+        let (nodes, key, given) = (&self.0.nodes, Arc::from(key.as_ref()), Options::default().checked()?.given);
+        Ok(Changes::begin(self.thread()?, nodes, |tell| watch::watch(Arc::clone(nodes), key, given, tell)))
     }
 
     /// A lock that many can read under together, or one write. Nothing is asked of the nodes yet.

@@ -92,6 +92,7 @@
 mod address;
 mod attempt;
 pub mod blocking;
+mod changes;
 mod choosing;
 mod client;
 mod clock;
@@ -118,15 +119,15 @@ mod watching;
 mod wire;
 
 pub use address::url_of;
+pub use changes::Changes;
 pub use client::{Builder, Client};
-pub use election::{Election, Leader, Leadership, Observation};
+pub use election::{Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Holder, NodeError};
 pub use guard::{Guard, Released};
 pub use loss::Loss;
 pub use options::Options;
 pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
-pub use watch::Watch;
 
 /// The page that shows users how locks are shared: its examples compile.
 #[cfg(doctest)]

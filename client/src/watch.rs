@@ -1,92 +1,27 @@
 //! Changes of who holds a lock, for whoever wants to know.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{Stream, StreamExt};
 use palisade_core::quorum::majority;
 use tokio::sync::mpsc;
 
 use crate::nodes::Nodes;
 use crate::pace::Given;
-use crate::thread::{Running, Thread};
 use crate::watching::{self, State, What};
-use crate::{Error, Holder, wire};
-
-/// Changes that nobody has read. Whoever reads slowly is told less often, not late.
-const UNREAD_MAX: usize = 16;
-
-/// Changes of a lock; of [`Client::watch`](crate::Client::watch).
-///
-/// `Some`: a majority of the nodes says that this owner holds it; of several holders the first. Told again when its note is replaced.
-/// `None`: a majority says that it is free. As long as the nodes do not agree, or too few answer, nothing is told.
-///
-/// It is a `Stream` too, which ends when the client is closed.
-pub struct Watch {
-    changes: mpsc::Receiver<Option<Holder>>,
-    _running: Running<()>,
-    _thread: Arc<Thread>,
-}
-
-impl Watch {
-    pub(crate) fn begin(thread: Arc<Thread>, nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Self {
-        let (tell, changes) = mpsc::channel(UNREAD_MAX);
-        let (nodes, key) = (Arc::clone(nodes), Arc::from(key));
-        let running = thread.run(async move {
-            tokio::select! {
-                biased;
-                () = nodes.closed() => {}
-                () = watch(&nodes, &key, given, &tell) => {}
-            }
-        });
-        Self { changes, _running: running, _thread: thread }
-    }
-
-    /// The next change; at first, how the lock is now.
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Client, Error};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let mut changes = locks.watch("orders:42")?;
-    /// println!("{:?}", changes.changed().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// `Closed`: the client was closed.
-    pub async fn changed(&mut self) -> Result<Option<Holder>, Error> {
-        self.changes.recv().await.ok_or_else(Error::closed)
-    }
-}
-
-impl Stream for Watch {
-    type Item = Option<Holder>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.changes.poll_recv(context)
-    }
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
-    }
-}
+use crate::{Holder, wire};
 
 /// Who holds the lock on one node: the owner, the number of its note, and what is told of it.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
 /// Tells changes until nobody listens.
-async fn watch(nodes: &Arc<Nodes>, key: &Arc<[u8]>, given: Given, tell: &mpsc::Sender<Option<Holder>>) {
+pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
     let mut views: Vec<Option<View>> = vec![None; nodes.len()];
     let mut last: Option<Option<(Vec<u8>, u64)>> = None;
-    let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
+    let ask = |node, known, after| watching::ask(Arc::clone(&nodes), Arc::clone(&key), node, known, given, after);
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (known, after) = told.next();

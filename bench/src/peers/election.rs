@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use palisade_client::{Client, Election, Options as ClientOptions};
+use palisade_client::{Changes, Client, Election, Options as ClientOptions};
 use rand::RngExt;
 use tokio::time::sleep;
 
@@ -246,7 +246,7 @@ async fn of_palisade(ports: &[u16], leaders: usize) -> Times {
 }
 
 /// When the observer was told that this one leads.
-async fn told(observer: &mut palisade_client::Observation, value: &[u8]) -> Instant {
+async fn told(observer: &mut Changes<Option<palisade_client::Leader>>, value: &[u8]) -> Instant {
     while observer.changed().await.unwrap().is_none_or(|leader| leader.value != value) {}
     Instant::now()
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Guard, block_on};
+use super::{Changes, Guard, block_on};
 use crate::{Error, Leader, Released, election};
 
 /// An election. See [`crate::Election`].
@@ -18,10 +18,6 @@ pub struct Leadership {
     term: u64,
     sequence: AtomicU64,
 }
-
-/// Changes of who leads, as an iterator that blocks until the next one and ends when the client is closed. See [`crate::Observation`].
-#[derive(Debug)]
-pub struct Observation(crate::Observation);
 
 impl Election {
     /// See [`crate::Election::campaign`].
@@ -71,16 +67,8 @@ impl Election {
     ///
     /// # Errors
     /// As there.
-    pub fn observe(&self) -> Result<Observation, Error> {
-        self.0.observe().map(Observation)
-    }
-}
-
-impl Iterator for Observation {
-    type Item = Option<Leader>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        block_on(self.0.changed()).ok()
+    pub fn observe(&self) -> Result<Changes<Option<Leader>>, Error> {
+        self.0.observe().map(Changes)
     }
 }
 

@@ -10,10 +10,10 @@
 //! # }
 //! ```
 
+mod changes;
 mod election;
 mod rw_lock;
 mod semaphore;
-mod watch;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-pub use self::election::{Election, Leadership, Observation};
+pub use self::changes::Changes;
+pub use self::election::{Election, Leadership};
 pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use self::semaphore::{Permit, Semaphore};
-pub use self::watch::Watch;
 use crate::client::RAN_ON;
-use crate::{Builder, Error, Loss, Options, Released};
+use crate::{Builder, Error, Holder, Loss, Options, Released};
 
 /// Locks on a node, or on a quorum of several independent ones. See [`crate::Client`], whose names these are.
 ///
@@ -304,8 +304,8 @@ impl Client {
     ///
     /// # Errors
     /// As there.
-    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Watch, Error> {
-        self.0.watch(key).map(Watch)
+    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Changes<Option<Holder>>, Error> {
+        self.0.watch(key).map(Changes)
     }
 }
 

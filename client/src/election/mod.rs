@@ -10,8 +10,7 @@ use palisade_core::Wanted;
 use palisade_core::quorum::VALUE_BYTES_MAX;
 use tokio::time::Instant;
 
-pub use self::observing::Observation;
-use crate::{Client, Error, ErrorKind, Guard, Options, Released};
+use crate::{Changes, Client, Error, ErrorKind, Guard, Options, Released};
 
 /// An election; of [`Client::election`].
 ///
@@ -125,6 +124,9 @@ impl Election {
 
     /// Tells each change of who leads, from now on: the present state first. Each node is watched on a connection of its own, and nobody polls.
     ///
+    /// `Some`: this leader was proclaimed, or proclaims something new. Terms grow, and within one the sequence. `None`: nobody leads; a
+    /// majority of the nodes says so. As long as too few nodes answer, nothing is told: what was told last is the best that is known.
+    ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
     /// # async fn run(locks: Client) -> Result<(), Error> {
@@ -140,8 +142,10 @@ impl Election {
     ///
     /// # Errors
     /// `Closed`, `BadArgument`.
-    pub fn observe(&self) -> Result<Observation, Error> {
-        Observation::begin(self.client.thread()?, self.client.nodes(), &self.name, self.options.checked()?.given)
+    pub fn observe(&self) -> Result<Changes<Option<Leader>>, Error> {
+        let (nodes, key, given) = (self.client.nodes(), Arc::from(&*self.name), self.options.checked()?.given);
+        let tell = |tell| observing::observe(Arc::clone(nodes), key, given, tell);
+        Ok(Changes::begin(self.client.thread()?, nodes, tell))
     }
 }
 

@@ -1,20 +1,16 @@
 //! Who leads, as the nodes tell.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{Stream, StreamExt};
 use palisade_core::quorum::{Observer, Says};
 use tokio::sync::mpsc;
 
 use super::Leader;
 use crate::nodes::Nodes;
 use crate::pace::Given;
-use crate::thread::{Running, Thread};
 use crate::watching::{State, Told, What, ask};
 use crate::wire;
 use crate::{Error, ErrorKind, clock};
@@ -22,76 +18,15 @@ use crate::{Error, ErrorKind, clock};
 /// What a node said counts for so long, in milliseconds: for three watches and a little.
 const FRESH_MS: u32 = 10_000;
 
-/// Changes that nobody has read. Whoever reads slowly is told less often, not late.
-const UNREAD_MAX: usize = 16;
-
-/// Changes of who leads; of [`Election::observe`](crate::Election::observe).
-///
-/// `Some`: this leader was proclaimed, or proclaims something new. Terms grow, and within one the sequence. `None`: nobody leads; a
-/// majority of the nodes says so. As long as too few nodes answer, nothing is told: what was told last is the best that is known.
-///
-/// It is a `Stream` too, which ends when the client is closed.
-pub struct Observation {
-    changes: mpsc::Receiver<Option<Leader>>,
-    _running: Running<()>,
-    _thread: Arc<Thread>,
-}
-
-impl Observation {
-    pub(super) fn begin(thread: Arc<Thread>, nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Self, Error> {
-        let (tell, changes) = mpsc::channel(UNREAD_MAX);
-        let (nodes, key) = (Arc::clone(nodes), Arc::from(key));
-        let running = thread.run(async move {
-            tokio::select! {
-                biased;
-                () = nodes.closed() => {}
-                () = observe(&nodes, &key, given, &tell) => {}
-            }
-        });
-        Ok(Self { changes, _running: running, _thread: thread })
-    }
-
-    /// The next change; at first, who leads now.
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Client, Error};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let mut leaders = locks.election("scheduler").observe()?;
-    /// println!("{:?}", leaders.changed().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// `Closed`: the client was closed.
-    pub async fn changed(&mut self) -> Result<Option<Leader>, Error> {
-        self.changes.recv().await.ok_or_else(Error::closed)
-    }
-}
-
-impl Stream for Observation {
-    type Item = Option<Leader>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.changes.poll_recv(context)
-    }
-}
-
-impl fmt::Debug for Observation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observation").finish_non_exhaustive()
-    }
-}
-
 fn to_leader(leader: &palisade_core::quorum::Leader) -> Leader {
     Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
 }
 
 /// Tells changes until nobody listens.
-async fn observe(nodes: &Arc<Nodes>, key: &Arc<[u8]>, given: Given, tell: &mpsc::Sender<Option<Leader>>) {
+pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Leader>>) {
     let mut machine = Observer::new(nodes.len(), FRESH_MS);
     let mut last = None;
-    let ask = |node, known, after| ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
+    let ask = |node, known, after| ask(Arc::clone(&nodes), Arc::clone(&key), node, known, given, after);
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (node, (known, after)) = (told.node, told.next());

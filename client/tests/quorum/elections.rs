@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use palisade_client::{Client, ErrorKind, Leader, Observation, Options, Released};
+use palisade_client::{Changes, Client, ErrorKind, Leader, Options, Released};
 
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::{Setup, null, patience};
@@ -20,12 +20,12 @@ async fn watched(nodes: &Nodes, watchers: u64) {
 }
 
 /// Waits for the next change.
-async fn next(leaders: &mut Observation) -> Option<Leader> {
+async fn next(leaders: &mut Changes<Option<Leader>>) -> Option<Leader> {
     tokio::time::timeout(patience(), leaders.changed()).await.expect("nothing is told").unwrap()
 }
 
 /// The next change is a leader with this term, sequence and value.
-async fn expect(leaders: &mut Observation, term: u64, sequence: u64, value: &str) {
+async fn expect(leaders: &mut Changes<Option<Leader>>, term: u64, sequence: u64, value: &str) {
     let leader = next(leaders).await.expect("somebody leads");
     assert_eq!((leader.term, leader.sequence, &*leader.value), (term, sequence, value.as_bytes()));
 }
