@@ -15,9 +15,14 @@ use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
 use crate::nodes::Nodes;
+use crate::options::Checked;
 use crate::pace::Given;
 use crate::tracking::Tracking;
 use crate::wire::{self, Lease, NodeFailure};
+
+/// Locks with shorter leases are not looked at, in milliseconds: they are extended within a second anyway, and looks would double
+/// the requests of a process that holds hundreds of them.
+const LEASE_LEAST_MS: u32 = 3_000;
 
 /// A lock is looked at first when it has been held for so long: most are given back before, and cost nothing more.
 const FIRST: Duration = Duration::from_millis(100);
@@ -64,12 +69,16 @@ struct At {
 }
 
 impl Looking {
-    /// A lock that is held from now on.
-    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, given: Given) -> Self {
+    /// A lock that is held from now on, if it is to be looked at.
+    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked) -> Option<Self> {
+        if !checked.told_at_once || checked.ttl_ms < LEASE_LEAST_MS {
+            return None;
+        }
         let begins = Instant::now() + FIRST;
         let at = vec![At { next: Some(begins), ..At::default() }; nodes.len()];
         let looks = FuturesUnordered::new();
-        Self { nodes: Arc::clone(nodes), lease: Arc::clone(lease), given, tracking: None, begins, at, looks }
+        let (nodes, lease, given) = (Arc::clone(nodes), Arc::clone(lease), checked.extending);
+        Some(Self { nodes, lease, given, tracking: None, begins, at, looks })
     }
 
     /// The lock was changed on `node` by this client itself: the node tells of nothing any more.

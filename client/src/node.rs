@@ -46,6 +46,9 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// has answered the last of them a moment after the first.
 pub const WINDOW: usize = 128;
 
+/// Looks on their way to a node at a time, of these: extensions do not wait behind them.
+const LOOKS: usize = WINDOW / 8;
+
 /// A timer that fires later than this after its time tells of this process, not of the node: the machine was busy, or the process
 /// was stopped. The node's answer may be there, unread.
 const OVERSLEPT: Duration = Duration::from_millis(10);
@@ -81,6 +84,7 @@ pub struct Node {
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
     window: Arc<Semaphore>,
+    looks: Semaphore,
     answers: Mutex<Answers>,
     /// When the request was sent that it did not answer in its time; `None`: it answers.
     silent_since: watch::Sender<Option<Instant>>,
@@ -163,6 +167,7 @@ impl Node {
             state,
             broken: Arc::new(watch::Sender::new(0)),
             window: Arc::new(Semaphore::new(WINDOW)),
+            looks: Semaphore::new(LOOKS),
             answers: Mutex::default(),
             silent_since: watch::Sender::new(None),
             waiters: Mutex::default(),
@@ -254,6 +259,8 @@ impl Node {
         command: Cmd,
         given: Given,
     ) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+        // It is never closed, so that cannot fail.
+        let _turn = self.looks.acquire().await.ok();
         let began = Instant::now();
         let Admitted { link, permit } = match self.admit(given, began).await {
             Ok(admitted) => admitted,

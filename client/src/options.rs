@@ -131,7 +131,7 @@ impl Options {
 
     /// Whether the nodes tell at once when the lock is taken away (LOCK.BREAK, DEL, FLUSHALL): [`Guard::lost`](crate::Guard::lost) returns within two
     /// round trips then. They do, unless this says no: then that shows when the lease is next extended, up to a third of the ttl later.
-    /// What it costs: one `LOCK.CHECK` on each node after 100 ms, and one after each extension. The user needs `CLIENT TRACKING` and `CLIENT
+    /// So it is with leases of 3 s and more; shorter ones are extended within a second anyway. What it costs: one `LOCK.CHECK` on each node after 100 ms, and one after each extension. The user needs `CLIENT TRACKING` and `CLIENT
     /// CACHING`; a node that refuses them tells later.
     ///
     /// ```

@@ -123,7 +123,7 @@ pub fn start(
         sharing: vec![],
         whys: vec![None; nodes.len()],
         proclaiming: None,
-        looking: checked.told_at_once.then(|| Looking::begin(nodes, &lease, checked.extending)),
+        looking: Looking::begin(nodes, &lease, checked),
         give_back,
         _counted: nodes.held.begin(),
     };
