@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::harness::{
     Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, wait_until,
@@ -48,7 +49,6 @@ fn a_lease_lasts_as_long_as_its_connection() {
     let mut next = server.client();
     let granted = next.say("LOCK.ACQUIRE k you 60000 WAIT 60000");
     assert!(granted.as_list()[0].as_int() > token);
-    assert!(granted.as_list()[1].as_int() <= TTL as i64 + 500, "{granted:?}");
     assert_eq!(server.info("keepalives"), 0);
 }
 
@@ -116,17 +116,32 @@ fn a_process_that_is_killed_and_a_connection_that_is_reset() {
     }
 }
 
+/// However late this test is: its own clock is read before and after what the server did in between.
 #[test]
 fn it_ends_at_the_time_that_its_holder_named() {
+    const KEPT: i64 = 3_000;
     let server = Server::start();
     let mut me = server.client();
-    let granted = me.say("LOCK.ACQUIRE k me 300 KEEPALIVE 1200 WAIT 0").as_list()[0].as_int();
-    let mut next = server.client();
-    let told = next.say("LOCK.ACQUIRE k you 60000 WAIT 60000");
-    assert!(told.as_list()[0].as_int() > granted);
-    let waited = told.as_list()[1].as_int();
-    assert!((700..=1_210).contains(&waited), "{waited}");
+    let began = Instant::now();
+    let passed = || began.elapsed().as_millis() as i64;
+    let granted = me.say(&format!("LOCK.ACQUIRE k me {TTL} KEEPALIVE {KEPT}")).as_int();
+    let latest_grant = passed() + 1;
+    let mut latest_end = 0;
+    wait_until("its last prolongation is over", || {
+        let asked = passed();
+        let held = me.say("LOCK.INFO k");
+        if held == null() {
+            return true;
+        }
+        let ttl = held.field("ttl").as_int();
+        assert!(asked + ttl <= latest_grant + KEPT, "asked {asked}, ttl {ttl}, granted by {latest_grant}");
+        latest_end = latest_end.max(passed() + 1 + ttl);
+        false
+    });
+    assert!(latest_end >= KEPT, "{latest_end}");
+    assert!(passed() + 1 >= KEPT);
     assert_eq!(me.say("LOCK.EXTEND k me 1000"), null());
+    assert!(me.say("LOCK.ACQUIRE k you 60000").as_int() > granted);
     assert_eq!(server.info("keepalives"), 0);
 }
 
