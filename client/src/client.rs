@@ -408,6 +408,11 @@ impl Client {
         Election::new(self, name.as_ref(), options)
     }
 
+    /// Locks under names that the caller chooses.
+    pub fn by_owner(&self) -> crate::by_owner::ByOwner {
+        crate::by_owner::ByOwner::new(self)
+    }
+
     pub(crate) fn nodes(&self) -> &Arc<Nodes> {
         &self.0.nodes
     }

@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Guarded,
     /// The nodes granted it, but so late that nothing of the lease is left to rely on.
     Expired,
+    /// This owner holds it already.
+    Owned,
     /// It was held and is not any more.
     Lost,
     /// An argument is out of its bounds.

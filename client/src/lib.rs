@@ -92,6 +92,7 @@
 mod address;
 mod attempt;
 pub mod blocking;
+pub mod by_owner;
 mod changes;
 mod choosing;
 mod client;
