@@ -24,7 +24,6 @@ mod events;
 #[allow(unsafe_code)]
 mod ffi;
 mod info_section;
-mod integer;
 mod lock_type;
 mod state;
 

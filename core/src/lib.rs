@@ -107,6 +107,7 @@ pub use rules::watch::Watched;
 pub use tokens::Tokens;
 pub use tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 pub use values::cause::Cause;
+pub use values::integer::parse_integer;
 pub use values::limits;
 pub use values::mode::{Mode, Permit, Wanted};
 pub use values::time::{BootId, BootTime, Now, ahead_us};

@@ -1,12 +1,11 @@
 //! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`: how a master tells its replicas what they must know when one is promoted. Never in
 //! the AOF.
 
-use palisade_core::{Refusal, stripes_from_text};
+use palisade_core::{Refusal, parse_integer, stripes_from_text};
 
 use crate::command_names;
 use crate::durability::promotion;
 use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
-use crate::integer::parse_integer;
 
 /// A master's ceilings of tokens, and the longest lease it may owe.
 pub struct Ceiling;

@@ -4,11 +4,10 @@ use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
     self, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
 };
-use palisade_core::{Refusal, Token, Wanted};
+use palisade_core::{Refusal, Token, Wanted, parse_integer};
 
 use crate::config;
 use crate::ffi::Shape;
-use crate::integer::parse_integer;
 
 /// An argument of a request, within its bounds.
 pub trait Value<'a>: Sized {

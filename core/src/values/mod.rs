@@ -1,6 +1,7 @@
 //! Values that everything else is made of.
 
 pub mod cause;
+pub mod integer;
 pub mod key;
 pub mod limits;
 pub mod mode;

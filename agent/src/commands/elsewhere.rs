@@ -1,0 +1,56 @@
+//! What is not here: commands that are a node's own, and those of a server with data. Each is refused with what to do.
+
+use bytes::Bytes;
+
+/// A command of locks that is a node's own, with why.
+const OF_A_NODE: [(&str, &str); 6] = [
+    ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
+    ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),
+    ("LOCK.GUARD", "each node has a guard of its own: use palisade guard, or ask the node"),
+    ("LOCK.FLOOR", "each node has tokens of its own: ask the node"),
+    ("LOCK.EFFECT", "it is between servers"),
+    ("LOCK.CEILING", "it is between servers"),
+];
+
+/// Commands that make one step of several, or hand a program to the server.
+const TOGETHER: [&str; 10] =
+    ["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "EVAL", "EVALSHA", "FCALL", "SCRIPT", "FUNCTION"];
+
+/// What is answered to a command of this name, which there is not.
+pub fn refusal(name: &[u8]) -> String {
+    let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    if let Some((known, why)) = OF_A_NODE.iter().find(|(known, _)| is(known)) {
+        return format!("ERR {known} is for a node, not for a quorum of them: {why}");
+    }
+    let unknown = format!(
+        "ERR unknown command '{}': this is palisade agent, which knows the LOCK commands over a quorum of nodes; ask a node for data",
+        shown(name)
+    );
+    if TOGETHER.iter().any(|other| is(other)) {
+        return format!("{unknown}. Send LOCK commands one by one: each of them is one step");
+    }
+    unknown
+}
+
+/// As much of a name as is told back.
+fn shown(name: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 64;
+    Bytes::copy_from_slice(&name[..name.len().min(SHOWN_BYTES)]).escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn what_is_elsewhere_is_refused_with_what_to_do() {
+        assert!(refusal(b"lock.guard").starts_with("ERR LOCK.GUARD is for a node, not for a quorum of them: "));
+        assert_eq!(
+            refusal(b"GET"),
+            "ERR unknown command 'GET': this is palisade agent, which knows the LOCK commands over a quorum of nodes; ask a node for data"
+        );
+        assert!(refusal(b"Multi").ends_with("Send LOCK commands one by one: each of them is one step"));
+        let long = refusal(&[b'\n'; 10_000]);
+        assert!(long.contains("'\\n\\n") && long.len() < 300, "{long}");
+    }
+}

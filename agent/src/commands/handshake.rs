@@ -1,0 +1,183 @@
+//! What clients send before they ask for locks, and between: HELLO, AUTH, SELECT, PING and their like, as servers answer them.
+
+use bytes::Bytes;
+use palisade_core::parse_integer;
+
+use super::command::{Asked, Command, Run, Work};
+use crate::password::USER;
+use crate::refused::{NO_AUTH, NO_PROTOCOL, Refused, WRONG_PASSWORD};
+use crate::reply::{Protocol, Reply};
+use crate::session::Session;
+use crate::spec::Spec;
+use crate::state::State;
+
+/// The version of a server that clients may take the agent for: the first that the module is for.
+pub const AS_SERVER: &str = "7.0.0";
+
+/// A command of which a summary is all there is to tell.
+const fn command(name: &'static str, summary: &'static str, run: fn(Asked<'_>) -> Result<Work, Refused>) -> Command {
+    let spec = Spec { name, summary, has_key: false, writes: false, is_open: true, arguments: &[] };
+    Command { spec, run: Run::OfConnection(run) }
+}
+
+/// Them.
+pub const HELLO: Command = command("HELLO", "Begins, in RESP2 or RESP3, and tells who is there.", hello);
+/// Gives the password.
+pub const AUTH: Command = command("AUTH", "Gives the password.", auth);
+/// Is anybody there?
+pub const PING: Command = command("PING", "Answers PONG, or what it is given.", ping);
+/// Says it again.
+pub const ECHO: Command = command("ECHO", "Answers what it is given.", echo);
+/// Begins anew.
+pub const RESET: Command = command("RESET", "Makes the connection what it was at its beginning.", reset);
+/// Ends.
+pub const QUIT: Command = command("QUIT", "Ends the connection.", quit);
+/// Another database.
+pub const SELECT: Command = command("SELECT", "Takes 0: the locks of the agent are those of database 0.", select);
+/// A parameter of a server.
+pub const CONFIG: Command = command("CONFIG", "GET answers that there is nothing.", config);
+/// Reads of a replica of a cluster.
+pub const READONLY: Command = command("READONLY", "Is refused: there are no replicas here.", read_only);
+/// Back from there.
+pub const READWRITE: Command = command("READWRITE", "Is refused: there are no replicas here.", read_only);
+
+/// That a command was given too few words, or too many, as servers say it.
+pub fn wrong_number(name: &str) -> Refused {
+    Refused::Text(format!("ERR wrong number of arguments for '{}' command", name.to_lowercase()))
+}
+
+fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
+    let mut words = words.iter();
+    let protocol = match words.next() {
+        None => session.protocol,
+        Some(version) => match parse_integer(version) {
+            Some(2) => Protocol::Resp2,
+            Some(3) => Protocol::Resp3,
+            Some(_) => return Err(Refused::text(NO_PROTOCOL)),
+            None => return Err(Refused::text("ERR Protocol version is not an integer or out of range")),
+        },
+    };
+    let (mut given, mut name) = (None, None);
+    while let Some(option) = words.next() {
+        let wrong = || Refused::Text(format!("ERR Syntax error in HELLO option '{}'", option.escape_ascii()));
+        if option.eq_ignore_ascii_case(b"AUTH") {
+            given = Some((words.next().ok_or_else(wrong)?, words.next().ok_or_else(wrong)?));
+        } else if option.eq_ignore_ascii_case(b"SETNAME") {
+            name = Some(words.next().ok_or_else(wrong)?);
+        } else {
+            return Err(wrong());
+        }
+    }
+    // Nothing is changed unless all of it can be.
+    if let Some(name) = name {
+        super::client::check_name(name)?;
+    }
+    if let Some((user, password)) = given {
+        log_in(state, session, user, password)?;
+    }
+    if !session.is_known {
+        return Err(Refused::text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be \
+             used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        session.name = name.clone();
+    }
+    session.protocol = protocol;
+    Ok(Work::Done(Reply::Map(vec![
+        ("server", Reply::text("redis")),
+        ("version", Reply::text(AS_SERVER)),
+        ("proto", Reply::Integer(if protocol == Protocol::Resp3 { 3 } else { 2 })),
+        ("id", Reply::Integer(session.id)),
+        ("mode", Reply::text("standalone")),
+        ("role", Reply::text("master")),
+        ("modules", Reply::List(vec![])),
+    ])))
+}
+
+fn auth(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
+    let (user, password) = match words {
+        [password] => (None, password),
+        [user, password] => (Some(user), password),
+        _ => return Err(wrong_number("auth")),
+    };
+    if state.password.is_none() && user.is_none() {
+        return Err(Refused::text(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+        ));
+    }
+    log_in(state, session, user.unwrap_or(&Bytes::from_static(USER)), password)?;
+    Ok(Work::Done(Reply::Word("OK")))
+}
+
+/// The connection is known if this is the password. Where none is needed any is right, as on a server.
+fn log_in(state: &State, session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), Refused> {
+    let is_right = state.password.as_ref().is_none_or(|known| known.is(password));
+    if user == USER && is_right {
+        session.is_known = true;
+        return Ok(());
+    }
+    state.counts.wrong_passwords.up();
+    Err(Refused::text(WRONG_PASSWORD))
+}
+
+fn ping(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+    match words {
+        [] => Ok(Work::Done(Reply::Word("PONG"))),
+        [text] => Ok(Work::Done(Reply::Bytes(text.to_vec()))),
+        _ => Err(wrong_number("ping")),
+    }
+}
+
+fn echo(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+    match words {
+        [text] => Ok(Work::Done(Reply::Bytes(text.to_vec()))),
+        _ => Err(wrong_number("echo")),
+    }
+}
+
+fn reset(Asked { state, session, .. }: Asked<'_>) -> Result<Work, Refused> {
+    session.protocol = Protocol::Resp2;
+    session.is_known = state.password.is_none();
+    session.name = Bytes::new();
+    Ok(Work::Done(Reply::Word("RESET")))
+}
+
+fn quit(Asked { session, .. }: Asked<'_>) -> Result<Work, Refused> {
+    session.ends = true;
+    Ok(Work::Done(Reply::Word("OK")))
+}
+
+fn select(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+    match words {
+        [number] if parse_integer(number) == Some(0) => Ok(Work::Done(Reply::Word("OK"))),
+        [_] => Err(Refused::text(
+            "ERR DB index is out of range: the locks of palisade agent are those of database 0 of its nodes; name locks apart in place of that",
+        )),
+        _ => Err(wrong_number("select")),
+    }
+}
+
+fn config(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+    match words.first() {
+        Some(word) if word.eq_ignore_ascii_case(b"GET") => Ok(Work::Done(Reply::Map(vec![]))),
+        _ => Err(Refused::text(
+            "ERR palisade agent has no parameters that can be set while it runs: see palisade help agent; a node has its own",
+        )),
+    }
+}
+
+fn read_only(_: Asked<'_>) -> Result<Work, Refused> {
+    Err(Refused::text("ERR This instance has cluster support disabled"))
+}
+
+/// Whether a connection that has not given the password may send this command.
+pub fn is_for_all(command: &Command) -> bool {
+    ["HELLO", "AUTH", "QUIT", "RESET"].contains(&command.spec.name)
+}
+
+/// What it is told for any other.
+pub fn no_auth() -> Refused {
+    Refused::text(NO_AUTH)
+}

@@ -1,0 +1,126 @@
+//! The commands: those of locks, each argument words -> a call of `palisade_client::by_owner` -> a reply, and those of connections.
+
+mod acquire;
+mod client;
+mod command;
+mod described;
+mod elsewhere;
+mod handshake;
+mod held;
+mod info;
+mod looks;
+pub mod node;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use palisade_core::Refusal;
+
+pub use self::command::{Answer, Later, Work};
+use self::command::{Asked, Call, Command, Run};
+use self::handshake::wrong_number;
+use crate::refused::Refused;
+use crate::requests::Request;
+use crate::session::Session;
+use crate::state::State;
+use crate::values::Bounds;
+use crate::words::Words;
+
+/// Every command; those of locks in the order in which HELP shows them.
+const COMMANDS: &[Command] = &[
+    acquire::ACQUIRE,
+    held::RELEASE,
+    held::EXTEND,
+    held::REENTER,
+    held::CONVERT,
+    held::NOTE,
+    looks::CHECK,
+    looks::INFO,
+    looks::WATCH,
+    looks::BREAK,
+    node::NODE,
+    described::HELP,
+    handshake::HELLO,
+    handshake::AUTH,
+    handshake::PING,
+    handshake::ECHO,
+    handshake::RESET,
+    handshake::QUIT,
+    handshake::SELECT,
+    client::CLIENT,
+    info::INFO,
+    described::COMMAND,
+    handshake::CONFIG,
+    handshake::READONLY,
+    handshake::READWRITE,
+];
+
+/// Their names, in the order of the table.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|command| command.spec.name)
+}
+
+/// The place of the command with this name in the table.
+fn find(commands: &[Command], name: &[u8]) -> Option<usize> {
+    commands.iter().position(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// A command that was begun.
+pub struct Begun {
+    /// Its place in the table, to count what comes of it.
+    pub place: Option<usize>,
+    /// What it has come to so far.
+    pub work: Result<Work, Refused>,
+}
+
+/// Begins what `request` asks for.
+pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) -> Begun {
+    let Some(place) = find(COMMANDS, &request[0]) else {
+        state.counts.unknown.up();
+        let refused = if session.is_known { Refused::text(elsewhere::refusal(&request[0])) } else { handshake::no_auth() };
+        return Begun { place: None, work: Err(refused) };
+    };
+    let command = &COMMANDS[place];
+    state.counts.commands[place].calls.up();
+    let work = if !session.is_known && !handshake::is_for_all(command) {
+        Err(handshake::no_auth())
+    } else if !command.spec.takes(request.len()) {
+        Err(wrong_number(command.spec.name))
+    } else {
+        match command.run {
+            Run::OfConnection(run) => run(Asked { state, session, commands: COMMANDS, words: &request[1..] }),
+            Run::OfLocks(run) => {
+                let key = if command.spec.has_key { request.remove(1) } else { Bytes::new() };
+                request.remove(0);
+                let call = |bounds| Call {
+                    state: Arc::clone(state),
+                    connection: session.id,
+                    key: key.clone(),
+                    words: Words::new(request.clone(), bounds),
+                };
+                let call = call(state.bounds());
+                session.keeps |= call.words.have(acquire::KEEPALIVE);
+                of_locks(run, call, request)
+            }
+        }
+    };
+    Begun { place: Some(place), work }
+}
+
+/// Begins a command of locks. How long a lease may be the nodes say, and it may be longer by now than when they said it last: so they are
+/// asked before it is refused.
+fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call, words: Vec<Bytes>) -> Result<Work, Refused> {
+    let (again, again_words) = (call.clone(), words);
+    match run(call) {
+        Err(Refused::Rule(Refusal::Ttl { .. })) => Ok(Work::waits(async move {
+            let _ = again.state.nodes().await;
+            let bounds = again.state.bounds();
+            match run(Call { words: Words::new(again_words, bounds), ..again })? {
+                Work::Done(reply) => Ok(reply),
+                Work::Asks(later) | Work::Waits(later) => later.await,
+            }
+        })),
+        work => work,
+    }
+}

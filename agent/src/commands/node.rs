@@ -1,0 +1,61 @@
+//! `LOCK.NODE`: what the nodes are together, in the fields in which one of them tells what it is.
+
+use palisade_client::by_owner::NodeSet;
+
+use super::command::{Call, Command, Run, Work};
+use crate::refused::Refused;
+use crate::reply::Reply;
+use crate::spec::Spec;
+
+/// The version of the contract that the commands keep, here as on a node.
+const PROTOCOL: u64 = 1;
+
+/// Who are the nodes, and do they serve?
+pub const NODE: Command = Command {
+    spec: Spec {
+        name: "LOCK.NODE",
+        summary: "Answers who the nodes are together and whether they serve: identity, guard, bounds, clock, how many there are, how many are \
+                  needed and how many serve.",
+        has_key: false,
+        writes: false,
+        is_open: false,
+        arguments: &[],
+    },
+    run: Run::OfLocks(node),
+};
+
+fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
+    Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
+}
+
+/// Whether so many nodes serve that locks are granted.
+pub fn state(nodes: &NodeSet) -> &'static str {
+    match nodes {
+        _ if nodes.serving >= nodes.majority => "serving",
+        NodeSet { guarded: Some(_), .. } => "guarded",
+        _ => "unreachable",
+    }
+}
+
+fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
+    let (guard_ms, reason) = match &nodes.guarded {
+        Some((left, reason)) => (left.as_millis() as u64, reason.as_str()),
+        None => (0, ""),
+    };
+    vec![
+        ("id", Reply::text(format!("{:032x}", nodes.id))),
+        // The nodes have one each, the agent keeps nothing that would need one.
+        ("incarnation", Reply::Integer(0)),
+        ("state", Reply::text(state(nodes))),
+        ("guard_ms", Reply::Integer(guard_ms)),
+        ("guard_reason", Reply::text(reason)),
+        ("max_ttl", Reply::Integer(nodes.max_ttl.as_millis() as u64)),
+        ("role", Reply::text("master")),
+        ("clock_us", Reply::Integer(nodes.clock_us)),
+        ("version", Reply::text(env!("CARGO_PKG_VERSION"))),
+        ("protocol", Reply::Integer(PROTOCOL)),
+        ("nodes", Reply::Integer(nodes.nodes as u64)),
+        ("majority", Reply::Integer(nodes.majority as u64)),
+        ("serving", Reply::Integer(nodes.serving as u64)),
+    ]
+}

@@ -1,0 +1,235 @@
+//! Requests out of the bytes that a connection sends: lists of strings, as every client writes a command, and nothing else.
+//!
+//! A length is judged when it is read, not when what it announces has come: nothing is reserved for it, and nothing is nested.
+
+use std::fmt;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_UNKNOWN_MAX};
+
+/// A request: the name of a command and its arguments, at least the name.
+pub type Request = Vec<Bytes>;
+
+/// What a connection has sent and nobody has taken yet.
+#[derive(Debug)]
+pub struct Requests {
+    /// Bytes that are to be read.
+    pub bytes: BytesMut,
+    /// How many arguments of the current request have not come.
+    missing: usize,
+    /// Those that have.
+    arguments: Request,
+    /// How many bytes the current request has so far.
+    size: usize,
+    size_max: usize,
+}
+
+/// Bytes that are no request. What comes after them means nothing, so the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Garbage {
+    /// Something else than a list begins here: a command as typed by hand, for example.
+    NotAList,
+    /// Not a number of arguments, or more than a request has.
+    Arguments,
+    /// Something else than a string stands in the list.
+    NotAString(u8),
+    /// Not a length of a string.
+    Length,
+    /// The request is longer than one may be.
+    TooLong(usize),
+}
+
+impl fmt::Display for Garbage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ERR Protocol error: ")?;
+        match self {
+            Self::NotAList => {
+                f.write_str("a request is a list of strings, as clients send it; this agent takes no commands typed by hand")
+            }
+            Self::Arguments => write!(f, "invalid multibulk length: a request has up to {ARGUMENTS_MAX} arguments"),
+            Self::NotAString(found) => write!(f, "expected '$', got '{}'", found.escape_ascii()),
+            Self::Length => f.write_str("invalid bulk length"),
+            Self::TooLong(max) => write!(f, "a request has up to {max} bytes"),
+        }
+    }
+}
+
+impl Requests {
+    /// Of a connection that has sent nothing, and may send little before it is known.
+    pub fn new(is_known: bool) -> Self {
+        let mut requests =
+            Self { bytes: BytesMut::new(), missing: 0, arguments: vec![], size: 0, size_max: REQUEST_BYTES_UNKNOWN_MAX };
+        if is_known {
+            requests.known();
+        }
+        requests
+    }
+
+    /// Its requests may be as long as any.
+    pub fn known(&mut self) {
+        self.size_max = REQUEST_BYTES_MAX;
+    }
+
+    /// Whether a request has begun and is not complete.
+    pub fn has_begun(&self) -> bool {
+        self.missing > 0 || !self.bytes.is_empty()
+    }
+
+    /// The next one that is complete.
+    pub fn next(&mut self) -> Result<Option<Request>, Garbage> {
+        while self.missing == 0 {
+            let Some((kind, count)) = self.length()? else { return Ok(None) };
+            if kind != b'*' {
+                return Err(Garbage::NotAList);
+            }
+            // A list of nothing asks for nothing.
+            self.missing = match count {
+                Some(count) if count <= 0 => 0,
+                Some(count) => usize::try_from(count).ok().filter(|n| *n <= ARGUMENTS_MAX).ok_or(Garbage::Arguments)?,
+                None => return Err(Garbage::Arguments),
+            };
+            self.size = 0;
+        }
+        while self.missing > 0 {
+            let Some(argument) = self.argument()? else { return Ok(None) };
+            self.arguments.push(argument);
+            self.missing -= 1;
+        }
+        Ok(Some(std::mem::take(&mut self.arguments)))
+    }
+
+    /// The next argument, once all of it is there.
+    fn argument(&mut self) -> Result<Option<Bytes>, Garbage> {
+        let Some(end) = self.line()? else { return Ok(None) };
+        if self.bytes[0] != b'$' {
+            return Err(Garbage::NotAString(self.bytes[0]));
+        }
+        let length = number(&self.bytes[1..end]).and_then(|length| usize::try_from(length).ok()).ok_or(Garbage::Length)?;
+        if self.size.saturating_add(end + 4).saturating_add(length) > self.size_max {
+            return Err(Garbage::TooLong(self.size_max));
+        }
+        let begin = end + 2;
+        if self.bytes.len() < begin + length + 2 {
+            return Ok(None);
+        }
+        if self.bytes[begin + length..begin + length + 2] != *b"\r\n" {
+            return Err(Garbage::Length);
+        }
+        self.size += begin + length + 2;
+        self.bytes.advance(begin);
+        let argument = self.bytes.split_to(length).freeze();
+        self.bytes.advance(2);
+        Ok(Some(argument))
+    }
+
+    /// Takes a line of a kind and a number; no number if it is none.
+    fn length(&mut self) -> Result<Option<(u8, Option<i64>)>, Garbage> {
+        if self.bytes.first().is_some_and(|kind| *kind != b'*') {
+            return Err(Garbage::NotAList);
+        }
+        let Some(end) = self.line()? else { return Ok(None) };
+        let read = (self.bytes[0], number(&self.bytes[1..end]));
+        self.bytes.advance(end + 2);
+        Ok(Some(read))
+    }
+
+    /// Where the line ends that begins here, once all of it is there.
+    fn line(&self) -> Result<Option<usize>, Garbage> {
+        let looked = &self.bytes[..self.bytes.len().min(LENGTH_LINE_MAX)];
+        match looked.windows(2).position(|two| two == b"\r\n") {
+            Some(0) => Err(Garbage::Length),
+            Some(end) => Ok(Some(end)),
+            None if looked.len() == LENGTH_LINE_MAX => Err(Garbage::Length),
+            None => Ok(None),
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All requests in `bytes`, which come in pieces of `piece` bytes.
+    fn read(bytes: &[u8], piece: usize) -> (Vec<Request>, Option<Garbage>) {
+        let (mut requests, mut all) = (Requests::new(true), vec![]);
+        for piece in bytes.chunks(piece) {
+            requests.bytes.extend_from_slice(piece);
+            loop {
+                match requests.next() {
+                    Ok(Some(request)) => all.push(request),
+                    Ok(None) => break,
+                    Err(garbage) => return (all, Some(garbage)),
+                }
+            }
+        }
+        (all, None)
+    }
+
+    #[test]
+    fn requests_in_any_pieces() {
+        let bytes = b"*2\r\n$4\r\nPING\r\n$0\r\n\r\n*0\r\n*-1\r\n*1\r\n$3\r\na\r\n\r\n*1\r\n$1\r\n*\r\n";
+        let expected: Vec<Request> = [&[&b"PING"[..], b""][..], &[b"a\r\n"], &[b"*"]]
+            .iter()
+            .map(|request| request.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect())
+            .collect();
+        for piece in 1..=bytes.len() {
+            assert_eq!(read(bytes, piece), (expected.clone(), None), "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request() {
+        let cases: [(&[u8], Garbage); 16] = [
+            (b"PING\r\n", Garbage::NotAList),
+            (b"\r\n", Garbage::NotAList),
+            (b"$4\r\nPING\r\n", Garbage::NotAList),
+            (b"\0", Garbage::NotAList),
+            (b"*1000000000\r\n", Garbage::Arguments),
+            (b"*1025\r\n", Garbage::Arguments),
+            (b"*x\r\n", Garbage::Arguments),
+            (b"*99999999999999999999\r\n", Garbage::Arguments),
+            (b"*11111111111111111111111111111111111", Garbage::Length),
+            (b"*1\r\n*1\r\n", Garbage::NotAString(b'*')),
+            (b"*1\r\n:1\r\n", Garbage::NotAString(b':')),
+            (b"*1\r\n$-1\r\n", Garbage::Length),
+            (b"*1\r\n$x\r\n", Garbage::Length),
+            (b"*1\r\n$536870912\r\n", Garbage::TooLong(REQUEST_BYTES_MAX)),
+            (b"*1\r\n$18446744073709551615\r\n", Garbage::Length),
+            (b"*1\r\n$1\r\nab\r\n", Garbage::Length),
+        ];
+        for (bytes, garbage) in cases {
+            for piece in [1, bytes.len()] {
+                let text = bytes.escape_ascii();
+                assert_eq!(read(bytes, piece), (vec![], Some(garbage)), "{text} in pieces of {piece}");
+            }
+        }
+    }
+
+    /// Its length counts over all of its arguments, and those of the next begin anew.
+    #[test]
+    fn a_request_is_as_long_as_its_arguments() {
+        let half = REQUEST_BYTES_MAX / 2 - 64;
+        let argument = [format!("${half}\r\n").into_bytes(), vec![b'x'; half], b"\r\n".to_vec()].concat();
+        let two = [b"*2\r\n".to_vec(), argument.clone(), argument.clone()].concat();
+        let (requests, garbage) = read(&[two.clone(), two].concat(), 1 << 20);
+        assert_eq!((requests.len(), garbage), (2, None));
+        let three = [b"*3\r\n".to_vec(), argument.clone(), argument.clone(), argument].concat();
+        assert_eq!(read(&three, 1 << 20), (vec![], Some(Garbage::TooLong(REQUEST_BYTES_MAX))));
+    }
+
+    #[test]
+    fn who_is_not_known_says_little() {
+        let mut requests = Requests::new(false);
+        requests.bytes.extend_from_slice(b"*1\r\n$5000\r\n");
+        assert_eq!(requests.next(), Err(Garbage::TooLong(REQUEST_BYTES_UNKNOWN_MAX)));
+        let mut requests = Requests::new(false);
+        requests.known();
+        requests.bytes.extend_from_slice(b"*1\r\n$5000\r\n");
+        assert_eq!(requests.next(), Ok(None));
+    }
+}
