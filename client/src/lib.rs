@@ -91,7 +91,9 @@
 
 mod address;
 mod attempt;
+mod attempt_name;
 pub mod blocking;
+pub mod by_owner;
 mod changes;
 mod choosing;
 mod client;

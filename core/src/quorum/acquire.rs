@@ -60,7 +60,7 @@ impl Acquire {
     }
 
     /// Goes on from what these nodes have, with leases of which `ttl_ms` are left at the least, counted from `start`. Nothing is asked of the
-    /// others ([`super::resume`]).
+    /// others (the function [`resume`](super::resume())).
     pub(super) fn resume(
         nodes: usize,
         ttl_ms: u32,

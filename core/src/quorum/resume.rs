@@ -22,7 +22,7 @@ pub enum Resumed {
     /// No majority has it: it has ended, or never was.
     NotHeld,
     /// A majority has it. The machine goes on where the other process was: it may have to bring the tokens together first.
-    Goes(Acquire, Progress),
+    Goes(Box<(Acquire, Progress)>),
 }
 
 /// A look at all nodes that began at `start`, read before the first was asked. By node: which server answered and what it has; `None`: no answer (yet).
@@ -60,7 +60,7 @@ pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: B
     let (machine, progress) = Acquire::resume(answers.len(), ttl_ms, start, largest, tokens, now);
     match progress {
         Progress::TooLate => Resumed::NotHeld,
-        progress => Resumed::Goes(machine, progress),
+        progress => Resumed::Goes(Box::new((machine, progress))),
     }
 }
 
@@ -84,10 +84,17 @@ mod tests {
         resume(at(1_000).boot, answers, at(1_010).boot)
     }
 
+    #[track_caller]
+    fn goes(answers: &[Answer]) -> (Acquire, Progress) {
+        match looked(answers) {
+            Resumed::Goes(goes) => *goes,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn what_a_majority_has_is_held_for_as_long_as_its_leases() {
-        let Resumed::Goes(_, Progress::Held(held)) =
-            looked(&[has(0, 7, 900), has(1, 7, 500), None, has(3, 7, 300), has(4, 7, 800)])
+        let (_, Progress::Held(held)) = goes(&[has(0, 7, 900), has(1, 7, 500), None, has(3, 7, 300), has(4, 7, 800)])
         else {
             panic!()
         };
@@ -98,10 +105,7 @@ mod tests {
     /// The process ended between its first round and its second: 10 is not above what an earlier holder had on node 0.
     #[test]
     fn tokens_that_were_not_raised_yet_are() {
-        let Resumed::Goes(mut machine, Progress::Goes(calls)) = looked(&[has(0, 25, 900), has(1, 10, 900), None])
-        else {
-            panic!()
-        };
+        let (mut machine, Progress::Goes(calls)) = goes(&[has(0, 25, 900), has(1, 10, 900), None]) else { panic!() };
         let fence = Ask::Fence { token: token(25) };
         assert_eq!(calls, [Call { node: 1, ask: fence, after_ms: 0 }]);
         let answer = super::super::Answer::Token(token(25));

@@ -280,7 +280,8 @@ impl World {
         match resumed {
             Resumed::Open => {}
             Resumed::NotHeld => self.leave(owner),
-            Resumed::Goes(machine, progress) => {
+            Resumed::Goes(goes) => {
+                let (machine, progress) = *goes;
                 client.stage = Stage::Raising { machine, told };
                 self.raise(owner, told, progress);
             }
