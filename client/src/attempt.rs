@@ -155,6 +155,11 @@ pub fn contended(wanted: Wanted) -> Error {
     Error::new(ErrorKind::Contended, text)
 }
 
+/// Its owner has it.
+fn owned() -> Error {
+    Error::new(ErrorKind::Owned, "this owner holds the lock already")
+}
+
 /// Why no majority granted it.
 async fn refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
     let error = why_refused(nodes, lease, outs, seen, given).await;
@@ -197,7 +202,9 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
         };
         // Those that only say that it is held have nothing to add to that.
         whys.iter_mut().zip(outs).filter(|(_, out)| **out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
-        return contended(lease.wanted()).with_holder(holder).with_nodes(nodes.errors(&whys));
+        let is_own = holder.as_ref().is_some_and(|holder| lease.is_held_by(holder));
+        let error = if is_own { owned() } else { contended(lease.wanted()) };
+        return error.with_holder(holder).with_nodes(nodes.errors(&whys));
     }
     if !guarded.is_empty() {
         guarded.sort_unstable();

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug_span};
 
+use crate::by_owner::ByOwner;
 use crate::locking::{self, Sought, Turns};
 use crate::nodes::Nodes;
 use crate::renewer::{self, Auto};
@@ -408,9 +409,23 @@ impl Client {
         Election::new(self, name.as_ref(), options)
     }
 
-    /// Locks under names that the caller chooses.
-    pub fn by_owner(&self) -> crate::by_owner::ByOwner {
-        crate::by_owner::ByOwner::new(self)
+    /// Locks under names that the caller chooses, for a program that speaks for holders elsewhere.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let by_owner = locks.by_owner();
+    /// println!("{:?} holds left", by_owner.release(b"orders:42", b"worker 7", Some(1), None).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by_owner(&self) -> ByOwner {
+        ByOwner::new(self)
+    }
+
+    /// What all of its locks share.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.0.turns
     }
 
     pub(crate) fn nodes(&self) -> &Arc<Nodes> {
@@ -492,7 +507,8 @@ impl Client {
             true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
             false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
         };
-        let (sought, wait) = (Sought { key: key.to_vec(), note: options.note.clone(), wanted }, options.wait);
+        let (sought, wait) =
+            (Sought { key: key.to_vec(), owner: None, note: options.note.clone(), wanted }, options.wait);
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);
         let taken = async move {
@@ -508,7 +524,7 @@ impl Client {
                 () = nodes.closed() => return Err(Error::closed()),
                 taken = taking => taken?,
             };
-            let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold });
+            let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold, ttl_ms: checked.ttl_ms });
             Ok(renewer::start(&nodes, taken, checked, auto))
         };
         let (shared, orders, lease) = thread.run(taken.instrument(span).with_current_subscriber()).await??;

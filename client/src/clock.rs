@@ -18,6 +18,11 @@ pub fn until(then: BootTime) -> Duration {
     Duration::from_micros(then.us_since(boot_now()))
 }
 
+/// How long it has been since `then`.
+pub fn since(then: BootTime) -> Duration {
+    Duration::from_micros(boot_now().us_since(then))
+}
+
 /// What tokens and tickets are proposed from: the wall clock in microseconds, or one above the highest token seen.
 #[derive(Debug, Default)]
 pub struct HybridClock(AtomicU64);

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     Guarded,
     /// The nodes granted it, but so late that nothing of the lease is left to rely on.
     Expired,
-    /// This owner holds it already.
+    /// This owner, whose name the caller chose, holds it already ([`by_owner`](crate::by_owner)).
     Owned,
     /// It was held and is not any more.
     Lost,
@@ -62,6 +62,8 @@ pub struct NodeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
+    /// What the nodes call it.
+    pub(crate) owner: Vec<u8>,
     /// Its note; empty if it left none.
     pub note: String,
     /// How long it has held the lock.

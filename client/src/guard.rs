@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use palisade_core::BootTime;
 use palisade_core::quorum::majority;
 use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::renewer::{Order, Shared};
+use crate::renewer::{Auto, Order, Shared};
 use crate::thread::Thread;
 use crate::wire::{Lease, NOT_HELD, NodeFailure};
 use crate::{Error, ErrorKind, Loss, NodeError, clock};
@@ -105,6 +106,27 @@ impl Guard {
     /// ```
     pub fn owner(&self) -> &[u8] {
         &self.lease.owner
+    }
+
+    /// What it is called on the nodes, and how it is asked for there.
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Until when it may be relied on.
+    pub(crate) fn valid_until(&self) -> BootTime {
+        self.shared.valid_until()
+    }
+
+    /// Extends the lease to this length.
+    pub(crate) async fn extend_to(&self, ttl_ms: u32) -> Result<(), Error> {
+        self.order(|done| Order::Extend { ttl_ms, done }).await
+    }
+
+    /// It is extended in the background from now on, or not any more.
+    pub(crate) fn keep(&self, auto: Option<Auto>) {
+        // If nobody reads it, the lock is lost.
+        let _ = self.orders.send(Order::Keep { auto });
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -235,7 +257,7 @@ impl Guard {
     }
 
     /// Sends `command` to every node, and returns what they answered as soon as a majority answered so, or all of them did.
-    async fn tell_all(
+    pub(crate) async fn tell_all(
         &self,
         command: redis::Cmd,
         counts: fn(&Result<Value, NodeFailure>) -> bool,
@@ -318,6 +340,11 @@ impl Guard {
             let _ = self.tell_all(self.lease.release(left + 1), Result::is_ok).await;
             return Released::StillHeld(left);
         }
+        self.give_back().await
+    }
+
+    /// Gives the lock back, whatever holds there are.
+    pub(crate) async fn give_back(&self) -> Released {
         let (done, outcome) = oneshot::channel();
         let order = Order::Release { done: Some(done), counted: self.nodes.under_way.begin() };
         if self.orders.send(order).is_err() {

@@ -91,6 +91,7 @@
 
 mod address;
 mod attempt;
+mod attempt_name;
 pub mod blocking;
 pub mod by_owner;
 mod changes;

@@ -79,6 +79,8 @@ impl Turn {
 #[derive(Clone, Debug)]
 pub struct Sought {
     pub key: Vec<u8>,
+    /// The name of the owner, if the caller chose one.
+    pub owner: Option<Vec<u8>>,
     pub note: Vec<u8>,
     pub wanted: Wanted,
 }
@@ -86,7 +88,12 @@ pub struct Sought {
 impl Sought {
     /// An acquisition of it; of several permits, of any.
     fn lease(&self, nodes: &Nodes) -> Lease {
-        Lease::new(&self.key, &self.note, choosing::any(nodes, self.wanted), nodes.len())
+        self.lease_in(nodes, choosing::any(nodes, self.wanted))
+    }
+
+    /// The same in this mode.
+    fn lease_in(&self, nodes: &Nodes, wanted: Wanted) -> Lease {
+        Lease::new(&self.key, self.owner.as_deref(), &self.note, wanted, nodes.len())
     }
 }
 
@@ -107,7 +114,7 @@ async fn take_free(
     looks: &mut u32,
 ) -> Result<Taken, Error> {
     loop {
-        let owner = lease.owner;
+        let owner = Arc::clone(&lease.owner);
         let refused = match attempt::acquire(nodes, lease, checked, by).await {
             Ok(taken) => return Ok(taken),
             Err(refused) => refused,
@@ -122,7 +129,7 @@ async fn take_free(
         if number.is_none() {
             return Err(refused.with_holder(holder));
         }
-        lease = Lease::new(&sought.key, &sought.note, Wanted::Permit { limit, number }, nodes.len());
+        lease = sought.lease_in(nodes, Wanted::Permit { limit, number });
     }
 }
 

@@ -139,7 +139,7 @@ impl Nodes {
         for node in &self.list {
             let owed = node.outstanding_ttl();
             let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
-            leases.extend(unpaid.iter().map(|debt| debt.lease.owner));
+            leases.extend(unpaid.iter().map(|debt| Arc::clone(&debt.lease.owner)));
             if !unpaid.is_empty() {
                 let why = format!("it did not answer {} releases", unpaid.len());
                 nodes.push(NodeError { node: node.name().to_owned(), why });

@@ -79,6 +79,8 @@ impl Shared {
 pub enum Order {
     /// Extend now, to leases of this length.
     Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
+    /// It is extended in the background from now on, or not any more.
+    Keep { auto: Option<Auto> },
     /// It is a reader's from now on; answered when a majority knows.
     Share { done: oneshot::Sender<Result<(), Error>> },
     /// It is a leader's, who proclaims this; answered with the term and the number when a majority has it.
@@ -92,6 +94,8 @@ pub enum Order {
 pub struct Auto {
     /// Not after this.
     pub until: Instant,
+    /// To leases of this length.
+    pub ttl_ms: u32,
 }
 
 /// Begins to keep what was taken; ends when it is released or lost, or nobody gives orders any more.
@@ -174,6 +178,10 @@ impl Renewer {
                         self.waiting.push(done);
                         self.begin_round(ttl_ms);
                     }
+                    Some(Order::Keep { auto }) => {
+                        self.auto = auto;
+                        self.plan(self.ttl() / ROUNDS_A_LEASE);
+                    }
                     Some(Order::Share { done }) => self.share(done),
                     Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
                     Some(Order::Release { done, counted }) => return self.release(done, counted).await,
@@ -186,7 +194,7 @@ impl Renewer {
                     self.held.on_missing(missing.node, missing.id, missing.token);
                     self.whys[missing.node] = Some(NOT_HELD.to_owned());
                 }
-                () = sleep_until(next), if self.next.is_some() => self.begin_round(self.held.ttl_ms()),
+                () = sleep_until(next), if self.next.is_some() => self.begin_round(self.ttl_ms()),
                 () = sleep(left) => {}
             }
             if self.held.is_lost() || clock::boot_now() >= self.held.valid_until() {
@@ -195,8 +203,13 @@ impl Renewer {
         }
     }
 
+    /// How long its leases are, in milliseconds.
+    fn ttl_ms(&self) -> u32 {
+        self.auto.map_or(self.held.ttl_ms(), |auto| auto.ttl_ms)
+    }
+
     fn ttl(&self) -> Duration {
-        Duration::from_millis(self.held.ttl_ms().into())
+        Duration::from_millis(self.ttl_ms().into())
     }
 
     /// How long to wait after a round that failed.

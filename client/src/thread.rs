@@ -45,6 +45,11 @@ impl Thread {
         Ok(Self { runtime: handle, _stop: stop })
     }
 
+    /// Runs `future` there to its end.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(future);
+    }
+
     /// Runs `future` there. Dropped meanwhile, it is dropped there too.
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Running<T> {
         Running(self.runtime.spawn(future))
@@ -52,6 +57,7 @@ impl Thread {
 }
 
 /// Something that runs on the thread.
+#[derive(Debug)]
 pub struct Running<T>(JoinHandle<T>);
 
 impl<T> Future for Running<T> {

@@ -69,7 +69,11 @@ mod tests {
 
     fn held(owner: &str, sequence: u64, token: u64) -> Option<View> {
         let (note, zero) = (format!("note {sequence}"), Duration::ZERO);
-        Some(Some((owner.into(), sequence, Holder { note, held_for: zero, lease_left: zero, token })))
+        Some(Some((
+            owner.into(),
+            sequence,
+            Holder { owner: owner.into(), note, held_for: zero, lease_left: zero, token },
+        )))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use palisade_core::quorum::{Answer, Ask, NodeId};
@@ -10,6 +10,7 @@ use palisade_core::{Mode, Permit, Token, Wanted};
 use redis::{Cmd, RedisError, Value, cmd};
 
 use crate::Holder;
+use crate::attempt_name::{attempt_of, name_of};
 
 /// What a node says that was asked about a lock which it does not have, whoever has it now.
 pub const NOT_HELD: &str = "it does not have the lock any more";
@@ -19,8 +20,10 @@ pub const NOT_HELD: &str = "it does not have the lock any more";
 pub struct Lease {
     /// The lock.
     pub key: Vec<u8>,
-    /// 20 random bytes, new for each acquisition: a late message of another one cannot touch it.
-    pub owner: [u8; 20],
+    /// What this attempt is called on the nodes ([`attempt_of`]).
+    pub owner: Arc<[u8]>,
+    /// The caller chose a name for the owner.
+    is_named: bool,
     /// For people.
     pub note: Vec<u8>,
     /// In which mode it is asked for. It changes twice at most: when the number of a permit is known, and when a writer becomes
@@ -31,10 +34,33 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A new acquisition on so many nodes.
-    pub fn new(key: &[u8], note: &[u8], wanted: Wanted, nodes: usize) -> Self {
-        let may_have = (0..nodes).map(|_| AtomicBool::new(false)).collect();
-        Self { key: key.to_vec(), owner: rand::random(), note: note.to_vec(), wanted: Mutex::new(wanted), may_have }
+    /// A new attempt on so many nodes, of an owner with this name, or with none.
+    pub fn new(key: &[u8], name: Option<&[u8]>, note: &[u8], wanted: Wanted, nodes: usize) -> Self {
+        Self {
+            key: key.to_vec(),
+            owner: attempt_of(name),
+            is_named: name.is_some(),
+            note: note.to_vec(),
+            wanted: Mutex::new(wanted),
+            may_have: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// An attempt of another process, which every node may have.
+    pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted, nodes: usize) -> Self {
+        Self {
+            key: key.to_vec(),
+            owner: attempt.into(),
+            is_named: true,
+            note: note.to_vec(),
+            wanted: Mutex::new(wanted),
+            may_have: (0..nodes).map(|_| AtomicBool::new(true)).collect(),
+        }
+    }
+
+    /// Whether its owner holds it already, by another attempt.
+    pub fn is_held_by(&self, holder: &Holder) -> bool {
+        self.is_named && name_of(&holder.owner) == name_of(&self.owner)
     }
 
     /// In which mode it is asked for, from now on.
@@ -152,7 +178,7 @@ impl Lease {
     }
 
     fn about(&self, name: &str) -> Cmd {
-        cmd(name).arg(&self.key).arg(&self.owner).take()
+        cmd(name).arg(&self.key).arg(&*self.owner).take()
     }
 }
 
@@ -160,6 +186,7 @@ impl Lease {
 pub fn holder(info: &Value) -> Option<Holder> {
     let ms = |name| Duration::from_millis(number(info, name).unwrap_or(0));
     Some(Holder {
+        owner: bytes(info, "owner")?.to_vec(),
         token: number(info, "token")?,
         note: text(info, "note").unwrap_or_default(),
         held_for: ms("held"),
@@ -219,7 +246,8 @@ pub fn modes(info: &Value, owner: &[u8]) -> Option<Vec<Mode>> {
     others.map(mode).collect()
 }
 
-fn mode(grant: &Value) -> Option<Mode> {
+/// In which mode a grant is that LOCK.INFO lists.
+pub fn mode(grant: &Value) -> Option<Mode> {
     let small = |name| number(grant, name).and_then(|value| u16::try_from(value).ok());
     match &*text(grant, "mode")? {
         "exclusive" => Some(Mode::Exclusive),
@@ -444,7 +472,7 @@ mod tests {
         let token = Token::new(7).unwrap();
         let said = |lease: &Lease, command: Cmd| {
             let of_lease =
-                |argument: &redis::Arg<&[u8]>| matches!(argument, redis::Arg::Simple(bytes) if *bytes == lease.owner);
+                |argument: &redis::Arg<&[u8]>| matches!(argument, redis::Arg::Simple(bytes) if **bytes == *lease.owner);
             let arguments = command.args_iter().filter(|argument| !of_lease(argument));
             let texts = arguments.map(|argument| match argument {
                 redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -460,7 +488,7 @@ mod tests {
             (permit(Some(2)), " LIMIT 5 PERMIT 2", " LIMIT 5"),
         ];
         for (wanted, acquires, waits) in cases {
-            let lease = Lease::new(b"k", b"", wanted, 1);
+            let lease = Lease::new(b"k", None, b"", wanted, 1);
             for (retry, repeats) in [(false, ""), (true, " RETRY")] {
                 let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
                 assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
@@ -474,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_permit_keeps_its_number() {
-        let lease = |number| Lease::new(b"k", b"", Wanted::Permit { limit: 5, number }, 1);
+        let lease = |number| Lease::new(b"k", None, b"", Wanted::Permit { limit: 5, number }, 1);
         let any = lease(None);
         assert!(!any.is_number(0) && !any.is_number(6), "there is none such");
         assert!(any.is_number(4) && any.is_number(4) && !any.is_number(5), "it is the one that was granted first");
@@ -482,7 +510,7 @@ mod tests {
         let granted = |number| Ok(Value::Array(vec![Value::Int(7), Value::Int(0), Value::Int(number)]));
         assert!(lease(Some(2)).checked(granted(2)).is_ok() && lease(Some(2)).checked(granted(3)).is_err());
         assert!(lease(Some(2)).checked(Ok(Value::Nil)).is_ok());
-        assert!(!Lease::new(b"k", b"", Wanted::Shared, 1).is_number(2));
+        assert!(!Lease::new(b"k", None, b"", Wanted::Shared, 1).is_number(2));
     }
 
     #[test]

@@ -3,17 +3,32 @@
 //! For those who speak for holders that are elsewhere, as `palisade agent` does. What holds a lock for itself uses
 //! [`Client::lock`](crate::Client::lock), whose guard knows more.
 //!
-//! A name is one holder's, and new for each acquisition. On the nodes each *attempt* has a name of its own that begins with it and ends in
-//! [`SUFFIX_BYTES`] of chance, so that no late message of one attempt can touch another.
+//! A name is one holder's, and new for each acquisition. On the nodes each *attempt* has a name of its own that begins with it and ends in 16
+//! digits of chance, so that no late message of one attempt can touch another.
 
+mod changing;
+mod finding;
+mod table;
+mod taking;
+mod telling;
+mod views;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_core::{Mode, Wanted};
+pub use palisade_core::{Mode, Permit, Wanted};
 
-use crate::{Client, Error, NodeError};
+use self::changing::{Change, What, in_ms};
+use self::table::{Id, Table};
+use self::telling::Watches;
+use crate::attempt_name::SUFFIX_BYTES;
+use crate::give_back::Tally;
+use crate::nodes::Nodes;
+use crate::options::Checked;
+use crate::{Client, Error, ErrorKind, NodeError, Options, clock};
 
-/// So much of an owner's name on the nodes is the attempt's.
-pub const SUFFIX_BYTES: usize = 17;
+/// What is found of an owner may have a lease of this length, and is given back for as long where a node does not answer.
+const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);
 
 /// Longest name in bytes.
 pub const NAME_BYTES_MAX: usize = palisade_core::limits::OWNER_BYTES_MAX - SUFFIX_BYTES;
@@ -22,6 +37,10 @@ pub const NAME_BYTES_MAX: usize = palisade_core::limits::OWNER_BYTES_MAX - SUFFI
 #[derive(Clone, Debug)]
 pub struct ByOwner {
     client: Client,
+    table: Arc<Table>,
+    watches: Arc<Watches>,
+    waiting: Tally,
+    watching: Tally,
 }
 
 /// What is to be taken, and how.
@@ -95,7 +114,7 @@ pub struct ShownGrant {
     /// The number of the note.
     pub sequence: u64,
     /// It keeps others out until its lease ends, and is nobody's.
-    pub suspect: bool,
+    pub is_suspect: bool,
     /// For how long it is extended by itself.
     pub keepalive: Duration,
 }
@@ -107,6 +126,8 @@ pub struct ShownWaiter {
     pub owner: Vec<u8>,
     /// For how long.
     pub waited: Duration,
+    /// It waits to be told that the lock is free (LOCK.WAIT), not to be granted it.
+    pub is_turn: bool,
     /// For people.
     pub note: Vec<u8>,
     /// `exclusive`, `shared` or `permit`.
@@ -126,35 +147,68 @@ pub struct NodeSet {
     pub majority: usize,
     /// If too few serve since too many are guarded: for how long, and why.
     pub guarded: Option<(Duration, String)>,
-    /// The longest lease that all nodes take.
-    pub max_ttl: Duration,
+    /// The longest lease that all nodes take, of those that answered.
+    pub max_ttl: Option<Duration>,
     /// Their wall clock, the one in the middle, in microseconds since 1970.
     pub clock_us: u64,
     /// Those that cannot be asked, and why.
     pub unreachable: Vec<NodeError>,
 }
 
-#[allow(unused_variables, clippy::unused_async)]
 impl ByOwner {
     pub(crate) fn new(client: &Client) -> Self {
-        Self { client: client.clone() }
+        let (table, watches) = (Arc::default(), Arc::default());
+        Self { client: client.clone(), table, watches, waiting: Tally::default(), watching: Tally::default() }
+    }
+
+    fn nodes(&self) -> &Arc<Nodes> {
+        self.client.nodes()
+    }
+
+    /// Runs what `work` makes of this on the client's thread.
+    async fn run<T, F>(&self, work: impl FnOnce(Self) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.client.thread()?.run(work(self.clone())).await?
     }
 
     /// Takes a lock; `None`: somebody else holds it. Dropped meanwhile, the request leaves every queue and nothing stays locked.
     ///
     /// # Errors
-    /// `Owned`, `Guarded`, `NoQuorum`, `Expired`, `BadArgument`, `Closed`.
+    /// `Owned`, `Guarded`, `NoQuorum`, `TimedOut` (if it was not somebody else that stood in the way), `Expired`, `BadArgument`, `Closed`.
     pub async fn take(&self, take: Take) -> Result<Option<Granted>, Error> {
-        todo!()
+        let came = clock::boot_now();
+        checked_owner(&take.owner)?;
+        let checked = Options::new().ttl(take.ttl).note(&take.note).checked()?;
+        self.run(move |this| async move { taking::take(&this, &take, checked, came).await }).await
     }
 
     /// The keeper's connection has ended: nothing is extended for it any more.
     pub fn keeper_ended(&self, keeper: Keeper) {
-        todo!()
+        let Ok(thread) = self.client.thread() else { return };
+        let table = Arc::clone(&self.table);
+        // After whatever that connection asked for and is given up by now.
+        thread.spawn(async move {
+            for id in table.keeper_ended(keeper) {
+                let slot = table.slot(&id);
+                let mut held = slot.held.lock().await;
+                if let Some(held) = held.as_mut().filter(|held| held.keeper == Some(keeper)) {
+                    held.keeper = None;
+                    held.guard.keep(None);
+                }
+                drop(held);
+                table.forget(&id, slot);
+            }
+        });
     }
 
     /// Gives one hold back, or all down to a level, and tells how many are left; `None`: this owner does not hold it. Without a token it also
     /// ends this owner's waiting (its `take` returns `None`).
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes answered. The others are told as soon as they answer.
     pub async fn release(
         &self,
         key: &[u8],
@@ -162,10 +216,14 @@ impl ByOwner {
         level: Option<u32>,
         token: Option<u64>,
     ) -> Result<Option<u32>, Error> {
-        todo!()
+        let holds = self.change(key, owner, token, What::Release { level }).await?;
+        Ok(holds.and_then(|holds| u32::try_from(holds).ok()))
     }
 
     /// The lease lasts at least so long from when this was called; its token. `None`: this owner does not hold it.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was.
     pub async fn extend(
         &self,
         key: &[u8],
@@ -173,10 +231,13 @@ impl ByOwner {
         ttl: Duration,
         token: Option<u64>,
     ) -> Result<Option<u64>, Error> {
-        todo!()
+        self.change(key, owner, token, What::Extend { ttl_ms: in_ms(ttl) }).await
     }
 
     /// One hold more, or at least `level` of them; how many there are.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes took notice.
     pub async fn reenter(
         &self,
         key: &[u8],
@@ -184,15 +245,22 @@ impl ByOwner {
         level: Option<u32>,
         ttl: Option<Duration>,
     ) -> Result<Option<u32>, Error> {
-        todo!()
+        let holds = self.change(key, owner, None, What::Reenter { level, ttl_ms: ttl.map(in_ms) }).await?;
+        Ok(holds.and_then(|holds| u32::try_from(holds).ok()))
     }
 
-    /// Its writer is a reader from now on; its token.
+    /// Its writer is a reader from now on; its token. `None`: this owner does not hold it, or holds a permit.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes took notice.
     pub async fn share(&self, key: &[u8], owner: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
-        todo!()
+        self.change(key, owner, token, What::Share).await
     }
 
-    /// Puts `text` in the place of the note; its number.
+    /// Puts `text` in the place of the note, unless one with a larger number is there; the number of the note that is there then.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes took it.
     pub async fn note(
         &self,
         key: &[u8],
@@ -201,42 +269,102 @@ impl ByOwner {
         sequence: Option<u64>,
         token: Option<u64>,
     ) -> Result<Option<u64>, Error> {
-        todo!()
+        self.change(key, owner, token, What::Note { text: text.to_vec(), sequence }).await
     }
 
-    /// What is left of the grant with this token; `None`: nobody holds it with this token.
+    async fn change(&self, key: &[u8], owner: &[u8], token: Option<u64>, what: What) -> Result<Option<u64>, Error> {
+        let came = clock::boot_now();
+        checked_owner(owner)?;
+        let checked = of_another()?;
+        let id = Id { key: key.into(), owner: owner.into() };
+        self.run(move |this| async move {
+            let slot = this.table.slot(&id);
+            let changed = Change { this: &this, id: &id, token, checked, came }.make(&slot, what).await;
+            this.table.forget(&id, slot);
+            changed
+        })
+        .await
+    }
+
+    /// What is left of the grant with this token, less what clocks may differ by; `None`: nobody holds it with this token.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
-        todo!()
+        let (key, given) = (key.to_vec(), of_another()?.given);
+        self.run(move |this| async move { telling::check(&this, &key, token, given).await }).await
     }
 
-    /// Who holds it and who waits, with at most so many of each listed; `None`: it is free, and if `waiters` are asked for, nobody waits either.
+    /// Who holds it, and who waits if so many of them are asked for; `None`: it is free, and nobody who is asked for waits.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell.
     pub async fn info(&self, key: &[u8], waiters: Option<usize>) -> Result<Option<Shown>, Error> {
-        todo!()
+        let shown = self.look(key, waiters).await?;
+        let is_free = shown.grants.is_empty();
+        let is_idle = waiters.is_none() || shown.waiters == 0 && shown.reserved.is_none();
+        Ok((!(is_free && is_idle)).then_some(shown))
     }
 
-    /// Returns as soon as the lock is not held with this token and note any more (none: as soon as it is not free), with how it is then; or
-    /// `Ok(None)` after so long.
-    pub async fn watch(
-        &self,
-        key: &[u8],
-        known: Option<(u64, Option<u64>)>,
-        wait: Duration,
-    ) -> Result<Option<Shown>, Error> {
-        todo!()
+    async fn look(&self, key: &[u8], waiters: Option<usize>) -> Result<Shown, Error> {
+        let (key, given) = (key.to_vec(), of_another()?.given);
+        self.run(move |this| async move { telling::look(this.nodes(), &key, waiters, given).await }).await
+    }
+
+    /// Returns as soon as the lock is not held with this token, or has a newer note than this one (0: as soon as it is not free), with how
+    /// it is then; `None` after so long.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell how it is at first. `Closed`.
+    pub async fn watch(&self, key: &[u8], known: (u64, Option<u64>), wait: Duration) -> Result<Option<Shown>, Error> {
+        let (key, given) = (key.to_vec(), of_another()?.given);
+        self.run(move |this| async move { telling::watch(&this, &key, known, wait, given).await }).await
     }
 
     /// Ends all grants, or the one with this token; the largest token of those.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes answered.
     pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
-        todo!()
+        let (key, checked) = (key.to_vec(), of_another()?);
+        self.run(move |this| async move { telling::break_lock(&this, &key, token, checked).await }).await
     }
 
     /// What the nodes are together.
-    pub async fn nodes(&self) -> Result<NodeSet, Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn node_set(&self) -> Result<NodeSet, Error> {
+        let given = of_another()?.given;
+        self.run(move |this| async move { Ok(telling::nodes(this.nodes(), given).await) }).await
     }
 
     /// How many locks are held here, how many requests wait, and how many watch.
     pub fn counts(&self) -> (usize, usize, usize) {
-        todo!()
+        (self.table.held(), self.waiting.count(), self.watching.count())
     }
+
+    /// At the end of a program: what is held is left to its leases. Nothing can be done with it here any more.
+    pub fn leave(&self) {
+        // A guard that is dropped gives its lock back.
+        self.table.drain().into_iter().for_each(std::mem::forget);
+    }
+
+    /// At the end of a program: all that is held is given back; [`Client::close`] waits for that.
+    pub fn give_back(&self) {
+        drop(self.table.drain());
+    }
+}
+
+fn checked_owner(owner: &[u8]) -> Result<(), Error> {
+    if (1..=NAME_BYTES_MAX).contains(&owner.len()) {
+        return Ok(());
+    }
+    let text = format!("owner must be 1 to {NAME_BYTES_MAX} bytes long, not {}", owner.len());
+    Err(Error::new(ErrorKind::BadArgument, text))
+}
+
+/// How a node is asked about a lock that somebody else may have taken.
+fn of_another() -> Result<Checked, Error> {
+    Options::new().ttl(LEASE_OF_ANOTHER).checked()
 }

@@ -44,6 +44,17 @@ impl Nodes {
         client
     }
 
+    /// Returns when their tokens follow their clocks. Until then those of new nodes start each where its clock was, and some: a proposal is
+    /// behind those of one and above those of another, so a token rises after a majority has granted the lock.
+    pub async fn follow_their_clocks(&self) {
+        let follows_its_clock = |server: &Server| {
+            let time: Vec<u64> =
+                server.client().say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
+            time[0] * 1_000_000 + time[1] > server.info("token_high").max(server.info("token_floor"))
+        };
+        until("their tokens follow their clocks", async || self.0.iter().all(follows_its_clock)).await;
+    }
+
     /// What each answers.
     pub fn say(&self, line: &str) -> Vec<Reply> {
         self.0.iter().map(|server| server.client().say(line)).collect()

@@ -8,6 +8,7 @@ mod harness;
 
 mod access;
 mod bursts;
+mod by_owner;
 mod cancelling;
 mod closing;
 mod contention;

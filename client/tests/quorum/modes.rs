@@ -6,7 +6,7 @@ use std::time::Instant;
 use palisade_client::{Client, ErrorKind, Options, Permit, Released};
 
 use crate::fixture::{Nodes, Register, ms, until};
-use crate::harness::{Frozen, Server, Setup, int, null};
+use crate::harness::{Frozen, Setup, int, null};
 
 /// The modes of the grants of `k` on each node.
 fn modes(nodes: &Nodes) -> Vec<Vec<String>> {
@@ -63,19 +63,11 @@ async fn readers_read_together_and_a_writer_writes_alone() {
     }
 }
 
-/// Its clock is past every token that it may have issued.
-fn follows_its_clock(server: &Server) -> bool {
-    let time: Vec<u64> = server.client().say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
-    time[0] * 1_000_000 + time[1] > server.info("token_high").max(server.info("token_floor"))
-}
-
 /// Readers of several clients beside one another: one round trip each, whatever tokens the nodes gave to others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_need_one_round() {
     let nodes = Nodes::start(5);
-    // Until then tokens of new nodes start each where its clock was, and some: proposals are behind those of one and above those of
-    // another.
-    until("their tokens follow their clocks", async || nodes.0.iter().all(follows_its_clock)).await;
+    nodes.follow_their_clocks().await;
     let (locks, others) = (nodes.client().await, nodes.client().await);
     let first = locks.rw_lock("k").read().await.unwrap();
     until("all have it", async || modes(&nodes) == vec![["shared"]; 5]).await;

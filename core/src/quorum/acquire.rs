@@ -59,6 +59,25 @@ impl Acquire {
         (acquire, calls)
     }
 
+    /// Goes on from what these nodes have, with leases of which `ttl_ms` are left at the least, counted from `start`. Nothing is asked of the
+    /// others (the function [`resume`](super::resume())).
+    pub(super) fn resume(
+        nodes: usize,
+        ttl_ms: u32,
+        start: BootTime,
+        proposal: Token,
+        has: impl Iterator<Item = (usize, NodeId, Token)>,
+        now: BootTime,
+    ) -> (Self, Progress) {
+        let mut seats = vec![Seat { id: None, state: State::Out(Out::Failed) }; nodes];
+        for (node, id, token) in has {
+            seats[node] = Seat { id: Some(id), state: State::Has(token) };
+        }
+        let mut acquire = Self { ttl_ms, start, proposal, seats, target: None };
+        let progress = if now >= valid_until(start, ttl_ms) { Progress::TooLate } else { acquire.proceed() };
+        (acquire, progress)
+    }
+
     fn ask(&self, retry: bool) -> Ask {
         Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
     }

@@ -63,6 +63,7 @@ mod choice;
 mod election;
 mod held;
 mod release;
+mod resume;
 #[cfg(test)]
 mod storm;
 mod turn;
@@ -73,4 +74,5 @@ pub use choice::{Choice, ChoiceProgress, first, free};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
 pub use release::{Release, Released};
+pub use resume::{Has, Resumed, resume};
 pub use turn::{Turn, TurnProgress};

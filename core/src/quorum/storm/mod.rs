@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use self::node::{Node, Owner, TTL_MS, TTL_US, Won, Wrong};
 use super::agenda::{Agenda, Clock};
-use super::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
+use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, resume};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -26,7 +26,30 @@ const END_US: u64 = 20_000_000;
 enum Stage {
     Idle,
     Acquiring(Acquire),
-    Holding { held: Held, mode: Mode, ends: u64 },
+    Holding {
+        held: Held,
+        mode: Mode,
+        ends: u64,
+    },
+    /// The process that took it, or was about to, is gone, and another one looks what the nodes have.
+    Looking {
+        start: BootTime,
+        seen: Vec<Option<(NodeId, Option<Has>)>>,
+        told: Told,
+    },
+    /// The tokens that it found are being raised.
+    Raising {
+        machine: Acquire,
+        told: Told,
+    },
+}
+
+/// What the owner knows of a lock whose process is gone: until when it may rely on it, and its token.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    until: BootTime,
+    token: u64,
+    ends: u64,
 }
 
 struct Client {
@@ -42,6 +65,8 @@ enum Says {
     Ask(Ask, Mode),
     /// Whether it has this.
     Look(Token),
+    /// What this owner has.
+    Show,
     Release,
 }
 
@@ -49,6 +74,9 @@ enum Event {
     Begins(usize),
     AtNode { name: usize, owner: Owner, says: Says, request: u64 },
     Answers { name: usize, request: u64, answer: Option<(NodeId, Answer)> },
+    Shown { name: usize, request: u64, answer: (NodeId, Option<Has>) },
+    Replaced(Owner),
+    GivesUp(Owner),
     Extends(Owner),
     Shares(Owner),
     Looks(Owner, usize),
@@ -67,11 +95,14 @@ struct World {
     open: BTreeMap<u64, (Owner, u64, Ask)>,
     /// Looks whose answer is awaited: whose, and at what.
     looks: BTreeMap<u64, (Owner, Token)>,
+    /// What nodes are to show, and to whom.
+    shows: BTreeMap<u64, Owner>,
     won: Won,
     broken: Option<String>,
     grants: u32,
     shares: u32,
     missing: u32,
+    resumed: u32,
 }
 
 impl World {
@@ -84,11 +115,13 @@ impl World {
             clients: vec![],
             open: BTreeMap::new(),
             looks: BTreeMap::new(),
+            shows: BTreeMap::new(),
             won: Won::default(),
             broken: None,
             grants: 0,
             shares: 0,
             missing: 0,
+            resumed: 0,
         };
         // Rates of any two differ by less than 1 %.
         let apart = if wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
@@ -129,6 +162,16 @@ impl World {
             Event::Begins(client) => self.begin(client),
             Event::AtNode { name, owner, says, request } => self.at_node(name, owner, says, request),
             Event::Answers { name, request, answer } => self.heard(name, request, answer),
+            Event::Shown { name, request, answer } => self.shown(name, request, answer),
+            Event::Replaced(owner) => self.replace(owner),
+            Event::GivesUp(owner) => {
+                let client = &self.clients[owner.0];
+                if client.acquisition == owner.1
+                    && matches!(client.stage, Stage::Looking { .. } | Stage::Raising { .. })
+                {
+                    self.leave(owner);
+                }
+            }
             Event::Restarts(server) => {
                 let clock = self.nodes[server].1;
                 let forgets = self.agenda.one_in(2);
@@ -188,6 +231,81 @@ impl World {
         (it.asks, it.stage) = (asks, Stage::Acquiring(machine));
         let owner = (client, it.acquisition);
         self.call(owner, 0, calls);
+        if self.agenda.one_in(6) {
+            // Most often while it is being taken, or right after.
+            let within = if self.agenda.one_in(2) { 10_000 } else { TTL_US };
+            let at = self.agenda.now + self.agenda.below(within);
+            self.agenda.at(at, Event::Replaced(owner));
+        }
+    }
+
+    /// The process that speaks for the owner is gone. Another one looks what there is.
+    fn replace(&mut self, owner: Owner) {
+        let start = self.local(owner.0);
+        let client = &mut self.clients[owner.0];
+        if client.acquisition != owner.1 {
+            return;
+        }
+        let told = match &client.stage {
+            Stage::Acquiring(_) => Told { ends: u64::MAX, ..Told::default() },
+            Stage::Holding { held, ends, .. } => {
+                Told { until: held.valid_until(), token: held.token().get(), ends: *ends }
+            }
+            Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } => return,
+        };
+        client.stage = Stage::Looking { start, seen: vec![None; self.names.len()], told };
+        for name in 0..self.names.len() {
+            let request = self.agenda.number();
+            self.shows.insert(request, owner);
+            self.send(self.agenda.now, name, owner, Says::Show, request);
+        }
+        // It gives up if too few answer.
+        self.agenda.at(self.agenda.now + 3 * GIVEN_US, Event::GivesUp(owner));
+    }
+
+    fn shown(&mut self, name: usize, request: u64, answer: (NodeId, Option<Has>)) {
+        let Some(owner) = self.shows.remove(&request) else { return };
+        let (now, wrong) = (self.local(owner.0), self.wrong);
+        let client = &mut self.clients[owner.0];
+        let Stage::Looking { start, seen, told } = &mut client.stage else { return };
+        if client.acquisition != owner.1 {
+            return;
+        }
+        seen[name] = Some(answer);
+        let (start, told) = (*start, *told);
+        let resumed = match wrong {
+            Some(wrong) => wrong.resumed(start, seen, now),
+            None => resume(start, seen, now),
+        };
+        match resumed {
+            Resumed::Open => {}
+            Resumed::NotHeld => self.leave(owner),
+            Resumed::Goes(goes) => {
+                let (machine, progress) = *goes;
+                client.stage = Stage::Raising { machine, told };
+                self.raise(owner, told, progress);
+            }
+        }
+    }
+
+    fn raise(&mut self, owner: Owner, told: Told, progress: Progress) {
+        match progress {
+            Progress::Goes(calls) => self.call(owner, 0, calls),
+            Progress::TooLate | Progress::Impossible => self.leave(owner),
+            Progress::Held(held) => {
+                self.resumed += 1;
+                if held.token().get() < told.token {
+                    self.broken = Some(format!("token order: {} after {} of its own", held.token().get(), told.token));
+                }
+                // Who relies on it already is in nobody's way.
+                if self.local(owner.0) < told.until {
+                    let mode = self.clients[owner.0].asks;
+                    self.keep(owner, held, mode, told.ends);
+                } else {
+                    self.hold(owner, held);
+                }
+            }
+        }
     }
 
     fn call(&mut self, owner: Owner, round: u64, calls: Vec<Call>) {
@@ -249,6 +367,17 @@ impl World {
         let now = clock.at(self.agenda.now);
         node.grants.retain(|grant| grant.until >= now);
         let answer = match says {
+            Says::Show => {
+                let own = node.grants.iter().find(|grant| grant.owner == owner);
+                let has = own.and_then(|grant| {
+                    Some(Has { token: Token::new(grant.token)?, left_ms: (grant.until - now).div_ceil(1_000) })
+                });
+                if let Some(takes) = self.agenda.takes(LATE_US) {
+                    let answer = (NodeId(server as u128), has);
+                    self.agenda.at(self.agenda.now + takes, Event::Shown { name, request, answer });
+                }
+                return;
+            }
             Says::Release => return node.grants.retain(|grant| grant.owner != owner),
             Says::Look(token) => {
                 match node.grants.iter().any(|grant| grant.owner == owner && grant.token == token.get()) {
@@ -279,7 +408,12 @@ impl World {
             return;
         }
         match &mut client.stage {
-            Stage::Idle => {}
+            Stage::Idle | Stage::Looking { .. } => {}
+            Stage::Raising { machine, told } => {
+                let told = *told;
+                let progress = machine.on_answer(name, id, ask, answer, now);
+                self.raise(owner, told, progress);
+            }
             Stage::Acquiring(machine) => match machine.on_answer(name, id, ask, answer, now) {
                 Progress::Goes(calls) => {
                     let raises = calls.iter().any(|call| matches!(call.ask, Ask::Fence { .. }));
@@ -335,8 +469,12 @@ impl World {
         if token <= floor {
             self.broken = Some(format!("token order: {mode:?} with {token} after {floor}"));
         }
-        self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
         self.grants += 1;
+        self.keep(owner, held, mode, ends);
+    }
+
+    fn keep(&mut self, owner: Owner, held: Held, mode: Mode, ends: u64) {
+        self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
         // Some rely on their first lease for as long as it lasts.
         if !self.agenda.one_in(3) {
             self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
@@ -356,11 +494,15 @@ impl World {
     fn look(&mut self) {
         let mut relies = vec![];
         for (n, client) in self.clients.iter().enumerate() {
-            if let Stage::Holding { held, mode, ends } = &client.stage
-                && self.local(n) < held.valid_until()
-                && self.agenda.now <= *ends
-            {
-                relies.push((n, *mode, held.token().get()));
+            let (until, mode, token, ends) = match &client.stage {
+                Stage::Holding { held, mode, ends } => (held.valid_until(), *mode, held.token().get(), *ends),
+                Stage::Looking { told, .. } | Stage::Raising { told, .. } => {
+                    (told.until, client.asks, told.token, told.ends)
+                }
+                Stage::Idle | Stage::Acquiring(_) => continue,
+            };
+            if self.local(n) < until && self.agenda.now <= ends {
+                relies.push((n, mode, token));
             }
         }
         for (at, (one, mode, token)) in relies.iter().enumerate() {
@@ -376,22 +518,37 @@ impl World {
 
 #[test]
 fn nobody_relies_on_it_beside_whom_it_must_not_and_tokens_are_in_order() {
-    let (mut grants, mut shares, mut missing) = (0, 0, 0);
+    let (mut grants, mut shares, mut missing, mut resumed) = (0, 0, 0, 0);
     for seed in 0..1_000 {
         let world = World::new(seed, None).run();
         assert_eq!(world.broken, None, "seed {seed}");
         grants += world.grants;
         shares += world.shares;
         missing += world.missing;
+        resumed += world.resumed;
     }
-    eprintln!("{grants} grants, {shares} writers that became readers, {missing} found missing");
-    assert!(grants > 20_000 && shares > 200 && missing > 200, "{grants} {shares} {missing}");
+    eprintln!("{grants} grants, {shares} writers that became readers, {missing} found missing, {resumed} resumed");
+    assert!(
+        grants > 20_000 && shares > 200 && missing > 200 && resumed > 1_000,
+        "{grants} {shares} {missing} {resumed}"
+    );
 }
 
 #[test]
 fn what_is_done_wrong_shows() {
     use Wrong::*;
-    let all = [NoGuard, HealsAnyNumber, WritesOn, ClocksApart, ReadersBesideWriters, AnyTokenForPermits, NoSecondRound];
+    let all = [
+        NoGuard,
+        HealsAnyNumber,
+        WritesOn,
+        ClocksApart,
+        ReadersBesideWriters,
+        AnyTokenForPermits,
+        NoSecondRound,
+        ResumesWithoutRaising,
+        ResumesAMinority,
+        ResumesForAWholeLease,
+    ];
     for wrong in all {
         let found = (0..2_000).find_map(|seed| Some((seed, World::new(seed, Some(wrong)).run().broken?)));
         eprintln!("{wrong:?}: {found:?}");

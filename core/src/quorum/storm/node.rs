@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::quorum::ask::{Answer, Ask};
+use crate::quorum::ask::{Answer, Ask, NodeId, majority};
+use crate::quorum::{Has, Resumed, resume};
 use crate::values::mode::{Mode, Permit};
+use crate::values::time::BootTime;
 use crate::values::token::Token;
 
 /// How long a lease is, in milliseconds and microseconds.
@@ -29,6 +31,36 @@ pub enum Wrong {
     AnyTokenForPermits,
     /// What a majority granted counts, whatever tokens they are.
     NoSecondRound,
+    /// Whoever takes up a lock takes the least of its tokens for its own.
+    ResumesWithoutRaising,
+    /// It is content with one node less than a majority.
+    ResumesAMinority,
+    /// It relies on leases as if they had begun with its look.
+    ResumesForAWholeLease,
+}
+
+impl Wrong {
+    /// What a look at the nodes comes to.
+    pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
+        let mut seen = seen.to_vec();
+        let (needed, all_answered) = (majority(seen.len()), seen.iter().all(Option::is_some));
+        let mut has: Vec<_> = seen.iter_mut().flatten().filter_map(|(_, has)| has.as_mut()).collect();
+        match self {
+            Self::ResumesWithoutRaising => {
+                let least = has.iter().map(|has| has.token).min();
+                has.iter_mut().for_each(|has| has.token = least.unwrap_or(has.token));
+            }
+            Self::ResumesForAWholeLease => has.iter_mut().for_each(|has| has.left_ms = u64::from(TTL_MS)),
+            Self::ResumesAMinority if has.len() + 1 == needed && all_answered => {
+                let one = *has[0];
+                if let Some(other) = seen.iter_mut().flatten().find(|(_, has)| has.is_none()) {
+                    other.1 = Some(one);
+                }
+            }
+            _ => {}
+        }
+        resume(start, &seen, now)
+    }
 }
 
 pub struct Grant {

@@ -1,0 +1,43 @@
+//! What an attempt to take a lock is called on the nodes: the owner that they know.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// After the name that a caller chose: a sign, and 16 hexadecimal digits of chance.
+pub const SUFFIX_BYTES: usize = 17;
+const SIGN: u8 = b'#';
+
+/// A new one, of an owner with this name, or with none. No two are the same, so that a late message of one attempt cannot touch another.
+pub fn attempt_of(name: Option<&[u8]>) -> Arc<[u8]> {
+    let Some(name) = name else { return Arc::from(rand::random::<[u8; 20]>()) };
+    let mut digits = String::with_capacity(SUFFIX_BYTES);
+    // Writing to a string cannot fail.
+    let _ = write!(digits, "{}{:016x}", char::from(SIGN), rand::random::<u64>());
+    [name, digits.as_bytes()].concat().into()
+}
+
+/// The name that the caller chose; all of it where nobody did.
+pub fn name_of(attempt: &[u8]) -> &[u8] {
+    match attempt.split_last_chunk::<SUFFIX_BYTES>() {
+        Some((name, [SIGN, digits @ ..])) if !name.is_empty() && digits.iter().all(u8::is_ascii_hexdigit) => name,
+        _ => attempt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_tells_the_name_and_is_no_other() {
+        for name in [&b"me"[..], b"#", b"\0\xff", b"me#0123456789abcdef"] {
+            let (one, other) = (attempt_of(Some(name)), attempt_of(Some(name)));
+            assert_eq!((name_of(&one), one.len()), (name, name.len() + SUFFIX_BYTES));
+            assert_ne!(one, other);
+        }
+        for other in [&b"me"[..], b"", b"#0123456789abcdef", b"me#0123456789abcdeg", b"me-0123456789abcdef"] {
+            assert_eq!(name_of(other), other);
+        }
+        assert_eq!(attempt_of(None).len(), 20);
+    }
+}

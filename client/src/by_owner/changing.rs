@@ -1,0 +1,170 @@
+//! What an owner does with a lock that it holds.
+
+use std::time::Duration;
+
+use palisade_core::limits::HOLDS_MAX;
+use palisade_core::quorum::majority;
+use palisade_core::{BootTime, Refusal, Wanted};
+use redis::{Cmd, Value};
+
+use super::table::{Holding, Id, Slot};
+use super::{ByOwner, finding, taking};
+use crate::options::Checked;
+use crate::wire::{NOT_HELD, NodeFailure};
+use crate::{Error, ErrorKind, Released};
+
+/// What is to change.
+pub enum What {
+    /// One hold less, or down to `level` - 1.
+    Release { level: Option<u32> },
+    /// To leases of this length.
+    Extend { ttl_ms: u32 },
+    /// One hold more, or at least `level`; with a lease of this length at least.
+    Reenter { level: Option<u32>, ttl_ms: Option<u32> },
+    /// A writer is a reader from now on.
+    Share,
+    /// A note, and its number if it has one.
+    Note { text: Vec<u8>, sequence: Option<u64> },
+}
+
+/// A request of an owner about what it holds, and when it came.
+pub struct Change<'a> {
+    pub this: &'a ByOwner,
+    pub id: &'a Id,
+    pub token: Option<u64>,
+    pub checked: Checked,
+    pub came: BootTime,
+}
+
+impl Change<'_> {
+    /// Makes it. The holds or the token that there are then, or the number of the note; `None`: this owner does not hold it.
+    ///
+    /// # Errors
+    /// `NoQuorum`.
+    pub async fn make(&self, slot: &Slot, what: What) -> Result<Option<u64>, Error> {
+        if let (What::Release { .. }, None) = (&what, self.token) {
+            slot.gives_up.notify_waiters();
+        }
+        let mut held = slot.held.lock().await;
+        let is_known = held.as_ref().is_some_and(|held| !held.guard.is_lost());
+        if let (What::Release { level: Some(1) }, None, false) = (&what, self.token, is_known) {
+            // Also what no majority has.
+            return Ok(finding::free(self.this, self.id, self.checked).await?.then_some(0));
+        }
+        if !is_known {
+            *held = finding::find(self.this, self.id, self.checked).await?;
+        }
+        let Some(holding) = held.as_mut().filter(|held| held.is(self.token)) else { return Ok(None) };
+        let made = match what {
+            What::Release { level } => self.release(&mut held, level).await,
+            What::Extend { ttl_ms } => self.extend(holding, ttl_ms).await,
+            What::Reenter { level, ttl_ms } => self.reenter(holding, level, ttl_ms).await,
+            What::Share => self.share(holding).await,
+            What::Note { text, sequence } => self.note(holding, &text, sequence).await,
+        };
+        match made {
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(None),
+            made => made,
+        }
+    }
+
+    async fn release(&self, held: &mut Option<Holding>, level: Option<u32>) -> Result<Option<u64>, Error> {
+        let Some(holding) = held else { return Ok(None) };
+        let left = level.map_or(holding.holds - 1, |level| holding.holds.min(level - 1));
+        if left > 0 {
+            if left < holding.holds {
+                self.tell(holding, holding.guard.lease().release(left + 1), "gave a hold back").await?;
+                holding.holds = left;
+            }
+            return Ok(Some(left.into()));
+        }
+        let released = holding.guard.give_back().await;
+        if let Some(keeper) = holding.keeper {
+            self.this.table.keeps_no_more(keeper, self.id);
+        }
+        *held = None;
+        match released {
+            Released::Released => Ok(Some(0)),
+            Released::PartlyUnreachable(nodes) => {
+                let text =
+                    "too few nodes answered that they gave the lock back; the others are told as soon as they answer";
+                Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes))
+            }
+            Released::StillHeld(_) | Released::AlreadyExpired => Ok(None),
+        }
+    }
+
+    async fn extend(&self, holding: &Holding, ttl_ms: u32) -> Result<Option<u64>, Error> {
+        taking::extend(&holding.guard, ttl_ms, self.came).await?;
+        Ok(Some(holding.guard.token()))
+    }
+
+    async fn reenter(
+        &self,
+        holding: &mut Holding,
+        level: Option<u32>,
+        ttl_ms: Option<u32>,
+    ) -> Result<Option<u64>, Error> {
+        if let Some(ttl_ms) = ttl_ms {
+            taking::extend(&holding.guard, ttl_ms, self.came).await?;
+        }
+        let holds = level.map_or(holding.holds + 1, |level| level.max(holding.holds));
+        if holds > HOLDS_MAX {
+            return Err(Error::new(
+                ErrorKind::BadArgument,
+                Refusal::HoldsExhausted.to_string().trim_start_matches("ERR "),
+            ));
+        }
+        self.tell(holding, holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
+        holding.holds = holds;
+        Ok(Some(holds.into()))
+    }
+
+    async fn share(&self, holding: &Holding) -> Result<Option<u64>, Error> {
+        match holding.guard.lease().wanted() {
+            Wanted::Permit { .. } => return Ok(None),
+            Wanted::Shared => {}
+            Wanted::Exclusive => holding.guard.share().await?,
+        }
+        Ok(Some(holding.guard.token()))
+    }
+
+    async fn note(&self, holding: &mut Holding, text: &[u8], sequence: Option<u64>) -> Result<Option<u64>, Error> {
+        let told = holding.guard.lease().note(text, sequence.unwrap_or(holding.sequence + 1));
+        let numbers = self.tell(holding, told, "took the note").await?;
+        holding.sequence = numbers.into_iter().fold(holding.sequence, u64::max);
+        Ok(Some(holding.sequence))
+    }
+
+    /// Tells all nodes, and returns what those answered that have it; they are a majority.
+    async fn tell(&self, holding: &Holding, command: Cmd, what: &str) -> Result<Vec<u64>, Error> {
+        let is_answer = |reply: &Result<Value, NodeFailure>| matches!(reply, Ok(Value::Int(_)));
+        let replies = holding.guard.tell_all(command, is_answer).await?;
+        let number = |reply: &Option<Result<Value, NodeFailure>>| match reply {
+            Some(Ok(Value::Int(number))) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let numbers: Vec<u64> = replies.iter().filter_map(number).collect();
+        let nodes = self.this.nodes();
+        if numbers.len() >= majority(nodes.len()) {
+            return Ok(numbers);
+        }
+        if replies.iter().filter(|reply| matches!(reply, Some(Ok(Value::Nil)))).count()
+            > nodes.len() - majority(nodes.len())
+        {
+            return Err(Error::lost());
+        }
+        let why = |reply: Option<Result<Value, NodeFailure>>| match reply? {
+            Ok(Value::Nil) => Some(NOT_HELD.to_owned()),
+            Ok(_) => None,
+            Err(failure) => Some(failure.to_string()),
+        };
+        let whys: Vec<_> = replies.into_iter().map(why).collect();
+        Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
+    }
+}
+
+/// A length of a lease, in milliseconds.
+pub fn in_ms(ttl: Duration) -> u32 {
+    u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX)
+}

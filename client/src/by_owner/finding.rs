@@ -1,0 +1,121 @@
+//! Locks that another process took for an owner, or this one before it was started anew.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use palisade_core::quorum::{Acquire, Held, Progress, Release, Released, Resumed, resume};
+use palisade_core::{Mode, Wanted};
+use redis::Value;
+
+use super::ByOwner;
+use super::table::{Holding, Id};
+use super::views::Views;
+use crate::attempt::Taken;
+use crate::attempt_name::name_of;
+use crate::nodes::Calls;
+use crate::options::Checked;
+use crate::wire::Lease;
+use crate::{Error, Guard, clock, renewer};
+
+/// Looks at the nodes for a lock of this owner, and goes on with it; `None`: it holds none.
+///
+/// # Errors
+/// Too few nodes answer to say so.
+pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Holding>, Error> {
+    let nodes = this.nodes();
+    let views =
+        Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id).is_some_and(|own| own.is_some())).await;
+    let Some(found) = own(&views, id) else { return Err(views.too_few()) };
+    let Some((attempt, resumed)) = found else { return Ok(None) };
+    let seen: Vec<_> = views.by_attempt().remove(&*attempt).unwrap_or_default();
+    let Some((_, first)) = seen.first() else { return Ok(None) };
+    let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode), nodes.len()));
+    let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
+    let first_token = seen.iter().map(|(_, grant)| grant.token.get()).min();
+    let holds = seen.iter().map(|(_, grant)| grant.holds).max();
+    let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
+    let thread = this.client.thread()?;
+    let (shared, orders, lease) = renewer::start(nodes, Taken { held, calls, lease }, checked, None);
+    let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
+    Ok(Some(Holding {
+        first_token: first_token.unwrap_or(guard.token()),
+        guard,
+        holds: holds.unwrap_or(1),
+        sequence: sequence.unwrap_or(0),
+        keeper: None,
+    }))
+}
+
+/// The attempt of this owner that a majority has, and how it stands; `None`: that cannot be said. `Some(None)`: there is none.
+type Found = Option<Option<(Vec<u8>, Going)>>;
+
+/// A machine that goes on, and what it says first.
+type Going = (Acquire, Progress);
+
+fn own(views: &Views, id: &Id) -> Found {
+    let by_attempt = views.by_attempt();
+    let own = by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
+    for attempt in own {
+        if let Resumed::Goes(goes) = resume(views.asked, &views.of_attempt(attempt), clock::boot_now()) {
+            return Some(Some((attempt.to_vec(), *goes)));
+        }
+    }
+    // What nobody shows can be where nobody answers.
+    let is_nowhere =
+        |attempt: &[u8]| matches!(resume(views.asked, &views.of_attempt(attempt), clock::boot_now()), Resumed::NotHeld);
+    let mut own = by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
+    (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
+}
+
+/// Gives back all that nodes have of this owner, a majority or not; whether a majority had it until now.
+///
+/// # Errors
+/// Too few nodes answer to say so.
+pub async fn free(this: &ByOwner, id: &Id, checked: Checked) -> Result<bool, Error> {
+    let nodes = this.nodes();
+    let views = Views::ask(nodes, &id.key, None, checked.given, Views::is_decided).await;
+    let mut was_held = false;
+    for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, _)| name_of(attempt) == &*id.owner) {
+        let (_, first) = grants[0];
+        let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode), nodes.len()));
+        let mut answers = nodes.give_back(&lease, checked);
+        let mut release = Release::begin(nodes.len());
+        while release.outcome() == Released::Unknown
+            && let Some((node, reply)) = answers.recv().await
+        {
+            release.on_answer(node, reply.ok().map(|value| matches!(value, Value::Int(_))));
+        }
+        was_held |= release.outcome() == Released::Released;
+    }
+    if was_held || views.is_decided() { Ok(was_held) } else { Err(views.too_few()) }
+}
+
+/// Brings its tokens together, where they differ.
+async fn together(
+    this: &ByOwner,
+    lease: &Arc<Lease>,
+    (mut machine, mut progress): Going,
+    checked: Checked,
+) -> Option<(Held, Calls)> {
+    let nodes = this.nodes();
+    let mut calls = Calls::new();
+    loop {
+        match progress {
+            Progress::Held(held) => return Some((held, calls)),
+            Progress::TooLate | Progress::Impossible => return None,
+            Progress::Goes(more) => {
+                calls.extend(more.into_iter().map(|call| nodes.call(lease, 0, call, checked.given)))
+            }
+        }
+        let reply = calls.next().await?;
+        progress = machine.on_answer(reply.call.node, reply.id, reply.call.ask, reply.answer, clock::boot_now());
+    }
+}
+
+fn wanted(mode: Mode) -> Wanted {
+    match mode {
+        Mode::Exclusive => Wanted::Exclusive,
+        Mode::Shared => Wanted::Shared,
+        Mode::Permit(permit) => Wanted::Permit { limit: permit.limit(), number: Some(permit.number()) },
+    }
+}

@@ -1,0 +1,213 @@
+//! Taking a lock for an owner.
+
+use std::time::Duration;
+
+use palisade_core::quorum::margin_us;
+use palisade_core::{BootTime, Wanted};
+use tokio::time::Instant;
+
+use super::finding;
+use super::table::{Holding, Id, Slot};
+use super::{ByOwner, Granted, Keeper, Take};
+use crate::attempt::Taken;
+use crate::locking::{self, Sought};
+use crate::options::Checked;
+use crate::renewer::{self, Auto};
+use crate::{Error, ErrorKind, Guard, clock};
+
+/// An extension is begun anew so often, where it joined one that had begun before.
+const EXTENDED_TIMES: u32 = 3;
+
+/// One request, and when it came.
+struct Asked<'a> {
+    this: &'a ByOwner,
+    take: &'a Take,
+    id: &'a Id,
+    checked: Checked,
+    came: BootTime,
+}
+
+/// Takes it.
+pub async fn take(this: &ByOwner, take: &Take, checked: Checked, came: BootTime) -> Result<Option<Granted>, Error> {
+    let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
+    let slot = this.table.slot(&id);
+    let asked = Asked { this, take, id: &id, checked, came };
+    let granted = asked.run(&slot).await;
+    this.table.forget(&id, slot);
+    granted
+}
+
+impl Asked<'_> {
+    async fn run(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+        if let Some(granted) = self.again(slot).await? {
+            return Ok(Some(granted));
+        }
+        let sought = Sought {
+            key: self.take.key.clone(),
+            owner: Some(self.take.owner.clone()),
+            note: self.take.note.clone(),
+            wanted: self.take.wanted,
+        };
+        let mut again = true;
+        loop {
+            let error = match self.attempt(slot, &sought).await? {
+                Ok(taken) => return self.keep(slot, taken).await.map(Some),
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::Contended => return Ok(None),
+                // The wait is over, and somebody else has it.
+                ErrorKind::TimedOut if error.holder().is_some() => return Ok(None),
+                // By an attempt of a process that is gone, or of another one.
+                ErrorKind::Owned if self.take.retry && again => {
+                    if let Some(granted) = self.take_up(slot).await? {
+                        return Ok(Some(granted));
+                    }
+                    // What is left of that attempt is in its owner's way.
+                    finding::free(self.this, self.id, self.checked).await?;
+                    again = false;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Asks the nodes; an error of its own if the caller has given up.
+    async fn attempt(&self, slot: &Slot, sought: &Sought) -> Result<Result<Taken, Error>, Error> {
+        let taking = async {
+            let (nodes, wait) = (self.this.nodes(), self.take.wait);
+            if wait.is_zero() {
+                return locking::try_lock(nodes, sought, self.checked).await;
+            }
+            let _counted = self.this.waiting.begin();
+            let left = wait.saturating_sub(clock::since(self.came));
+            locking::lock(nodes, self.this.client.turns(), sought, Some(left), self.checked).await
+        };
+        tokio::select! {
+            biased;
+            () = slot.gives_up.notified() => Ok(Err(given_up())),
+            () = self.this.nodes().closed() => Err(Error::closed()),
+            taken = taking => Ok(taken),
+        }
+    }
+
+    /// What this owner holds already, if it says that it repeats itself.
+    async fn again(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+        let mut held = slot.held.lock().await;
+        if held.as_ref().is_some_and(|held| held.guard.is_lost()) {
+            *held = None;
+        }
+        if let Some(holding) = &mut *held {
+            if !self.take.retry {
+                return Err(owned());
+            }
+            return self.extended(holding).await;
+        }
+        drop(held);
+        // Who has it together with others is not seen by being refused.
+        if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
+    }
+
+    /// Looks for it on the nodes, and goes on with it.
+    async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+        let mut held = slot.held.lock().await;
+        if held.is_none() {
+            *held = finding::find(self.this, self.id, self.checked).await?;
+        }
+        match &mut *held {
+            Some(holding) => self.extended(holding).await,
+            None => Ok(None),
+        }
+    }
+
+    /// It holds this already: if it is what it asks for, that is extended.
+    async fn extended(&self, holding: &mut Holding) -> Result<Option<Granted>, Error> {
+        if !is_same(holding.guard.lease().wanted(), self.take.wanted) {
+            return Err(owned());
+        }
+        match extend(&holding.guard, self.checked.ttl_ms, self.came).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        if let Some((kept, keeper)) = self.take.keepalive {
+            self.bind(holding, kept, keeper);
+        }
+        let (token, number) = (holding.guard.token(), holding.guard.number());
+        Ok(Some(Granted { token, waited: Duration::ZERO, number }))
+    }
+
+    /// A lock that was taken just now.
+    async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Granted, Error> {
+        // Before anything is awaited: if this request is given up meanwhile, its guard gives the lock back.
+        let guard = self.guard(taken)?;
+        let mut held = slot.held.lock().await;
+        if let Some(other) = held.as_mut().filter(|held| !held.guard.is_lost()) {
+            // Another request of this owner was granted meanwhile: it has one grant.
+            drop(guard);
+            return self.extended(other).await?.ok_or_else(Error::lost);
+        }
+        let began = BootTime::from_us(
+            (guard.valid_until().as_us() + margin_us(self.checked.ttl_ms))
+                .saturating_sub(u64::from(self.checked.ttl_ms) * 1_000),
+        );
+        let waited = Duration::from_micros(began.us_since(self.came));
+        let granted = Granted { token: guard.token(), waited, number: guard.number() };
+        let mut holding = Holding { first_token: granted.token, guard, holds: 1, sequence: 0, keeper: None };
+        if let Some((kept, keeper)) = self.take.keepalive {
+            self.bind(&mut holding, kept, keeper);
+        }
+        *held = Some(holding);
+        Ok(granted)
+    }
+
+    fn guard(&self, taken: Taken) -> Result<Guard, Error> {
+        let (client, nodes) = (&self.this.client, self.this.nodes());
+        let thread = client.thread()?;
+        let (shared, orders, lease) = renewer::start(nodes, taken, self.checked, None);
+        Ok(Guard::new(thread, nodes, lease, shared, orders, self.checked))
+    }
+
+    /// It is extended as long as the keeper is there.
+    fn bind(&self, holding: &mut Holding, kept: Duration, keeper: Keeper) {
+        if let Some(before) = holding.keeper.replace(keeper) {
+            self.this.table.keeps_no_more(before, self.id);
+        }
+        self.this.table.keeps(keeper, self.id);
+        holding.guard.keep(Some(Auto { until: Instant::now() + kept, ttl_ms: self.checked.ttl_ms }));
+    }
+}
+
+/// Extends it until it is valid for `ttl_ms` from `came` on, less the margin.
+pub async fn extend(guard: &Guard, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
+    let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
+    for _ in 0..EXTENDED_TIMES {
+        guard.extend_to(ttl_ms).await?;
+        if guard.valid_until() >= until {
+            return Ok(());
+        }
+    }
+    if clock::boot_now() >= until {
+        return Err(Error::new(ErrorKind::Expired, "the nodes extended it so late that nothing of the lease is left"));
+    }
+    Err(Error::new(ErrorKind::NoQuorum, "other extensions of it were under way: try again"))
+}
+
+/// Whether who holds it in the one mode may have meant the other; a permit's number need not be named.
+fn is_same(held: Wanted, wanted: Wanted) -> bool {
+    match (held, wanted) {
+        (Wanted::Permit { limit: one, number: held }, Wanted::Permit { limit: other, number }) => {
+            one == other && number.is_none_or(|_| number == held)
+        }
+        (held, wanted) => held == wanted,
+    }
+}
+
+/// The owner does not wait any more: for its request that is as if somebody else had the lock.
+fn given_up() -> Error {
+    Error::new(ErrorKind::Contended, "the owner gave it back meanwhile")
+}
+
+fn owned() -> Error {
+    Error::new(ErrorKind::Owned, "this owner holds the lock already")
+}

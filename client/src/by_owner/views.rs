@@ -1,0 +1,243 @@
+//! A lock as its nodes show it, and what a majority of them agrees on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX};
+use palisade_core::quorum::{Has, NodeId, majority};
+use palisade_core::{BootTime, Mode, Token};
+use redis::{Cmd, Value, cmd};
+
+use super::{Shown, ShownGrant, ShownWaiter};
+use crate::attempt_name::name_of;
+use crate::nodes::Nodes;
+use crate::pace::Given;
+use crate::{Error, ErrorKind, clock, wire};
+
+/// What rounding to milliseconds can cost on both sides.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+/// What all nodes say of a lock, in the order of the list.
+pub struct Views {
+    /// Read before the first was asked.
+    pub asked: BootTime,
+    pub by_node: Vec<Option<View>>,
+    whys: Vec<Option<String>>,
+    nodes: Arc<Nodes>,
+}
+
+/// What one node says.
+pub struct View {
+    pub id: NodeId,
+    pub grants: Vec<GrantView>,
+    waiters: u64,
+    queue: Vec<ShownWaiter>,
+    reserved: Option<(Vec<u8>, Duration)>,
+}
+
+/// A grant on one node.
+#[derive(Clone)]
+pub struct GrantView {
+    /// What the attempt is called there.
+    pub attempt: Vec<u8>,
+    pub token: Token,
+    pub mode: Mode,
+    pub holds: u32,
+    pub left_ms: u64,
+    held: Duration,
+    pub note: Vec<u8>,
+    pub sequence: u64,
+    pub is_suspect: bool,
+    keepalive: Duration,
+}
+
+impl Views {
+    /// Asks all nodes, until what they say is enough: a majority has answered, and what is `enough` of that is there.
+    pub async fn ask(
+        nodes: &Arc<Nodes>,
+        key: &[u8],
+        waiters: Option<usize>,
+        given: Given,
+        enough: impl Fn(&Self) -> bool,
+    ) -> Self {
+        let asked = clock::boot_now();
+        let command = &command(key, waiters);
+        let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };
+        let mut replies: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+        let by_node = (0..nodes.len()).map(|_| None).collect();
+        let mut views = Self { asked, by_node, whys: vec![None; nodes.len()], nodes: Arc::clone(nodes) };
+        while let Some((place, (id, reply))) = replies.next().await {
+            match (id, reply) {
+                (Some(id), Ok(info)) => {
+                    let is_twice = views.by_node.iter().flatten().any(|view| view.id == id);
+                    let view = View::of(id, &info);
+                    match view {
+                        _ if is_twice => {
+                            views.whys[place] = Some("it is the same server as another address".to_owned())
+                        }
+                        Some(view) => views.by_node[place] = Some(view),
+                        None => views.whys[place] = Some(format!("it answered {info:?}")),
+                    }
+                }
+                (None, Ok(_)) => views.whys[place] = Some("it is not known which server answered".to_owned()),
+                (_, Err(why)) => views.whys[place] = Some(why.to_string()),
+            }
+            if views.answered() >= majority(nodes.len()) && enough(&views) {
+                break;
+            }
+        }
+        views
+    }
+
+    fn answered(&self) -> usize {
+        self.by_node.iter().flatten().count()
+    }
+
+    /// Too few have answered to say; these did not.
+    pub fn too_few(&self) -> Error {
+        let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());
+        Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys))
+    }
+
+    /// Each attempt's grants, by node.
+    pub fn by_attempt(&self) -> BTreeMap<&[u8], Vec<(usize, &GrantView)>> {
+        let mut by_attempt: BTreeMap<&[u8], Vec<_>> = BTreeMap::new();
+        for (node, view) in self.by_node.iter().enumerate() {
+            for grant in view.iter().flat_map(|view| &view.grants) {
+                by_attempt.entry(&grant.attempt).or_default().push((node, grant));
+            }
+        }
+        by_attempt
+    }
+
+    /// What each node has of this attempt, as a look of [`palisade_core::quorum::resume`].
+    pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<Has>)>> {
+        let own = |view: &View| {
+            let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
+            (view.id, grant.map(|grant| Has { token: grant.token, left_ms: grant.left_ms }))
+        };
+        self.by_node.iter().map(|view| view.as_ref().map(own)).collect()
+    }
+
+    /// Whether no answer that is missing can change which grants a majority has.
+    pub fn is_decided(&self) -> bool {
+        let (count, silent) = (self.by_node.len(), self.by_node.len() - self.answered());
+        let open = |has: usize| has < majority(count) && has + silent >= majority(count);
+        self.answered() >= majority(count) && !self.by_attempt().values().any(|grants| open(grants.len()))
+    }
+
+    /// The grants that a majority has, those that were granted first in front.
+    pub fn agreed(&self) -> Vec<ShownGrant> {
+        let needed = majority(self.by_node.len());
+        let by_attempt = self.by_attempt();
+        let mut agreed: Vec<_> =
+            by_attempt.values().filter(|grants| grants.len() >= needed).map(|grants| agreed(grants, needed)).collect();
+        agreed.sort_by_key(|grant| std::cmp::Reverse(grant.held));
+        agreed
+    }
+
+    /// All of it, for people.
+    pub fn shown(&self) -> Shown {
+        let grants = self.agreed();
+        let views = || self.by_node.iter().flatten();
+        let longest = views().max_by_key(|view| view.queue.len());
+        Shown {
+            holders: grants.len() as u64,
+            grants,
+            waiters: views().map(|view| view.waiters).max().unwrap_or(0),
+            queue: longest.map(|view| view.queue.clone()).unwrap_or_default(),
+            reserved: views().find_map(|view| view.reserved.clone()),
+        }
+    }
+}
+
+/// What is said of one attempt by the nodes that have it.
+fn agreed(grants: &[(usize, &GrantView)], needed: usize) -> ShownGrant {
+    let kth = |mut values: Vec<u64>| {
+        values.sort_unstable_by(|one, other| other.cmp(one));
+        values[needed - 1]
+    };
+    let all = |of: fn(&GrantView) -> u64| grants.iter().map(|(_, grant)| of(grant)).collect::<Vec<_>>();
+    let (_, newest) = grants.iter().max_by_key(|(_, grant)| grant.sequence).expect("a majority has it");
+    ShownGrant {
+        owner: name_of(&newest.attempt).to_vec(),
+        token: kth(all(|grant| grant.token.get())),
+        mode: newest.mode,
+        holds: grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1),
+        ttl: reliable(Duration::from_millis(kth(all(|grant| grant.left_ms)))),
+        held: grants.iter().map(|(_, grant)| grant.held).max().unwrap_or_default(),
+        note: newest.note.clone(),
+        sequence: newest.sequence,
+        is_suspect: grants.iter().filter(|(_, grant)| grant.is_suspect).count() > grants.len() - needed,
+        keepalive: grants.iter().map(|(_, grant)| grant.keepalive).max().unwrap_or_default(),
+    }
+}
+
+/// What of a time that nodes count may be relied on.
+pub fn reliable(left: Duration) -> Duration {
+    (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
+}
+
+impl View {
+    fn of(id: NodeId, info: &Value) -> Option<Self> {
+        if matches!(info, Value::Nil) {
+            return Some(Self { id, grants: vec![], waiters: 0, queue: vec![], reserved: None });
+        }
+        let list = |name: &str| match wire::field(info, name) {
+            Some(Value::Array(list)) => list.as_slice(),
+            _ => &[],
+        };
+        let reserved = wire::bytes(info, "reserved").filter(|owner| !owner.is_empty()).map(name_of);
+        let reserved_for = ms(info, "reserved_ms");
+        Some(Self {
+            id,
+            grants: list("grants").iter().map(GrantView::of).collect::<Option<_>>()?,
+            waiters: wire::number(info, "waiters")?,
+            queue: list("queue").iter().map(waiter).collect::<Option<_>>()?,
+            reserved: reserved.map(|owner| (owner.to_vec(), reserved_for)),
+        })
+    }
+}
+
+impl GrantView {
+    fn of(grant: &Value) -> Option<Self> {
+        Some(Self {
+            attempt: wire::bytes(grant, "owner")?.to_vec(),
+            token: wire::number(grant, "token").and_then(Token::new)?,
+            mode: wire::mode(grant)?,
+            holds: wire::number(grant, "holds").and_then(|holds| u32::try_from(holds).ok())?,
+            left_ms: wire::number(grant, "ttl")?,
+            held: ms(grant, "held"),
+            note: wire::bytes(grant, "note")?.to_vec(),
+            sequence: wire::number(grant, "seq")?,
+            is_suspect: wire::number(grant, "suspect")? > 0,
+            keepalive: ms(grant, "keepalive"),
+        })
+    }
+}
+
+fn waiter(waiter: &Value) -> Option<ShownWaiter> {
+    Some(ShownWaiter {
+        owner: name_of(wire::bytes(waiter, "owner")?).to_vec(),
+        waited: ms(waiter, "waited"),
+        is_turn: wire::bytes(waiter, "wants")? == b"turn",
+        note: wire::bytes(waiter, "note")?.to_vec(),
+        mode: wire::text(waiter, "mode")?,
+    })
+}
+
+fn ms(value: &Value, name: &str) -> Duration {
+    Duration::from_millis(wire::number(value, name).unwrap_or(0))
+}
+
+fn command(key: &[u8], waiters: Option<usize>) -> Cmd {
+    let mut command = cmd("LOCK.INFO");
+    command.arg(key).arg("HOLDERS").arg(LISTED_HOLDERS_MAX);
+    if let Some(count) = waiters {
+        command.arg("WAITERS").arg(count);
+    }
+    command
+}

@@ -1,0 +1,330 @@
+//! Locks under names that the caller chooses: by several processes that speak for the same owners.
+
+use std::time::{Duration, Instant};
+
+use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Take, Wanted};
+use palisade_client::{Client, ErrorKind};
+
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::{Frozen, int, null};
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn take(owner: &str) -> Take {
+    Take {
+        key: b"k".to_vec(),
+        owner: owner.into(),
+        ttl: TTL,
+        wanted: Wanted::Exclusive,
+        wait: Duration::ZERO,
+        retry: false,
+        note: vec![],
+        keepalive: None,
+    }
+}
+
+fn again(owner: &str) -> Take {
+    Take { retry: true, ..take(owner) }
+}
+
+async fn takes(locks: &ByOwner, take: Take) -> Granted {
+    locks.take(take).await.unwrap().expect("it is free")
+}
+
+async fn process(nodes: &Nodes) -> (Client, ByOwner) {
+    let client = nodes.client().await;
+    let by_owner = client.by_owner();
+    (client, by_owner)
+}
+
+/// One process takes it, and another one extends it, enters it again and gives it back, as if it were the first after a crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_process_takes_another_gives_back() {
+    for count in [1, 5] {
+        let nodes = Nodes::start(count);
+        if count > 1 {
+            nodes.follow_their_clocks().await;
+        }
+        let (_first, gone) = process(&nodes).await;
+        let (_second, locks) = process(&nodes).await;
+        let granted = takes(&gone, Take { note: b"nightly".to_vec(), ..take("me") }).await;
+        assert_eq!(locks.take(take("you")).await.unwrap(), None);
+        assert_eq!(locks.extend(b"k", b"you", TTL, None).await.unwrap(), None);
+        assert_eq!(locks.release(b"k", b"you", Some(1), None).await.unwrap(), None);
+        assert_eq!(nodes.holding("k"), count);
+        assert_eq!(locks.extend(b"k", b"me", TTL, Some(granted.token)).await.unwrap(), Some(granted.token));
+        assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
+        assert_eq!(locks.take(again("me")).await.unwrap().unwrap().token, granted.token);
+        assert_eq!(locks.take(take("me")).await.unwrap_err().kind(), ErrorKind::Owned);
+        let shown = locks.info(b"k", None).await.unwrap().unwrap();
+        let held = &shown.grants[0];
+        assert_eq!((&*held.owner, held.holds, &*held.note), (&b"me"[..], 2, &b"nightly"[..]));
+        assert!(locks.check(b"k", granted.token).await.unwrap().unwrap() > ms(20_000));
+        assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(1));
+        assert_eq!(locks.release(b"k", b"me", None, Some(granted.token)).await.unwrap(), Some(0));
+        assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), None);
+        until("it is free everywhere", async || nodes.holding("k") == 0).await;
+        assert_eq!(locks.check(b"k", granted.token).await.unwrap(), None);
+        assert!(takes(&locks, take("you")).await.token > granted.token);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_permits_of_a_process_that_is_gone() {
+    let nodes = Nodes::start(5);
+    let (_first, gone) = process(&nodes).await;
+    let (_second, locks) = process(&nodes).await;
+    let reads = |owner: &str| Take { wanted: Wanted::Shared, ..again(owner) };
+    let (one, other) = (takes(&gone, reads("one")).await, takes(&gone, reads("other")).await);
+    assert!(takes(&locks, reads("one")).await.token >= one.token);
+    assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().holders, 2);
+    assert_eq!(locks.release(b"k", b"other", None, None).await.unwrap(), Some(0));
+    assert_eq!(locks.release(b"k", b"one", None, None).await.unwrap(), Some(0));
+    assert!(other.token > 0);
+    let permit = |owner: &str| Take {
+        key: b"permits".to_vec(),
+        wanted: Wanted::Permit { limit: 2, number: None },
+        ..again(owner)
+    };
+    let one = takes(&gone, permit("one")).await;
+    let same = takes(&locks, permit("one")).await;
+    assert!((same.number, same.waited) == (one.number, Duration::ZERO) && same.token >= one.token, "{same:?}");
+    let other = takes(&locks, permit("other")).await;
+    assert_ne!(one.number, other.number);
+    assert_eq!(locks.take(permit("third")).await.unwrap(), None);
+}
+
+/// Two of five nodes are down: three know what the process that is gone took. With three down nobody can say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_down() {
+    let nodes = Nodes::start(5);
+    let (_first, gone) = process(&nodes).await;
+    let granted = takes(&gone, take("me")).await;
+    let (_second, locks) = process(&nodes).await;
+    let mut frozen: Vec<_> = nodes.0[..2].iter().map(Frozen::new).collect();
+    let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
+    assert!(token >= granted.token);
+    assert!(locks.check(b"k", token).await.unwrap().is_some());
+    let (_third, other) = process_of(&nodes).await;
+    frozen.push(Frozen::new(&nodes.0[2]));
+    for locks in [&locks, &other] {
+        let error = locks.extend(b"k", b"me", TTL, None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        assert_eq!(error.nodes().len(), 3, "{error}");
+        assert_eq!(locks.check(b"k", granted.token).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+        assert_eq!(locks.release(b"k", b"me", Some(1), None).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    }
+    drop(frozen);
+    until("what is owed is given back", async || nodes.holding("k") == 0).await;
+}
+
+async fn process_of(nodes: &Nodes) -> (Client, ByOwner) {
+    let client = nodes.client_now().await;
+    let by_owner = client.by_owner();
+    (client, by_owner)
+}
+
+/// An attempt of a process that is gone got a minority: its owner is not kept out by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
+    let nodes = Nodes::start(5);
+    let (_client, locks) = process(&nodes).await;
+    let stray = "LOCK.ACQUIRE k me#0123456789abcdef 60000";
+    nodes.0[..3].iter().for_each(|server| assert!(server.client().say(stray).as_int() > 0));
+    nodes.0[0].client().say("LOCK.BREAK k");
+    assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), None, "two of five are no majority");
+    // Another one gets three of five, whom the two do not hinder.
+    nodes.0[1].client().say("LOCK.BREAK k");
+    let stray = "LOCK.ACQUIRE k me#fedcba9876543210 60000";
+    nodes.0[0].client().say(stray);
+    nodes.0[3].client().say(stray);
+    // Now no three nodes are free: only the owner itself can be let in.
+    assert_eq!(locks.take(take("you")).await.unwrap(), None);
+    let granted = takes(&locks, again("me")).await;
+    assert!(granted.token > 0);
+    until("every node has this attempt", async || nodes.holding("k") == 5).await;
+}
+
+/// A lock whose tokens were not brought together yet: whoever takes it up does that first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_that_were_not_raised_yet() {
+    let nodes = Nodes::start(3);
+    let (_client, locks) = process(&nodes).await;
+    let attempt = "me#0123456789abcdef";
+    let tokens: Vec<i64> =
+        nodes.say(&format!("LOCK.ACQUIRE k {attempt} 60000")).iter().map(|reply| reply.as_int()).collect();
+    let raised = tokens.iter().max().unwrap() + 1_000_000;
+    let fence = format!("LOCK.FENCE k {attempt} {raised}");
+    until("its state file allows that", async || nodes.0[1].client().say(&fence) == int(raised)).await;
+    nodes.0[2].client().say("LOCK.BREAK k");
+    assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), Some(raised as u64));
+    assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("token"), int(raised));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_waits_and_its_owner_gives_up() {
+    let nodes = Nodes::start(5);
+    let (_first, locks) = process(&nodes).await;
+    let held = takes(&locks, take("me")).await;
+    let waits = |owner: &str| Take { wait: ms(60_000), ..again(owner) };
+    let waiting = |owner: &str| {
+        tokio::spawn({
+            let (locks, take) = (locks.clone(), waits(owner));
+            async move { locks.take(take).await }
+        })
+    };
+    let queued = async |count: u64| {
+        until("they wait", async || {
+            locks.info(b"k", Some(10)).await.unwrap().is_some_and(|shown| shown.waiters == count)
+        })
+        .await;
+    };
+    let given_up = waiting("you");
+    queued(1).await;
+    let queue = locks.info(b"k", Some(10)).await.unwrap().unwrap().queue;
+    assert_eq!(queue[0].owner, b"you");
+    assert_eq!(locks.release(b"k", b"you", None, None).await.unwrap(), None);
+    assert_eq!(given_up.await.unwrap().unwrap(), None);
+    queued(0).await;
+    // One whose caller has gone leaves the queue as well.
+    let hung_up = waiting("gone");
+    queued(1).await;
+    hung_up.abort();
+    queued(0).await;
+    let next = waiting("next");
+    queued(1).await;
+    let began = Instant::now();
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+    let granted = next.await.unwrap().unwrap().unwrap();
+    assert!(granted.token > held.token && granted.waited > Duration::ZERO);
+    assert!(began.elapsed() < ms(10_000), "it was told, not polled for");
+    // Who waits in vain is told so.
+    assert_eq!(locks.take(Take { wait: ms(50), ..again("late") }).await.unwrap(), None);
+}
+
+/// It is kept as long as its keeper is there, and no longer than its lease after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keeper_that_ends() {
+    let nodes = Nodes::start(5);
+    let (_client, locks) = process(&nodes).await;
+    let kept = |keeper| Take { ttl: ms(1_000), keepalive: Some((TTL, Keeper(keeper))), ..again("me") };
+    let granted = takes(&locks, kept(1)).await;
+    let began = Instant::now();
+    until("its lease would have ended", async || began.elapsed() > ms(1_500)).await;
+    assert!(locks.check(b"k", granted.token).await.unwrap().is_some());
+    // Another connection takes over, and the first one ends.
+    assert!(takes(&locks, kept(2)).await.token >= granted.token);
+    locks.keeper_ended(Keeper(1));
+    let began = Instant::now();
+    until("its lease would have ended", async || began.elapsed() > ms(1_500)).await;
+    assert!(locks.check(b"k", granted.token).await.unwrap().is_some());
+    locks.keeper_ended(Keeper(2));
+    until("it ends", async || locks.info(b"k", None).await.unwrap().is_none()).await;
+}
+
+/// What it is told it may rely on is less than what the nodes promise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_more_than_the_nodes_promise() {
+    let nodes = Nodes::start(3);
+    let (_client, locks) = process(&nodes).await;
+    let left = |key: &str| {
+        let mut left: Vec<i64> = nodes
+            .say(&format!("LOCK.INFO {key}"))
+            .iter()
+            .filter(|info| **info != null())
+            .map(|info| info.field("ttl").as_int())
+            .collect();
+        left.sort_unstable();
+        // What two of three have at least.
+        left[left.len() - 2]
+    };
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let asked = Instant::now();
+        let granted = takes(&locks, Take { key: key.clone().into(), ttl: ms(10_000), ..take("me") }).await;
+        let told = ms(10_000) * 99 / 100 - ms(2) + granted.waited;
+        let promised = left(&key);
+        assert!(told.saturating_sub(asked.elapsed()) <= ms(promised as u64), "{told:?} {promised}");
+        let extensions = (0..4).map(|_| {
+            let (locks, key) = (locks.clone(), key.clone());
+            tokio::spawn(async move {
+                let asked = Instant::now();
+                (asked, locks.extend(key.as_bytes(), b"me", ms(20_000), None).await.unwrap())
+            })
+        });
+        for extension in extensions {
+            let (asked, token) = extension.await.unwrap();
+            assert!(token >= Some(granted.token));
+            let told = ms(20_000) * 99 / 100 - ms(2);
+            assert!(told.saturating_sub(asked.elapsed()) <= ms(left(&key) as u64));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_watches_breaks_and_the_nodes_themselves() {
+    // One node: its token is the lock's at once.
+    let nodes = Nodes::start(1);
+    let (_first, locks) = process(&nodes).await;
+    let (_second, other) = process(&nodes).await;
+    let set = locks.node_set().await.unwrap();
+    assert_eq!((set.nodes, set.serving, set.majority, set.max_ttl), (1, 1, 1, Some(ms(60_000))));
+    assert_eq!(other.node_set().await.unwrap().id, set.id);
+    let watching = |known| {
+        tokio::spawn({
+            let other = other.clone();
+            async move { other.watch(b"k", known, ms(60_000)).await.unwrap() }
+        })
+    };
+    assert_eq!(other.watch(b"k", (0, None), ms(20)).await.unwrap(), None);
+    let taken = watching((0, None));
+    let granted = takes(&locks, take("me")).await;
+    assert_eq!(taken.await.unwrap().unwrap().grants[0].token, granted.token);
+    let noted = watching((granted.token, Some(0)));
+    assert_eq!(locks.note(b"k", b"me", b"at 10 %", None, None).await.unwrap(), Some(1));
+    assert_eq!(noted.await.unwrap().unwrap().grants[0].note, b"at 10 %");
+    assert_eq!(locks.note(b"k", b"me", b"old", Some(1), None).await.unwrap(), Some(1));
+    assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().grants[0].note, b"at 10 %");
+    assert_eq!(other.note(b"k", b"me", b"by another", None, None).await.unwrap(), Some(2));
+    // A writer lets readers in.
+    assert_eq!(locks.share(b"k", b"me", None).await.unwrap(), Some(granted.token));
+    let reads = takes(&other, Take { wanted: Wanted::Shared, ..take("you") }).await;
+    assert_eq!(locks.counts().0, 1);
+    assert_eq!(other.break_lock(b"k", Some(reads.token)).await.unwrap(), Some(reads.token));
+    assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().holders, 1);
+    let free = watching((granted.token, None));
+    assert_eq!(other.break_lock(b"k", None).await.unwrap(), Some(granted.token));
+    assert!(free.await.unwrap().unwrap().grants.is_empty());
+    assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), None);
+    assert_eq!(locks.break_lock(b"k", None).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_the_end_locks_are_left_or_given_back() {
+    for gives_back in [false, true] {
+        let nodes = Nodes::start(3);
+        let (client, locks) = process(&nodes).await;
+        takes(&locks, take("me")).await;
+        if gives_back {
+            locks.give_back()
+        } else {
+            locks.leave()
+        }
+        let _ = client.close().await;
+        drop((client, locks));
+        let left = if gives_back { 0 } else { 3 };
+        assert_eq!(nodes.holding("k"), left);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_have_bounds() {
+    let nodes = Nodes::start(1);
+    let (_client, locks) = process(&nodes).await;
+    takes(&locks, take(&"x".repeat(NAME_BYTES_MAX))).await;
+    for owner in [String::new(), "x".repeat(NAME_BYTES_MAX + 1)] {
+        let error = locks.take(take(&owner)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadArgument);
+        assert!(error.to_string().starts_with("owner must be 1 to 239 bytes long"), "{error}");
+    }
+}

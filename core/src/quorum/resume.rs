@@ -1,0 +1,129 @@
+//! Taking up a lock that another process took for the same owner: its nodes are looked at, and tell what they still have.
+
+use super::acquire::{Acquire, Progress};
+use super::ask::{NodeId, majority};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// What a node has for the owner: the token, and the milliseconds left of the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Has {
+    /// The token of its grant.
+    pub token: Token,
+    /// What is left of its lease, as it said.
+    pub left_ms: u64,
+}
+
+/// What a look at the nodes came to.
+#[derive(Clone, Debug)]
+pub enum Resumed {
+    /// Too few have answered to say.
+    Open,
+    /// No majority has it: it has ended, or never was.
+    NotHeld,
+    /// A majority has it. The machine goes on where the other process was: it may have to bring the tokens together first.
+    Goes(Box<(Acquire, Progress)>),
+}
+
+/// A look at all nodes that began at `start`, read before the first was asked. By node: which server answered and what it has; `None`: no answer (yet).
+///
+/// A majority's grants are what an [`Acquire`] has when a majority has granted, so that is what goes on from here, with one difference: the
+/// leases were begun before. What is left of them on a majority, counted from before the look, is what the owner may rely on; nodes
+/// with less are asked again when it is extended.
+///
+/// The tokens of a majority may differ, where the other process ended before it had raised them, and then none of them alone is above every
+/// earlier holder's: the largest is.
+pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
+    let needed = majority(answers.len());
+    let is_first = |node: usize, id: NodeId| answers[..node].iter().flatten().all(|(other, _)| *other != id);
+    let mut found = Vec::new();
+    let mut without = 0;
+    for (node, answer) in answers.iter().enumerate() {
+        match answer {
+            // One server that has two names is one.
+            Some((id, _)) if !is_first(node, *id) => without += 1,
+            Some((id, Some(has))) => found.push((node, *id, *has)),
+            Some((_, None)) => without += 1,
+            None => {}
+        }
+    }
+    if found.len() < needed {
+        let is_impossible = without > answers.len() - needed;
+        return if is_impossible { Resumed::NotHeld } else { Resumed::Open };
+    }
+    found.sort_by_key(|(.., has)| std::cmp::Reverse(has.left_ms));
+    found.truncate(needed);
+    let Some((.., least)) = found.last() else { return Resumed::Open };
+    let largest = found.iter().map(|(.., has)| has.token).max().unwrap_or(least.token);
+    let tokens = found.iter().map(|&(node, id, has)| (node, id, has.token));
+    let ttl_ms = u32::try_from(least.left_ms).unwrap_or(u32::MAX);
+    let (machine, progress) = Acquire::resume(answers.len(), ttl_ms, start, largest, tokens, now);
+    match progress {
+        Progress::TooLate => Resumed::NotHeld,
+        progress => Resumed::Goes(Box::new((machine, progress))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ask::{Ask, Call, valid_until};
+    use super::*;
+    use crate::fixture::{at, token};
+
+    type Answer = Option<(NodeId, Option<Has>)>;
+
+    fn has(node: u128, value: u64, left_ms: u64) -> Answer {
+        Some((NodeId(node), Some(Has { token: token(value), left_ms })))
+    }
+
+    fn has_not(node: u128) -> Answer {
+        Some((NodeId(node), None))
+    }
+
+    fn looked(answers: &[Answer]) -> Resumed {
+        resume(at(1_000).boot, answers, at(1_010).boot)
+    }
+
+    #[track_caller]
+    fn goes(answers: &[Answer]) -> (Acquire, Progress) {
+        match looked(answers) {
+            Resumed::Goes(goes) => *goes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_majority_has_is_held_for_as_long_as_its_leases() {
+        let (_, Progress::Held(held)) = goes(&[has(0, 7, 900), has(1, 7, 500), None, has(3, 7, 300), has(4, 7, 800)])
+        else {
+            panic!()
+        };
+        assert_eq!((held.token(), held.valid_until()), (token(7), valid_until(at(1_000).boot, 500)));
+        assert_eq!(held.nodes_held(), 3);
+    }
+
+    /// The process ended between its first round and its second: 10 is not above what an earlier holder had on node 0.
+    #[test]
+    fn tokens_that_were_not_raised_yet_are() {
+        let (mut machine, Progress::Goes(calls)) = goes(&[has(0, 25, 900), has(1, 10, 900), None]) else { panic!() };
+        let fence = Ask::Fence { token: token(25) };
+        assert_eq!(calls, [Call { node: 1, ask: fence, after_ms: 0 }]);
+        let answer = super::super::Answer::Token(token(25));
+        let Progress::Held(held) = machine.on_answer(1, Some(NodeId(1)), fence, answer, at(1_020).boot) else {
+            panic!()
+        };
+        assert_eq!(held.token(), token(25));
+    }
+
+    #[test]
+    fn a_minority_is_not_enough_and_silence_is_no_answer() {
+        let two = [has(0, 7, 900), has(1, 7, 900), None, None, None];
+        assert!(matches!(looked(&two), Resumed::Open));
+        let three_without = [has(0, 7, 900), has(1, 7, 900), has_not(2), has_not(3), has_not(4)];
+        assert!(matches!(looked(&three_without), Resumed::NotHeld));
+        let one_server = [has(0, 7, 900), has(0, 7, 900), has_not(2)];
+        assert!(matches!(looked(&one_server), Resumed::NotHeld), "one server under two names");
+        let over = [has(0, 7, 9), has(1, 7, 9), None];
+        assert!(matches!(looked(&over), Resumed::NotHeld), "over by the time that it is told");
+    }
+}
