@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
 
-use palisade_core::{GuardPolicy, parse_integer};
 use palisade_core::limits::{
     HANDOFF_WINDOW_DEFAULT_MS, HANDOFF_WINDOW_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS,
     MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS, MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT,
 };
+use palisade_core::{GuardPolicy, parse_integer};
 
 use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
 

@@ -48,7 +48,9 @@ mod tests {
     fn a_file_may_end_its_line() {
         for bytes in [&b"secret"[..], b"secret\n", b"secret\r\n"] {
             let password = Password::new(bytes).unwrap();
-            assert!(password.is(b"secret") && !password.is(b"secreT") && !password.is(b"secret\n") && !password.is(b""));
+            assert!(
+                password.is(b"secret") && !password.is(b"secreT") && !password.is(b"secret\n") && !password.is(b"")
+            );
             assert_eq!(format!("{password:?}"), "Password");
         }
         assert!(Password::new(b"\n").is_err() && Password::new(&[b'x'; 5_000]).is_err());

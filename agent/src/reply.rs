@@ -140,7 +140,8 @@ mod tests {
     /// What a client library reads is what was written.
     #[test]
     fn a_client_reads_what_was_written() {
-        let inner = Reply::Map(vec![("owner", Reply::Bytes(vec![0, 255, 13, 10])), ("ttl", Reply::Integer(u64::MAX / 2))]);
+        let inner =
+            Reply::Map(vec![("owner", Reply::Bytes(vec![0, 255, 13, 10])), ("ttl", Reply::Integer(u64::MAX / 2))]);
         let reply = Reply::List(vec![inner, Reply::Null, Reply::List(vec![]), Reply::Map(vec![])]);
         let read = redis::parse_redis_value(written_bytes(&reply).as_slice()).unwrap();
         let owner = (Value::BulkString(b"owner".into()), Value::BulkString(vec![0, 255, 13, 10]));

@@ -44,9 +44,9 @@ impl fmt::Display for Garbage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ERR Protocol error: ")?;
         match self {
-            Self::NotAList => {
-                f.write_str("a request is a list of strings, as clients send it; this agent takes no commands typed by hand")
-            }
+            Self::NotAList => f.write_str(
+                "a request is a list of strings, as clients send it; this agent takes no commands typed by hand",
+            ),
             Self::Arguments => write!(f, "invalid multibulk length: a request has up to {ARGUMENTS_MAX} arguments"),
             Self::NotAString(found) => write!(f, "expected '$', got '{}'", found.escape_ascii()),
             Self::Length => f.write_str("invalid bulk length"),
@@ -58,8 +58,13 @@ impl fmt::Display for Garbage {
 impl Requests {
     /// Of a connection that has sent nothing, and may send little before it is known.
     pub fn new(is_known: bool) -> Self {
-        let mut requests =
-            Self { bytes: BytesMut::new(), missing: 0, arguments: vec![], size: 0, size_max: REQUEST_BYTES_UNKNOWN_MAX };
+        let mut requests = Self {
+            bytes: BytesMut::new(),
+            missing: 0,
+            arguments: vec![],
+            size: 0,
+            size_max: REQUEST_BYTES_UNKNOWN_MAX,
+        };
         if is_known {
             requests.known();
         }
@@ -105,7 +110,8 @@ impl Requests {
         if self.bytes[0] != b'$' {
             return Err(Garbage::NotAString(self.bytes[0]));
         }
-        let length = number(&self.bytes[1..end]).and_then(|length| usize::try_from(length).ok()).ok_or(Garbage::Length)?;
+        let length =
+            number(&self.bytes[1..end]).and_then(|length| usize::try_from(length).ok()).ok_or(Garbage::Length)?;
         if self.size.saturating_add(end + 4).saturating_add(length) > self.size_max {
             return Err(Garbage::TooLong(self.size_max));
         }

@@ -91,7 +91,7 @@ impl State {
     /// What the nodes are together: as they say it now, or said it a moment ago.
     ///
     /// # Errors
-    /// Too few say it.
+    /// The agent ends.
     pub async fn nodes(&self) -> Result<NodeSet, Error> {
         let known = self.nodes.lock().expect("nothing panics with it").clone();
         if let Some((when, said)) = known
@@ -99,9 +99,10 @@ impl State {
         {
             return said;
         }
-        let said = self.locks.nodes().await;
+        let said = self.locks.node_set().await;
         if let Ok(nodes) = &said {
-            let ms = u32::try_from(nodes.max_ttl.as_millis()).unwrap_or(u32::MAX);
+            // Unless none of them says it.
+            let ms = nodes.max_ttl.map_or(0, |ttl| u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
             self.max_ttl_ms.store(ms, Ordering::Relaxed);
         }
         *self.nodes.lock().expect("nothing panics with it") = Some((Instant::now(), said.clone()));

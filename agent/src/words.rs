@@ -128,6 +128,11 @@ impl Words {
         Self { words: words.into_iter(), bounds }
     }
 
+    /// The same within these bounds.
+    pub fn within(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
     /// The next one.
     pub fn next(&mut self) -> Option<Bytes> {
         self.words.next()

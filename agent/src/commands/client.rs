@@ -77,7 +77,9 @@ fn info(session: &Session) -> Vec<u8> {
     let mut line = format!("id={} addr={} name=", session.id, session.peer).into_bytes();
     line.extend_from_slice(&session.name);
     let protocol = if session.protocol == Protocol::Resp3 { 3 } else { 2 };
-    line.extend_from_slice(format!(" age={} db=0 resp={protocol} lib-name=", session.since.elapsed().as_secs()).as_bytes());
+    line.extend_from_slice(
+        format!(" age={} db=0 resp={protocol} lib-name=", session.since.elapsed().as_secs()).as_bytes(),
+    );
     line.extend_from_slice(&session.library);
     line.extend_from_slice(b" lib-ver=");
     line.extend_from_slice(&session.library_version);

@@ -65,13 +65,20 @@ pub struct Asked<'a> {
 pub enum Work {
     /// It is done.
     Done(Reply),
-    /// The nodes are asked.
+    /// The nodes are asked to change what the client has: that is done also if it does not wait for the answer.
+    Does(Later),
+    /// The nodes are asked, for this client alone: it is given up when that hangs up.
     Asks(Later),
-    /// The same, and somebody else has to do something first: it is not waited for when the agent ends.
+    /// The same, and somebody else has to do something first: it is given up when the agent ends, too.
     Waits(Later),
 }
 
 impl Work {
+    /// The nodes are asked to change something.
+    pub fn does(later: impl Future<Output = Answer> + Send + 'static) -> Self {
+        Self::Does(Box::pin(later))
+    }
+
     /// The nodes are asked.
     pub fn asks(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Asks(Box::pin(later))
@@ -81,4 +88,9 @@ impl Work {
     pub fn waits(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Waits(Box::pin(later))
     }
+}
+
+/// The place of the command with this name in the table.
+pub fn find(commands: &[Command], name: &[u8]) -> Option<usize> {
+    commands.iter().position(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(name))
 }

@@ -1,6 +1,6 @@
 //! The commands, described: `LOCK.HELP` for people, `COMMAND` for client libraries.
 
-use super::command::{Asked, Command, Run, Work};
+use super::command::{Asked, Command, Run, Work, find};
 use crate::refused::Refused;
 use crate::reply::Reply;
 use crate::spec::{Argument, Shape, Spec};
@@ -35,9 +35,8 @@ pub const COMMAND: Command = Command {
 };
 
 fn help(asked: Asked<'_>) -> Result<Work, Refused> {
-    let mut lines = vec![Reply::text(
-        "Locks with fencing tokens, over a quorum of nodes. Times are milliseconds. Commands are:",
-    )];
+    let mut lines =
+        vec![Reply::text("Locks with fencing tokens, over a quorum of nodes. Times are milliseconds. Commands are:")];
     for Command { spec, .. } in asked.commands.iter().filter(|command| command.spec.name.starts_with("LOCK.")) {
         lines.push(Reply::text(spec.syntax()));
         lines.push(Reply::text(format!("    {}", spec.summary)));
@@ -50,7 +49,7 @@ fn command(asked: Asked<'_>) -> Result<Work, Refused> {
         return Ok(Work::Done(Reply::List(asked.commands.iter().map(|command| entry(&command.spec)).collect())));
     };
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    let named = || asked.words[1..].iter().map(|name| super::find(asked.commands, name).map(|n| &asked.commands[n].spec));
+    let named = || asked.words[1..].iter().map(|name| find(asked.commands, name).map(|n| &asked.commands[n].spec));
     let all = || asked.commands.iter().map(|command| &command.spec);
     let everything = asked.words.len() == 1;
     Ok(Work::Done(match () {

@@ -130,7 +130,7 @@ pub const NOTE: Command = Command {
 
 fn release(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     let Release { owner, level, token } = Release::read(words)?;
-    Ok(Work::asks(async move {
+    Ok(Work::does(async move {
         let left = state.locks.release(&key, &owner.0, level.map(Level::holds), token.map(Token::get)).await?;
         Ok(Reply::or_null(left.map(u64::from)))
     }))
@@ -138,14 +138,14 @@ fn release(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
 
 fn extend(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     let Extend { owner, ttl, token } = Extend::read(words)?;
-    Ok(Work::asks(async move {
+    Ok(Work::does(async move {
         Ok(Reply::or_null(state.locks.extend(&key, &owner.0, ms(ttl.ms()), token.map(Token::get)).await?))
     }))
 }
 
 fn reenter(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     let Reenter { owner, level, ttl } = Reenter::read(words)?;
-    Ok(Work::asks(async move {
+    Ok(Work::does(async move {
         let ttl = ttl.map(|ttl| ms(ttl.ms()));
         let holds = state.locks.reenter(&key, &owner.0, level.map(Level::holds), ttl).await?;
         Ok(Reply::or_null(holds.map(u64::from)))
@@ -157,14 +157,12 @@ fn convert(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     if mode == Conversion::Exclusive {
         return Err(Refused::text(EXCLUSIVE));
     }
-    Ok(Work::asks(
-        async move { Ok(Reply::or_null(state.locks.share(&key, &owner.0, token.map(Token::get)).await?)) },
-    ))
+    Ok(Work::does(async move { Ok(Reply::or_null(state.locks.share(&key, &owner.0, token.map(Token::get)).await?)) }))
 }
 
 fn note(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     let Note { owner, text, seq, token } = Note::read(words)?;
-    Ok(Work::asks(async move {
+    Ok(Work::does(async move {
         let (seq, token) = (seq.map(NoteSequence::get), token.map(Token::get));
         Ok(Reply::or_null(state.locks.note(&key, &owner.0, &text.0, seq, token).await?))
     }))

@@ -29,7 +29,9 @@ const SECTIONS: [&str; 5] = ["server", "clients", "stats", "commandstats", "pali
 
 fn info(Asked { state, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     let all = words.is_empty()
-        || words.iter().any(|word| ["all", "default", "everything"].iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes())));
+        || words
+            .iter()
+            .any(|word| ["all", "default", "everything"].iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes())));
     let asked = |section: &&str| all || words.iter().any(|word| word.eq_ignore_ascii_case(section.as_bytes()));
     let sections: Vec<&str> = SECTIONS.into_iter().filter(asked).collect();
     let state = Arc::clone(state);
@@ -117,7 +119,9 @@ async fn of_nodes(state: &State, text: &mut String) {
                 line("guard_ms", &left.as_millis());
                 line("guard_reason", reason);
             }
-            line("max_ttl_ms", &nodes.max_ttl.as_millis());
+            if let Some(longest) = nodes.max_ttl {
+                line("max_ttl_ms", &longest.as_millis());
+            }
             nodes.unreachable
         }
         Some(Err(error)) => {

@@ -110,10 +110,6 @@ fn info(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     Ok(Work::asks(async move {
         let listed = waiters.as_ref().map(|ListedWaiters(count)| *count);
         let Some(shown) = state.locks.info(&key, listed).await? else { return Ok(Reply::Null) };
-        // A free lock has something to tell only to one who asks for its queue.
-        if shown.grants.is_empty() && (listed.is_none() || shown.waiters == 0 && shown.reserved.is_none()) {
-            return Ok(Reply::Null);
-        }
         let mut fields = fields(&shown);
         if let Some(ListedHolders(count)) = holders {
             fields.push(("grants", Reply::List(shown.grants.iter().take(count).map(grant).collect())));
@@ -132,8 +128,8 @@ fn info(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
 fn watch(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     let Watch { ms: patience, token, seq } = Watch::read(words)?;
     let known = match (token, seq) {
-        (Some(KnownToken(Some(token))), seq) => Some((token.get(), seq.map(NoteSequence::get))),
-        (None | Some(KnownToken(None)), None) => None,
+        (Some(KnownToken(Some(token))), seq) => (token.get(), seq.map(NoteSequence::get)),
+        (None | Some(KnownToken(None)), None) => (0, None),
         (_, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }.into()),
     };
     Ok(Work::waits(async move {
@@ -144,9 +140,7 @@ fn watch(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
 
 fn break_lock(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     let Break { token } = Break::read(words)?;
-    Ok(Work::asks(
-        async move { Ok(Reply::or_null(state.locks.break_lock(&key, token.map(Token::get)).await?)) },
-    ))
+    Ok(Work::does(async move { Ok(Reply::or_null(state.locks.break_lock(&key, token.map(Token::get)).await?)) }))
 }
 
 /// What the lock looks like, as a node shows it: of several grants those of the oldest; of a free lock texts are empty, and numbers 0.
@@ -162,7 +156,7 @@ fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
         ("held", number(|grant| grant.held.as_millis() as u64)),
         ("note", bytes(|grant| &grant.note)),
         ("waiters", Reply::Integer(shown.waiters)),
-        ("suspect", number(|grant| grant.suspect.into())),
+        ("suspect", number(|grant| grant.is_suspect.into())),
         ("mode", Reply::text(first.map_or("", |grant| grant.mode.word()))),
         ("holders", Reply::Integer(shown.holders)),
         ("seq", number(|grant| grant.sequence)),
@@ -186,7 +180,7 @@ fn grant(grant: &ShownGrant) -> Reply {
         ("ttl", Reply::Integer(grant.ttl.as_millis() as u64)),
         ("held", Reply::Integer(grant.held.as_millis() as u64)),
         ("note", Reply::Bytes(grant.note.clone())),
-        ("suspect", Reply::Integer(grant.suspect.into())),
+        ("suspect", Reply::Integer(grant.is_suspect.into())),
         ("seq", Reply::Integer(grant.sequence)),
         ("keepalive", Reply::Integer(grant.keepalive.as_millis() as u64)),
     ])
@@ -197,8 +191,7 @@ fn waiter(waiter: &ShownWaiter) -> Reply {
     Reply::Map(vec![
         ("owner", Reply::Bytes(waiter.owner.clone())),
         ("waited", Reply::Integer(waiter.waited.as_millis() as u64)),
-        // Over several nodes everybody waits for a turn.
-        ("wants", Reply::text("turn")),
+        ("wants", Reply::text(if waiter.is_turn { "turn" } else { "lock" })),
         ("note", Reply::Bytes(waiter.note.clone())),
         ("mode", Reply::text(waiter.mode.clone())),
     ])

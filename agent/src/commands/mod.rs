@@ -12,19 +12,17 @@ mod looks;
 pub mod node;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use palisade_core::Refusal;
 
 pub use self::command::{Answer, Later, Work};
-use self::command::{Asked, Call, Command, Run};
+use self::command::{Asked, Call, Command, Run, find};
 use self::handshake::wrong_number;
 use crate::refused::Refused;
 use crate::requests::Request;
 use crate::session::Session;
 use crate::state::State;
-use crate::values::Bounds;
 use crate::words::Words;
 
 /// Every command; those of locks in the order in which HELP shows them.
@@ -61,11 +59,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.spec.name)
 }
 
-/// The place of the command with this name in the table.
-fn find(commands: &[Command], name: &[u8]) -> Option<usize> {
-    commands.iter().position(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(name))
-}
-
 /// A command that was begun.
 pub struct Begun {
     /// Its place in the table, to count what comes of it.
@@ -78,7 +71,8 @@ pub struct Begun {
 pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) -> Begun {
     let Some(place) = find(COMMANDS, &request[0]) else {
         state.counts.unknown.up();
-        let refused = if session.is_known { Refused::text(elsewhere::refusal(&request[0])) } else { handshake::no_auth() };
+        let refused =
+            if session.is_known { Refused::text(elsewhere::refusal(&request[0])) } else { handshake::no_auth() };
         return Begun { place: None, work: Err(refused) };
     };
     let command = &COMMANDS[place];
@@ -93,15 +87,10 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
             Run::OfLocks(run) => {
                 let key = if command.spec.has_key { request.remove(1) } else { Bytes::new() };
                 request.remove(0);
-                let call = |bounds| Call {
-                    state: Arc::clone(state),
-                    connection: session.id,
-                    key: key.clone(),
-                    words: Words::new(request.clone(), bounds),
-                };
-                let call = call(state.bounds());
+                let words = Words::new(request, state.bounds());
+                let call = Call { state: Arc::clone(state), connection: session.id, key, words };
                 session.keeps |= call.words.have(acquire::KEEPALIVE);
-                of_locks(run, call, request)
+                of_locks(run, call)
             }
         }
     };
@@ -110,15 +99,15 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
 
 /// Begins a command of locks. How long a lease may be the nodes say, and it may be longer by now than when they said it last: so they are
 /// asked before it is refused.
-fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call, words: Vec<Bytes>) -> Result<Work, Refused> {
-    let (again, again_words) = (call.clone(), words);
+fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, Refused> {
+    let again = call.clone();
     match run(call) {
         Err(Refused::Rule(Refusal::Ttl { .. })) => Ok(Work::waits(async move {
             let _ = again.state.nodes().await;
-            let bounds = again.state.bounds();
-            match run(Call { words: Words::new(again_words, bounds), ..again })? {
+            let words = again.words.clone().within(again.state.bounds());
+            match run(Call { words, ..again })? {
                 Work::Done(reply) => Ok(reply),
-                Work::Asks(later) | Work::Waits(later) => later.await,
+                Work::Does(later) | Work::Asks(later) | Work::Waits(later) => later.await,
             }
         })),
         work => work,

@@ -49,7 +49,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
         ("state", Reply::text(state(nodes))),
         ("guard_ms", Reply::Integer(guard_ms)),
         ("guard_reason", Reply::text(reason)),
-        ("max_ttl", Reply::Integer(nodes.max_ttl.as_millis() as u64)),
+        ("max_ttl", Reply::Integer(nodes.max_ttl.map_or(0, |ttl| ttl.as_millis() as u64))),
         ("role", Reply::text("master")),
         ("clock_us", Reply::Integer(nodes.clock_us)),
         ("version", Reply::text(env!("CARGO_PKG_VERSION"))),

@@ -1,0 +1,232 @@
+//! One connection: requests in, answers out, in order. While a command waits for the nodes the connection is still read, so that a
+//! client that hangs up is noticed: what was for it alone is dropped then, and leaves every queue; what changes a lock that it has is done.
+
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use palisade_client::by_owner::Keeper;
+use tokio::time::{sleep, timeout};
+
+use crate::commands::{self, Answer, Later, Work};
+use crate::limits::{
+    AHEAD_BYTES_MAX, BATCH_BYTES, LOOK_FOR_HANG_UP, PASSWORD_TIME, READ_BYTES, REQUEST_TIME, WRITE_TIME,
+};
+use crate::listening::Stream;
+use crate::refused::{CLOSING, Refused};
+use crate::reply::write_error;
+use crate::requests::{Request, Requests};
+use crate::session::Session;
+use crate::state::State;
+
+/// Serves a connection until it ends.
+pub async fn serve(state: Arc<State>, stream: Stream, peer: String) {
+    let is_known = state.password.is_none();
+    let session = Session::new(state.connection(), peer, is_known);
+    let requests = Requests::new(is_known);
+    Connection { state, stream, session, requests, out: BytesMut::new(), is_gone: false }.run().await;
+}
+
+struct Connection {
+    state: Arc<State>,
+    stream: Stream,
+    session: Session,
+    requests: Requests,
+    /// Answers that are not written yet.
+    out: BytesMut,
+    /// Nothing comes from the client any more.
+    is_gone: bool,
+}
+
+impl Connection {
+    async fn run(&mut self) {
+        let state = Arc::clone(&self.state);
+        let mut ended = std::pin::pin!(state.ended());
+        loop {
+            if !self.answer_all(ended.as_mut()).await || self.is_gone || self.state.is_ending() {
+                return;
+            }
+            let limit = match () {
+                () if !self.session.is_known => Some(PASSWORD_TIME.saturating_sub(self.session.since.elapsed())),
+                () if self.requests.has_begun() => Some(REQUEST_TIME),
+                () => None,
+            };
+            let reading = read(&self.stream, &mut self.requests.bytes);
+            let read = async {
+                match limit {
+                    None => Some(reading.await),
+                    Some(limit) => timeout(limit, reading).await.ok(),
+                }
+            };
+            tokio::select! {
+                biased;
+                read = read => match read {
+                    Some(read) => self.is_gone = read.is_err(),
+                    None => {
+                        self.state.counts.too_slow.up();
+                        return;
+                    }
+                },
+                () = ended.as_mut() => {}
+            }
+        }
+    }
+
+    /// Answers what has come; false: nothing else is to come.
+    async fn answer_all(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> bool {
+        loop {
+            match self.requests.next() {
+                Ok(Some(request)) => self.answer(request, ended.as_mut()).await,
+                Ok(None) => {
+                    self.flush().await;
+                    return true;
+                }
+                Err(garbage) => {
+                    self.state.counts.garbage.up();
+                    write_error(&garbage.to_string(), &mut self.out);
+                    self.flush().await;
+                    return false;
+                }
+            }
+            if self.session.ends {
+                self.flush().await;
+                return false;
+            }
+            if self.out.len() >= BATCH_BYTES {
+                self.flush().await;
+            }
+        }
+    }
+
+    /// Answers one request.
+    async fn answer(&mut self, request: Request, ended: Pin<&mut impl Future<Output = ()>>) {
+        if self.state.is_ending() {
+            write_error(CLOSING, &mut self.out);
+            return;
+        }
+        let was_known = self.session.is_known;
+        let begun = commands::begin(&self.state, &mut self.session, request);
+        if self.session.is_known && !was_known {
+            self.requests.known();
+        }
+        let answer = match begun.work {
+            Err(refused) => Some(Err(refused)),
+            Ok(Work::Done(reply)) => Some(Ok(reply)),
+            Ok(Work::Does(mut later)) => match self.wait(&mut later).await {
+                Some(answer) => Some(answer),
+                None => Some(later.await),
+            },
+            Ok(Work::Asks(mut later)) => self.wait(&mut later).await,
+            Ok(Work::Waits(mut later)) => {
+                self.state.counts.blocked.up();
+                let state = Arc::clone(&self.state);
+                let _blocked = OnDrop(|| state.counts.blocked.down());
+                tokio::select! {
+                    biased;
+                    answer = self.wait(&mut later) => answer,
+                    () = ended => Some(Err(Refused::text(CLOSING))),
+                }
+            }
+        };
+        match answer {
+            Some(Ok(reply)) => reply.write(self.session.protocol, &mut self.out),
+            Some(Err(refused)) => {
+                if let Some(place) = begun.place {
+                    self.state.counts.commands[place].errors.up();
+                }
+                write_error(&refused.to_string(), &mut self.out);
+            }
+            None => {}
+        }
+    }
+
+    /// Waits for an answer of the nodes as long as the client is there; `None`: it is not any more.
+    async fn wait(&mut self, later: &mut Later) -> Option<Answer> {
+        if self.is_gone {
+            return None;
+        }
+        let (stream, requests, out) = (&self.stream, &mut self.requests, &mut self.out);
+        let hung_up = async {
+            // Earlier answers are not kept back by a later command.
+            if flush(stream, out).await.is_err() {
+                return;
+            }
+            while requests.bytes.len() < AHEAD_BYTES_MAX {
+                if read(stream, &mut requests.bytes).await.is_err() {
+                    return;
+                }
+            }
+            while !stream.has_hung_up().await {
+                sleep(LOOK_FOR_HANG_UP).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = later => Some(answer),
+            () = hung_up => {
+                self.is_gone = true;
+                None
+            }
+        }
+    }
+
+    /// Writes what is to be written. Who does not read it is gone.
+    async fn flush(&mut self) {
+        if let Err(why) = flush(&self.stream, &mut self.out).await {
+            if why.kind() == ErrorKind::TimedOut {
+                self.state.counts.too_slow.up();
+            }
+            self.is_gone = true;
+            self.out.clear();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.session.keeps {
+            self.state.locks.keeper_ended(Keeper(self.session.id));
+        }
+    }
+}
+
+/// Does something when it is dropped, also by a panic.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Writes all of `out`.
+async fn flush(stream: &Stream, out: &mut BytesMut) -> io::Result<()> {
+    while !out.is_empty() {
+        match stream.try_write(out) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => out.advance(written),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {
+                timeout(WRITE_TIME, stream.writable()).await.map_err(|_| ErrorKind::TimedOut)??;
+            }
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+/// Reads what has come, and returns when that is something.
+async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
+    loop {
+        stream.readable().await?;
+        bytes.reserve(READ_BYTES);
+        match stream.try_read(bytes) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => return Ok(()),
+            // One that is silent takes no memory.
+            Err(why) if why.kind() == ErrorKind::WouldBlock && bytes.is_empty() => *bytes = BytesMut::new(),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {}
+            Err(why) => return Err(why),
+        }
+    }
+}

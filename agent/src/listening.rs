@@ -1,0 +1,264 @@
+//! Where the agent listens: Unix sockets, TCP, and sockets that systemd opened; and what it hears from there.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use bytes::BytesMut;
+use listenfd::ListenFd;
+use rustix::fs::Mode;
+use rustix::process::umask;
+use tokio::io::{Interest, Ready};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// The mode of a socket while it is made: nobody else gets in before it has its own.
+const MODE_AT_FIRST: u32 = 0o177;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// An address of this machine.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let path = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")).unwrap_or(text);
+        if path.starts_with('/') {
+            return Ok(Self::Unix(path.into()));
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            format!("{text} is no place to listen: say unix:///run/palisade/agent.sock, 127.0.0.1:6390 or [::1]:6390")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listener {
+    /// Where, for people.
+    pub name: String,
+    socket: Socket,
+    /// The file that is taken away at the end, and which one that is.
+    made: Option<(PathBuf, FileId)>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// Which file it is, whatever its name.
+type FileId = (u64, u64);
+
+impl Listener {
+    /// Listens at `address`; a socket in the file system gets this mode.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub async fn bind(address: &Address, mode: u32) -> Result<Self, String> {
+        let name = address.to_string();
+        let failed = |why: io::Error| format!("{name} cannot be listened on: {why}");
+        let (socket, made) = match address {
+            Address::Unix(path) => {
+                clear(path)?;
+                let before = umask(Mode::from_raw_mode(MODE_AT_FIRST));
+                let bound = UnixListener::bind(path);
+                umask(before);
+                let socket = bound.map_err(failed)?;
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+                let file = file_id(path).map(|id| (path.clone(), id));
+                (Socket::Unix(socket), file)
+            }
+            Address::Tcp(address) => (Socket::Tcp(TcpListener::bind(address).await.map_err(failed)?), None),
+        };
+        // Port 0 is one that the system chooses.
+        let name = match &socket {
+            Socket::Tcp(socket) => socket.local_addr().map_or(name, |address| address.to_string()),
+            Socket::Unix(_) => name,
+        };
+        Ok(Self { name, socket, made })
+    }
+
+    /// Those that systemd opened for this process, if it did.
+    ///
+    /// # Errors
+    /// One of them is not a socket that listens.
+    pub fn inherited() -> Result<Vec<Self>, String> {
+        let mut handed = ListenFd::from_env();
+        let failed = |why: io::Error| format!("a socket that was handed over is no use: {why}");
+        (0..handed.len()).map(|n| Self::of_handed(&mut handed, n).map_err(failed)).collect()
+    }
+
+    fn of_handed(handed: &mut ListenFd, n: usize) -> io::Result<Self> {
+        if let Ok(Some(socket)) = handed.take_unix_listener(n) {
+            socket.set_nonblocking(true)?;
+            let name = socket.local_addr()?.as_pathname().map(|path| Address::Unix(path.into()).to_string());
+            let socket = Socket::Unix(UnixListener::from_std(socket)?);
+            return Ok(Self { name: name.unwrap_or_else(|| "a socket without a name".to_owned()), socket, made: None });
+        }
+        let socket = handed.take_tcp_listener(n)?.ok_or_else(|| io::Error::other("it was taken before"))?;
+        socket.set_nonblocking(true)?;
+        let socket = TcpListener::from_std(socket)?;
+        Ok(Self { name: socket.local_addr()?.to_string(), socket: Socket::Tcp(socket), made: None })
+    }
+
+    /// Whether only programs of this machine get here.
+    pub fn is_local(&self) -> bool {
+        match &self.socket {
+            Socket::Unix(_) => true,
+            Socket::Tcp(socket) => socket.local_addr().is_ok_and(|address| address.ip().is_loopback()),
+        }
+    }
+
+    /// The next connection, and where it comes from.
+    ///
+    /// # Errors
+    /// It is gone, or there are too many.
+    pub async fn accept(&self) -> io::Result<(Stream, String)> {
+        match &self.socket {
+            Socket::Unix(socket) => {
+                let (stream, _) = socket.accept().await?;
+                let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                Ok((Stream::Unix(stream), peer.map_or("unix".to_owned(), |pid| format!("pid:{pid}"))))
+            }
+            Socket::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                // Replies are small, and are waited for.
+                stream.set_nodelay(true)?;
+                Ok((Stream::Tcp(stream), peer.to_string()))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some((path, id)) = &self.made
+            && file_id(path) == Some(*id)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes room for a socket at `path`: one that nobody listens on is taken away.
+fn clear(path: &Path) -> Result<(), String> {
+    let name = path.display();
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(format!("an agent listens on {name} already: end it first, or choose another place")),
+        Err(why) if why.kind() == ErrorKind::NotFound => Ok(()),
+        Err(why) if why.kind() == ErrorKind::ConnectionRefused => {
+            if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+                return fs::remove_file(path)
+                    .map_err(|why| format!("{name}, which nobody listens on, cannot be removed: {why}"));
+            }
+            Err(format!("{name} is there and is no socket: choose another place"))
+        }
+        Err(why) => Err(format!("{name} cannot be listened on: {why}")),
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// A connection of a client.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over a socket in the file system.
+    Unix(UnixStream),
+    /// Over TCP.
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Returns when there may be something to read.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.readable().await,
+            Self::Tcp(stream) => stream.readable().await,
+        }
+    }
+
+    /// Returns when something may be written.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.writable().await,
+            Self::Tcp(stream) => stream.writable().await,
+        }
+    }
+
+    /// Reads what is there into the room that `bytes` has; 0: nothing comes any more.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing is there yet. It is gone.
+    pub fn try_read(&self, bytes: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.try_read_buf(bytes),
+            Self::Tcp(stream) => stream.try_read_buf(bytes),
+        }
+    }
+
+    /// Writes what finds room; how much that was.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing does now. It is gone.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.try_write(bytes),
+            Self::Tcp(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Whether the client has hung up, also if not all that it sent was read.
+    pub async fn has_hung_up(&self) -> bool {
+        let ready = match self {
+            Self::Unix(stream) => stream.ready(Interest::READABLE).await,
+            Self::Tcp(stream) => stream.ready(Interest::READABLE).await,
+        };
+        ready.map_or(true, Ready::is_read_closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_to_listen() {
+        for text in ["unix:///run/a.sock", "unix:/run/a.sock", "/run/a.sock"] {
+            assert_eq!(text.parse(), Ok(Address::Unix("/run/a.sock".into())));
+        }
+        for text in ["127.0.0.1:6390", "[::1]:6390"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in ["", "run/a.sock", "unix://run/a.sock", "localhost", "6390", "redis://127.0.0.1:6390", "10.0.0.1"] {
+            assert!(text.parse::<Address>().unwrap_err().contains("is no place to listen"), "{text}");
+        }
+    }
+}

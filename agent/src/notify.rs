@@ -1,0 +1,50 @@
+//! What systemd is told, where it asks: that the agent is ready, how it is, that it lives, and that it ends. Elsewhere nobody listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::time::sleep;
+
+use crate::limits::STATUS_EVERY;
+use crate::state::State;
+
+/// The sockets listen.
+pub fn ready() {
+    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("asks the nodes")]);
+}
+
+/// It ends.
+pub fn stopping() {
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+}
+
+/// How often it is to say that it lives, if at all: twice in the time that it is given.
+pub fn watchdog() -> Option<Duration> {
+    sd_notify::watchdog_enabled().map(|given| given / 2)
+}
+
+/// Says that it lives, until it is dropped.
+pub async fn beat(every: Duration) {
+    loop {
+        let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        sleep(every).await;
+    }
+}
+
+/// Says how many nodes answer, until it is dropped.
+pub async fn report(state: Arc<State>) {
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        return;
+    }
+    loop {
+        let line = match state.nodes_soon().await {
+            Some(Ok(nodes)) => {
+                format!("{} of {} nodes serve, {} are needed", nodes.serving, nodes.nodes, nodes.majority)
+            }
+            _ => "the nodes do not answer".to_owned(),
+        };
+        let _ = sd_notify::notify(&[NotifyState::Status(&line)]);
+        sleep(STATUS_EVERY).await;
+    }
+}

@@ -1,0 +1,21 @@
+//! The system's limit of open files: each connection is one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::limits::OTHER_FILES;
+
+/// Makes room for so many connections, as far as the system lets this process; for how many there is.
+pub fn make_room(connections: usize) -> usize {
+    let wanted = (connections + OTHER_FILES) as u64;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(now) = current else { return connections };
+    if now >= wanted {
+        return connections;
+    }
+    let possible = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let got = match setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }) {
+        Ok(()) => possible,
+        Err(_) => now,
+    };
+    connections.min(usize::try_from(got).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(1))
+}
