@@ -172,10 +172,17 @@ impl Agent {
             (config.tell)(&format!("{} connections are cut off", state.counts.connections.get()));
         }
         match config.on_end {
-            OnEnd::Leave => state.locks.leave(),
-            OnEnd::Release => state.locks.give_back(),
+            OnEnd::Leave => {
+                state.locks.leave();
+                // What is left to its lease is held, and that is no failure.
+                let _ = client.close().await;
+                Ok(())
+            }
+            OnEnd::Release => {
+                state.locks.give_back();
+                client.close().await.map_err(|why| why.to_string())
+            }
         }
-        client.close().await.map_err(|why| why.to_string())
     }
 }
 

@@ -1,12 +1,15 @@
 //! The command line: what can be asked for, and how.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use palisade_agent::Address;
+use palisade_agent::limits::CONNECTIONS_DEFAULT;
 
 use crate::exit;
 
@@ -117,6 +120,8 @@ pub enum Command {
     /// Check a set of nodes against what locks on them need. Exit status: 0, all is well; 1, something should be changed;
     /// 2, locks are not safe, or cannot be had
     Doctor,
+    /// Serve the LOCK commands on a local socket, over the nodes: so that every Redis client locks on a quorum
+    Agent(Agent),
     /// Print completions for a shell
     Completions { shell: Shell },
     /// Print the man page
@@ -210,6 +215,40 @@ pub struct Elect {
 }
 
 #[derive(Args, Debug)]
+pub struct Agent {
+    /// Where to listen: unix:///run/palisade/agent.sock, 127.0.0.1:6390; again for more of them, beside what systemd hands over
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<Address>,
+    /// The mode of sockets in the file system
+    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = mode)]
+    pub socket_mode: u32,
+    /// The password that connections have to give is in this file, or in PALISADE_AGENT_PASSWORD
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub password_file: Option<PathBuf>,
+    /// Where Prometheus finds metrics: 127.0.0.1:9637
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
+    /// What becomes of the locks at the end
+    #[arg(long, value_name = "WHAT", default_value = "leave")]
+    pub on_end: AtTheEnd,
+    /// Most connections at a time
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
+    pub max_connections: usize,
+    /// Asks the agent that listens there whether locks are granted, prints a line, and exits with 0 or 1
+    #[arg(long)]
+    pub health: bool,
+}
+
+/// What becomes of the locks when an agent ends.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum AtTheEnd {
+    /// They are left to their leases: another agent goes on with them
+    Leave,
+    /// They are given back
+    Release,
+}
+
+#[derive(Args, Debug)]
 pub struct Guard {
     /// The node: its number in the list, its host:port, or an address
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -232,6 +271,12 @@ pub enum Word {
         #[arg(value_parser = duration)]
         time: Duration,
     },
+}
+
+/// The mode of a file, as chmod has it.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("{text} is no mode; say 0660, or 0600 for this user alone"))
 }
 
 /// A time with its unit: the same everywhere.

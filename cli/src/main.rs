@@ -3,6 +3,7 @@
 //! Locks are taken by `palisade-client`, on a quorum. What is a matter of single nodes (who they are, what they hold, their
 //! guard) is asked of each of them directly.
 
+mod agent;
 mod arguments;
 mod break_lock;
 mod clock;
@@ -89,6 +90,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Nodes => node_view::list(&nodes()?, json).await,
         Command::Guard(guard) => node_view::guard(&shared.nodes, &guard, json).await,
         Command::Top { once, interval } => top::run(&nodes()?, once, interval).await,
+        Command::Agent(agent) => agent::run(&shared.nodes, &agent).await,
         Command::Doctor => doctor::run(&nodes()?, json).await,
         Command::Completions { shell } => {
             let mut text = vec![];

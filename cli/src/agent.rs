@@ -1,0 +1,118 @@
+//! `palisade agent`: serves the LOCK commands on a local socket, and asks one that does.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
+use redis::{Client, IntoConnectionInfo, ProtocolVersion, Value, cmd};
+use tokio::time::timeout;
+
+use crate::arguments::{Agent as Arguments, AtTheEnd};
+use crate::exit::{End, FAILED, Failure};
+use crate::nodes::{Fields, Nodes};
+use crate::show;
+use crate::signals::Signals;
+
+/// Where the password can be too.
+const PASSWORD_VARIABLE: &str = "PALISADE_AGENT_PASSWORD";
+
+/// How long an agent is given to tell whether locks are granted: it asks its nodes.
+const HEALTH_TIME: Duration = Duration::from_secs(3);
+
+/// The exit status of an agent that is not well, as containers expect it.
+const UNWELL: u8 = 1;
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// It cannot listen, or not all that was to be given back could be.
+pub async fn run(nodes: &[String], arguments: &Arguments) -> Result<End, Failure> {
+    let password = password(arguments)?;
+    if arguments.health {
+        return health(arguments, password.as_deref()).await;
+    }
+    // Before anything else is opened: what was handed over stands in the environment, with numbers.
+    let inherited = Listener::inherited().map_err(Failure::usage)?;
+    let nodes = Nodes::at(nodes)?;
+    let config = Config {
+        listen: arguments.listen.clone(),
+        socket_mode: arguments.socket_mode,
+        password: password.map(|password| Password::new(&password)).transpose().map_err(Failure::usage)?,
+        metrics: arguments.metrics,
+        on_end: match arguments.on_end {
+            AtTheEnd::Leave => OnEnd::Leave,
+            AtTheEnd::Release => OnEnd::Release,
+        },
+        connections_max: arguments.max_connections,
+        tell: show::tell,
+    };
+    let mut signals = Signals::listen()?;
+    let agent = Agent::listen(config, nodes.client().clone(), inherited).await.map_err(Failure::usage)?;
+    for name in agent.names() {
+        show::tell(&format!("agent of {} nodes listens on {name}", nodes.len()));
+    }
+    if let Some(address) = agent.metrics_address() {
+        show::tell(&format!("metrics are at http://{address}/metrics"));
+    }
+    let ended = agent.run(async {
+        signals.end().await;
+    });
+    ended.await.map(|()| End::OK).map_err(|why| Failure::new(FAILED, why))
+}
+
+/// The password, if there is one.
+fn password(arguments: &Arguments) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(path) = &arguments.password_file else {
+        return Ok(std::env::var_os(PASSWORD_VARIABLE).map(|password| password.as_bytes().to_vec()));
+    };
+    let failed = |why| Failure::usage(format!("the password in {} cannot be read: {why}", path.display()));
+    let mut password = vec![];
+    // No more of a file that holds something else than tells that.
+    let most = palisade_agent::limits::PASSWORD_BYTES_MAX as u64 + 3;
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut password)).map_err(failed)?;
+    Ok(Some(password))
+}
+
+/// Asks the agent that listens at each address, and says how it is.
+async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, Failure> {
+    if arguments.listen.is_empty() {
+        return Err(Failure::usage("which agent? Say --listen unix:///run/palisade/agent.sock"));
+    }
+    let password = password.map(|password| String::from_utf8_lossy(password).trim_end_matches(['\r', '\n']).to_owned());
+    for address in &arguments.listen {
+        let unwell = |why: &str| Failure::new(UNWELL, format!("{address}: {why}"));
+        let told = match timeout(HEALTH_TIME, ask(address, password.as_deref())).await {
+            Ok(told) => told.map_err(|why| unwell(&why.to_string()))?,
+            Err(_) => return Err(unwell("no answer in time")),
+        };
+        let told = Fields::of(told).unwrap_or_default();
+        let (state, serving): (String, u64) = (told.get("state"), told.get("serving"));
+        let (nodes, majority): (u64, u64) = (told.get("nodes"), told.get("majority"));
+        if majority == 0 {
+            return Err(unwell("this is no agent"));
+        }
+        let line = format!("{state}, {serving} of {nodes} nodes serve, {majority} are needed");
+        if serving < majority {
+            return Err(unwell(&line));
+        }
+        show::out(&format!("{address}: {line}\n"))?;
+    }
+    Ok(End::OK)
+}
+
+async fn ask(address: &Address, password: Option<&str>) -> redis::RedisResult<Value> {
+    let url = match address {
+        Address::Unix(path) => format!("redis+unix://{}", path.display()),
+        Address::Tcp(address) => format!("redis://{address}"),
+    };
+    let info = url.into_connection_info()?;
+    let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    if let Some(password) = password {
+        settings = settings.set_password(password);
+    }
+    let client = Client::open(info.set_redis_settings(settings))?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    cmd("LOCK.NODE").query_async(&mut connection).await
+}
