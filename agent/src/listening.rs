@@ -10,13 +10,13 @@ use std::str::FromStr;
 
 use bytes::BytesMut;
 use listenfd::ListenFd;
-use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// The mode of a socket while it is made: nobody else gets in before it has its own.
-const MODE_AT_FIRST: u32 = 0o177;
+/// So many connections wait in the system until they are accepted, if it lets them.
+const BACKLOG: i32 = 1_024;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,11 +80,7 @@ impl Listener {
         let (socket, made) = match address {
             Address::Unix(path) => {
                 clear(path)?;
-                let before = umask(Mode::from_raw_mode(MODE_AT_FIRST));
-                let bound = UnixListener::bind(path);
-                umask(before);
-                let socket = bound.map_err(failed)?;
-                fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+                let socket = bind_unix(path, mode).map_err(failed)?;
                 let file = file_id(path).map(|id| (path.clone(), id));
                 (Socket::Unix(socket), file)
             }
@@ -158,6 +154,18 @@ impl Drop for Listener {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Makes a socket with this mode. It has it before there is a file, so nobody else gets in meanwhile.
+fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // What the process takes away from new files it has taken from this one too.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listen(&socket, BACKLOG)?;
+    UnixListener::from_std(socket.into())
 }
 
 /// Makes room for a socket at `path`: one that nobody listens on is taken away.

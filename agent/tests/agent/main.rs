@@ -1,0 +1,15 @@
+//! The agent on five real servers, and on none; asked over its socket, byte by byte.
+
+#![allow(clippy::disallowed_methods)]
+
+#[allow(dead_code, unused_imports)]
+#[path = "../../../tests/harness/mod.rs"]
+mod harness;
+
+mod ending;
+mod fixture;
+mod forms;
+mod garbage;
+mod handshake;
+mod limits;
+mod quorum;

@@ -1,0 +1,39 @@
+//! How an agent ends.
+
+use palisade_agent::{Config, OnEnd};
+
+use crate::fixture::{Nodes, packed};
+use crate::harness::wait_until;
+
+#[test]
+fn who_waits_is_sent_away_and_locks_are_left() {
+    let nodes = Nodes::start(3);
+    let mut agent = nodes.agent();
+    let (mut holder, mut waiting, mut watching) = (agent.raw(), agent.raw(), agent.raw());
+    assert!(holder.say("LOCK.ACQUIRE k holder 60000").starts_with(':'));
+    waiting.send(&packed("LOCK.ACQUIRE k me 60000 WAIT 60000"));
+    waiting.send(&packed("PING"));
+    watching.send(&packed("LOCK.WATCH other 60000"));
+    wait_until("they wait", || agent.info("blocked_clients") == 2);
+    let socket = agent.socket();
+    agent.begin_end();
+    let said = waiting.rest();
+    assert!(said.lines().count() == 2 && said.lines().all(|line| line.starts_with("-CLOSING ")), "{said}");
+    assert!(watching.rest().starts_with("-CLOSING "));
+    assert_eq!(holder.rest(), "");
+    assert_eq!(agent.end(), Ok(()));
+    assert!(!socket.exists());
+    assert_eq!((nodes.holding("k"), nodes.waiters()), (3, 0));
+}
+
+#[test]
+fn locks_are_given_back_if_asked_to() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent_with(|config| Config { on_end: OnEnd::Release, ..config });
+    let mut me = agent.raw();
+    for key in ["a", "b", "c"] {
+        assert!(me.say(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
+    }
+    assert_eq!(agent.end(), Ok(()));
+    assert_eq!(nodes.holding("a") + nodes.holding("b") + nodes.holding("c"), 0);
+}

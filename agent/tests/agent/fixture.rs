@@ -1,0 +1,257 @@
+//! An agent in this process, and connections that show what is sent.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use palisade_agent::limits::CONNECTIONS_DEFAULT;
+use palisade_agent::{Address, Agent, Config, OnEnd, Password};
+use palisade_client::Client;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use crate::harness::{Reply, Server, Setup, int, patience, wait_until};
+
+/// Nodes that serve.
+pub struct Nodes(pub Vec<Server>);
+
+impl Nodes {
+    /// So many, without persistence.
+    pub fn start(count: usize) -> Self {
+        Self((0..count).map(|_| Setup::new().start()).collect())
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.0.iter().map(|server| format!("unix://{}", server.socket().display())).collect()
+    }
+
+    /// An agent of all of them, which has reached all of them.
+    pub fn agent(&self) -> Running {
+        self.agent_with(|config| config)
+    }
+
+    pub fn agent_with(&self, change: impl FnOnce(Config) -> Config) -> Running {
+        let agent = Running::start(&self.addresses(), change);
+        let mut me = agent.client();
+        if agent.password.is_some() {
+            me.say("AUTH secret");
+        }
+        wait_until("all nodes are reached", || me.say("LOCK.NODE").field("serving") == int(self.0.len() as i64));
+        agent
+    }
+
+    /// What each answers.
+    pub fn say(&self, line: &str) -> Vec<Reply> {
+        self.0.iter().map(|server| server.client().say(line)).collect()
+    }
+
+    /// On how many `key` is locked.
+    pub fn holding(&self, key: &str) -> usize {
+        self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
+    }
+
+    /// How many wait, on all of them together.
+    pub fn waiters(&self) -> u64 {
+        self.0.iter().map(|server| server.info("waiters")).sum()
+    }
+}
+
+/// Addresses at which there is nobody.
+pub fn nowhere() -> Vec<String> {
+    ["a", "b", "c"].map(|name| format!("unix:///nowhere/{name}")).to_vec()
+}
+
+/// An agent that runs.
+pub struct Running {
+    folder: TempDir,
+    password: Option<Password>,
+    metrics: Option<std::net::SocketAddr>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl Running {
+    pub fn start(nodes: &[String], change: impl FnOnce(Config) -> Config) -> Self {
+        let folder = tempfile::Builder::new().prefix("agent-").tempdir().unwrap();
+        let config = change(Config {
+            listen: vec![Address::Unix(folder.path().join("socket"))],
+            socket_mode: 0o600,
+            password: None,
+            metrics: None,
+            on_end: OnEnd::Leave,
+            connections_max: CONNECTIONS_DEFAULT,
+            tell: |line| println!("agent: {line}"),
+        });
+        let (nodes, password) = (nodes.to_vec(), config.password.clone());
+        let (end, ended) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let client = Client::new(nodes).unwrap();
+                let agent = Agent::listen(config, client, vec![]).await?;
+                tell.send(agent.metrics_address()).unwrap();
+                agent.run(async { drop(ended.await) }).await
+            })
+        });
+        let metrics = told.recv().expect("the agent listens");
+        Self { folder, password, metrics, end: Some(end), thread: Some(thread) }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    pub fn metrics(&self) -> std::net::SocketAddr {
+        self.metrics.unwrap()
+    }
+
+    /// A client as libraries are.
+    pub fn client(&self) -> crate::harness::Client {
+        crate::harness::Client::connect(&self.socket(), false)
+    }
+
+    /// A connection that shows what is sent.
+    pub fn raw(&self) -> Raw {
+        Raw::new(&self.socket())
+    }
+
+    /// A field of INFO.
+    pub fn info(&self, field: &str) -> u64 {
+        self.client().info_field(field)
+    }
+
+    /// Begins to end it.
+    pub fn begin_end(&mut self) {
+        self.end.take().unwrap().send(()).unwrap();
+    }
+
+    /// Ends it, and returns how it ended.
+    pub fn end(mut self) -> Result<(), String> {
+        if self.end.is_some() {
+            self.begin_end();
+        }
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A connection that shows replies as they are sent.
+pub struct Raw {
+    stream: UnixStream,
+    read: Vec<u8>,
+}
+
+impl Raw {
+    pub fn new(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
+        Self { stream, read: vec![] }
+    }
+
+    /// Sends these bytes. Nobody need be there to read all of them.
+    pub fn send(&mut self, bytes: &[u8]) {
+        match self.stream.write_all(bytes) {
+            Err(why) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&why.kind()) => {}
+            sent => sent.unwrap(),
+        }
+    }
+
+    /// Sends a line as a command, split at spaces; its reply, as it is sent.
+    pub fn say(&mut self, line: &str) -> String {
+        self.send(&packed(line));
+        self.hear()
+    }
+
+    /// The next reply, as it is sent.
+    pub fn hear(&mut self) -> String {
+        let mut needed = 1;
+        let mut at = 0;
+        while needed > 0 {
+            let end = self.line_end(at);
+            let head = String::from_utf8_lossy(&self.read[at + 1..end]).into_owned();
+            let count = || head.parse::<i64>().unwrap();
+            needed -= 1;
+            match self.read[at] {
+                b'*' | b'~' => needed += count().max(0),
+                b'%' => needed += 2 * count(),
+                b'$' if count() >= 0 => {
+                    let whole = end + 2 + count() as usize + 2;
+                    while self.read.len() < whole {
+                        assert!(self.more(), "the connection ended within a reply");
+                    }
+                    at = whole;
+                    continue;
+                }
+                _ => {}
+            }
+            at = end + 2;
+        }
+        let reply = String::from_utf8_lossy(&self.read[..at]).into_owned();
+        self.read.drain(..at);
+        reply
+    }
+
+    /// All that comes until the connection ends.
+    pub fn rest(&mut self) -> String {
+        while self.more() {}
+        String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
+    }
+
+    /// The same connection, to write to it from elsewhere.
+    pub fn try_clone(&self) -> Self {
+        Self { stream: self.stream.try_clone().unwrap(), read: vec![] }
+    }
+
+    /// From now on what finds no room is not sent.
+    pub fn set_nonblocking(&self) {
+        self.stream.set_nonblocking(true).unwrap();
+    }
+
+    /// Sends as much of this as finds room; whether that was all of it.
+    pub fn try_send(&self, bytes: &[u8]) -> bool {
+        (&self.stream).write(bytes).is_ok_and(|sent| sent == bytes.len())
+    }
+
+    fn line_end(&mut self, from: usize) -> usize {
+        loop {
+            if let Some(end) = self.read[from..].windows(2).position(|two| two == b"\r\n") {
+                return from + end;
+            }
+            assert!(self.more(), "the connection ended before a reply");
+        }
+    }
+
+    /// Reads more; false: nothing comes any more.
+    fn more(&mut self) -> bool {
+        let mut buffer = [0; 65_536];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.read.extend_from_slice(&buffer[..count]);
+                true
+            }
+            Err(why) if why.kind() == ErrorKind::ConnectionReset => false,
+            Err(why) => panic!("nothing came: {why}"),
+        }
+    }
+}
+
+/// A line as a command, split at spaces.
+pub fn packed(line: &str) -> Vec<u8> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,137 @@
+//! What one client may take of the agent.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use palisade_agent::Config;
+
+use crate::fixture::{Nodes, Raw, Running, nowhere, packed};
+use crate::harness::wait_until;
+
+#[test]
+fn one_connection_more_than_may_be() {
+    let agent = Running::start(&nowhere(), |config| Config { connections_max: 3, ..config });
+    let mut open: Vec<Raw> = (0..3).map(|_| agent.raw()).collect();
+    for raw in &mut open {
+        assert_eq!(raw.say("PING"), "+PONG\r\n");
+    }
+    let said = agent.raw().rest();
+    assert!(said.starts_with("-ERR max number of clients reached: this agent takes 3 connections"), "{said}");
+    assert!(open[0].say("INFO stats").contains("rejected_connections:1\r\n"));
+    open.pop();
+    wait_until("there is room again", || {
+        let mut raw = agent.raw();
+        raw.send(&packed("QUIT"));
+        raw.rest() == "+OK\r\n"
+    });
+}
+
+/// A bounded form of the ten thousand that are the default.
+#[test]
+fn many_connections() {
+    let agent = Running::start(&nowhere(), |config| config);
+    let mut open: Vec<Raw> = (0..1_000).map(|_| agent.raw()).collect();
+    for raw in &mut open {
+        raw.send(&packed("PING"));
+    }
+    for raw in &mut open {
+        assert_eq!(raw.hear(), "+PONG\r\n");
+    }
+    assert!(open[500].say("INFO clients").contains("connected_clients:1000\r\n"));
+    drop(open);
+    wait_until("all are gone", || agent.info("connected_clients") == 1);
+}
+
+#[test]
+fn answers_of_pipelined_requests_come_in_order() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let mut me = agent.raw();
+    let mut sent = vec![];
+    for n in 0..50 {
+        sent.extend(packed(&format!("ECHO {n}")));
+        sent.extend(packed(&format!("LOCK.ACQUIRE k{n} me 60000")));
+        sent.extend(packed(&format!("LOCK.RELEASE k{n} me")));
+    }
+    me.send(&sent);
+    for n in 0..50 {
+        assert!(me.hear().ends_with(&format!("\r\n{n}\r\n")));
+        assert!(me.hear().starts_with(':'));
+        assert_eq!(me.hear(), ":0\r\n");
+    }
+}
+
+/// What is sent behind a command that waits is answered after it, also if it is more than is read ahead.
+#[test]
+fn who_waits_is_read_ahead_within_bounds() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let (mut holder, mut me) = (agent.raw(), agent.raw());
+    assert!(holder.say("LOCK.ACQUIRE k holder 60000").starts_with(':'));
+    me.send(&packed("PING"));
+    me.send(&packed("LOCK.ACQUIRE k me 60000 WAIT 60000"));
+    assert_eq!(me.hear(), "+PONG\r\n", "an answer is not kept back by a command that waits");
+    wait_until("it waits", || agent.info("blocked_clients") == 1);
+    const MANY: usize = 20_000;
+    let behind = packed(&format!("ECHO {}", "x".repeat(100))).repeat(MANY);
+    std::thread::scope(|scope| {
+        let mut writing = me.try_clone();
+        scope.spawn(move || writing.send(&behind));
+        assert_eq!(holder.say("LOCK.RELEASE k holder"), ":0\r\n");
+        assert!(me.hear().starts_with("*2\r\n:"));
+        for _ in 0..MANY {
+            assert!(me.hear().starts_with("$100\r\n"));
+        }
+    });
+}
+
+/// Who does not read its answers gets no more of them, and others get theirs.
+#[test]
+fn who_does_not_read_is_not_read_from() {
+    let agent = Running::start(&nowhere(), |config| config);
+    let deaf = agent.raw();
+    deaf.set_nonblocking();
+    let request = packed(&format!("ECHO {}", "x".repeat(100_000)));
+    let mut sent = 0;
+    wait_until("nothing is taken from it any more", || {
+        let before = sent;
+        while deaf.try_send(&request) {
+            sent += 1;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(sent < 1_000, "the agent keeps its answers for ever");
+        sent == before
+    });
+    assert_eq!(agent.raw().say("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn metrics_and_health() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent_with(|config| Config { metrics: Some(([127, 0, 0, 1], 0).into()), ..config });
+    agent.client().say("LOCK.ACQUIRE k me 60000");
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(agent.metrics()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said
+    };
+    let said = get("/metrics");
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    for line in [
+        "palisade_agent_up 1\n",
+        "palisade_agent_nodes_serving 3\n",
+        "palisade_agent_held 1\n",
+        "palisade_agent_commands_total{command=\"lock.acquire\"} 1\n",
+        "palisade_agent_closed_total{why=\"garbage\"} 0\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(get("/health").ends_with("serving: 3 of 3 nodes serve\n"));
+    assert!(get("/other").starts_with("HTTP/1.1 404"));
+    let mut garbage = TcpStream::connect(agent.metrics()).unwrap();
+    garbage.write_all(b"\0\0\0\0\r\n\r\n").unwrap();
+    drop(garbage);
+    assert!(get("/health").starts_with("HTTP/1.1 200"));
+}

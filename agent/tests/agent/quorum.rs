@@ -1,0 +1,146 @@
+//! Several nodes behind the agent, and what can happen to them and to its clients.
+
+use crate::fixture::{Nodes, Running, nowhere, packed};
+use crate::harness::{int, null, wait_until};
+
+#[test]
+fn without_nodes_there_is_no_lock_and_each_says_why() {
+    let agent = Running::start(&nowhere(), |config| config);
+    let mut me = agent.raw();
+    for line in ["LOCK.ACQUIRE k me 1000", "LOCK.RELEASE k me", "LOCK.EXTEND k me 1000", "LOCK.INFO k", "LOCK.BREAK k"]
+    {
+        let said = me.say(line);
+        assert!(said.starts_with("-NOQUORUM "), "{line}: {said}");
+        // So many that no majority is left.
+        assert!(said.matches("/nowhere/").count() >= 2 && said.contains("it cannot be reached"), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
+    assert!(me.say("LOCK.NODE").contains("unreachable"));
+    // What is wrong with a request needs no node to be told.
+    assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
+}
+
+#[test]
+fn two_nodes_die_and_a_third() {
+    let mut nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let mut me = agent.client();
+    let token = me.say("LOCK.ACQUIRE k me 60000").as_int();
+    nodes.0[0].kill();
+    nodes.0[3].kill();
+    assert_eq!(me.say("LOCK.EXTEND k me 60000"), int(token));
+    assert!(me.say(&format!("LOCK.CHECK k {token}")).as_int() > 0);
+    assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
+    let next = me.say("LOCK.ACQUIRE k you 60000").as_int();
+    assert!(next > token);
+    nodes.0[1].kill();
+    let said = crate::harness::error(me.say("LOCK.EXTEND k you 60000"));
+    assert!(said.starts_with("NOQUORUM "), "{said}");
+    let info = me.say("INFO palisade").as_text();
+    assert!(info.contains("nodes_serving:2\r\n") && info.contains("node_failed2:node="), "{info}");
+}
+
+#[test]
+fn waiters_get_it_in_turn() {
+    let nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let mut holder = agent.client();
+    holder.say("LOCK.ACQUIRE k holder 60000");
+    let mut waiting = vec![];
+    for n in 0..3_u64 {
+        let mut raw = agent.raw();
+        raw.send(&packed(&format!("LOCK.ACQUIRE k w{n} 60000 WAIT 60000")));
+        wait_until("it waits", || agent.info("waiting") == n + 1);
+        waiting.push(raw);
+    }
+    assert_eq!(holder.say("LOCK.RELEASE k holder"), int(0));
+    for (n, raw) in waiting.iter_mut().enumerate() {
+        assert!(raw.hear().starts_with("*2\r\n:"));
+        assert_eq!(holder.say("LOCK.INFO k").field("owner").as_text(), format!("w{n}"));
+        assert_eq!(holder.say(&format!("LOCK.RELEASE k w{n}")), int(0));
+    }
+}
+
+#[test]
+fn who_hangs_up_leaves_every_queue() {
+    let nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let mut holder = agent.client();
+    holder.say("LOCK.ACQUIRE k holder 60000");
+    let mut raw = agent.raw();
+    raw.send(&packed("LOCK.ACQUIRE k gone 60000 WAIT 60000"));
+    wait_until("it waits", || agent.info("waiting") == 1 && nodes.waiters() == 5);
+    // Also with more behind it than is read ahead.
+    let mut other = agent.raw();
+    other.send(&packed("LOCK.ACQUIRE k gone-too 60000 WAIT 60000"));
+    wait_until("it waits too", || agent.info("waiting") == 2);
+    other.set_nonblocking();
+    let behind = packed(&format!("ECHO {}", "x".repeat(10_000)));
+    while other.try_send(&behind) {}
+    drop((raw, other));
+    wait_until("both have left", || nodes.waiters() == 0);
+    assert_eq!(agent.info("blocked_clients"), 0);
+    assert_eq!(holder.say("LOCK.RELEASE k holder"), int(0));
+    assert_eq!(holder.say("LOCK.INFO k"), null());
+}
+
+/// Who gives a lock back and hangs up, without waiting for the answer, has given it back.
+#[test]
+fn what_is_given_back_is_given_back_without_a_witness() {
+    let nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let mut operator = agent.client();
+    for n in 0..20 {
+        let key = format!("k{n}");
+        let mut raw = agent.raw();
+        assert!(raw.say(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
+        raw.send(&packed(&format!("LOCK.EXTEND {key} me 60000")));
+        raw.send(&packed(&format!("LOCK.RELEASE {key} me")));
+        drop(raw);
+        wait_until("it is free", || operator.say(&format!("LOCK.INFO {key}")) == null());
+    }
+}
+
+#[test]
+fn a_kept_lease_ends_with_its_connection() {
+    let nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let mut operator = agent.client();
+    let mut raw = agent.raw();
+    assert!(raw.say("LOCK.ACQUIRE k me 500 KEEPALIVE 60000").starts_with(':'));
+    assert!(operator.say("LOCK.INFO k").field("keepalive").as_int() > 0);
+    // Twice the length of its lease, and it is held.
+    assert_eq!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 1000"), null());
+    drop(raw);
+    assert!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 60000").as_list()[0].as_int() > 0);
+}
+
+#[test]
+fn who_watches_is_told() {
+    let nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let (mut me, mut watching) = (agent.client(), agent.client());
+    watching.ask("LOCK.WATCH k 60000");
+    wait_until("it watches", || agent.info("blocked_clients") == 1);
+    let token = me.say("LOCK.ACQUIRE k me 60000 NOTE a");
+    let told = watching.hear();
+    assert_eq!((told.field("owner").as_text(), told.field("token")), ("me".to_owned(), token.clone()));
+    watching.ask(&format!("LOCK.WATCH k 60000 TOKEN {}", token.as_int()));
+    wait_until("it watches", || agent.info("blocked_clients") == 1);
+    me.say("LOCK.RELEASE k me");
+    assert_eq!(watching.hear().field("token"), int(0));
+}
+
+/// Two agents of the same nodes are one: what one of them granted the other gives back.
+#[test]
+fn another_agent_goes_on() {
+    let nodes = Nodes::start(5);
+    let (one, other) = (nodes.agent(), nodes.agent());
+    let token = one.client().say("LOCK.ACQUIRE k me 60000").as_int();
+    let mut me = other.client();
+    assert_eq!(me.say("LOCK.ACQUIRE k you 60000"), null());
+    assert_eq!(me.say("LOCK.ACQUIRE k me 60000 RETRY"), int(token));
+    assert_eq!(me.say("LOCK.EXTEND k me 60000"), int(token));
+    assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
+    assert_eq!(nodes.holding("k"), 0);
+}
