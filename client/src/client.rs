@@ -409,6 +409,27 @@ impl Client {
         Election::new(self, name.as_ref(), options)
     }
 
+    /// Runs `future` on the client's own thread, beside its connections, to its end. For a program that does nothing but ask for locks on behalf of others:
+    /// its requests need not pass from one thread to another and back. What computes for long there keeps locks from being extended.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// let own = locks.clone();
+    /// locks.spawn(async move {
+    ///     let _guard = own.lock("orders:42").await;
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+        self.thread()?.spawn(future);
+        Ok(())
+    }
+
     /// Locks under names that the caller chooses, for a program that speaks for holders elsewhere.
     ///
     /// ```no_run
