@@ -35,7 +35,7 @@ pub async fn run(nodes: &[String], arguments: &Arguments) -> Result<End, Failure
     }
     // Before anything else is opened: what was handed over stands in the environment, with numbers.
     let inherited = Listener::inherited().map_err(Failure::usage)?;
-    let nodes = Nodes::at(nodes)?;
+    let nodes = Nodes::given(nodes, arguments.node_timeout)?;
     let config = Config {
         listen: arguments.listen.clone(),
         socket_mode: arguments.socket_mode,

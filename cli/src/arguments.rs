@@ -228,6 +228,9 @@ pub struct Agent {
     /// Where Prometheus finds metrics: 127.0.0.1:9637
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
+    /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
+    #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
+    pub node_timeout: Option<Duration>,
     /// What becomes of the locks at the end
     #[arg(long, value_name = "WHAT", default_value = "leave")]
     pub on_end: AtTheEnd,

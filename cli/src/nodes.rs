@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::{Client, Error, ErrorKind, url_of};
+use palisade_client::{Client, Error, ErrorKind, Options, url_of};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, ProtocolVersion, Value};
 use tokio::time::timeout;
@@ -55,6 +55,14 @@ impl Nodes {
     /// # Errors
     /// An address is none, or is there twice, or there is none at all.
     pub fn at(addresses: &[String]) -> Result<Self, Failure> {
+        Self::given(addresses, None)
+    }
+
+    /// The same, which are given so long to answer when a lock is taken, unless the client decides.
+    ///
+    /// # Errors
+    /// As [`Nodes::at`].
+    pub fn given(addresses: &[String], node_timeout: Option<Duration>) -> Result<Self, Failure> {
         let addresses: Vec<String> = addresses.iter().map(|a| a.trim().to_owned()).filter(|a| !a.is_empty()).collect();
         if addresses.is_empty() {
             return Err(Failure::usage(
@@ -62,7 +70,8 @@ impl Nodes {
             ));
         }
         // What is wrong with an address is said in one place, and without the passwords in it.
-        let client = Client::new(&addresses)?;
+        let defaults = node_timeout.map_or_else(Options::new, |time| Options::new().node_timeout(time));
+        let client = Client::builder().nodes(&addresses).defaults(defaults).build()?;
         let open = |(n, address): (usize, &String)| Node::open(n + 1, address);
         let list = addresses.iter().enumerate().map(open).collect::<Result<_, _>>()?;
         Ok(Self { list, client, addresses })

@@ -500,6 +500,11 @@ impl Client {
         Err(Error::new(ErrorKind::NotGivenBack, what.join("; ")).with_nodes(errors))
     }
 
+    /// What a lock is taken with, unless its caller says otherwise.
+    pub(crate) fn defaults(&self) -> &Options {
+        &self.0.defaults
+    }
+
     /// The thread; started at the first use.
     pub(crate) fn thread(&self) -> Result<Arc<Thread>, Error> {
         if self.0.nodes.is_closed() {

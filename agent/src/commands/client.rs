@@ -48,7 +48,7 @@ fn client(Asked { session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
         // Nothing is evicted here, and nothing has been touched.
         [_] if is("NO-EVICT") || is("NO-TOUCH") => ok,
         _ if ["ID", "GETNAME", "INFO", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH"].into_iter().any(is) => {
-            Err(wrong_number(&format!("client|{}", word.escape_ascii())))
+            Err(wrong_number(&format!("client|{}", word.escape_ascii()).to_lowercase()))
         }
         _ if is("TRACKING") || is("CACHING") => Err(Refused::text(
             "ERR CLIENT TRACKING is for a node: palisade agent tells nobody of changes by itself; use LOCK.WATCH",

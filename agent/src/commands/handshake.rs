@@ -43,7 +43,7 @@ pub const READWRITE: Command = command("READWRITE", "Is refused: there are no re
 
 /// That a command was given too few words, or too many, as servers say it.
 pub fn wrong_number(name: &str) -> Refused {
-    Refused::Text(format!("ERR wrong number of arguments for '{}' command", name.to_lowercase()))
+    Refused::Text(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
 fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {

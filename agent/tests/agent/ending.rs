@@ -10,7 +10,7 @@ fn who_waits_is_sent_away_and_locks_are_left() {
     let nodes = Nodes::start(3);
     let mut agent = nodes.agent();
     let (mut holder, mut waiting, mut watching) = (agent.raw(), agent.raw(), agent.raw());
-    assert!(holder.say("LOCK.ACQUIRE k holder 60000").starts_with(':'));
+    assert!(holder.insist("LOCK.ACQUIRE k holder 60000").starts_with(':'));
     waiting.send(&packed("LOCK.ACQUIRE k me 60000 WAIT 60000"));
     waiting.send(&packed("PING"));
     watching.send(&packed("LOCK.WATCH other 60000"));
@@ -32,7 +32,7 @@ fn locks_are_given_back_if_asked_to() {
     let agent = nodes.agent_with(|config| Config { on_end: OnEnd::Release, ..config });
     let mut me = agent.raw();
     for key in ["a", "b", "c"] {
-        assert!(me.say(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
+        assert!(me.insist(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
     }
     assert_eq!(agent.end(), Ok(()));
     assert_eq!(nodes.holding("a") + nodes.holding("b") + nodes.holding("c"), 0);

@@ -4,10 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use palisade_agent::limits::CONNECTIONS_DEFAULT;
 use palisade_agent::{Address, Agent, Config, OnEnd, Password};
-use palisade_client::Client;
+use palisade_client::{Client, Options};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -89,7 +90,9 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let client = Client::new(nodes).unwrap();
+                // This machine may be busy.
+                let patient = Options::new().node_timeout(Duration::from_secs(10));
+                let client = Client::builder().nodes(nodes).defaults(patient).build().unwrap();
                 let agent = Agent::listen(config, client, vec![]).await?;
                 tell.send(agent.metrics_address()).unwrap();
                 agent.run(async { drop(ended.await) }).await
@@ -170,6 +173,19 @@ impl Raw {
     pub fn say(&mut self, line: &str) -> String {
         self.send(&packed(line));
         self.hear()
+    }
+
+    /// The same, until nodes have what they must write before they answer.
+    pub fn insist(&mut self, line: &str) -> String {
+        let mut said = self.say(line);
+        wait_until(line, || {
+            let waits = said.contains(" NOTYET ");
+            if waits {
+                said = self.say(line);
+            }
+            !waits
+        });
+        said
     }
 
     /// The next reply, as it is sent.

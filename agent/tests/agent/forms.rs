@@ -44,8 +44,8 @@ const SCRIPT: &[&str] = &[
     "LOCK.RELEASE k me LEVEL 1",
     "LOCK.RELEASE k you",
     "LOCK.RELEASE k you",
-    "LOCK.ACQUIRE p me 60000 LIMIT 3 PERMIT 2",
-    "LOCK.ACQUIRE p me 60000 LIMIT 3 PERMIT 2 RETRY",
+    "LOCK.ACQUIRE p me 60000 LIMIT 3",
+    "LOCK.ACQUIRE p me 60000 LIMIT 3 RETRY",
     "LOCK.ACQUIRE p you 60000 LIMIT 1 WAIT 5",
     "LOCK.INFO p HOLDERS 3",
     "LOCK.CONVERT p me SHARED",
@@ -92,8 +92,8 @@ const SCRIPT: &[&str] = &[
     "LOCK.NODE 1",
 ];
 
-/// Fields whose values are times.
-const TIMES: [&str; 3] = ["ttl", "held", "reserved_ms"];
+/// Fields whose values differ: times, and which permit was free.
+const DIFFERENT: [&str; 4] = ["ttl", "held", "reserved_ms", "permit"];
 
 /// A reply with times and tokens put out of it, and the tokens that were in it.
 fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
@@ -108,12 +108,15 @@ fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
             Some(_) if is_time || line.starts_with("LOCK.CHECK") => kept.push(":time".to_owned()),
             _ => kept.push(part.to_owned()),
         }
-        is_time = TIMES.contains(&part);
+        is_time = DIFFERENT.contains(&part);
     }
     // How long it was waited for is next to nothing here, and differs.
     let is_list = line.starts_with("LOCK.ACQUIRE") || line.starts_with("lock.acquire");
     if is_list && reply.starts_with('*') {
         kept[2] = ":time".to_owned();
+        if reply.starts_with("*3") && line.contains("LIMIT 3") {
+            kept[3] = ":permit".to_owned();
+        }
     }
     (kept.join("\r\n"), tokens)
 }
@@ -126,7 +129,7 @@ fn run(raw: &mut Raw, hello: &str) -> Vec<(String, String)> {
         .map(|line| {
             let line = line.replace(" T", &format!(" {token}")).replace(&format!(" {token}OKEN"), " TOKEN");
             let line = line.replace(&format!(" {token}TL"), " TTL");
-            let (reply, tokens) = masked(&line, &raw.say(&line));
+            let (reply, tokens) = masked(&line, &raw.insist(&line));
             token = tokens.last().copied().unwrap_or(token);
             (line.replace(&token.to_string(), "T"), reply)
         })

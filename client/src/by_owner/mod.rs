@@ -165,6 +165,16 @@ impl ByOwner {
         self.client.nodes()
     }
 
+    /// How a lease of this length is asked for. Of the client's defaults it has how long a node is given to answer.
+    fn options(&self, ttl: Duration) -> Options {
+        self.client.defaults().clone().ttl(ttl)
+    }
+
+    /// How a node is asked about a lock that somebody else may have taken.
+    fn of_another(&self) -> Result<Checked, Error> {
+        self.options(LEASE_OF_ANOTHER).checked()
+    }
+
     /// Runs what `work` makes of this on the client's thread.
     async fn run<T, F>(&self, work: impl FnOnce(Self) -> F) -> Result<T, Error>
     where
@@ -181,7 +191,7 @@ impl ByOwner {
     pub async fn take(&self, take: Take) -> Result<Option<Granted>, Error> {
         let came = clock::boot_now();
         checked_owner(&take.owner)?;
-        let checked = Options::new().ttl(take.ttl).note(&take.note).checked()?;
+        let checked = self.options(take.ttl).note(&take.note).checked()?;
         self.run(move |this| async move { taking::take(&this, &take, checked, came).await }).await
     }
 
@@ -275,7 +285,7 @@ impl ByOwner {
     async fn change(&self, key: &[u8], owner: &[u8], token: Option<u64>, what: What) -> Result<Option<u64>, Error> {
         let came = clock::boot_now();
         checked_owner(owner)?;
-        let checked = of_another()?;
+        let checked = self.of_another()?;
         let id = Id { key: key.into(), owner: owner.into() };
         self.run(move |this| async move {
             let slot = this.table.slot(&id);
@@ -291,7 +301,7 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
-        let (key, given) = (key.to_vec(), of_another()?.given);
+        let (key, given) = (key.to_vec(), self.of_another()?.given);
         self.run(move |this| async move { telling::check(&this, &key, token, given).await }).await
     }
 
@@ -307,7 +317,7 @@ impl ByOwner {
     }
 
     async fn look(&self, key: &[u8], waiters: Option<usize>) -> Result<Shown, Error> {
-        let (key, given) = (key.to_vec(), of_another()?.given);
+        let (key, given) = (key.to_vec(), self.of_another()?.given);
         self.run(move |this| async move { telling::look(this.nodes(), &key, waiters, given).await }).await
     }
 
@@ -317,7 +327,7 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell how it is at first. `Closed`.
     pub async fn watch(&self, key: &[u8], known: (u64, Option<u64>), wait: Duration) -> Result<Option<Shown>, Error> {
-        let (key, given) = (key.to_vec(), of_another()?.given);
+        let (key, given) = (key.to_vec(), self.of_another()?.given);
         self.run(move |this| async move { telling::watch(&this, &key, known, wait, given).await }).await
     }
 
@@ -326,7 +336,7 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes answered.
     pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
-        let (key, checked) = (key.to_vec(), of_another()?);
+        let (key, checked) = (key.to_vec(), self.of_another()?);
         self.run(move |this| async move { telling::break_lock(&this, &key, token, checked).await }).await
     }
 
@@ -335,7 +345,7 @@ impl ByOwner {
     /// # Errors
     /// `Closed`.
     pub async fn node_set(&self) -> Result<NodeSet, Error> {
-        let given = of_another()?.given;
+        let given = self.of_another()?.given;
         self.run(move |this| async move { Ok(telling::nodes(this.nodes(), given).await) }).await
     }
 
@@ -362,9 +372,4 @@ fn checked_owner(owner: &[u8]) -> Result<(), Error> {
     }
     let text = format!("owner must be 1 to {NAME_BYTES_MAX} bytes long, not {}", owner.len());
     Err(Error::new(ErrorKind::BadArgument, text))
-}
-
-/// How a node is asked about a lock that somebody else may have taken.
-fn of_another() -> Result<Checked, Error> {
-    Options::new().ttl(LEASE_OF_ANOTHER).checked()
 }
