@@ -6,6 +6,7 @@
 #[path = "../../../tests/harness/mod.rs"]
 mod harness;
 
+mod agent;
 mod electing;
 mod fixture;
 mod leaving;
