@@ -15,8 +15,6 @@ export interface Sending {
   background?: boolean | undefined;
 }
 
-const CONNECT_WITHIN_MS = 5_000;
-
 /**
  * One connection, for as long as it lasts. It never connects again by itself, and keeps nothing for later: whoever sends a command
  * is told of its answer, or that there is none, and a request for a lock is never sent behind the back of who has given it up.
@@ -36,14 +34,21 @@ export class Connection {
     this.#client.on('terminated', (error: unknown) => this.#failAll(error));
   }
 
-  /** A connection to where `options` say. */
-  static async open(options: RedisClientOptions, address: string): Promise<Connection> {
-    const connection = new Connection(options, address);
+  /** A connection to where `options` say, if it can be had within so many ms: the first answers of the server included. */
+  static async open(options: RedisClientOptions, address: string, within: number): Promise<Connection> {
+    const connection = new Connection({ ...options, socket: { connectTimeout: within, ...options.socket } }, address);
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const error = new Unavailable(`${address} did not answer within ${within} ms`);
+      timer = setTimeout(() => setImmediate(() => reject(error)), within);
+    });
     try {
-      await connection.#client.connect();
+      await Promise.race([connection.#client.connect(), late]);
     } catch (error) {
       connection.destroy();
       throw translated(error, address);
+    } finally {
+      clearTimeout(timer);
     }
     // An idle connection keeps no program from its end; one on which an answer is due does.
     connection.#client.unref();
@@ -110,7 +115,7 @@ function open(options: RedisClientOptions) {
     ...options,
     disableOfflineQueue: true,
     maintNotifications: 'disabled',
-    socket: { connectTimeout: CONNECT_WITHIN_MS, ...options.socket, reconnectStrategy: false },
+    socket: { ...options.socket, reconnectStrategy: false },
     commandOptions: {
       // Integers as digits: a number would round what does not fit into it, and say nothing.
       typeMapping: {

@@ -72,7 +72,7 @@ export class Connections {
   }
 
   async #open(): Promise<Connection> {
-    const connection = await Connection.open(this.#options, this.address);
+    const connection = await Connection.open(this.#options, this.address, this.#within);
     if (!this.#isClosed) return connection;
     connection.destroy();
     throw new Closed();
