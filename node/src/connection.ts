@@ -7,6 +7,16 @@ import type { Reply } from './replies.js';
 /** A word of a command. */
 export type Word = string | Buffer;
 
+/** Where to connect to, and how: those options of node-redis' `createClient`. */
+export interface Connecting
+  extends Pick<
+    RedisClientOptions,
+    'url' | 'socket' | 'username' | 'password' | 'credentialsProvider' | 'database' | 'name'
+  > {
+  /** The protocol, 3 unless set. */
+  RESP?: 2 | 3 | undefined;
+}
+
 /** How a command is sent. */
 export interface Sending {
   /** Fails after so many ms without an answer; the command may still be carried out. */
@@ -26,7 +36,7 @@ export class Connection {
   #keepingAlive = 0;
   #isRetired = false;
 
-  private constructor(options: RedisClientOptions, address: string) {
+  private constructor(options: Connecting, address: string) {
     this.address = address;
     this.#client = open(options);
     // What ends the connection also ends its commands: they are told.
@@ -35,7 +45,7 @@ export class Connection {
   }
 
   /** A connection to where `options` say, if it can be had within so many ms: the first answers of the server included. */
-  static async open(options: RedisClientOptions, address: string, within: number): Promise<Connection> {
+  static async open(options: Connecting, address: string, within: number): Promise<Connection> {
     const connection = new Connection({ ...options, socket: { connectTimeout: within, ...options.socket } }, address);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
@@ -110,7 +120,7 @@ export class Connection {
   }
 }
 
-function open(options: RedisClientOptions) {
+function open(options: Connecting) {
   return createClient({
     ...options,
     disableOfflineQueue: true,

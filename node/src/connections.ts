@@ -1,7 +1,6 @@
 import { setMaxListeners } from 'node:events';
-import type { RedisClientOptions } from 'redis';
 import { now, pause } from './clock.js';
-import { Connection, type Sending, type Word } from './connection.js';
+import { type Connecting, Connection, type Sending, type Word } from './connection.js';
 import { Closed, Unavailable } from './errors.js';
 import { passesIn } from './refusals.js';
 import { type Reply, toGranted } from './replies.js';
@@ -34,7 +33,7 @@ export interface UnderWay {
  */
 export class Connections {
   readonly address: string;
-  readonly #options: RedisClientOptions;
+  readonly #options: Connecting;
   readonly #within: number;
   #shared: Connection | undefined;
   #opening: Promise<Connection> | undefined;
@@ -45,7 +44,7 @@ export class Connections {
   readonly #background = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
 
-  constructor(options: RedisClientOptions, address: string, within: number) {
+  constructor(options: Connecting, address: string, within: number) {
     this.#options = options;
     this.address = address;
     this.#within = within;

@@ -1,3 +1,4 @@
+export type { Connecting } from './connection.js';
 export { Election, Leadership } from './election.js';
 export {
   BadArgument,

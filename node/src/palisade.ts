@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { RedisClientOptions } from 'redis';
 import { acquire } from './acquiring.js';
+import type { Connecting } from './connection.js';
 import { Connections } from './connections.js';
 import { Election } from './election.js';
 import { BadArgument, Closed, NotAcquired } from './errors.js';
@@ -51,7 +51,7 @@ export class Palisade implements AsyncDisposable {
    * @param address `redis://[user:password@]host:port`, `rediss://…`, `unix:///path`, options as of `createClient`, or a client.
    * @param defaults of every lock, unless it is told otherwise.
    */
-  constructor(address: string | RedisClientOptions | ExistingClient, defaults: PalisadeOptions = {}) {
+  constructor(address: string | Connecting | ExistingClient, defaults: PalisadeOptions = {}) {
     const { answerWithin = 3_000, ...locks } = defaults;
     integer('answerWithin', answerWithin, 1, 2 ** 31 - 1);
     checked(locks);
@@ -204,7 +204,7 @@ async function unlessHeld<T>(taking: Promise<T>): Promise<T | null> {
   }
 }
 
-function optionsOf(address: string | RedisClientOptions | ExistingClient): RedisClientOptions {
+function optionsOf(address: string | Connecting | ExistingClient): Connecting {
   if (typeof address === 'string') {
     if (!/^(rediss?|unix):\/\//.test(address)) {
       throw new BadArgument('the address must begin with redis://, rediss:// or unix://');
@@ -213,16 +213,15 @@ function optionsOf(address: string | RedisClientOptions | ExistingClient): Redis
   }
   if (typeof address !== 'object' || address === null)
     throw new BadArgument('the address must be a URL, options or a client');
-  if (!('duplicate' in address)) return address as RedisClientOptions;
-  // What belongs to that client alone stays there: its cache, its pings, its keys' prefix.
-  const { url, socket, username, password, credentialsProvider, database, RESP, name } = (address.options ??
-    {}) as RedisClientOptions;
+  // What belongs to a client alone stays there: its cache, its pings, the prefix of its keys.
+  const from = ('duplicate' in address ? (address.options ?? {}) : address) as Connecting;
+  const { url, socket, username, password, credentialsProvider, database, RESP, name } = from;
   const all = { url, socket, username, password, credentialsProvider, database, RESP, name };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as RedisClientOptions;
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
 /** Where `options` lead to, without passwords. */
-function addressOf({ url, socket }: RedisClientOptions): string {
+function addressOf({ url, socket }: Connecting): string {
   if (url) return url.replace(/\/\/[^/@]*@/, '//');
   const at = (socket ?? {}) as { path?: string; host?: string; port?: number };
   return at.path ? `unix://${at.path}` : `redis://${at.host ?? 'localhost'}:${at.port ?? 6379}`;

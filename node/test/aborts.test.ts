@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
-import { it } from 'node:test';
+import { describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Lock, NotAcquired, Palisade, Unavailable } from '../src/index.js';
 import { freePort, Node, onEach, onNode } from './server.js';
@@ -133,7 +133,7 @@ onNode('a wait whose connection breaks', (bench) => {
   });
 });
 
-onNode('a server that is not there', (bench) => {
+describe('a server that is not there', () => {
   it('is told of at once', async () => {
     const locks = new Palisade(`redis://user:secret@127.0.0.1:${await freePort()}`);
     await assert.rejects(soon(locks.lock('k')), (error: Error) => {
@@ -145,18 +145,43 @@ onNode('a server that is not there', (bench) => {
     await locks.close();
   });
 
-  it('gets no request later that was given up meanwhile', async () => {
-    const node = await new Node().start();
-    const locks = new Palisade(node.url, { answerWithin: 100 });
-    const warm = await locks.lock('warm');
-    await warm.release();
-    node.signal('SIGKILL');
-    await assert.rejects(soon(locks.lock('late', { wait: 50 })), Unavailable);
-    node.end();
-    const again = await new Node().start();
-    assert.deepEqual(await again.outside.users('late'), { holders: 0, waiters: 0 });
-    await locks.close();
-    again.end();
-    void bench;
+  it('is not sent later what was asked for meanwhile', async () => {
+    using node = await new Node().start();
+    await using locks = new Palisade(node.url);
+    await (await locks.lock('warm')).release();
+    await node.kill();
+    await assert.rejects(soon(locks.lock('late', { ttl: 60_000 })), Unavailable);
+    await node.restart();
+    await node.lift();
+    await (await locks.lock('later')).release();
+    assert.deepEqual(await node.outside.users('late'), { holders: 0, waiters: 0 });
+  });
+
+  it('is waited for by who was in its queue when it went', async () => {
+    using node = await new Node().start();
+    await using locks = new Palisade(node.url);
+    const first = await locks.lock('k', { ttl: 60_000 });
+    const waits = locks.lock('k');
+    await node.outside.waiters('k', 1);
+    await node.kill();
+    await node.restart();
+    await node.lift();
+    const second = await soon(waits);
+    assert.ok(second.isValid && second.token > first.token);
+    assert.equal(await second.release(), true);
+  });
+
+  it('is told, when it runs on, of what was given up meanwhile', async () => {
+    using node = await new Node().start();
+    await using locks = new Palisade(node.url, { ttl: 60_000 });
+    await (await locks.lock('warm')).release();
+    node.signal('SIGSTOP');
+    const abort = new AbortController();
+    const taking = locks.lock('k', { signal: abort.signal });
+    setImmediate(() => abort.abort());
+    await assert.rejects(soon(taking), { name: 'AbortError' });
+    node.signal('SIGCONT');
+    await node.outside.free('k');
+    await (await soon(locks.lock('k'))).release();
   });
 });

@@ -1,6 +1,7 @@
 // Real servers for the tests: one node with the module, or an agent with five nodes behind it.
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -45,6 +46,16 @@ export class Outside {
     return this.client.sendCommand(words);
   }
 
+  /** The same, until the server's state file is written. */
+  async sayReady(...words: string[]): Promise<unknown> {
+    let answer: unknown;
+    await eventually(`${words[0]} is answered`, async () => {
+      answer = await this.say(...words).catch((error: Error) => error);
+      return !(answer instanceof Error && answer.message.startsWith('NOTYET'));
+    });
+    return answer;
+  }
+
   /** The fields of LOCK.INFO; `null`: nobody holds the lock. */
   async info(key: string): Promise<Record<string, string | number> | null> {
     return (await this.say('LOCK.INFO', key)) as Record<string, string | number> | null;
@@ -77,12 +88,13 @@ export class Node {
   readonly url = `unix://${this.path}`;
   readonly outside = new Outside(this.path);
   #process!: ChildProcess;
+  #args: string[] = [];
 
   async start(more: string[] = [], options: { module?: boolean; port?: number; lift?: boolean } = {}): Promise<this> {
     const module = options.module === false ? [] : ['--loadmodule', MODULE];
     const port = ['--port', String(options.port ?? 0)];
-    const args = ['--unixsocket', this.path, '--save', '', '--dir', this.#running.folder, ...port, ...module, ...more];
-    this.#process = this.#running.start(SERVER, args);
+    this.#args = ['--unixsocket', this.path, '--save', '', '--dir', this.#running.folder, ...port, ...module, ...more];
+    this.#process = this.#running.start(SERVER, this.#args);
     await eventually('the server listens', () => existsSync(this.path));
     await this.outside.client.connect();
     if (options.module !== false && options.lift !== false) await this.lift();
@@ -91,7 +103,22 @@ export class Node {
 
   /** Its guard is lifted: nobody holds a lock of a server that is new. */
   async lift(): Promise<void> {
-    await eventually('the guard is lifted', async () => (await this.outside.say('LOCK.GUARD', 'LIFT').catch(() => 1)) === 0);
+    await eventually(
+      'the guard is lifted',
+      async () => (await this.outside.say('LOCK.GUARD', 'LIFT').catch(() => 1)) === 0,
+    );
+  }
+
+  /** Ends it as `kill -9` does. */
+  async kill(): Promise<void> {
+    this.#process.kill('SIGKILL');
+    await once(this.#process, 'exit');
+  }
+
+  /** Starts it again, where it was. */
+  async restart(): Promise<void> {
+    this.#process = this.#running.start(SERVER, this.#args);
+    await eventually('it answers', async () => (await this.outside.say('PING').catch(() => '')) === 'PONG');
   }
 
   signal(name: NodeJS.Signals): void {
@@ -101,6 +128,10 @@ export class Node {
   end(): void {
     this.outside.client.destroy();
     this.#running.end();
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
   }
 }
 

@@ -164,7 +164,7 @@ onNode('the connection of a held lock', (bench) => {
 
 describe('a server that hangs', () => {
   it('loses its locks in time, and a release says so', async () => {
-    const node = await new Node().start();
+    using node = await new Node().start();
     await using locks = new Palisade(node.url, { answerWithin: 200 });
     const key = 'orders:42';
     const lock = await locks.lock(key, { ttl: 500 });
@@ -185,7 +185,6 @@ describe('a server that hangs', () => {
     await assert.rejects(next.release(), Unavailable);
     node.signal('SIGCONT');
     await node.outside.free(key);
-    node.end();
   });
 });
 
