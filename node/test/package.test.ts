@@ -40,7 +40,7 @@ onNode('the package', (bench) => {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'palisade-pack-'));
-    await run('npm', ['pack', '--pack-destination', folder, '--silent'], { cwd: PACKAGE });
+    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder, '--silent'], { cwd: PACKAGE });
     await writeFile(join(folder, 'package.json'), '{ "private": true }');
     const packed = join(folder, 'palisade-client-0.1.0.tgz');
     // The peer comes along, of what the setup has fetched already.
@@ -76,18 +76,14 @@ onNode('the package', (bench) => {
   it('has types, however modules are meant', async () => {
     const imports = `import { type Lock, type Once, Palisade } from 'palisade-client';`;
     const tsc = join(PACKAGE, 'node_modules', 'typescript', 'bin', 'tsc');
-    const check = async (name: string, ...modules: string[]) => {
-      await writeFile(join(folder, name), imports + TYPED);
-      const settings = ['--target', 'es2022', '--types', 'node', '--strict', ...modules];
-      const args = [tsc, '--noEmit', '--skipLibCheck', 'false', ...settings, join(folder, name)];
+    const check = async (names: string[], ...modules: string[]) => {
+      for (const name of names) await writeFile(join(folder, name), imports + TYPED);
+      const settings = ['--target', 'es2022', '--types', 'node', '--strict', '--skipLibCheck', 'false', ...modules];
+      const args = [tsc, '--noEmit', ...settings, ...names];
       const { stdout } = await run('node', args, { cwd: folder }).catch((error) => error);
       assert.equal(stdout, '');
     };
-    await Promise.all([
-      check('typed.mts', '--module', 'node20'),
-      check('typed.cts', '--module', 'node20'),
-      check('bundled.ts', '--module', 'esnext', '--moduleResolution', 'bundler'),
-      check('common.ts', '--module', 'commonjs', '--moduleResolution', 'bundler'),
-    ]);
+    await check(['typed.mts', 'typed.cts'], '--module', 'node20');
+    await check(['bundled.ts'], '--module', 'esnext', '--moduleResolution', 'bundler');
   });
 });

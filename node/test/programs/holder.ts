@@ -2,16 +2,18 @@
 
 import { Palisade } from '../../src/index.js';
 
+const TTL_MS = 1_000;
+
 async function main(): Promise<void> {
   const [url = '', key = ''] = process.argv.slice(2);
   const locks = new Palisade(url);
-  const lock = await locks.lock(key, { ttl: 400 });
+  const lock = await locks.lock(key, { ttl: TTL_MS });
   process.send?.(lock.token);
   // Looks as soon as it runs again, before any timer and any answer.
   let last = performance.now();
   const look = async () => {
     const at = performance.now();
-    const wasStopped = at - last > 300;
+    const wasStopped = at - last > 0.9 * TTL_MS;
     last = at;
     if (!wasStopped) return void setImmediate(look);
     const first = lock.isValid;
