@@ -4,7 +4,7 @@ import type { Connection, Word } from './connection.js';
 import type { Acquisition, Connections, UnderWay } from './connections.js';
 import { Guarded, NotAcquired, Unavailable } from './errors.js';
 import { WAIT_MAX_MS } from './options.js';
-import { passesIn } from './refusals.js';
+import { isRefusal, passesIn } from './refusals.js';
 import { type Granted, type Reply, toGranted, toHolder } from './replies.js';
 
 /** What is asked for. */
@@ -77,7 +77,8 @@ class Attempt {
   readonly #signal: AbortSignal;
   /** The request whose answer is not there yet, or was not understood. */
   #underWay: UnderWay | undefined;
-  #wasSent = false;
+  /** A request has had no answer: the server may have it still, even if a later one was refused. */
+  #isUnsure = false;
 
   constructor(connections: Connections, wanted: Wanted, signal: AbortSignal) {
     this.#connections = connections;
@@ -96,8 +97,8 @@ class Attempt {
 
   /** Frees what the server may have granted, or keeps in its queue, unless it has said that there is nothing. */
   giveBack(error: unknown): void {
-    const isNothing = error instanceof NotAcquired && error.reason !== 'too-late';
-    if (this.#wasSent && !isNothing) this.#connections.giveBack(this.#wanted, this.#underWay);
+    const isTooLate = error instanceof NotAcquired && error.reason === 'too-late';
+    if (this.#underWay || this.#isUnsure || isTooLate) this.#connections.giveBack(this.#wanted, this.#underWay);
   }
 
   /** Asks without waiting, on the connection that all share: most locks are free. `null`: there is something to wait for. */
@@ -124,7 +125,7 @@ class Attempt {
       if (left <= 0) throw await this.#notAcquired('timed-out');
       let connection: Connection | undefined;
       try {
-        connection = await this.#forWait();
+        connection = await this.#connections.forWait(this.#signal);
         lostSince = undefined;
         const open = connection;
         const grant = await this.#send(open, ['WAIT', String(left)], (words) => open.send(words));
@@ -144,20 +145,6 @@ class Attempt {
     }
   }
 
-  async #forWait(): Promise<Connection> {
-    const opening = this.#connections.forWait();
-    try {
-      return await unlessAborted(opening, this.#signal);
-    } catch (error) {
-      // One that is there only after the wait was given up is for others.
-      opening.then(
-        (late) => this.#connections.idle(late),
-        () => {},
-      );
-      throw error;
-    }
-  }
-
   async #send(
     connection: Connection,
     more: readonly string[],
@@ -170,9 +157,15 @@ class Attempt {
     // The lease is counted from before the request was sent.
     const sent = now();
     const reply = send(words);
-    this.#wasSent = true;
     this.#underWay = { connection, reply };
-    const granted = toGranted(await unlessAborted(reply, this.#signal));
+    let granted: Granted | null;
+    try {
+      granted = toGranted(await unlessAborted(reply, this.#signal));
+    } catch (error) {
+      if (error instanceof Unavailable) this.#isUnsure = true;
+      else if (isRefusal(error)) this.#underWay = undefined;
+      throw error;
+    }
     this.#underWay = undefined;
     return granted && { ...granted, validUntil: validUntil(sent, granted.waited, ttl) };
   }

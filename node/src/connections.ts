@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
-import { now, pause } from './clock.js';
+import { now, pause, unlessAborted } from './clock.js';
 import { type Connecting, Connection, type Sending, type Word } from './connection.js';
-import { Closed, Unavailable } from './errors.js';
+import { Closed, Misconfigured, Unavailable } from './errors.js';
 import { passesIn } from './refusals.js';
 import { type Reply, toGranted } from './replies.js';
 
@@ -71,17 +71,31 @@ export class Connections {
   }
 
   async #open(): Promise<Connection> {
+    if (this.#isClosed) throw new Closed();
     const connection = await Connection.open(this.#options, this.address, this.#within);
     if (!this.#isClosed) return connection;
     connection.destroy();
     throw new Closed();
   }
 
-  /** A connection for a command that waits. It is handed back by {@link idle}, or destroyed. */
-  async forWait(): Promise<Connection> {
+  /** A connection for a command that waits, unless `signal` aborts first. It is handed back by {@link idle}, or destroyed. */
+  async forWait(signal: AbortSignal): Promise<Connection> {
     let connection = this.#idle.pop();
     while (connection && !connection.isUsable) connection = this.#idle.pop();
-    connection ??= await this.#open();
+    if (!connection) {
+      const opening = this.#open();
+      try {
+        connection = await unlessAborted(opening, signal);
+      } catch (error) {
+        // One that is there only after the wait was given up is for others.
+        const late = opening.then(
+          (connection) => this.idle(connection),
+          () => {},
+        );
+        this.inBackground(late);
+        throw error;
+      }
+    }
     this.#waiting.add(connection);
     return connection;
   }
@@ -154,9 +168,9 @@ export class Connections {
       try {
         await this.release(acquisition);
         return;
-      } catch {
+      } catch (error) {
         // It ends by itself then.
-        if (now() >= until || this.closing.aborted) return;
+        if (now() >= until || this.closing.aborted || error instanceof Misconfigured) return;
         await pause(AGAIN_MS[attempt] ?? 1_000, { background: true });
       }
     }

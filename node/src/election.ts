@@ -1,9 +1,8 @@
 import { now } from './clock.js';
-import type { Acquisition, Connections } from './connections.js';
+import type { Connections } from './connections.js';
 import { LockLost } from './errors.js';
 import type { Held } from './held.js';
 import { Lock } from './lock.js';
-import { lossOf } from './loss.js';
 import { leaderNow, observing } from './observing.js';
 import { checkedText, type LockOptions } from './options.js';
 import { type Leader, noteOf, VALUE_BYTES_MAX } from './proclamation.js';
@@ -79,12 +78,14 @@ export class Election {
 /** Leads until it {@link Leadership.resign | resigns} or is {@link Lock.lost | lost}; with all that a {@link Lock} tells. */
 export class Leadership extends Lock {
   readonly #term: number;
-  #sequence = 0;
+  /** The number of what was proclaimed last, by this or by one that was re-entered. */
+  readonly #last: { sequence: number };
 
   /** @internal */
-  constructor(held: Held, term = held.token) {
+  constructor(held: Held, term = held.token, last = { sequence: 0 }) {
     super(held);
     this.#term = term;
+    this.#last = last;
   }
 
   /**
@@ -97,21 +98,24 @@ export class Leadership extends Lock {
 
   /** The number of what was proclaimed last: 1 at first. */
   get sequence(): number {
-    return this.#sequence;
+    return this.#last.sequence;
   }
 
   /** Proclaims another value, at most 1002 bytes. @throws {@link LockLost}: it does not lead any more. */
   async proclaim(value: string | Uint8Array): Promise<void> {
     const note = noteOf(this.#term, checkedText('value', value, VALUE_BYTES_MAX));
     this.held.throwIfLost();
-    const { key, owner }: Acquisition = this.held.acquisition;
-    const sequence = ++this.#sequence;
-    const reply = await this.held.connections.ask(['LOCK.NOTE', key, owner, note, 'SEQ', String(sequence)]);
-    if (reply === null) {
-      this.held.lose('taken-away');
-      throw new LockLost(this.held.loss ?? lossOf('taken-away'));
+    const { key, owner } = this.held.acquisition;
+    for (;;) {
+      const sequence = ++this.#last.sequence;
+      const reply = await this.held.connections.ask(['LOCK.NOTE', key, owner, note, 'SEQ', String(sequence)]);
+      if (reply === null) this.held.lose('taken-away');
+      this.held.throwIfLost();
+      const current = toInteger(reply);
+      if (current === sequence) return;
+      // A later one is there already, so this one was not taken: it goes behind that.
+      this.#last.sequence = Math.max(this.#last.sequence, current);
     }
-    this.#sequence = Math.max(this.#sequence, toInteger(reply));
   }
 
   /** Stops leading: the next candidate leads at once. As {@link Lock.release}. */
@@ -121,6 +125,6 @@ export class Leadership extends Lock {
 
   /** @internal */
   protected override again(): this {
-    return new Leadership(this.held, this.#term) as this;
+    return new Leadership(this.held, this.#term, this.#last) as this;
   }
 }

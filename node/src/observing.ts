@@ -49,7 +49,7 @@ export async function* observing(
       if (signal?.aborted) throw signal.reason;
       if (leaving.signal.aborted) return;
       try {
-        connection ??= await unlessAborted(connections.forWait(), leaving.signal);
+        connection ??= await connections.forWait(leaving.signal);
         const state = await unlessAborted(watch(connection, key, known), leaving.signal);
         if (state === null) continue;
         if (state.known.token === 0 && (await guardedFor(connections)) > 0) throw new Guarded('guarded', AGAIN_MS);

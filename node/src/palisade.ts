@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { RedisClient } from 'redis';
 import { acquire } from './acquiring.js';
 import type { Connecting } from './connection.js';
 import { Connections } from './connections.js';
@@ -208,6 +209,12 @@ function optionsOf(address: string | Connecting | ExistingClient): Connecting {
   if (typeof address === 'string') {
     if (!/^(rediss?|unix):\/\//.test(address)) {
       throw new BadArgument('the address must begin with redis://, rediss:// or unix://');
+    }
+    try {
+      RedisClient.parseURL(address);
+    } catch {
+      // Without what it says: that has the password.
+      throw new BadArgument('the address cannot be read: redis://user:password@host:port, or unix:///path');
     }
     return { url: address };
   }

@@ -40,3 +40,8 @@ export function passesIn(error: unknown): number | undefined {
   if (error.code === 'NOTYET') return Number.parseInt(error.message.split(' ', 2)[1] ?? '', 10) || 10;
   return ['LOADING', 'TRYAGAIN', 'BUSY'].includes(error.code) ? 100 : undefined;
 }
+
+/** Whether the server has said by this that it has done nothing. */
+export function isRefusal(error: unknown): boolean {
+  return [Guarded, Misconfigured, ServerError].some((kind) => error instanceof kind);
+}

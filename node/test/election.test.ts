@@ -49,6 +49,21 @@ onEach('an election', (bench) => {
     await lock.release();
   });
 
+  it('numbers what a leader proclaims, also where it was re-entered', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const leader = await locks.election(key).campaign('1');
+    const inner = await leader.reenter();
+    await inner.proclaim('2');
+    await bench.outside.say('LOCK.NOTE', key, leader.owner, 'somebody else', 'SEQ', '7');
+    await leader.proclaim('8');
+    const told = await locks.election(key).leader();
+    assert.deepEqual([told?.term, told?.sequence, told?.value.toString()], [leader.term, 8, '8']);
+    assert.deepEqual([leader.sequence, inner.sequence, inner.term], [8, 8, leader.term]);
+    await inner.release();
+    assert.ok(leader.isValid);
+    await leader.resign();
+  });
+
   it('tells a leader that was broken', async () => {
     const [locks, key] = [bench.locks(), bench.key()];
     const leader = await locks.election(key).campaign('a', { ttl: 600 });

@@ -174,6 +174,7 @@ onEach('locks', (bench) => {
       [async () => locks.semaphore('k', 0), /^limit must be an integer from 1 to 65535, not 0$/],
       [async () => locks.election('k').campaign('v'.repeat(1_003)), /^value must be at most 1002 bytes long/],
       [async () => new Palisade('localhost:6379'), /^the address must begin with/],
+      [async () => new Palisade('redis://me:secret@ho st'), /^the address cannot be read: (?!.*secret)/],
       [async () => new Palisade('redis://localhost', { ttl: -1 }), /^ttl must be/],
     ];
     for (const [call, expected] of cases) {
