@@ -23,6 +23,8 @@ export interface Sending {
   within?: number | undefined;
   /** Does not keep the process alive until the answer is there. */
   background?: boolean | undefined;
+  /** Called before it is sent again, since its connection broke. */
+  onBroken?: (() => void) | undefined;
 }
 
 /**

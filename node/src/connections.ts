@@ -126,6 +126,7 @@ export class Connections {
         if (ms !== undefined && now() + ms < until) await pause(ms, { background: sending.background });
         // One that is slow, and not broken, is not asked twice.
         else if (!(error instanceof Unavailable && error.cause && broken++ === 0)) throw error;
+        else sending.onBroken?.();
       }
     }
   }
@@ -137,7 +138,10 @@ export class Connections {
 
   /** Gives an acquisition back; whether it was held. */
   async release({ key, owner }: Acquisition): Promise<boolean> {
-    return (await this.ask(['LOCK.RELEASE', key, owner, 'LEVEL', '1'])) !== null;
+    let broken = 0;
+    const reply = await this.ask(['LOCK.RELEASE', key, owner, 'LEVEL', '1'], { onBroken: () => broken++ });
+    // To a repetition Null may say that the first request has done it.
+    return reply !== null || broken > 0;
   }
 
   /** Gives an acquisition back in the background, whatever became of it; it is tried until its lease has ended. */
