@@ -155,6 +155,8 @@ describe('a server that is not there', () => {
     await node.lift();
     await (await locks.lock('later')).release();
     assert.deepEqual(await node.outside.users('late'), { holders: 0, waiters: 0 });
+    const counts = String(await node.outside.say('INFO', 'commandstats'));
+    assert.match(counts, /cmdstat_lock\.acquire:calls=1,/i, 'it has heard of one request since, the last');
   });
 
   it('is waited for by who was in its queue when it went', async () => {
