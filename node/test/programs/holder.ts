@@ -2,7 +2,7 @@
 
 import { Palisade } from '../../src/index.js';
 
-const TTL_MS = 2_000;
+const TTL_MS = 1_500;
 
 async function main(): Promise<void> {
   const [url = '', key = ''] = process.argv.slice(2);
@@ -11,6 +11,8 @@ async function main(): Promise<void> {
   process.send?.(lock.token);
   // Looks as soon as it runs again.
   let last = performance.now();
+  // Neither a lock nor its loss keeps a program alive.
+  const alive = setInterval(() => {}, 1_000);
   const look = async () => {
     const at = performance.now();
     const wasStopped = at - last > TTL_MS / 2;
@@ -20,6 +22,7 @@ async function main(): Promise<void> {
     const { reason } = await lock.lost;
     process.send?.({ first, reason, wasHeld: await lock.release() });
     await locks.close();
+    clearInterval(alive);
     process.disconnect();
   };
   setImmediate(look);
