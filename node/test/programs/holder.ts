@@ -8,8 +8,7 @@ async function main(): Promise<void> {
   const [url = '', key = ''] = process.argv.slice(2);
   const locks = new Palisade(url);
   const lock = await locks.lock(key, { ttl: TTL_MS });
-  process.send?.(lock.token);
-  // Looks as soon as it runs again.
+  // Looks as soon as it runs again. It may be stopped as soon as it has told its token.
   let last = performance.now();
   // Neither a lock nor its loss keeps a program alive.
   const alive = setInterval(() => {}, 1_000);
@@ -26,6 +25,7 @@ async function main(): Promise<void> {
     process.disconnect();
   };
   setImmediate(look);
+  process.send?.(lock.token);
 }
 
 main();
