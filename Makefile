@@ -91,6 +91,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@tests/clients/setup quick
 	@cargo test --workspace
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client))
+	@$(MAKE) --no-print-directory test-node
 
 .PHONY: test-clients
 test-clients: setup-clients ## Run the recipes of docs/clients with every client, on SERVER, Redis 8 and Valkey 9: some minutes the first time
@@ -107,6 +108,30 @@ setup-clients: setup
 .PHONY: client-pages
 client-pages: export PALISADE_WRITE_PAGES = 1
 client-pages: test-clients ## The same, and write what they print to docs/clients
+
+# Node.js of the recipes' setup, where the system's is too old.
+NODE_PATHS := $(CURDIR)/target/clients/python/bin
+
+.PHONY: setup-node
+setup-node: setup
+	@export PATH=$(NODE_PATHS):$$PATH; \
+	if ! node --eval 'process.exit(Number(parseInt(process.versions.node) < 20))' 2>/dev/null || ! command -v npm >/dev/null; then \
+	  echo "Node.js of version 20.9 or later, with npm, is missing: install it, then try again." >&2; exit 1; \
+	fi; \
+	if ! cmp --silent node/package-lock.json node/node_modules/.installed; then \
+	  echo "Installing with npm: what the package for Node.js is built and tested with"; \
+	  npm ci --prefix node --silent --no-audit --no-fund; \
+	  cp node/package-lock.json node/node_modules/.installed; \
+	fi
+
+.PHONY: lint-node
+lint-node: setup-node ## Check format, lints and types of the package for Node.js
+	@cd node && PATH=$(NODE_PATHS):$$PATH npm run --silent lint
+
+.PHONY: test-node
+test-node: lint-node ## Build the package for Node.js, and test it on real servers: half a minute
+	@cargo build --quiet --package palisade
+	@cd node && PATH=$(NODE_PATHS):$$PATH npm test --silent
 
 .PHONY: test-matrix
 test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes

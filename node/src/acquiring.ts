@@ -1,0 +1,188 @@
+import { setMaxListeners } from 'node:events';
+import { now, pause, unlessAborted, validUntil } from './clock.js';
+import type { Connection, Word } from './connection.js';
+import type { Acquisition, Connections, UnderWay } from './connections.js';
+import { Guarded, NotAcquired, Unavailable } from './errors.js';
+import { WAIT_MAX_MS } from './options.js';
+import { isRefusal, passesIn } from './refusals.js';
+import { type Granted, type Reply, toGranted, toHolder } from './replies.js';
+
+/** What is asked for. */
+export interface Wanted extends Acquisition {
+  /** The words that say in which mode. */
+  readonly mode: readonly string[];
+  readonly note: Buffer;
+  /** For how many ms to wait; `undefined`: as long as it takes. */
+  readonly wait: number | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** What was granted, and until when that may be relied on. */
+export interface Grant extends Granted {
+  readonly validUntil: number;
+}
+
+/** A server that was reached once is looked for again for so long, while something waits there. */
+const LOOKED_FOR_MS = 10_000;
+const LOOK_AGAIN_MS = 200;
+
+/**
+ * Takes a lock, or tells why not. Whatever ends this, an abort included, leaves neither a lock nor a place in the queue behind:
+ * that is seen to in the background.
+ */
+export async function acquire(connections: Connections, wanted: Wanted): Promise<Grant> {
+  using given = new GivenUp(wanted.signal, connections.closing);
+  given.signal.throwIfAborted();
+  const attempt = new Attempt(connections, wanted, given.signal);
+  try {
+    const grant = await attempt.run();
+    if (grant.validUntil > now()) return grant;
+    throw new NotAcquired(
+      'the lock was granted, but nothing of its lease was left when this program heard of it',
+      'too-late',
+    );
+  } catch (error) {
+    attempt.giveBack(error);
+    throw error;
+  }
+}
+
+/** Aborts when one of `signals` does. Unlike `AbortSignal.any`, it leaves nothing on a signal that lives for long. */
+class GivenUp {
+  readonly #controller = new AbortController();
+  readonly #signals: AbortSignal[];
+  readonly #onAbort = (): void => {
+    this.#controller.abort(this.#signals.find((signal) => signal.aborted)?.reason);
+  };
+
+  constructor(...signals: (AbortSignal | undefined)[]) {
+    setMaxListeners(0, this.signal);
+    this.#signals = signals.filter((signal) => signal !== undefined);
+    for (const signal of this.#signals) signal.addEventListener('abort', this.#onAbort);
+    if (this.#signals.some((signal) => signal.aborted)) this.#onAbort();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  [Symbol.dispose](): void {
+    for (const signal of this.#signals) signal.removeEventListener('abort', this.#onAbort);
+  }
+}
+
+class Attempt {
+  readonly #connections: Connections;
+  readonly #wanted: Wanted;
+  readonly #signal: AbortSignal;
+  /** The request whose answer is not there yet, or was not understood. */
+  #underWay: UnderWay | undefined;
+  /** A request has had no answer: the server may have it still, even if a later one was refused. */
+  #isUnsure = false;
+
+  constructor(connections: Connections, wanted: Wanted, signal: AbortSignal) {
+    this.#connections = connections;
+    this.#wanted = wanted;
+    this.#signal = signal;
+  }
+
+  async run(): Promise<Grant> {
+    const { wait } = this.#wanted;
+    const by = wait === undefined ? Number.POSITIVE_INFINITY : now() + wait;
+    const grant = await this.#ask(by);
+    if (grant) return grant;
+    if (wait === 0) throw await this.#notAcquired('held');
+    return this.#wait(by);
+  }
+
+  /** Frees what the server may have granted, or keeps in its queue, unless it has said that there is nothing. */
+  giveBack(error: unknown): void {
+    const isTooLate = error instanceof NotAcquired && error.reason === 'too-late';
+    if (this.#underWay || this.#isUnsure || isTooLate) this.#connections.giveBack(this.#wanted, this.#underWay);
+  }
+
+  /** Asks without waiting, on the connection that all share: most locks are free. `null`: there is something to wait for. */
+  async #ask(by: number): Promise<Grant | null> {
+    for (let broken = 0; ; ) {
+      const connection = await unlessAborted(this.#connections.shared(), this.#signal);
+      try {
+        return await this.#send(connection, [], (words) => this.#connections.askOn(connection, words));
+      } catch (error) {
+        if (error instanceof Guarded && now() < by) return null;
+        const ms = passesIn(error);
+        if (ms !== undefined && now() + ms < by) await this.#pause(ms);
+        // Its connection may have ended long ago: a new one is tried once.
+        else if (!(error instanceof Unavailable && error.cause && broken++ === 0)) throw error;
+      }
+    }
+  }
+
+  /** Waits in the queue, on a connection of its own. */
+  async #wait(by: number): Promise<Grant> {
+    let lostSince: number | undefined;
+    for (;;) {
+      const left = Math.min(Math.ceil(by - now()), WAIT_MAX_MS);
+      if (left <= 0) throw await this.#notAcquired('timed-out');
+      let connection: Connection | undefined;
+      try {
+        connection = await this.#connections.forWait(this.#signal);
+        lostSince = undefined;
+        const open = connection;
+        const grant = await this.#send(open, ['WAIT', String(left)], (words) => open.send(words));
+        this.#connections.idle(open);
+        if (grant) return grant;
+      } catch (error) {
+        if (this.#signal.aborted) throw this.#signal.reason;
+        const ms = passesIn(error);
+        if (connection) this.#connections.idle(connection);
+        if (error instanceof Unavailable) {
+          lostSince ??= now();
+          if (now() - lostSince > LOOKED_FOR_MS) throw error;
+          await this.#pause(Math.min(LOOK_AGAIN_MS, by - now()));
+        } else if (ms !== undefined) await this.#pause(Math.min(ms, by - now()));
+        else throw error;
+      }
+    }
+  }
+
+  async #send(
+    connection: Connection,
+    more: readonly string[],
+    send: (words: Word[]) => Promise<Reply>,
+  ): Promise<Grant | null> {
+    const { key, owner, ttl, mode, note } = this.#wanted;
+    const words: Word[] = ['LOCK.ACQUIRE', key, owner, String(ttl), ...mode, ...more, 'RETRY'];
+    if (note.length > 0) words.push('NOTE', note);
+    this.#signal.throwIfAborted();
+    // The lease is counted from before the request was sent.
+    const sent = now();
+    const reply = send(words);
+    this.#underWay = { connection, reply };
+    let granted: Granted | null;
+    try {
+      granted = toGranted(await unlessAborted(reply, this.#signal));
+    } catch (error) {
+      if (error instanceof Unavailable) this.#isUnsure = true;
+      else if (isRefusal(error)) this.#underWay = undefined;
+      throw error;
+    }
+    this.#underWay = undefined;
+    return granted && { ...granted, validUntil: validUntil(sent, granted.waited, ttl) };
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await pause(Math.max(ms, 1), { signal: this.#signal });
+    this.#signal.throwIfAborted();
+  }
+
+  async #notAcquired(reason: 'held' | 'timed-out'): Promise<NotAcquired> {
+    const asked = this.#connections.ask(['LOCK.INFO', this.#wanted.key]).then(toHolder, () => undefined);
+    const holder = await unlessAborted(asked, this.#signal);
+    const said =
+      reason === 'held' ? 'somebody else holds the lock' : `the lock was not free within ${this.#wanted.wait} ms`;
+    const who = holder
+      ? `; it has been held for ${holder.heldFor} ms${holder.note && ` by ${JSON.stringify(holder.note)}`}`
+      : '';
+    return new NotAcquired(said + who, reason, holder);
+  }
+}

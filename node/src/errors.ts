@@ -1,0 +1,105 @@
+import type { Loss } from './loss.js';
+
+/** Who holds a lock, as the server tells. */
+export interface Holder {
+  /** What the holder left for people; empty if nothing. */
+  readonly note: string;
+  /** The fencing token of its grant. */
+  readonly token: number;
+  /** For how many ms it has held the lock. */
+  readonly heldFor: number;
+  /** For how many ms its lease still runs, if it is not extended. */
+  readonly leaseLeft: number;
+}
+
+/** What every error of this package is. An aborted wait rejects with the reason of its signal instead. */
+export class PalisadeError extends Error {
+  override readonly name: string = 'PalisadeError';
+}
+
+/** An argument is out of its bounds. Nothing was sent. */
+export class BadArgument extends PalisadeError {
+  override readonly name = 'BadArgument';
+}
+
+/** The lock was not taken, since somebody else has it. */
+export class NotAcquired extends PalisadeError {
+  override readonly name = 'NotAcquired';
+
+  constructor(
+    message: string,
+    /** `held`: it was not free, and was not to be waited for. `timed-out`: not in time. `too-late`: granted, and heard of when nothing was left of the lease. */
+    readonly reason: 'held' | 'timed-out' | 'too-late',
+    /** Who holds it, where the server could tell. Of several the one who has held it longest. */
+    readonly holder?: Holder,
+  ) {
+    super(message);
+  }
+}
+
+/** The server may have forgotten grants, and grants nothing until they have ended: docs/guard.md. */
+export class Guarded extends PalisadeError {
+  override readonly name = 'Guarded';
+
+  constructor(
+    message: string,
+    /** After so many ms it is worth to ask again. */
+    readonly retryAfter: number,
+  ) {
+    super(message);
+  }
+}
+
+/** From a `palisade agent`: too few nodes can be asked. The message says why, node by node. */
+export class NoQuorum extends PalisadeError {
+  override readonly name = 'NoQuorum';
+}
+
+/** The lock was held, and is not any more: stop what it protects. */
+export class LockLost extends PalisadeError {
+  override readonly name = 'LockLost';
+
+  constructor(
+    /** Why. */
+    readonly loss: Loss,
+  ) {
+    super(`the lock is lost: ${loss.message}`);
+  }
+}
+
+/** The server cannot be reached, or did not answer in time. Whether it did what it was asked is not known. */
+export class Unavailable extends PalisadeError {
+  override readonly name = 'Unavailable';
+}
+
+/** Somebody has to do something about it: no module on the server, no password, no permission. The message says what. */
+export class Misconfigured extends PalisadeError {
+  override readonly name = 'Misconfigured';
+}
+
+/** What the server says otherwise: docs/errors.md. */
+export class ServerError extends PalisadeError {
+  override readonly name = 'ServerError';
+
+  constructor(
+    message: string,
+    /** Its first word, which is stable. */
+    readonly code: string,
+  ) {
+    super(message);
+  }
+}
+
+/** The server's answer is not one that this command has. It is refused rather than guessed at. */
+export class UnexpectedReply extends PalisadeError {
+  override readonly name = 'UnexpectedReply';
+}
+
+/** The `Palisade` was closed. */
+export class Closed extends PalisadeError {
+  override readonly name = 'Closed';
+
+  constructor() {
+    super('this Palisade was closed: make another one');
+  }
+}

@@ -1,0 +1,210 @@
+import { setMaxListeners } from 'node:events';
+import type { Grant } from './acquiring.js';
+import { backgroundTimer, now, validUntil } from './clock.js';
+import type { Acquisition, Connections } from './connections.js';
+import { LockLost, type PalisadeError, Unavailable } from './errors.js';
+import { type Loss, type LossReason, lossOf } from './loss.js';
+import { type Checked, checkedTtl } from './options.js';
+import { toInteger } from './replies.js';
+
+/** An extension is given so long to be answered, and no more than a third of the ttl. */
+const EXTEND_WITHIN_MS = 1_000;
+
+/** One that failed is tried again after a part of the ttl, within these bounds. */
+const AGAIN_LEAST_MS = 20;
+const AGAIN_MOST_MS = 1_000;
+
+/** How a lock is kept. */
+export type Keeping = Pick<Checked, 'ttl' | 'autoExtend' | 'maxHold' | 'onLost'>;
+
+/**
+ * An acquisition that is held: what all locks that were re-entered share. One timer extends it, and ends it in time; neither that
+ * nor a promise of it keeps the process alive.
+ */
+export class Held {
+  readonly connections: Connections;
+  readonly acquisition: Acquisition;
+  readonly number: number;
+  readonly lost: Promise<Loss>;
+  holds = 1;
+  #token: number;
+  #validUntil: number;
+  #loss: Loss | undefined;
+  #isEnded = false;
+  readonly #keeping: Keeping;
+  readonly #since = now();
+  readonly #controller = new AbortController();
+  #resolveLost: (loss: Loss) => void = () => {};
+  #timer: NodeJS.Timeout | undefined;
+  #wakeAt = 0;
+  #extendAt: number;
+  #isExtending = false;
+  #lastFailure: PalisadeError | undefined;
+  readonly #onEnd: (held: Held) => void;
+
+  constructor(
+    connections: Connections,
+    acquisition: Acquisition,
+    grant: Grant,
+    keeping: Keeping,
+    onEnd: (held: Held) => void,
+  ) {
+    this.connections = connections;
+    this.acquisition = acquisition;
+    this.number = grant.number;
+    this.#token = grant.token;
+    this.#validUntil = grant.validUntil;
+    this.#keeping = keeping;
+    this.#onEnd = onEnd;
+    this.lost = new Promise((resolve) => {
+      this.#resolveLost = resolve;
+    });
+    setMaxListeners(0, this.signal);
+    this.#extendAt = this.#whenToExtend();
+    this.#schedule();
+  }
+
+  get token(): number {
+    return this.#token;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get loss(): Loss | undefined {
+    return this.#loss;
+  }
+
+  /** For how many ms it may be relied on. By the clock alone: whether a timer has run does not matter. */
+  get validFor(): number {
+    return this.#isEnded ? 0 : Math.max(0, this.#validUntil - now());
+  }
+
+  /** How many ms ago it was granted. */
+  get heldFor(): number {
+    return now() - this.#since;
+  }
+
+  /** Asks for a lease of `ttl` ms from now. */
+  async extend(ttl: number = this.#keeping.ttl): Promise<void> {
+    this.throwIfLost();
+    await this.#ask(checkedTtl(ttl), false);
+  }
+
+  /** It is not extended any more, and no loss is told of. */
+  end(): void {
+    this.#isEnded = true;
+    clearTimeout(this.#timer);
+    this.#onEnd(this);
+  }
+
+  /** It is lost: whoever relies on it is told. */
+  lose(reason: LossReason, more?: string): void {
+    if (this.#isEnded) return;
+    this.end();
+    const loss = lossOf(reason, more);
+    this.#loss = loss;
+    this.#resolveLost(loss);
+    this.#controller.abort(new LockLost(loss));
+    this.#tell(loss);
+  }
+
+  /** It is lost if its lease is over, though no timer has run yet. */
+  loseIfOver(): void {
+    if (!this.#isEnded && this.validFor === 0) this.#leaseIsOver();
+  }
+
+  /** Fails if it is not valid any more. */
+  throwIfLost(): void {
+    this.loseIfOver();
+    if (this.#loss) throw new LockLost(this.#loss);
+    if (this.#isEnded) throw new LockLost(lossOf('taken-away', 'it was released'));
+  }
+
+  #tell(loss: Loss): void {
+    const warn = (error: unknown) =>
+      process.emitWarning(`onLost of a lock failed: ${String(error)}`, 'PalisadeWarning');
+    try {
+      Promise.resolve(this.#keeping.onLost?.(loss)).catch(warn);
+    } catch (error) {
+      warn(error);
+    }
+  }
+
+  /** When a third of a lease has gone. A lease that is longer than those to come is left for longer. */
+  #whenToExtend(): number {
+    return this.#validUntil - (this.#keeping.ttl * 2) / 3;
+  }
+
+  get #mayExtend(): boolean {
+    return this.#keeping.autoExtend && this.heldFor < this.#keeping.maxHold;
+  }
+
+  #schedule(): void {
+    clearTimeout(this.#timer);
+    if (this.#isEnded) return;
+    const isDue = this.#mayExtend && !this.#isExtending;
+    this.#wakeAt = isDue ? Math.min(this.#extendAt, this.#validUntil) : this.#validUntil;
+    this.#timer = backgroundTimer(() => this.#wake(), Math.ceil(this.#wakeAt - now()));
+  }
+
+  #wake(): void {
+    const at = now();
+    if (at >= this.#validUntil) this.#leaseIsOver();
+    else if (at >= this.#extendAt && this.#mayExtend && !this.#isExtending) {
+      // What comes of it is seen to there.
+      this.#ask(this.#keeping.ttl, true).catch(() => {});
+    } else this.#schedule();
+  }
+
+  #leaseIsOver(): void {
+    const late = now() - this.#wakeAt;
+    if (late > Math.max(50, this.#keeping.ttl / 3)) this.lose('asleep');
+    else if (!this.#keeping.autoExtend) this.lose('not-extended');
+    else if (!this.#mayExtend) this.lose('max-hold');
+    else this.lose('not-extended-in-time', this.#lastFailure?.message);
+  }
+
+  async #ask(ttl: number, background: boolean): Promise<void> {
+    const { key, owner } = this.acquisition;
+    const within = Math.max(1, Math.min(EXTEND_WITHIN_MS, this.#keeping.ttl / 3));
+    if (background) {
+      this.#isExtending = true;
+      this.#schedule();
+    }
+    const sent = now();
+    try {
+      const sending = background ? { background, within } : {};
+      const reply = await this.connections.ask(['LOCK.EXTEND', key, owner, String(ttl)], sending);
+      // An answer that is heard only after the lease has ended does not bring a lock back that was not valid meanwhile.
+      this.throwIfLost();
+      if (reply === null) {
+        this.lose('taken-away');
+        this.throwIfLost();
+      }
+      this.#token = Math.max(this.#token, toInteger(reply));
+      this.#validUntil = Math.max(this.#validUntil, validUntil(sent, 0, ttl));
+      this.#extendAt = this.#whenToExtend();
+      this.#lastFailure = undefined;
+    } catch (error) {
+      if (background) {
+        this.#lastFailure = error as PalisadeError;
+        const again = Math.min(Math.max(this.#keeping.ttl / 20, AGAIN_LEAST_MS), AGAIN_MOST_MS);
+        this.#extendAt = now() + again;
+      }
+      if (error instanceof Unavailable) {
+        throw new Unavailable(
+          `the lock was not extended, and stays valid for ${Math.floor(this.validFor)} ms: ${error.message}`,
+          {
+            cause: error,
+          },
+        );
+      }
+      throw error;
+    } finally {
+      if (background) this.#isExtending = false;
+      this.#schedule();
+    }
+  }
+}

@@ -1,0 +1,2 @@
+// The same classes for `import` and `require`, so that `instanceof` holds over both.
+export * from './index.js';

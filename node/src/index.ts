@@ -1,0 +1,22 @@
+export type { Connecting } from './connection.js';
+export { Election, Leadership } from './election.js';
+export {
+  BadArgument,
+  Closed,
+  Guarded,
+  type Holder,
+  LockLost,
+  Misconfigured,
+  NoQuorum,
+  NotAcquired,
+  PalisadeError,
+  ServerError,
+  Unavailable,
+  UnexpectedReply,
+} from './errors.js';
+export { Lock, Permit } from './lock.js';
+export type { Loss, LossReason } from './loss.js';
+export type { Key, LockOptions } from './options.js';
+export { type ExistingClient, type Once, Palisade, type PalisadeOptions } from './palisade.js';
+export type { Leader } from './proclamation.js';
+export { Semaphore } from './semaphore.js';

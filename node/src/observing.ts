@@ -1,0 +1,113 @@
+import { pause, unlessAborted } from './clock.js';
+import type { Connection } from './connection.js';
+import type { Connections } from './connections.js';
+import { Guarded, NoQuorum, Unavailable } from './errors.js';
+import { type Leader, readNote } from './proclamation.js';
+import { passesIn } from './refusals.js';
+import { type Reply, textOf, toFields, toInteger } from './replies.js';
+
+/** The server answers after so long even if nothing happens; a connection on which it does not is given up a little later. */
+const WATCH_MS = 3_000;
+const ANSWER_WITHIN_MS = WATCH_MS + 3_000;
+
+/** Pause before a server that could not be asked, or is guarded, is asked again. */
+const AGAIN_MS = 300;
+
+/** What is known of the lock of an election. */
+interface Known {
+  readonly token: number;
+  readonly sequence: number;
+}
+
+/** Who leads now. */
+export async function leaderNow(connections: Connections, key: Buffer): Promise<Leader | null> {
+  const { leader, known } = toState(await connections.ask(['LOCK.INFO', key]));
+  // A server that has forgotten who holds what cannot say that nobody leads.
+  const guarded = known.token === 0 ? await guardedFor(connections) : 0;
+  if (guarded > 0) throw new Guarded('the server is guarded: it may have forgotten who leads', guarded);
+  return leader;
+}
+
+/** Tells each change of who leads. */
+export async function* observing(
+  connections: Connections,
+  key: Buffer,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Leader | null, void, undefined> {
+  const leaving = new AbortController();
+  const leave = () => leaving.abort();
+  const signals = [signal, connections.closing].filter((signal) => signal !== undefined);
+  for (const signal of signals) {
+    signal.addEventListener('abort', leave);
+    if (signal.aborted) leave();
+  }
+  let connection: Connection | undefined;
+  try {
+    let known: Known | undefined;
+    let told: Leader | null | undefined;
+    for (;;) {
+      if (signal?.aborted) throw signal.reason;
+      if (leaving.signal.aborted) return;
+      try {
+        connection ??= await connections.forWait(leaving.signal);
+        const state = await unlessAborted(watch(connection, key, known), leaving.signal);
+        if (state === null) continue;
+        if (state.known.token === 0 && (await guardedFor(connections)) > 0) throw new Guarded('guarded', AGAIN_MS);
+        known = state.known;
+        if (!isNews(state.leader, told)) continue;
+        told = state.leader;
+      } catch (error) {
+        // What does not pass by itself is told.
+        if (!leaving.signal.aborted && !isPassing(error)) throw error;
+        if (connection) connections.destroy(connection);
+        connection = undefined;
+        known = undefined;
+        await pause(AGAIN_MS, { signal: leaving.signal });
+        continue;
+      }
+      yield told;
+    }
+  } finally {
+    if (connection) connections.destroy(connection);
+    for (const signal of signals) signal.removeEventListener('abort', leave);
+  }
+}
+
+async function watch(connection: Connection, key: Buffer, known: Known | undefined): Promise<State | null> {
+  // Without anything known LOCK.INFO tells the present state; a lock that is free would not be told of by LOCK.WATCH.
+  if (!known) return toState(await connection.send(['LOCK.INFO', key], { within: ANSWER_WITHIN_MS }));
+  const since = known.token === 0 ? [] : ['TOKEN', String(known.token), 'SEQ', String(known.sequence)];
+  const reply = await connection.send(['LOCK.WATCH', key, String(WATCH_MS), ...since], { within: ANSWER_WITHIN_MS });
+  return reply === null ? null : toState(reply);
+}
+
+function isPassing(error: unknown): boolean {
+  const isAway = error instanceof Unavailable || error instanceof Guarded || error instanceof NoQuorum;
+  return isAway || passesIn(error) !== undefined;
+}
+
+interface State {
+  readonly known: Known;
+  readonly leader: Leader | null;
+}
+
+function toState(reply: Reply): State {
+  const fields = toFields(reply);
+  const token = fields ? toInteger(fields.get('token')) : 0;
+  if (!fields || token === 0) return { known: { token: 0, sequence: 0 }, leader: null };
+  const sequence = toInteger(fields.get('seq'));
+  const read = sequence > 0 ? readNote(textOf(fields, 'note')) : undefined;
+  // Who holds the lock and has not proclaimed that is on the way, or is no candidate.
+  return { known: { token, sequence }, leader: read ? { ...read, sequence } : null };
+}
+
+function isNews(leader: Leader | null, told: Leader | null | undefined): boolean {
+  if (told === undefined || leader === null || told === null) return leader !== told;
+  return leader.term > told.term || (leader.term === told.term && leader.sequence > told.sequence);
+}
+
+async function guardedFor(connections: Connections): Promise<number> {
+  const fields = toFields(await connections.ask(['LOCK.NODE']));
+  const ms = fields?.get('guard_ms');
+  return ms === undefined ? 0 : toInteger(ms);
+}

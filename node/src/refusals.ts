@@ -1,0 +1,47 @@
+import { ErrorReply } from 'redis';
+import { Guarded, Misconfigured, NoQuorum, PalisadeError, ServerError, Unavailable } from './errors.js';
+
+/** What `error`, of node-redis, means to who uses a lock. */
+export function translated(error: unknown, address: string): PalisadeError {
+  if (error instanceof PalisadeError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  if (!(error instanceof ErrorReply)) {
+    // A socket that could not connect to any of several addresses has no message of its own.
+    const why = message || (error as NodeJS.ErrnoException).code || 'no connection';
+    return new Unavailable(`${address}: ${why}`, { cause: error });
+  }
+  const [code = '', second = ''] = message.split(' ', 2);
+  switch (code) {
+    case 'GUARDED':
+      return new Guarded(message, Number.parseInt(second, 10) || 0);
+    case 'NOQUORUM':
+      return new NoQuorum(message);
+    case 'NOAUTH':
+      return new Misconfigured(
+        `${address} wants a password: put it into the address, redis://user:password@host (${message})`,
+      );
+    case 'WRONGPASS':
+      return new Misconfigured(`${address} refuses the user or the password of the address (${message})`);
+    case 'NOPERM':
+      return new Misconfigured(
+        `the user may not do that on ${address}: docs/acl.md has the rules that locks need (${message})`,
+      );
+  }
+  if (/^ERR unknown command/i.test(message)) {
+    const advice = 'load the Palisade module there (docs/install.md), or use the address of a `palisade agent`';
+    return new Misconfigured(`${address} does not know the commands of locks: ${advice} (${message})`);
+  }
+  return new ServerError(message, code);
+}
+
+/** For how many ms to wait before a request that was refused so is sent again; `undefined`: it is not worth it. */
+export function passesIn(error: unknown): number | undefined {
+  if (!(error instanceof ServerError)) return undefined;
+  if (error.code === 'NOTYET') return Number.parseInt(error.message.split(' ', 2)[1] ?? '', 10) || 10;
+  return ['LOADING', 'TRYAGAIN', 'BUSY'].includes(error.code) ? 100 : undefined;
+}
+
+/** Whether the server has said by this that it has done nothing. */
+export function isRefusal(error: unknown): boolean {
+  return [Guarded, Misconfigured, ServerError].some((kind) => error instanceof kind);
+}

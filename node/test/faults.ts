@@ -1,0 +1,85 @@
+// A way to the server on which requests are held up and answers are lost.
+
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+
+/** Passes on what clients and the server say, but for what a test takes out of it. */
+export class FaultyWay {
+  readonly url: string;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #heldWord: string | undefined;
+  #held: (() => void)[] = [];
+  #lostWord: string | undefined;
+  /** How many answers were lost. */
+  lost = 0;
+
+  constructor(node: { path: string }) {
+    const path = join(node.path, '..', 'faulty.sock');
+    this.url = `unix://${path}`;
+    this.#server = createServer((client) => this.#pass(client, node.path)).listen(path);
+  }
+
+  /** Requests with this word are held up, and what comes behind them on their connection. */
+  hold(word: string): void {
+    this.#heldWord = word;
+  }
+
+  /** How many requests are held up. */
+  get held(): number {
+    return this.#held.length;
+  }
+
+  /** What was held up goes on to the server. */
+  letGo(): void {
+    this.#heldWord = undefined;
+    for (const pass of this.#held) pass();
+    this.#held = [];
+  }
+
+  /** The next request with this word reaches the server; its answer does not come, its connection breaks. */
+  loseAnswerTo(word: string): void {
+    this.#lostWord = word;
+  }
+
+  end(): void {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+  }
+
+  #pass(client: Socket, path: string): void {
+    const server = createConnection(path);
+    let isLost = false;
+    let isHeld = false;
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      this.#sockets.add(from);
+      from.on('error', () => {});
+      // What is held up reaches the server even if the client has gone.
+      from.on('close', () =>
+        from === client && this.#held.length > 0 ? this.#held.push(() => to.end()) : to.destroy(),
+      );
+    }
+    client.on('data', (data) => {
+      const words = data.toString('latin1');
+      if (this.#lostWord && words.includes(this.#lostWord)) {
+        this.#lostWord = undefined;
+        isLost = true;
+      }
+      // What comes behind on the same connection stays behind.
+      if (this.#heldWord && words.includes(this.#heldWord)) isHeld = true;
+      if (!isHeld) return void server.write(data);
+      this.#held.push(() => {
+        isHeld = false;
+        server.write(data);
+      });
+    });
+    server.on('data', (data) => {
+      if (!isLost) return void client.write(data);
+      this.lost += 1;
+      client.destroy();
+    });
+  }
+}

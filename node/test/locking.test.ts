@@ -1,0 +1,227 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { createClient } from 'redis';
+import { BadArgument, Closed, LockLost, NotAcquired, Palisade } from '../src/index.js';
+import { onEach } from './server.js';
+import { eventually, soon } from './waiting.js';
+
+onEach('locks', (bench) => {
+  it('is held, refused to others, and free again', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const lock = await locks.lock(key, { note: 'web-3' });
+    assert.ok(lock.isValid && lock.validFor > 5_000 && lock.validFor <= 9_898, String(lock.validFor));
+    assert.equal((await bench.outside.info(key))?.token, lock.token);
+    assert.equal((await bench.outside.info(key))?.owner, lock.owner);
+    assert.equal(await locks.tryLock(key), null);
+    await assert.rejects(locks.lock(key, { wait: 0 }), (error: NotAcquired) => {
+      assert.ok(error instanceof NotAcquired);
+      assert.equal(error.reason, 'held');
+      assert.equal(error.holder?.note, 'web-3');
+      assert.match(error.message, /somebody else holds the lock; it has been held for \d+ ms by "web-3"/);
+      return true;
+    });
+    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), true, 'the second call returns what the first did');
+    assert.equal(lock.isValid, false);
+    await bench.outside.free(key);
+    const next = await locks.lock(key);
+    assert.ok(next.token > lock.token);
+    await next.release();
+  });
+
+  it('is waited for in turn', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const first = await locks.lock(key);
+    const order: number[] = [];
+    const rest = [];
+    for (const n of [1, 2, 3]) {
+      rest.push(locks.withLock(key, {}, () => void order.push(n)));
+      await bench.outside.waiters(key, n);
+    }
+    await first.release();
+    await soon(Promise.all(rest));
+    assert.deepEqual(order, [1, 2, 3]);
+    await bench.outside.free(key);
+  });
+
+  it('is not waited for any longer than was allowed', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const lock = await locks.lock(key);
+    const began = performance.now();
+    await assert.rejects(locks.lock(key, { wait: 120 }), { name: 'NotAcquired', reason: 'timed-out' });
+    assert.ok(performance.now() - began >= 119);
+    assert.equal((await bench.outside.users(key)).waiters, 0);
+    await lock.release();
+  });
+
+  it('counts validity from the grant, not from when it was asked for', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const first = await locks.lock(key);
+    const waits = locks.lock(key, { ttl: 1_000, autoExtend: false });
+    await bench.outside.waiters(key, 1);
+    const left = performance.now() + 1_200;
+    await eventually('it has waited for longer than its ttl', () => performance.now() > left);
+    await first.release();
+    const lock = await waits;
+    assert.ok(lock.validFor > 500 && lock.validFor < 1_000, String(lock.validFor));
+    await lock.release();
+  });
+
+  it('takes any bytes for a key', async () => {
+    const locks = bench.locks();
+    const key = Buffer.from([0xff, 0x00, 0x0d, 0x0a, 0xfe]);
+    await using lock = await locks.lock(key);
+    assert.deepEqual(lock.key, key);
+    assert.equal(await locks.tryLock(key), null);
+    const other = await locks.tryLock(Buffer.from([0xff, 0x00, 0x0d, 0x0a, 0xfd]));
+    assert.ok(other);
+    await other.release();
+  });
+
+  it('lets readers in together, and a writer alone', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const readers = [await locks.readLock(key), await locks.readLock(key)];
+    await assert.rejects(locks.writeLock(key, { wait: 0 }), NotAcquired);
+    const writing = locks.writeLock(key);
+    await bench.outside.waiters(key, 1);
+    await assert.rejects(locks.readLock(key, { wait: 0 }), NotAcquired, 'nobody passes the writer who waits');
+    for (const reader of readers) await reader.release();
+    const writer = await soon(writing);
+    for (const reader of readers) assert.ok(writer.token > reader.token);
+    await writer.release();
+  });
+
+  it('gives out so many permits, with a number each', async () => {
+    const uploads = bench.locks().semaphore(bench.key(), 2);
+    const permits = [await uploads.acquire(), await uploads.acquire()];
+    assert.deepEqual(permits.map((permit) => permit.number).sort(), [1, 2]);
+    assert.equal(await uploads.tryAcquire(), null);
+    const third = uploads.acquire();
+    await permits[1]?.release();
+    assert.equal((await soon(third)).number, permits[1]?.number);
+    await (await third).release();
+    await permits[0]?.release();
+  });
+
+  it('is re-entered, and free with the last one', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const outer = await locks.lock(key);
+    const inner = await outer.reenter();
+    assert.equal(inner.token, outer.token);
+    assert.equal((await bench.outside.info(key))?.holds, 2);
+    assert.equal(await inner.release(), true);
+    assert.equal((await bench.outside.info(key))?.holds, 1);
+    assert.ok(outer.isValid && !inner.isValid);
+    await assert.rejects(inner.reenter(), LockLost);
+    await outer.release();
+    await bench.outside.free(key);
+  });
+
+  it('is free after a block, however that ends', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const block = async () => {
+      await using lock = await locks.lock(key);
+      assert.ok(lock.isValid);
+      throw new Error('of the block');
+    };
+    await assert.rejects(block(), /of the block/);
+    await bench.outside.free(key);
+    assert.equal(await locks.withLock(key, {}, (lock) => lock.isValid), true);
+    const failing = locks.withLock(key, {}, () => {
+      throw new Error('of the work');
+    });
+    await assert.rejects(failing, /of the work/);
+    await bench.outside.free(key);
+    await using none = await locks.tryLock(key);
+    await using refused = await locks.tryLock(key);
+    assert.ok(none && refused === null);
+  });
+
+  it('runs once in a time', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const runs: string[] = [];
+    const minHold = 1_000;
+    const began = performance.now();
+    const one = await locks.once(key, minHold, (lock) => runs.push(`${lock.isValid}`), { ttl: 500 });
+    assert.deepEqual(one, { ran: true, value: 1 });
+    assert.deepEqual(await locks.once(key, minHold, () => runs.push('again')), { ran: false });
+    await bench.outside.free(key);
+    assert.ok(performance.now() - began >= minHold, 'it was left for so long');
+    const longer = () => eventually('the work takes longer', () => performance.now() - began > 2.5 * minHold);
+    const two = await locks.once(key, minHold, longer, { ttl: 900 });
+    assert.equal(two.ran, true);
+    await bench.outside.free(key);
+    const failing = locks.once(key, minHold, () => Promise.reject(new Error('of the work')));
+    await assert.rejects(failing, /of the work/);
+    assert.equal((await bench.outside.users(key)).holders, 1, 'it is not run again at once');
+  });
+
+  it('refuses bad arguments by name, and sends nothing', async () => {
+    const locks = new Palisade('redis://127.0.0.1:1');
+    // biome-ignore lint/suspicious/noExplicitAny: what JavaScript may pass.
+    const any = (value: unknown) => value as any;
+    const cases: [() => Promise<unknown>, RegExp][] = [
+      [() => locks.lock('k', { ttl: 0 }), /^ttl must be an integer from 1 to 86400000, not 0$/],
+      [() => locks.lock('k', { ttl: 1.5 }), /^ttl must be/],
+      [() => locks.lock('k', { ttl: Number.NaN }), /^ttl must be/],
+      [() => locks.lock('k', { wait: -1 }), /^wait must be an integer from 0 to 86400000, not -1$/],
+      [() => locks.lock('k', { wait: any('1') }), /^wait must be/],
+      [() => locks.lock('k', { note: 'ä'.repeat(513) }), /^note must be at most 1024 bytes long, not 1026$/],
+      [() => locks.lock('k', { maxHold: -1 }), /^maxHold must be/],
+      [() => locks.lock('k', { signal: any({}) }), /^signal must be an AbortSignal$/],
+      [() => locks.lock(any(7)), /^key must be a string or bytes/],
+      [() => locks.once('k', 0, () => {}), /^minHold must be/],
+      [async () => locks.semaphore('k', 0), /^limit must be an integer from 1 to 65535, not 0$/],
+      [async () => locks.election('k').campaign('v'.repeat(1_003)), /^value must be at most 1002 bytes long/],
+      [async () => new Palisade('localhost:6379'), /^the address must begin with/],
+      [async () => new Palisade('redis://me:secret@ho st'), /^the address cannot be read: (?!.*secret)/],
+      [async () => new Palisade('redis://localhost', { ttl: -1 }), /^ttl must be/],
+    ];
+    for (const [call, expected] of cases) {
+      await assert.rejects(call(), (error: Error) => {
+        assert.ok(error instanceof BadArgument, String(error));
+        assert.match(error.message, expected);
+        return true;
+      });
+    }
+    await locks.close();
+  });
+
+  it('takes the address of a client that is there', async () => {
+    const client = createClient({ socket: { path: bench.path, tls: false } });
+    const locks = new Palisade(client);
+    const lock = await locks.lock(bench.key());
+    assert.equal(client.isOpen, false, 'its own connections are used');
+    await lock.release();
+    await locks.close();
+  });
+
+  it('leaves nothing when it is closed', async () => {
+    const [locks, held, awaited] = [bench.locks(), bench.key(), bench.key()];
+    const other = await bench.locks().lock(awaited);
+    const lock = await locks.lock(held);
+    const waits = locks.lock(awaited);
+    await bench.outside.waiters(awaited, 1);
+    const refused = assert.rejects(waits, Closed);
+    await locks.close();
+    await refused;
+    assert.equal((await soon(lock.lost)).reason, 'closed');
+    assert.deepEqual(await bench.outside.users(held), { holders: 0, waiters: 0 });
+    assert.equal((await bench.outside.users(awaited)).waiters, 0);
+    assert.equal(await lock.release(), false);
+    await assert.rejects(locks.lock(held), Closed);
+    await other.release();
+  });
+
+  it('tells many at once', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    let inside = 0;
+    const work = async () => {
+      assert.equal(++inside, 1);
+      await new Promise(setImmediate);
+      inside -= 1;
+    };
+    await soon(Promise.all(Array.from({ length: 40 }, () => locks.withLock(key, {}, work))));
+    await bench.outside.free(key);
+  });
+});

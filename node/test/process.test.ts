@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { it } from 'node:test';
+import { onNode } from './server.js';
+import { soon } from './waiting.js';
+
+onNode('a program', (bench) => {
+  /** Runs `step` of the program, and returns how it ended and what it wrote. */
+  const run = async (step: string, key: string) => {
+    const child = spawn(process.execPath, [join(__dirname, 'programs', 'ending.js'), bench.url, key, step]);
+    let wrote = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (wrote += data));
+    const [code] = await soon(once(child, 'close'));
+    return { code, wrote };
+  };
+
+  for (const step of ['holds', 'lost', 'idle', 'closes', 'observed']) {
+    it(`ends by itself: ${step}`, async () => {
+      assert.deepEqual(await run(step, bench.key()), { code: 0, wrote: `${step}\n` });
+    });
+  }
+
+  it('goes on while it waits', async () => {
+    const key = bench.key();
+    const lock = await bench.locks().lock(key);
+    const ended = run('waits', key);
+    await bench.outside.waiters(key, 1);
+    await lock.release();
+    assert.deepEqual(await ended, { code: 0, wrote: 'waits\n' });
+    await bench.outside.free(key);
+  });
+
+  it('hears of no rejection that nobody handles', async () => {
+    const key = bench.key();
+    const ended = run('storm', key);
+    assert.deepEqual(await ended, { code: 0, wrote: 'storm\n' });
+  });
+});
