@@ -426,7 +426,13 @@ impl Client {
     /// # Errors
     /// `Closed`.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
-        self.thread()?.spawn(future);
+        let thread = self.thread()?;
+        // It goes on when the client was closed or dropped.
+        let own = Arc::clone(&thread);
+        thread.spawn(async move {
+            let _thread = own;
+            future.await;
+        });
         Ok(())
     }
 

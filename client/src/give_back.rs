@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::BootTime;
 use palisade_core::quorum::majority;
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -56,6 +56,8 @@ impl Drop for Counted {
 #[derive(Debug)]
 pub struct Debt {
     pub lease: Arc<Lease>,
+    /// What gives it back.
+    pub command: Cmd,
     /// Its leases have ended by then, wherever they are.
     pub until: BootTime,
     /// How many nodes do not have it any more.
@@ -82,14 +84,24 @@ pub fn is_final(reply: &Result<Value, NodeFailure>) -> bool {
 impl Nodes {
     /// Gives `lease` back to every node that may have it, and tells what each says at first. Goes on when nobody listens.
     pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> mpsc::UnboundedReceiver<Answered> {
+        self.give_back_by(lease.release(1), lease, checked)
+    }
+
+    /// The same by this command.
+    fn give_back_by(
+        self: &Arc<Self>,
+        command: Cmd,
+        lease: &Arc<Lease>,
+        checked: Checked,
+    ) -> mpsc::UnboundedReceiver<Answered> {
         let (told, answers) = mpsc::unbounded_channel();
         let until = clock::boot_now().plus_us(u64::from(checked.ttl_ms) * 1_000);
-        let debt = Arc::new(Debt { lease: Arc::clone(lease), until, freed: AtomicUsize::new(0) });
+        let debt = Arc::new(Debt { lease: Arc::clone(lease), command, until, freed: AtomicUsize::new(0) });
         let under_way = self.under_way.begin();
         let nodes = Arc::clone(self);
         let give = async move {
             let _under_way = under_way;
-            let command = &debt.lease.release(1);
+            let command = &debt.command;
             let release = |place: usize| {
                 let (node, debt) = (&nodes.list[place], &debt);
                 async move {
@@ -140,7 +152,7 @@ impl GiveBack {
 impl Drop for GiveBack {
     fn drop(&mut self) {
         if self.armed {
-            drop(self.nodes.give_back(&self.lease, self.checked));
+            drop(self.nodes.give_back_by(self.lease.give_up(), &self.lease, self.checked));
         }
     }
 }

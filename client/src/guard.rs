@@ -368,7 +368,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.released && self.shared.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if !self.released && !self.lease.is_named() && self.shared.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
             // It was the last one. If its renewer has ended, there is nothing to give back.
             let order = Order::Release { done: None, counted: self.nodes.under_way.begin() };
             let _ = self.orders.send(order);

@@ -536,7 +536,7 @@ impl Node {
                     return true;
                 }
                 let reply = self
-                    .ask(&debt.lease.release(1), Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, None)
+                    .ask(&debt.command, Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, None)
                     .await
                     .1;
                 if reply.is_ok() {

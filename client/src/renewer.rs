@@ -113,7 +113,11 @@ pub fn start(
     });
     let lease = Arc::clone(&taken.lease);
     let (orders, inbox) = mpsc::unbounded_channel();
-    let give_back = GiveBack::new(nodes, &lease, checked);
+    let mut give_back = GiveBack::new(nodes, &lease, checked);
+    if lease.is_named() {
+        // Its owner was told, and may go on with another process: what is over here may not be over there.
+        give_back.disarm();
+    }
     let renewer = Renewer {
         nodes: Arc::clone(nodes),
         lease: Arc::clone(&lease),

@@ -22,7 +22,7 @@ pub struct Lease {
     pub key: Vec<u8>,
     /// What this attempt is called on the nodes ([`attempt_of`]).
     pub owner: Arc<[u8]>,
-    /// The caller chose a name for the owner.
+    /// The caller chose a name for the owner, so another process may go on with it.
     is_named: bool,
     /// For people.
     pub note: Vec<u8>,
@@ -55,6 +55,20 @@ impl Lease {
             note: note.to_vec(),
             wanted: Mutex::new(wanted),
             may_have: (0..nodes).map(|_| AtomicBool::new(true)).collect(),
+        }
+    }
+
+    /// Whether another process may go on with it.
+    pub fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Gives an attempt back of which nobody was told. Another process may have found and marked it
+    /// ([`TAKEN_UP_HOLDS`](palisade_core::quorum::TAKEN_UP_HOLDS)): one hold less, which is all of one that nobody marked.
+    pub fn give_up(&self) -> Cmd {
+        match self.is_named {
+            true => self.about("LOCK.RELEASE"),
+            false => self.release(1),
         }
     }
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use palisade_core::limits::HOLDS_MAX;
-use palisade_core::quorum::majority;
-use palisade_core::{BootTime, Refusal, Wanted};
+use palisade_core::quorum::{TAKEN_UP_HOLDS, majority};
+use palisade_core::{BootTime, Wanted};
 use redis::{Cmd, Value};
 
 use super::table::{Holding, Id, Slot};
@@ -12,6 +11,9 @@ use super::{ByOwner, finding, taking};
 use crate::options::Checked;
 use crate::wire::{NOT_HELD, NodeFailure};
 use crate::{Error, ErrorKind, Released};
+
+/// More are not told from those of whoever took the lock up.
+const HOLDS_MAX: u32 = TAKEN_UP_HOLDS / 2 - 1;
 
 /// What is to change.
 pub enum What {
@@ -73,7 +75,7 @@ impl Change<'_> {
         let left = level.map_or(holding.holds - 1, |level| holding.holds.min(level - 1));
         if left > 0 {
             if left < holding.holds {
-                self.tell(holding, holding.guard.lease().release(left + 1), "gave a hold back").await?;
+                self.tell(holding, holding.guard.lease().release(holding.marks + left + 1), "gave a hold back").await?;
                 holding.holds = left;
             }
             return Ok(Some(left.into()));
@@ -110,12 +112,11 @@ impl Change<'_> {
         }
         let holds = level.map_or(holding.holds + 1, |level| level.max(holding.holds));
         if holds > HOLDS_MAX {
-            return Err(Error::new(
-                ErrorKind::BadArgument,
-                Refusal::HoldsExhausted.to_string().trim_start_matches("ERR "),
-            ));
+            let text =
+                format!("this lock has {HOLDS_MAX} holds, the most that an owner with a name can have: release some");
+            return Err(Error::new(ErrorKind::BadArgument, text));
         }
-        self.tell(holding, holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
+        self.tell(holding, holding.guard.lease().reenter(holding.marks + holds), "took notice of the re-entry").await?;
         holding.holds = holds;
         Ok(Some(holds.into()))
     }

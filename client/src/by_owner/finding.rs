@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use palisade_core::quorum::{Acquire, Held, Progress, Release, Released, Resumed, resume};
+use palisade_core::quorum::{
+    Acquire, Held, Progress, Release, Released, Resumed, TAKEN_UP_HOLDS, holds_of, majority, resume,
+};
 use palisade_core::{Mode, Wanted};
 use redis::Value;
 
@@ -32,7 +34,11 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode), nodes.len()));
     let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
     let first_token = seen.iter().map(|(_, grant)| grant.token.get()).min();
-    let holds = seen.iter().map(|(_, grant)| grant.holds).max();
+    let (holds, times) = holds_of(seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1));
+    let marks = (times + 1) * TAKEN_UP_HOLDS;
+    if !marked(this, &lease, marks + holds, checked).await {
+        return Err(views.too_few());
+    }
     let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
     let thread = this.client.thread()?;
     let (shared, orders, lease) = renewer::start(nodes, Taken { held, calls, lease }, checked, None);
@@ -40,7 +46,8 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     Ok(Some(Holding {
         first_token: first_token.unwrap_or(guard.token()),
         guard,
-        holds: holds.unwrap_or(1),
+        holds,
+        marks,
         sequence: sequence.unwrap_or(0),
         keeper: None,
     }))
@@ -88,6 +95,19 @@ pub async fn free(this: &ByOwner, id: &Id, checked: Checked) -> Result<bool, Err
         was_held |= release.outcome() == Released::Released;
     }
     if was_held || views.is_decided() { Ok(was_held) } else { Err(views.too_few()) }
+}
+
+/// Marks it as taken up; whether a majority has that.
+async fn marked(this: &ByOwner, lease: &Lease, level: u32, checked: Checked) -> bool {
+    let nodes = this.nodes();
+    let mut answers = nodes.tell_all(lease.reenter(level), checked.given);
+    let mut marked = 0;
+    while marked < majority(nodes.len())
+        && let Some((_, reply)) = answers.recv().await
+    {
+        marked += usize::from(matches!(reply, Ok(Value::Int(_))));
+    }
+    marked >= majority(nodes.len())
 }
 
 /// Brings its tokens together, where they differ.

@@ -99,8 +99,10 @@ pub struct Shown {
 pub struct ShownGrant {
     /// The name that it was taken under.
     pub owner: Vec<u8>,
-    /// The fencing token.
+    /// The fencing token, as a majority has it at the least.
     pub token: u64,
+    /// The largest that a node has. While a majority is brought to it, its owner may have been told one that lies between.
+    pub token_max: u64,
     /// In which mode.
     pub mode: Mode,
     /// How many holds there are.
@@ -153,6 +155,13 @@ pub struct NodeSet {
     pub clock_us: u64,
     /// Those that cannot be asked, and why.
     pub unreachable: Vec<NodeError>,
+}
+
+impl ShownGrant {
+    /// Whether it is the grant with this token.
+    pub fn is(&self, token: u64) -> bool {
+        (self.token..=self.token_max).contains(&token)
+    }
 }
 
 impl ByOwner {
@@ -354,15 +363,19 @@ impl ByOwner {
         (self.table.held(), self.waiting.count(), self.watching.count())
     }
 
-    /// At the end of a program: what is held is left to its leases. Nothing can be done with it here any more.
-    pub fn leave(&self) {
-        // A guard that is dropped gives its lock back.
-        self.table.drain().into_iter().for_each(std::mem::forget);
-    }
-
-    /// At the end of a program: all that is held is given back; [`Client::close`] waits for that.
+    /// At the end of a program: all that is held is given back; [`Client::close`] waits for that. Otherwise it is left to its leases, and
+    /// its owners may go on with another process.
     pub fn give_back(&self) {
-        drop(self.table.drain());
+        let Ok(thread) = self.client.thread() else { return };
+        for slot in self.table.drain() {
+            let counted = self.nodes().under_way.begin();
+            thread.spawn(async move {
+                if let Some(held) = slot.held.lock().await.take() {
+                    held.guard.give_back().await;
+                }
+                drop(counted);
+            });
+        }
     }
 }
 

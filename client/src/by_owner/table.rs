@@ -32,6 +32,8 @@ pub struct Slot {
 pub struct Holding {
     pub guard: Guard,
     pub holds: u32,
+    /// What nodes count beside those.
+    pub marks: u32,
     /// The number of its note.
     pub sequence: u64,
     /// The smallest token that nodes had for it: it may have risen since somebody was told.

@@ -4,19 +4,24 @@ use std::time::Duration;
 
 use palisade_core::quorum::margin_us;
 use palisade_core::{BootTime, Wanted};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::finding;
 use super::table::{Holding, Id, Slot};
 use super::{ByOwner, Granted, Keeper, Take};
 use crate::attempt::Taken;
+use crate::give_back::GiveBack;
 use crate::locking::{self, Sought};
 use crate::options::Checked;
 use crate::renewer::{self, Auto};
+use crate::wire::NOT_HELD;
 use crate::{Error, ErrorKind, Guard, clock};
 
 /// An extension is begun anew so often, where it joined one that had begun before.
-const EXTENDED_TIMES: u32 = 3;
+const EXTENDED_TIMES: u32 = 7;
+
+/// First pause before that, where nodes have to be asked once more what they have; twice as long each time.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// One request, and when it came.
 struct Asked<'a> {
@@ -139,12 +144,12 @@ impl Asked<'_> {
 
     /// A lock that was taken just now.
     async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Granted, Error> {
-        // Before anything is awaited: if this request is given up meanwhile, its guard gives the lock back.
+        // If this request is given up meanwhile, or is one too many, nobody is told of the lock.
+        let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
         let guard = self.guard(taken)?;
         let mut held = slot.held.lock().await;
         if let Some(other) = held.as_mut().filter(|held| !held.guard.is_lost()) {
             // Another request of this owner was granted meanwhile: it has one grant.
-            drop(guard);
             return self.extended(other).await?.ok_or_else(Error::lost);
         }
         let began = BootTime::from_us(
@@ -153,11 +158,12 @@ impl Asked<'_> {
         );
         let waited = Duration::from_micros(began.us_since(self.came));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
-        let mut holding = Holding { first_token: granted.token, guard, holds: 1, sequence: 0, keeper: None };
+        let mut holding = Holding { first_token: granted.token, guard, holds: 1, marks: 0, sequence: 0, keeper: None };
         if let Some((kept, keeper)) = self.take.keepalive {
             self.bind(&mut holding, kept, keeper);
         }
         *held = Some(holding);
+        give_back.disarm();
         Ok(granted)
     }
 
@@ -181,8 +187,16 @@ impl Asked<'_> {
 /// Extends it until it is valid for `ttl_ms` from `came` on, less the margin.
 pub async fn extend(guard: &Guard, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
     let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
-    for _ in 0..EXTENDED_TIMES {
-        guard.extend_to(ttl_ms).await?;
+    for n in 0..EXTENDED_TIMES {
+        match guard.extend_to(ttl_ms).await {
+            Ok(()) => {}
+            // A token that another process raised there meanwhile is known by the next round.
+            Err(error) if error.nodes().iter().any(|node| node.why == NOT_HELD) => {
+                sleep(AGAIN * 2_u32.pow(n)).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         if guard.valid_until() >= until {
             return Ok(());
         }
@@ -190,7 +204,7 @@ pub async fn extend(guard: &Guard, ttl_ms: u32, came: BootTime) -> Result<(), Er
     if clock::boot_now() >= until {
         return Err(Error::new(ErrorKind::Expired, "the nodes extended it so late that nothing of the lease is left"));
     }
-    Err(Error::new(ErrorKind::NoQuorum, "other extensions of it were under way: try again"))
+    Err(Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again"))
 }
 
 /// Whether who holds it in the one mode may have meant the other; a permit's number need not be named.

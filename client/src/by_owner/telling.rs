@@ -30,7 +30,7 @@ pub async fn look(nodes: &Arc<Nodes>, key: &[u8], waiters: Option<usize>, given:
 pub async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Result<Option<Duration>, Error> {
     let shown = look(this.nodes(), key, None, given).await?;
     let of = |token: u64| {
-        let grants = shown.grants.iter().filter(|grant| grant.token == token && !grant.is_suspect);
+        let grants = shown.grants.iter().filter(|grant| grant.is(token) && !grant.is_suspect);
         grants.map(|grant| grant.ttl).max()
     };
     if let Some(left) = of(token) {
@@ -228,9 +228,8 @@ impl Shown {
         if token == 0 {
             return self.grants.is_empty();
         }
-        let is_it = |grant: &super::ShownGrant| {
-            grant.token == token && sequence.is_none_or(|sequence| grant.sequence <= sequence)
-        };
+        let is_it =
+            |grant: &super::ShownGrant| grant.is(token) && sequence.is_none_or(|sequence| grant.sequence <= sequence);
         self.grants.iter().any(is_it)
     }
 }

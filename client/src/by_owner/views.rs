@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX};
-use palisade_core::quorum::{Has, NodeId, majority};
+use palisade_core::quorum::{Has, NodeId, holds_of, majority};
 use palisade_core::{BootTime, Mode, Token};
 use redis::{Cmd, Value, cmd};
 
@@ -165,8 +165,9 @@ fn agreed(grants: &[(usize, &GrantView)], needed: usize) -> ShownGrant {
     ShownGrant {
         owner: name_of(&newest.attempt).to_vec(),
         token: kth(all(|grant| grant.token.get())),
+        token_max: grants.iter().map(|(_, grant)| grant.token.get()).max().unwrap_or(0),
         mode: newest.mode,
-        holds: grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1),
+        holds: holds_of(grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1)).0,
         ttl: reliable(Duration::from_millis(kth(all(|grant| grant.left_ms)))),
         held: grants.iter().map(|(_, grant)| grant.held).max().unwrap_or_default(),
         note: newest.note.clone(),

@@ -74,5 +74,5 @@ pub use choice::{Choice, ChoiceProgress, first, free};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
 pub use release::{Release, Released};
-pub use resume::{Has, Resumed, resume};
+pub use resume::{Has, Resumed, TAKEN_UP_HOLDS, holds_of, resume};
 pub use turn::{Turn, TurnProgress};

@@ -6,11 +6,11 @@
 
 pub(super) mod node;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::node::{Node, Owner, TTL_MS, TTL_US, Won, Wrong};
 use super::agenda::{Agenda, Clock};
-use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, resume};
+use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, TAKEN_UP_HOLDS, resume};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -42,6 +42,12 @@ enum Stage {
         machine: Acquire,
         told: Told,
     },
+    /// It is being marked as taken up, on so many nodes by now.
+    Marking {
+        held: Held,
+        marked: usize,
+        told: Told,
+    },
 }
 
 /// What the owner knows of a lock whose process is gone: until when it may rely on it, and its token.
@@ -67,15 +73,39 @@ enum Says {
     Look(Token),
     /// What this owner has.
     Show,
-    Release,
+    /// That it is taken up.
+    Mark,
+    /// All of it, or one hold.
+    Release {
+        all: bool,
+    },
 }
 
 enum Event {
     Begins(usize),
-    AtNode { name: usize, owner: Owner, says: Says, request: u64 },
-    Answers { name: usize, request: u64, answer: Option<(NodeId, Answer)> },
-    Shown { name: usize, request: u64, answer: (NodeId, Option<Has>) },
+    AtNode {
+        name: usize,
+        owner: Owner,
+        says: Says,
+        request: u64,
+    },
+    Answers {
+        name: usize,
+        request: u64,
+        answer: Option<(NodeId, Answer)>,
+    },
+    Shown {
+        name: usize,
+        request: u64,
+        answer: (NodeId, Option<Has>),
+    },
+    Marked {
+        owner: Owner,
+        request: u64,
+    },
     Replaced(Owner),
+    /// The process that another one goes on for does what it would have done.
+    GivesBack(Owner, bool),
     GivesUp(Owner),
     Extends(Owner),
     Shares(Owner),
@@ -97,6 +127,8 @@ struct World {
     looks: BTreeMap<u64, (Owner, Token)>,
     /// What nodes are to show, and to whom.
     shows: BTreeMap<u64, Owner>,
+    /// Marks whose answer is awaited.
+    marks: BTreeSet<u64>,
     won: Won,
     broken: Option<String>,
     grants: u32,
@@ -116,6 +148,7 @@ impl World {
             open: BTreeMap::new(),
             looks: BTreeMap::new(),
             shows: BTreeMap::new(),
+            marks: BTreeSet::new(),
             won: Won::default(),
             broken: None,
             grants: 0,
@@ -163,12 +196,14 @@ impl World {
             Event::AtNode { name, owner, says, request } => self.at_node(name, owner, says, request),
             Event::Answers { name, request, answer } => self.heard(name, request, answer),
             Event::Shown { name, request, answer } => self.shown(name, request, answer),
+            Event::Marked { owner, request } => self.marked(owner, request),
             Event::Replaced(owner) => self.replace(owner),
+            Event::GivesBack(owner, all) => self.give_back(owner, all),
             Event::GivesUp(owner) => {
                 let client = &self.clients[owner.0];
-                if client.acquisition == owner.1
-                    && matches!(client.stage, Stage::Looking { .. } | Stage::Raising { .. })
-                {
+                let resumes =
+                    matches!(client.stage, Stage::Looking { .. } | Stage::Raising { .. } | Stage::Marking { .. });
+                if client.acquisition == owner.1 && resumes {
                     self.leave(owner);
                 }
             }
@@ -251,8 +286,20 @@ impl World {
             Stage::Holding { held, ends, .. } => {
                 Told { until: held.valid_until(), token: held.token().get(), ends: *ends }
             }
-            Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } => return,
+            Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } | Stage::Marking { .. } => return,
         };
+        // It was only stopped, or what it sent is still on its way: whom it had not told gives up what it was about to take; whoever was
+        // told has its lease, which ends.
+        let was_told = told.until > BootTime::default();
+        if !was_told && self.agenda.one_in(2) {
+            let at = self.agenda.now + self.agenda.below(LATE_US);
+            self.agenda.at(at, Event::GivesBack(owner, false));
+        }
+        if was_told && self.wrong == Some(Wrong::GivesBackWhatIsOver) {
+            let at = self.agenda.now + TTL_US;
+            self.agenda.at(at, Event::GivesBack(owner, true));
+        }
+        let client = &mut self.clients[owner.0];
         client.stage = Stage::Looking { start, seen: vec![None; self.names.len()], told };
         for name in 0..self.names.len() {
             let request = self.agenda.number();
@@ -292,19 +339,47 @@ impl World {
         match progress {
             Progress::Goes(calls) => self.call(owner, 0, calls),
             Progress::TooLate | Progress::Impossible => self.leave(owner),
+            Progress::Held(held) if self.wrong == Some(Wrong::ResumesUnmarked) => self.take_up(owner, held, told),
             Progress::Held(held) => {
-                self.resumed += 1;
-                if held.token().get() < told.token {
-                    self.broken = Some(format!("token order: {} after {} of its own", held.token().get(), told.token));
-                }
-                // Who relies on it already is in nobody's way.
-                if self.local(owner.0) < told.until {
-                    let mode = self.clients[owner.0].asks;
-                    self.keep(owner, held, mode, told.ends);
-                } else {
-                    self.hold(owner, held);
+                self.clients[owner.0].stage = Stage::Marking { held, marked: 0, told };
+                for name in 0..self.names.len() {
+                    let request = self.agenda.number();
+                    self.marks.insert(request);
+                    self.send(self.agenda.now, name, owner, Says::Mark, request);
                 }
             }
+        }
+    }
+
+    fn marked(&mut self, owner: Owner, request: u64) {
+        // The first answer of each node counts.
+        if !self.marks.remove(&request) {
+            return;
+        }
+        let needed = self.names.len() / 2 + 1;
+        let client = &mut self.clients[owner.0];
+        let Stage::Marking { held, marked, told } = &mut client.stage else { return };
+        if client.acquisition != owner.1 {
+            return;
+        }
+        *marked += 1;
+        if *marked >= needed {
+            let (held, told) = (held.clone(), *told);
+            self.take_up(owner, held, told);
+        }
+    }
+
+    fn take_up(&mut self, owner: Owner, held: Held, told: Told) {
+        self.resumed += 1;
+        if held.token().get() < told.token {
+            self.broken = Some(format!("token order: {} after {} of its own", held.token().get(), told.token));
+        }
+        // Who relies on it already is in nobody's way.
+        if self.local(owner.0) < told.until {
+            let mode = self.clients[owner.0].asks;
+            self.keep(owner, held, mode, told.ends);
+        } else {
+            self.hold(owner, held);
         }
     }
 
@@ -337,12 +412,16 @@ impl World {
         client.stage = Stage::Idle;
         // Or it is gone without a word.
         if !self.agenda.one_in(4) {
-            for name in 0..self.names.len() {
-                self.send(self.agenda.now, name, owner, Says::Release, 0);
-            }
+            self.give_back(owner, true);
         }
         let again = self.agenda.now + self.agenda.below(TTL_US / 10);
         self.agenda.at(again, Event::Begins(owner.0));
+    }
+
+    fn give_back(&mut self, owner: Owner, all: bool) {
+        for name in 0..self.names.len() {
+            self.send(self.agenda.now, name, owner, Says::Release { all }, 0);
+        }
     }
 
     fn share(&mut self, owner: Owner) {
@@ -378,7 +457,15 @@ impl World {
                 }
                 return;
             }
-            Says::Release => return node.grants.retain(|grant| grant.owner != owner),
+            Says::Release { all } => return node.release(owner, all),
+            Says::Mark => {
+                if node.reenter(owner, TAKEN_UP_HOLDS + 1)
+                    && let Some(takes) = self.agenda.takes(LATE_US)
+                {
+                    self.agenda.at(self.agenda.now + takes, Event::Marked { owner, request });
+                }
+                return;
+            }
             Says::Look(token) => {
                 match node.grants.iter().any(|grant| grant.owner == owner && grant.token == token.get()) {
                     true => Answer::Token(token),
@@ -408,7 +495,7 @@ impl World {
             return;
         }
         match &mut client.stage {
-            Stage::Idle | Stage::Looking { .. } => {}
+            Stage::Idle | Stage::Looking { .. } | Stage::Marking { .. } => {}
             Stage::Raising { machine, told } => {
                 let told = *told;
                 let progress = machine.on_answer(name, id, ask, answer, now);
@@ -496,7 +583,7 @@ impl World {
         for (n, client) in self.clients.iter().enumerate() {
             let (until, mode, token, ends) = match &client.stage {
                 Stage::Holding { held, mode, ends } => (held.valid_until(), *mode, held.token().get(), *ends),
-                Stage::Looking { told, .. } | Stage::Raising { told, .. } => {
+                Stage::Looking { told, .. } | Stage::Raising { told, .. } | Stage::Marking { told, .. } => {
                     (told.until, client.asks, told.token, told.ends)
                 }
                 Stage::Idle | Stage::Acquiring(_) => continue,
@@ -548,6 +635,8 @@ fn what_is_done_wrong_shows() {
         ResumesWithoutRaising,
         ResumesAMinority,
         ResumesForAWholeLease,
+        ResumesUnmarked,
+        GivesBackWhatIsOver,
     ];
     for wrong in all {
         let found = (0..2_000).find_map(|seed| Some((seed, World::new(seed, Some(wrong)).run().broken?)));

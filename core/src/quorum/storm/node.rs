@@ -37,6 +37,10 @@ pub enum Wrong {
     ResumesAMinority,
     /// It relies on leases as if they had begun with its look.
     ResumesForAWholeLease,
+    /// It adds no holds before it relies on the lock.
+    ResumesUnmarked,
+    /// A process that another one goes on for gives the lock back when its own lease is over.
+    GivesBackWhatIsOver,
 }
 
 impl Wrong {
@@ -67,6 +71,7 @@ pub struct Grant {
     pub owner: Owner,
     mode: Mode,
     pub token: u64,
+    pub holds: u32,
     /// On the node's clock.
     pub until: u64,
 }
@@ -144,6 +149,23 @@ impl Node {
         }
     }
 
+    /// One hold less, or none at all.
+    pub fn release(&mut self, owner: Owner, all: bool) {
+        self.grants.retain_mut(|grant| {
+            if grant.owner != owner {
+                return true;
+            }
+            grant.holds = if all { 0 } else { grant.holds - 1 };
+            grant.holds > 0
+        });
+    }
+
+    /// At least so many holds; whether it has the lock.
+    pub fn reenter(&mut self, owner: Owner, level: u32) -> bool {
+        let own = self.grants.iter_mut().find(|grant| grant.owner == owner);
+        own.map(|grant| grant.holds = grant.holds.max(level)).is_some()
+    }
+
     fn admits(&self, mode: Mode, wrong: Option<Wrong>) -> bool {
         let together = |grant: &Grant| {
             let is_both =
@@ -165,7 +187,7 @@ impl Node {
         };
         let token = if proposal > floor { proposal } else { self.last + 1 };
         self.saw(mode, token);
-        self.grants.push(Grant { owner, mode, token, until: now + TTL_US });
+        self.grants.push(Grant { owner, mode, token, holds: 1, until: now + TTL_US });
         token
     }
 
