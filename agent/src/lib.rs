@@ -173,7 +173,6 @@ impl Agent {
         }
         match config.on_end {
             OnEnd::Leave => {
-                state.locks.leave();
                 // What is left to its lease is held, and that is no failure.
                 let _ = client.close().await;
                 Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
 use redis::{Client, IntoConnectionInfo, ProtocolVersion, Value, cmd};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::arguments::{Agent as Arguments, AtTheEnd};
@@ -49,17 +50,37 @@ pub async fn run(nodes: &[String], arguments: &Arguments) -> Result<End, Failure
         tell: show::tell,
     };
     let mut signals = Signals::listen()?;
-    let agent = Agent::listen(config, nodes.client().clone(), inherited).await.map_err(Failure::usage)?;
-    for name in agent.names() {
-        show::tell(&format!("agent of {} nodes listens on {name}", nodes.len()));
-    }
-    if let Some(address) = agent.metrics_address() {
-        show::tell(&format!("metrics are at http://{address}/metrics"));
-    }
-    let ended = agent.run(async {
-        signals.end().await;
-    });
-    ended.await.map(|()| End::OK).map_err(|why| Failure::new(FAILED, why))
+    let (client, count) = (nodes.client().clone(), nodes.len());
+    let (end, ends) = oneshot::channel::<()>();
+    let (tell, told) = oneshot::channel();
+    // On the thread of its client: requests need not pass from one thread to another.
+    let agent = async move {
+        let run = async {
+            let agent = Agent::listen(config, client, inherited).await.map_err(Failure::usage)?;
+            for name in agent.names() {
+                show::tell(&format!("agent of {count} nodes listens on {name}"));
+            }
+            if let Some(address) = agent.metrics_address() {
+                show::tell(&format!("metrics are at http://{address}/metrics"));
+            }
+            let end = async {
+                let _ = ends.await;
+            };
+            agent.run(end).await.map_err(|why| Failure::new(FAILED, why))
+        };
+        let _ = tell.send(run.await);
+    };
+    nodes.client().spawn(agent).map_err(|why| Failure::new(FAILED, why.to_string()))?;
+    let mut told = std::pin::pin!(told);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut told => ended,
+        _ = signals.end() => {
+            drop(end);
+            told.await
+        }
+    };
+    ended.unwrap_or_else(|_| Err(Failure::new(FAILED, "the agent ended by itself"))).map(|()| End::OK)
 }
 
 /// The password, if there is one.

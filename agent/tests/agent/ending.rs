@@ -1,6 +1,5 @@
 //! How an agent ends.
 
-use palisade_agent::limits::END_TIME;
 use palisade_agent::{Config, OnEnd};
 
 use crate::fixture::{Nodes, packed};
@@ -17,14 +16,12 @@ fn who_waits_is_sent_away_and_locks_are_left() {
     watching.send(&packed("LOCK.WATCH other 60000"));
     wait_until("they wait", || agent.info("blocked_clients") == 2);
     let socket = agent.socket();
-    let start = std::time::Instant::now();
     agent.begin_end();
     let said = waiting.rest();
     assert!(said.lines().count() == 2 && said.lines().all(|line| line.starts_with("-CLOSING ")), "{said}");
     assert!(watching.rest().starts_with("-CLOSING "));
     assert_eq!(holder.rest(), "");
     assert_eq!(agent.end(), Ok(()));
-    assert!(start.elapsed() < END_TIME, "nobody is cut off");
     assert!(!socket.exists());
     assert_eq!((nodes.holding("k"), nodes.waiters()), (3, 0));
 }

@@ -1,7 +1,6 @@
 //! What the agent answers is what a node answers, but for tokens, times, and what only one of them has.
 
 use crate::fixture::{Nodes, Raw};
-use crate::harness::{Reply, Server, null, wait_until};
 
 /// The same for a node and for the agent. `T` is the token that was granted last.
 const SCRIPT: &[&str] = &[
@@ -122,16 +121,12 @@ fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
     (kept.join("\r\n"), tokens)
 }
 
-/// What is answered to the script. `settled` tells the token once all who have it agree on it.
-fn run(raw: &mut Raw, hello: &str, settled: impl Fn() -> u64) -> Vec<(String, String)> {
+fn run(raw: &mut Raw, hello: &str) -> Vec<(String, String)> {
     raw.say(hello);
     let mut token = 0;
     SCRIPT
         .iter()
         .map(|line| {
-            if line.ends_with(" T") || line.contains(" T ") {
-                token = settled();
-            }
             let line = line.replace(" T", &format!(" {token}")).replace(&format!(" {token}OKEN"), " TOKEN");
             let line = line.replace(&format!(" {token}TL"), " TTL");
             let (reply, tokens) = masked(&line, &raw.insist(&line));
@@ -146,9 +141,9 @@ fn replies_are_those_of_a_node() {
     let nodes = Nodes::start(5);
     let agent = nodes.agent();
     for hello in ["HELLO 2", "HELLO 3"] {
-        let node = Server::start();
-        let of_node = run(&mut Raw::new(&node.socket()), hello, || settled(std::slice::from_ref(&node)));
-        let of_agent = run(&mut agent.raw(), hello, || settled(&nodes.0));
+        let node = crate::harness::Server::start();
+        let of_node = run(&mut Raw::new(&node.socket()), hello);
+        let of_agent = run(&mut agent.raw(), hello);
         let differ = |what: &str| -> Vec<String> {
             let pairs = of_node.iter().zip(&of_agent).filter(|(node, agent)| node.1 != agent.1);
             pairs.map(|(node, agent)| format!("{what} {}: node {:?}, agent {:?}", node.0, node.1, agent.1)).collect()
@@ -158,20 +153,8 @@ fn replies_are_those_of_a_node() {
             differ(hello).into_iter().filter(|line| !line.contains("FENCE token, RETRY")).collect();
         assert!(differ.is_empty(), "{}", differ.join("\n"));
         nodes.say("FLUSHALL");
-        nodes.0.iter().for_each(Server::lift);
+        nodes.0.iter().for_each(crate::harness::Server::lift);
     }
-}
-
-/// The token of the lock `k`, once all of these have the same.
-fn settled(nodes: &[Server]) -> u64 {
-    let mut tokens = vec![];
-    wait_until("the tokens are brought together", || {
-        let info = |node: &Server| node.client().say("LOCK.INFO k");
-        tokens =
-            nodes.iter().map(info).filter(|info| *info != null()).map(|info| info.field("token").as_int()).collect();
-        tokens.len() == nodes.len() && tokens.iter().all(|token| *token == tokens[0])
-    });
-    tokens[0] as u64
 }
 
 /// LOCK.NODE has the fields of a node, in its order, and three more.
@@ -179,7 +162,9 @@ fn settled(nodes: &[Server]) -> u64 {
 fn the_fields_of_the_nodes_are_those_of_one() {
     let nodes = Nodes::start(3);
     let agent = nodes.agent();
-    let names = |reply: Reply| -> Vec<String> { reply.as_list().chunks(2).map(|pair| pair[0].as_text()).collect() };
+    let names = |reply: crate::harness::Reply| -> Vec<String> {
+        reply.as_list().chunks(2).map(|pair| pair[0].as_text()).collect()
+    };
     let (of_node, of_agent) = (names(nodes.0[0].client().say("LOCK.NODE")), names(agent.client().say("LOCK.NODE")));
     assert_eq!(of_agent[..of_node.len()], of_node);
     assert_eq!(of_agent[of_node.len()..], ["nodes", "majority", "serving"]);
