@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palisade_sim::campaign::kinds::Kind;
 use palisade_sim::campaign::world::Settings;
-use palisade_sim::campaign::{self, contender, report};
+use palisade_sim::campaign::{self, agent, contender, report};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -22,6 +22,9 @@ enum What {
     /// Be one of its client processes.
     #[command(hide = true)]
     Client(contender::Settings),
+    /// Be one of its agents.
+    #[command(hide = true)]
+    Agent(agent::Settings),
 }
 
 #[derive(Args)]
@@ -59,6 +62,10 @@ fn main() -> ExitCode {
     match Cli::parse().what {
         What::Client(settings) => {
             contender::run(settings);
+            ExitCode::SUCCESS
+        }
+        What::Agent(settings) => {
+            agent::run(settings);
             ExitCode::SUCCESS
         }
         What::Run(run) => run.campaign(),

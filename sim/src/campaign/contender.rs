@@ -22,6 +22,7 @@ use super::candidate;
 use super::journal::{Journal, Line, now_us};
 use super::keeper::Keeper;
 use super::register::{Access, Connection};
+use super::through::{self, Through};
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
 /// A claim is longer than what the crate promises by at most this.
@@ -66,6 +67,9 @@ pub struct Settings {
     /// The nodes.
     #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<String>,
+    /// The sockets of the agents.
+    #[arg(long, value_delimiter = ',')]
+    pub agents: Vec<String>,
     /// So many keys, from 0 on, are wanted by all.
     #[arg(long)]
     pub contended_keys: u32,
@@ -164,6 +168,10 @@ pub async fn run(settings: Settings) {
     for keeper in 0..KEEPERS {
         let register = Connection::open(&shared.settings.register).await.expect("the register is there");
         tasks.spawn(Keeper::new(Arc::clone(&shared), dice(keeper), register).run());
+    }
+    for task in 0..through::TASKS {
+        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
+        tasks.spawn(Through::new(Arc::clone(&shared), dice(200 + task), register).run());
     }
     let register = Connection::open(&shared.settings.register).await.expect("the register is there");
     tasks.spawn(candidate::campaigns(Arc::clone(&shared), dice(100), register));

@@ -15,6 +15,8 @@ pub enum On {
     Node(usize),
     /// A client process.
     Client(usize),
+    /// An agent.
+    Agent(usize),
     /// The connection of a client to a node.
     Link {
         /// The client.
@@ -33,6 +35,7 @@ impl fmt::Display for On {
         match self {
             Self::Node(node) => write!(f, "node {}", node + 1),
             Self::Client(client) => write!(f, "client {}", client + 1),
+            Self::Agent(agent) => write!(f, "agent {}", agent + 1),
             Self::Link { client, node } => write!(f, "client {} to node {}", client + 1, node + 1),
             Self::AllNodes => write!(f, "all nodes"),
             Self::Others => write!(f, "servers beside the nodes"),

@@ -2,7 +2,6 @@
 //! Some wait, some say nothing for seconds, some go without a word, so that their connection ends.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,11 +9,9 @@ use std::time::Duration;
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpSocket;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use super::connection::{Connection, Reply};
 use super::contender::Shared;
 use super::journal::{Line, now_us};
 use super::register::{Access, Connection as Register};
@@ -25,9 +22,6 @@ pub const FIRST_KEY: u32 = 100;
 
 /// Lengths of leases, in milliseconds.
 const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=2_000;
-
-/// Connections come from there: one from the address of the servers could have the port on which a server is to start again.
-const FROM: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 9), 0);
 
 /// A node that is reached answers within this.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -74,52 +68,6 @@ pub(super) struct Keeper {
     register: Register,
 }
 
-/// What a node answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
-    Number(u64),
-    Null,
-}
-
-/// A connection of its own to a node.
-struct Connection {
-    from: BufReader<OwnedReadHalf>,
-    to: OwnedWriteHalf,
-}
-
-impl Connection {
-    async fn open(address: &str) -> io::Result<Self> {
-        let address = address.trim_start_matches("redis://").parse().map_err(io::Error::other)?;
-        let socket = TcpSocket::new_v4()?;
-        socket.bind(SocketAddr::from(FROM))?;
-        let stream = timeout(PATIENCE, socket.connect(address)).await??;
-        stream.set_nodelay(true)?;
-        let (from, to) = stream.into_split();
-        Ok(Self { from: BufReader::new(from), to })
-    }
-
-    /// Errors are what the node refuses, too.
-    async fn ask(&mut self, words: &[&str], limit: Duration) -> io::Result<Reply> {
-        let mut text = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| text.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        self.to.write_all(text.as_bytes()).await?;
-        let mut line = String::new();
-        timeout(limit, self.from.read_line(&mut line)).await??;
-        // The token, and for how long it was waited for.
-        if line.trim_end() == "*2" {
-            line.clear();
-            let mut waited = String::new();
-            timeout(limit, self.from.read_line(&mut line)).await??;
-            timeout(limit, self.from.read_line(&mut waited)).await??;
-        }
-        match line.trim_end().split_at_checked(1) {
-            Some((":", number)) => number.parse().map(Reply::Number).map_err(io::Error::other),
-            Some(("$", "-1")) => Ok(Reply::Null),
-            _ => Err(io::Error::other(line)),
-        }
-    }
-}
-
 impl Keeper {
     pub fn new(shared: Arc<Shared>, dice: ChaCha8Rng, register: Register) -> Self {
         Self { shared, dice, register }
@@ -149,8 +97,10 @@ impl Keeper {
         let mut node_says = Connection::open(&address).await?;
         let since = now_us();
         let asked = ["LOCK.ACQUIRE", &name, &owner, &ttl, "KEEPALIVE", &keep, "WAIT", wait];
-        let Reply::Number(token) = node_says.ask(&asked, PATIENCE + Duration::from_secs(3)).await? else {
-            return Ok(());
+        // The token, and for how long it was waited for.
+        let token = match node_says.ask(&asked, PATIENCE + Duration::from_secs(3)).await? {
+            Reply::List(list) => list[0],
+            Reply::Number(_) | Reply::Null => return Ok(()),
         };
         let kept = Kept { since, at: now_us(), node, who, ttl_ms, until: since + ms * 1_000 };
         self.shared.journal.write(&Line::Kept(kept));
@@ -175,7 +125,7 @@ impl Keeper {
                 };
                 match asked.await {
                     Ok(Reply::Null) => Ended::LeftAndOver,
-                    Ok(Reply::Number(_)) => Ended::LeftAndHeld,
+                    Ok(Reply::Number(_) | Reply::List(_)) => Ended::LeftAndHeld,
                     Err(_) => Ended::Unknown,
                 }
             }

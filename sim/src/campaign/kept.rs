@@ -76,7 +76,7 @@ fn is_done_to(fault: &Fault, kept: &Kept, client: usize, at: TimeUs) -> bool {
         On::Client(of) => of == client,
         On::Link { client: of, node } => of == client && node == kept.node,
         On::AllNodes => true,
-        On::Others => false,
+        On::Agent(_) | On::Others => false,
     };
     let is_then = fault.from < at + NEAR_US && fault.until.is_none_or(|until| until + NEAR_US > kept.since);
     is_near && is_then && !HARMLESS.contains(&fault.kind)

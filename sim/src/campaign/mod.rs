@@ -8,7 +8,9 @@
 //! looked at in `aftermath`. docs/chaos.md tells users what this shows.
 
 pub mod aftermath;
+pub mod agent;
 mod candidate;
+mod connection;
 pub mod contender;
 pub mod disk;
 mod drills;
@@ -25,6 +27,7 @@ pub mod machine;
 pub mod nemesis;
 pub mod register;
 pub mod report;
+mod through;
 pub mod timeline;
 pub mod watch;
 pub mod world;
@@ -121,6 +124,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     }
     for client in 0..CLIENTS {
         watchers.spawn(watch::client(Arc::clone(&world), client));
+        watchers.spawn(watch::agent(Arc::clone(&world), client));
     }
     let mut campaign = Campaign { world, guards, history: History::default(), from: now_us(), noticed: None };
     let recoveries = campaign.storms(&mut tell).await;

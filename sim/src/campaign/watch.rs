@@ -106,6 +106,19 @@ pub async fn client(world: Arc<World>, client: usize) {
     }
 }
 
+/// Watches one agent, for ever.
+pub async fn agent(world: Arc<World>, agent: usize) {
+    loop {
+        sleep(EVERY).await;
+        if let Ok(mut process) = world.agents[agent].try_lock()
+            && process.has_ended()
+        {
+            world.log.found(format!("agent {} ended by itself: see its log", agent + 1));
+            world.start_agent(agent, &mut process);
+        }
+    }
+}
+
 /// A server ended, and the nemesis did not do it.
 pub fn ended_by_itself(world: &World, machine: &Machine, status: ExitStatus) {
     world.log.found(format!("{} ended by itself with {status}: see its log", machine.name()));

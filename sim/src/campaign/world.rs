@@ -88,15 +88,15 @@ impl Slot {
     }
 }
 
-/// A client process.
+/// A client process, or an agent.
 #[derive(Debug)]
-pub struct Contender {
+pub struct Process {
     child: Option<Child>,
     /// Its wall clock.
     pub clock: WallClock,
 }
 
-impl Contender {
+impl Process {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         signal_to(self.child.as_ref(), signal);
@@ -136,7 +136,9 @@ pub struct World {
     /// By client, then by node.
     pub links: Vec<Vec<Link>>,
     /// The client processes.
-    pub contenders: Vec<tokio::sync::Mutex<Contender>>,
+    pub contenders: Vec<tokio::sync::Mutex<Process>>,
+    /// The agents, one beside each client; every client asks all of them.
+    pub agents: Vec<tokio::sync::Mutex<Process>>,
     /// The resource.
     pub register: Register,
     /// The highest token that anybody held so far.
@@ -182,7 +184,7 @@ impl World {
             slots.push(Slot { disk, machine: tokio::sync::Mutex::new(machine), target, clock });
         }
         let mut links = vec![];
-        let mut contenders = vec![];
+        let (mut contenders, mut agents) = (vec![], vec![]);
         for client in 0..CLIENTS {
             let mut row = vec![];
             for target in &targets {
@@ -191,7 +193,9 @@ impl World {
             links.push(row);
             let clock =
                 WallClock::create(logs.join(format!("client-{}.clock", client + 1))).map_err(said("a clock"))?;
-            contenders.push(tokio::sync::Mutex::new(Contender { child: None, clock }));
+            contenders.push(tokio::sync::Mutex::new(Process { child: None, clock }));
+            let clock = WallClock::create(logs.join(format!("agent-{}.clock", client + 1))).map_err(said("a clock"))?;
+            agents.push(tokio::sync::Mutex::new(Process { child: None, clock }));
         }
         let register = Register::default();
         register.serve(&folder.join("register")).map_err(said("the register's socket"))?;
@@ -202,6 +206,7 @@ impl World {
             slots,
             links,
             contenders,
+            agents,
             register,
             highest_token: AtomicU64::new(0),
             storm: AtomicBool::new(false),
@@ -210,6 +215,9 @@ impl World {
             machines_made: AtomicU32::new(NODES as u32),
             folder: folder.to_owned(),
         });
+        for agent in 0..CLIENTS {
+            world.start_agent(agent, &mut *world.agents[agent].lock().await);
+        }
         for client in 0..CLIENTS {
             world.start_contender(client, &mut *world.contenders[client].lock().await);
         }
@@ -220,28 +228,52 @@ impl World {
     ///
     /// # Panics
     /// It cannot be started.
-    pub fn start_contender(&self, client: usize, contender: &mut Contender) {
+    pub fn start_contender(&self, client: usize, contender: &mut Process) {
         let mut lives = relock(&self.lives);
         let number = lives.len() as u32 + 1;
         let journal = self.settings.out.join(format!("client-{}-life-{number}.jsonl", client + 1));
-        let errors = self.common.logs.join(format!("client-{}.log", client + 1));
-        let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
         let addresses: Vec<String> = self.links[client].iter().map(Link::address).collect();
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
         command.arg("client").arg("--number").arg(number.to_string());
         command.arg("--seed").arg(self.settings.seed.wrapping_add(number.into()).to_string());
         command.arg("--journal").arg(&journal).arg("--register").arg(self.folder.join("register"));
         command.arg("--nodes").arg(addresses.join(","));
+        let agents: Vec<String> = (0..CLIENTS).map(|agent| self.agent_socket(agent).display().to_string()).collect();
+        command.arg("--agents").arg(agents.join(","));
         command.arg("--contended-keys").arg(CONTENDED_KEYS.to_string());
         command.arg("--own-key").arg((CONTENDED_KEYS as usize + client).to_string());
         command.arg("--tasks").arg(TASKS.to_string());
         command.arg("--max-ttl-ms").arg(self.settings.max_ttl_ms.to_string());
-        contender.clock.preload(&mut command, &self.common.shim);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).kill_on_drop(true);
         // There before anybody reads it.
         drop(OpenOptions::new().create(true).append(true).open(&journal).expect("a journal can be made"));
         lives.push((client, journal));
-        contender.child = Some(command.spawn().expect("this program can be started again"));
+        self.start(command, contender, &format!("client-{}", client + 1));
+    }
+
+    /// Where an agent listens.
+    fn agent_socket(&self, agent: usize) -> PathBuf {
+        self.folder.join(format!("agent-{}", agent + 1))
+    }
+
+    /// Starts an agent in the place of the last. It reaches the nodes over the links of the client beside it.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn start_agent(&self, agent: usize, process: &mut Process) {
+        let addresses: Vec<String> = self.links[agent].iter().map(Link::address).collect();
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        command.arg("agent").arg("--listen").arg(format!("unix://{}", self.agent_socket(agent).display()));
+        command.arg("--nodes").arg(addresses.join(","));
+        self.start(command, process, &format!("agent-{}", agent + 1));
+    }
+
+    /// Starts a process of this program, with its wall clock and a log of this name.
+    fn start(&self, mut command: Command, process: &mut Process, name: &str) {
+        let errors = self.common.logs.join(format!("{name}.log"));
+        let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
+        process.clock.preload(&mut command, &self.common.shim);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).kill_on_drop(true);
+        process.child = Some(command.spawn().expect("this program can be started again"));
     }
 
     /// The journals of all client processes so far, from the `first` on.

@@ -76,6 +76,7 @@ pub async fn storm(world: &Arc<World>, era: u64) {
         hands.spawn(network::links(Arc::clone(world), dice()));
         hands.spawn(crowd::processes(Arc::clone(world), dice()));
     }
+    hands.spawn(crowd::agents(Arc::clone(world), dice()));
     hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
     hands.spawn(operators::commands(Arc::clone(world), dice()));
     hands.spawn(operators::clocks(Arc::clone(world), dice()));

@@ -1,0 +1,45 @@
+//! An agent of a campaign: the one that `palisade agent` runs, in a process of this program.
+
+use palisade_agent::{Address, Agent, Config, OnEnd};
+use palisade_client::Client;
+use tokio::sync::oneshot;
+
+/// Connections of all clients, and more.
+const CONNECTIONS_MAX: usize = 256;
+
+/// What an agent is started with.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Settings {
+    /// Where it listens.
+    #[arg(long)]
+    pub listen: Address,
+    /// The nodes.
+    #[arg(long, value_delimiter = ',')]
+    pub nodes: Vec<String>,
+}
+
+/// Serves until it is killed.
+///
+/// # Panics
+/// It cannot.
+#[tokio::main(flavor = "current_thread")]
+pub async fn run(settings: Settings) {
+    let client = Client::new(&settings.nodes).expect("the addresses are good");
+    let config = Config {
+        listen: vec![settings.listen],
+        socket_mode: 0o600,
+        password: None,
+        metrics: None,
+        on_end: OnEnd::Leave,
+        connections_max: CONNECTIONS_MAX,
+        tell: |text| eprintln!("{text}"),
+    };
+    let (tell, told) = oneshot::channel();
+    let own = client.clone();
+    let serving = async move {
+        let agent = Agent::listen(config, own, vec![]).await.expect("it listens");
+        let _ = tell.send(agent.run(std::future::pending()).await);
+    };
+    client.spawn(serving).expect("the client is open");
+    let _ = told.await;
+}

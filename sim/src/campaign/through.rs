@@ -1,0 +1,230 @@
+//! A task of a client process that takes locks through agents, as a program in any language does: it knows the name of its owner and the
+//! clock, and nothing of nodes. Agents are killed under it. Then it goes to another one, which goes on with what the first took.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::ChaCha8Rng;
+use tokio::time::sleep;
+
+use super::connection::{Connection, Reply};
+use super::contender::{Shared, key_name};
+use super::journal::{Line, now_us};
+use super::register::{Access, Connection as Register};
+use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+
+/// Tasks of a client process that do so.
+pub const TASKS: u64 = 3;
+
+/// Shortest lease that is asked for, in milliseconds.
+const TTL_MIN_MS: u64 = 300;
+
+/// An agent answers within this, and what was waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Most permits of a lock. Those who ask for one do not agree how many there are.
+const PERMITS_MAX: u16 = 4;
+
+/// What the holder may rely on of a lease that was asked for at `sent`, as docs/agent.md says.
+fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
+    (sent + waited_ms * 1_000 + ttl_ms * 990).saturating_sub(2_000)
+}
+
+pub(super) struct Through {
+    shared: Arc<Shared>,
+    dice: ChaCha8Rng,
+    register: Register,
+    /// To the agent that was asked last.
+    agent: Option<Connection>,
+}
+
+/// A lock that is held.
+#[derive(Clone, Copy)]
+struct Held {
+    key: u32,
+    who: Holder,
+    mode: HeldAs,
+    token: u64,
+    until: TimeUs,
+    ttl_ms: u64,
+}
+
+impl Through {
+    pub fn new(shared: Arc<Shared>, dice: ChaCha8Rng, register: Register) -> Self {
+        Self { shared, dice, register, agent: None }
+    }
+
+    pub async fn run(mut self) {
+        while !self.shared.is_to_finish() {
+            let _ = self.take_one().await;
+            sleep(self.ms(0, 60)).await;
+        }
+    }
+
+    fn ms(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.dice.random_range(from..=to))
+    }
+
+    fn write(&self, line: Line) {
+        self.shared.journal.write(&line);
+    }
+
+    /// Asks the agent that it is connected to, or another one.
+    async fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
+        if self.agent.is_none() || self.dice.random_ratio(1, 20) {
+            let agents = &self.shared.settings.agents;
+            let address = agents[self.dice.random_range(0..agents.len())].clone();
+            self.agent = Some(Connection::open_socket(&address).await?);
+        }
+        let Some(agent) = &mut self.agent else { return Err(io::ErrorKind::NotConnected.into()) };
+        let reply = agent.ask(words, PATIENCE).await;
+        if reply.is_err() {
+            self.agent = None;
+        }
+        reply
+    }
+
+    async fn take_one(&mut self) -> io::Result<()> {
+        let settings = &self.shared.settings;
+        let (number, max_ttl_ms, keys) = (settings.number, settings.max_ttl_ms, settings.contended_keys);
+        let key = self.dice.random_range(0..keys);
+        let ttl_ms = self.dice.random_range(TTL_MIN_MS..=max_ttl_ms);
+        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
+        let who = Holder { client: number, acquisition };
+        let (name, owner, ttl) = (key_name(key), format!("through {number}.{acquisition}"), ttl_ms.to_string());
+        let wait = self.dice.random_range(0..2_000_u64).to_string();
+        let limit = self.dice.random_range(2..=PERMITS_MAX);
+        let limited = limit.to_string();
+        let mut words = vec!["LOCK.ACQUIRE", &name, &owner, &ttl, "RETRY", "NOTE", "chaos"];
+        if self.dice.random_ratio(2, 3) {
+            words.extend(["WAIT", &wait]);
+        }
+        let mode = match key % 4 {
+            2 => HeldAs::Shared,
+            3 => HeldAs::Permit { number: 1, limit },
+            _ => HeldAs::Exclusive,
+        };
+        match mode {
+            HeldAs::Shared => words.push("SHARED"),
+            HeldAs::Permit { .. } => words.extend(["LIMIT", &limited]),
+            HeldAs::Exclusive => {}
+        }
+        let since = now_us();
+        let mut sent = since;
+        // One whose agent went away asks another one: it may have the lock.
+        let mut reply = self.ask(&words).await;
+        for _ in 0..2 {
+            if reply.is_ok() {
+                break;
+            }
+            sleep(self.ms(1, 100)).await;
+            sent = now_us();
+            reply = self.ask(&words).await;
+        }
+        let at = now_us();
+        let granted = match reply {
+            Ok(Reply::Number(token)) => Some((token, 0, 1)),
+            Ok(Reply::List(list)) => match list[..] {
+                [token, waited] => Some((token, waited, 1)),
+                [token, waited, number] => Some((token, waited, number)),
+                _ => None,
+            },
+            Ok(Reply::Null) | Err(_) => None,
+        };
+        let answer = match &granted {
+            Some(_) => "held through an agent",
+            None => "not held through an agent",
+        };
+        self.write(Line::Asked {
+            at,
+            key,
+            waits: words.contains(&"WAIT"),
+            took_us: at - since,
+            answer: answer.to_owned(),
+        });
+        let Some((token, waited_ms, number)) = granted else {
+            // What an agent that is gone may have taken ends with its lease, or here.
+            if self.dice.random_ratio(1, 2) {
+                let _ = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
+            }
+            sleep(self.ms(5, 200)).await;
+            return Ok(());
+        };
+        let mode = match mode {
+            HeldAs::Permit { limit, .. } => HeldAs::Permit { number: u16::try_from(number).unwrap_or(0), limit },
+            mode => mode,
+        };
+        let until = valid_until(sent, waited_ms, ttl_ms);
+        if at >= until {
+            return Ok(());
+        }
+        let held = Held { key, who, mode, token, until, ttl_ms };
+        self.write(Line::Event(Event { at, key, who, what: What::Held { since, until, token, mode } }));
+        let held = self.hold(held, &name, &owner).await?;
+        let is_lost = now_us() >= held.until;
+        self.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
+        // Some go without a word.
+        if !self.dice.random_ratio(1, 6) {
+            let answer = match self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await {
+                Ok(Reply::Number(0)) => "Released through an agent",
+                Ok(Reply::Null) if is_lost => "AlreadyExpired through an agent",
+                Ok(Reply::Null) => "taken away, through an agent",
+                Ok(_) | Err(_) => "not told by an agent",
+            };
+            self.write(Line::Released { at: now_us(), answer: answer.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Works under the lock, and extends it, until it has had enough or the lock is lost.
+    async fn hold(&mut self, mut held: Held, name: &str, owner: &str) -> io::Result<Held> {
+        let part = self.dice.random_range(0.0_f64..1.0).powi(if self.dice.random_ratio(1, 3) { 1 } else { 5 });
+        let end = now_us() + (3.0 * held.ttl_ms as f64 * part * 1_000.0) as u64;
+        while now_us() < end && now_us() < held.until && !self.shared.is_to_finish() {
+            match self.dice.random_range(0..10) {
+                0..5 => self.work(&held).await?,
+                5..7 if !self.extend(&mut held, name, owner).await => break,
+                _ => {}
+            }
+            sleep(self.ms(2, 60)).await;
+        }
+        Ok(held)
+    }
+
+    async fn work(&mut self, held: &Held) -> io::Result<()> {
+        let Held { key, who, mode, token, until, .. } = *held;
+        let access = |write| Access { key, who, token, mode, write };
+        let Some(number) = self.register.access(access(None)).await? else { return Ok(()) };
+        if self.dice.random_ratio(1, 3) {
+            sleep(self.ms(0, 60)).await;
+        }
+        if now_us() < until && mode != HeldAs::Shared {
+            self.register.access(access(Some(number + 1))).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether it still holds it, as far as it knows.
+    async fn extend(&mut self, held: &mut Held, name: &str, owner: &str) -> bool {
+        let sent = now_us();
+        let ttl = held.ttl_ms.to_string();
+        let Ok(reply) = self.ask(&["LOCK.EXTEND", name, owner, &ttl]).await else { return true };
+        let Reply::Number(token) = reply else { return false };
+        let at = now_us();
+        if token < held.token {
+            let what = format!("{} had token {} of key {}, and was told {token}", held.who, held.token, held.key);
+            self.write(Line::Wrong { at, what });
+        }
+        // An answer that came when the lease was over is another lease's beginning: it stops.
+        if at >= held.until {
+            return false;
+        }
+        (held.until, held.token) = (held.until.max(valid_until(sent, 0, held.ttl_ms)), token);
+        let what = What::Extended { until: held.until, token };
+        self.write(Line::Event(Event { at, key: held.key, who: held.who, what }));
+        true
+    }
+}
