@@ -2,6 +2,7 @@
 //!
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
+//! `palisade-bench agent`: what a lock through `palisade agent` costs beside one that the client takes itself.
 //! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
 //! `palisade-bench together`: what readers and permits cost that hold a lock together.
 //! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
@@ -10,6 +11,7 @@
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
 
+mod agent;
 mod crowd;
 mod expiry;
 mod hand_over;
@@ -59,6 +61,8 @@ enum What {
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
     Quorum(quorum::Options),
+    /// A lock through `palisade agent`, beside one that the client takes itself.
+    Agent(agent::Options),
     /// CPU time of the server for each operation, and how many it does in a second.
     ServerCost(server_cost::Options),
     /// What a held lock takes of the server's memory.
@@ -108,6 +112,7 @@ fn run(options: &Options) -> Result<(), String> {
     let (benchmark, outcome) = match &options.what {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        What::Agent(what) => ("agent", runtime.block_on(agent::run(start, what))),
         What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
         What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
         What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),

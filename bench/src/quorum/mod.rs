@@ -9,7 +9,6 @@ mod throughput;
 
 use std::time::Duration;
 
-#[cfg(feature = "peers")]
 pub use one_round::follows_its_clock;
 #[cfg(feature = "peers")]
 pub use slow_link::SlowLink;

@@ -1,0 +1,256 @@
+//! A lock on a majority through `palisade agent`, beside the same lock taken by the client itself.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use palisade_client::Client;
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+use tokio::task::JoinSet;
+
+use crate::quorum::follows_its_clock;
+use crate::results::{Budget, Outcome, Table};
+use crate::server::Server;
+
+/// How many nodes it is measured on.
+const NODES: usize = 5;
+
+/// Locks of each kind in one round of the comparison.
+const BATCH: usize = 200;
+
+/// What a lock is taken for, in milliseconds.
+const TTL_MS: u32 = 10_000;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The program, built with --release.
+    #[arg(long, env = "PALISADE_PROGRAM", default_value = "target/release/palisade")]
+    program: PathBuf,
+
+    /// Rounds, of 200 locks of each kind.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+
+    /// Tasks that take locks at a time.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
+    tasks: Vec<usize>,
+
+    /// How long each number of tasks is measured, in seconds.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+}
+
+/// An agent, as long as this lives.
+struct Agent {
+    process: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Agent {
+    fn start(program: &PathBuf, ports: &[u16]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let nodes: Vec<_> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
+        let socket = format!("unix://{}", folder.path().join("agent").display());
+        let process = Command::new(program)
+            .args(["agent", "--listen", &socket, "--nodes", &nodes.join(",")])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|why| panic!("{}: {why}", program.display()));
+        Self { process, folder }
+    }
+
+    async fn connect(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(format!("unix://{}", self.folder.path().join("agent").display())).unwrap();
+        loop {
+            match client.get_multiplexed_async_connection().await {
+                Ok(connection) => return connection,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Who takes locks.
+#[derive(Clone)]
+enum Taker {
+    Client(Client),
+    Agent(MultiplexedConnection),
+}
+
+impl Taker {
+    /// Takes a lock and gives it back; how long each took.
+    async fn pair(&mut self, key: &str) -> Option<(Duration, Duration)> {
+        let start = Instant::now();
+        match self {
+            Self::Client(client) => {
+                let guard = client.try_lock(key).await.ok()?;
+                let took = start.elapsed();
+                let start = Instant::now();
+                guard.release().await;
+                Some((took, start.elapsed()))
+            }
+            Self::Agent(connection) => {
+                let owner = format!("{:032x}", rand::random::<u128>());
+                let mut acquire = cmd("LOCK.ACQUIRE");
+                let reply: Value = acquire.arg(key).arg(&owner).arg(TTL_MS).query_async(connection).await.ok()?;
+                let took = start.elapsed();
+                let Value::Int(_) = reply else { return None };
+                let start = Instant::now();
+                let left: Value = cmd("LOCK.RELEASE").arg(key).arg(&owner).query_async(connection).await.ok()?;
+                (left == Value::Int(0)).then(|| (took, start.elapsed()))
+            }
+        }
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new(3).unwrap()
+}
+
+/// A quantile in microseconds.
+fn of(histogram: &Histogram<u64>, share: f64) -> f64 {
+    histogram.value_at_quantile(share) as f64 / 1_000.0
+}
+
+pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
+    let nodes: Vec<Server> = (0..NODES).map(|_| start()).collect();
+    let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
+    let client = Client::new(ports.iter().map(|port| format!("redis://127.0.0.1:{port}"))).unwrap();
+    let agent = Agent::start(&options.program, &ports);
+    for node in &nodes {
+        follows_its_clock(node).await;
+    }
+    let client = Taker::Client(client);
+    let through = Taker::Agent(agent.connect().await);
+    for taker in [&client, &through] {
+        let mut taker = taker.clone();
+        while taker.pair("warm").await.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let (latencies, added) = latency(client.clone(), through, options.rounds).await;
+    let (throughput, share) = throughput(client, &agent, options).await;
+    let mut budgets = vec![Budget::at_most("a lock through the agent, what it adds at p50, us", added, 60.0)];
+    budgets.extend(
+        share.map(|share| Budget::at_least("locks a second through the agent / by the client, 64 tasks", share, 0.8)),
+    );
+    Outcome { title: "Agent".to_owned(), tables: vec![latencies, throughput], plots: vec![], budgets }
+}
+
+/// One after the other. The table, and what the agent adds to the time that taking a lock takes at p50.
+async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table, f64) {
+    // On the runtime's own thread, as an application's tasks are.
+    let measured = tokio::spawn(async move {
+        let mut times = [(); 4].map(|()| histogram());
+        let mut failed = [0_u64; 2];
+        for round in 0..rounds {
+            for (kind, taker) in [&mut client, &mut through].into_iter().enumerate() {
+                for n in 0..BATCH {
+                    match taker.pair(&format!("latency-{round}-{kind}-{n}")).await {
+                        Some((took, gave_back)) => {
+                            times[2 * kind].record(took.as_nanos() as u64).unwrap();
+                            times[2 * kind + 1].record(gave_back.as_nanos() as u64).unwrap();
+                        }
+                        None => failed[kind] += 1,
+                    }
+                }
+                // What is given back in the background does not belong to the others.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        (times, failed)
+    });
+    let (times, failed) = measured.await.unwrap();
+    let mut table = Table::new("latency", format!("A lock on a majority of {NODES} nodes, one after the other"))
+        .words("taken by")
+        .numbers("acquire p50", "us", 0)
+        .numbers("acquire p99", "us", 0)
+        .numbers("release p50", "us", 0)
+        .numbers("release p99", "us", 0)
+        .numbers("not got", "", 0);
+    table.note("The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. Rounds of both take turns. Both extend nothing meanwhile.");
+    for (kind, name) in ["the client in the process", "redis-rs through the agent"].into_iter().enumerate() {
+        let (acquires, releases) = (&times[2 * kind], &times[2 * kind + 1]);
+        table.row([
+            name.into(),
+            of(acquires, 0.5).into(),
+            of(acquires, 0.99).into(),
+            of(releases, 0.5).into(),
+            of(releases, 0.99).into(),
+            failed[kind].into(),
+        ]);
+    }
+    (table, of(&times[2], 0.5) - of(&times[0], 0.5))
+}
+
+/// Many at a time. The table, and how many locks the agent takes for each of the client's, with 64 tasks.
+async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, Option<f64>) {
+    let mut table = Table::new("throughput", format!("Taken and given back in a second, {NODES} nodes"))
+        .numbers("tasks", "", 0)
+        .numbers("client", "1/s", 0)
+        .numbers("p50", "us", 0)
+        .numbers("agent", "1/s", 0)
+        .numbers("agent p50", "us", 0)
+        .numbers("agent, one connection", "1/s", 0)
+        .numbers("agent / client", "times", 2)
+        .numbers("one connection / client", "times", 2);
+    table.note("Each task has a key of its own and goes on at once, over a connection of its own or all over one. All processes share the machine's cores.");
+    let mut share = None;
+    let length = Duration::from_secs(options.seconds);
+    for &count in &options.tasks {
+        let mut apart = vec![];
+        for _ in 0..count {
+            apart.push(Taker::Agent(agent.connect().await));
+        }
+        let one = vec![Taker::Agent(agent.connect().await); count];
+        let by_client = together(vec![client.clone(); count], length).await;
+        let by_agent = together(apart, length).await;
+        let over_one = together(one, length).await;
+        let ratio = by_agent.0 / by_client.0;
+        table.row([
+            count.into(),
+            by_client.0.into(),
+            of(&by_client.1, 0.5).into(),
+            by_agent.0.into(),
+            of(&by_agent.1, 0.5).into(),
+            over_one.0.into(),
+            ratio.into(),
+            (over_one.0 / by_client.0).into(),
+        ]);
+        if count == 64 {
+            share = Some(ratio);
+        }
+    }
+    (table, share)
+}
+
+/// Pairs in a second, and what taking took.
+async fn together(takers: Vec<Taker>, length: Duration) -> (f64, Histogram<u64>) {
+    let mut tasks = JoinSet::new();
+    let start = Instant::now();
+    for (n, mut taker) in takers.into_iter().enumerate() {
+        tasks.spawn(async move {
+            let mut times = histogram();
+            while start.elapsed() < length {
+                if let Some((took, _)) = taker.pair(&format!("throughput-{n}")).await {
+                    times.record(took.as_nanos() as u64).unwrap();
+                }
+            }
+            times
+        });
+    }
+    let mut times = histogram();
+    while let Some(of_one) = tasks.join_next().await {
+        times.add(of_one.unwrap()).unwrap();
+    }
+    (times.len() as f64 / start.elapsed().as_secs_f64(), times)
+}
