@@ -13,6 +13,7 @@
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
+mod agent;
 mod killed;
 mod lossy;
 mod lost;
@@ -79,6 +80,14 @@ macro_rules! recipes {
             #[ignore = "needs its client: make test-clients"]
             fn $name() {
                 crate::lost::gives_back_what_it_does_not_know_of(&$recipe);
+            })*
+        }
+
+        mod through_the_agent {
+            $(#[test]
+            #[ignore = "needs its client, and an agent has what redis-py's recipe asks for: make test"]
+            fn $name() {
+                crate::agent::tells_its_story_over_five_nodes(&$recipe);
             })*
         }
 

@@ -27,11 +27,20 @@ const REFUSED: [&str; 3] = ["another owner", "write meanwhile", "after it"];
 /// Steps whose line tells a time.
 const TIMED: [&str; 2] = ["wait", "guarded"];
 
+/// Steps that need the data and the guard of a node: an agent has neither.
+pub const OF_A_NODE: [&str; 3] = ["write with the current token", "write with the old token", "guarded"];
+
 /// How many digits a token has, from 2001 to 2286.
 const TOKEN_DIGITS: usize = 16;
 
 /// What a recipe printed, with names for its tokens and N for its times; what is wrong with it, if it is not the story.
 pub fn told(printed: &str) -> Result<Vec<String>, String> {
+    told_without(&[], printed)
+}
+
+/// The same of a story without these steps.
+pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, String> {
+    let story: Vec<_> = STORY.into_iter().filter(|(step, _)| !left_out.contains(step)).collect();
     let mut tokens = Vec::new();
     let mut lines = Vec::new();
     for line in printed.lines() {
@@ -39,11 +48,11 @@ pub fn told(printed: &str) -> Result<Vec<String>, String> {
         lines.push((step, without_numbers(answer.trim(), TIMED.contains(&step), &mut tokens)));
     }
     let steps: Vec<_> = lines.iter().map(|(step, _)| *step).collect();
-    if steps != STORY.map(|(step, _)| step) {
+    if !steps.iter().eq(story.iter().map(|(step, _)| step)) {
         return Err(format!("not the steps of the story: {steps:?}"));
     }
     if let Some(((step, answer), (_, part))) =
-        lines.iter().zip(STORY).find(|((_, answer), (_, part))| !words(answer).contains(&words(part)))
+        lines.iter().zip(&story).find(|((_, answer), (_, part))| !words(answer).contains(&words(part)))
     {
         return Err(format!("{step}: no {part} in {answer}"));
     }
