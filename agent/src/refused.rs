@@ -69,3 +69,19 @@ impl fmt::Display for Refused {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever looks for the text of an error in docs/errors.md finds what to do.
+    #[test]
+    fn the_page_of_errors_has_them() {
+        let page = include_str!("../../docs/errors.md");
+        let (_, page) = page.split_once("\n## Errors of an agent\n").unwrap();
+        for text in [CLOSING, &too_many_connections(10_000)] {
+            assert!(page.contains(&format!("`{text}`")), "docs/errors.md lacks: {text}");
+        }
+        assert!(page.contains("`NOQUORUM ") && page.contains("`ERR Protocol error: …`"));
+    }
+}
