@@ -90,12 +90,13 @@ TESTED_CLIENTS := redis_cli redis_py redis_py_asyncio node_redis ioredis hiredis
 test: setup ## Run every test: the rules, the module on a real server, the client on five, the program at a terminal
 	@tests/clients/setup quick
 	@cargo test --workspace
-	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client))
+	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
 	@$(MAKE) --no-print-directory test-node
 
 .PHONY: test-clients
 test-clients: setup-clients ## Run the recipes of docs/clients with every client, on SERVER, Redis 8 and Valkey 9: some minutes the first time
 	@$(MAKE) --no-print-directory setup-servers SERVERS="redis-8.2 valkey-9.1"
+	@cargo build --quiet --package palisade-cli
 	@for server in "$(SERVER)" $(CURDIR)/target/servers/bin/{redis-8.2,valkey-9.1}; do \
 	  $$server --version; \
 	  PALISADE_SERVER=$$server cargo test --workspace --quiet --test clients -- --include-ignored; \

@@ -16,7 +16,7 @@ use crate::nodes::{Calls, Nodes};
 use crate::options::Checked;
 use crate::pace::Given;
 use crate::wire::{self, Lease, NodeFailure};
-use crate::{Error, ErrorKind, choosing, clock};
+use crate::{Error, ErrorKind, clock};
 
 /// A lock that was taken, and what is still under way: late answers.
 pub struct Taken {
@@ -196,9 +196,9 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
     }
     if of(|out| *out == Out::Contended) > 0 {
         // Of several permits the nodes are asked about all holders anyway.
-        let holder = match choosing::limit(nodes, lease.wanted()) {
-            None => nodes.holder(lease, outs, given).await,
-            Some(_) => None,
+        let holder = match lease.wanted() {
+            Wanted::Permit { .. } if nodes.len() > 1 => None,
+            _ => nodes.holder(lease, outs, given).await,
         };
         // Those that only say that it is held have nothing to add to that.
         whys.iter_mut().zip(outs).filter(|(_, out)| **out == Some(Out::Contended)).for_each(|(why, _)| *why = None);

@@ -12,10 +12,10 @@ use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::wire::{self, ShownKey};
 
-/// Of how many permits one is wanted, where this client has to choose: a single node chooses itself.
+/// Of how many permits one is wanted, where this client has to choose: a single node chooses itself, and some callers have chosen.
 pub fn limit(nodes: &Nodes, wanted: Wanted) -> Option<u16> {
     match wanted {
-        Wanted::Permit { limit, .. } if nodes.len() > 1 => Some(limit),
+        Wanted::Permit { limit, number: None } if nodes.len() > 1 => Some(limit),
         _ => None,
     }
 }

@@ -235,7 +235,8 @@ pub async fn lock(
         collided = false;
         if in_queue && nodes.len() > 1 {
             let patient = patience().max(Duration::from_millis(1));
-            let turn = waiting::turn(nodes, lease, ticket, patient, checked).await?;
+            let chooses = choosing::limit(nodes, sought.wanted).is_some();
+            let turn = waiting::turn(nodes, lease, ticket, patient, chooses, checked).await?;
             // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
             collided = turn.is_some() || !patience().is_zero();
             lease = turn.unwrap_or_else(|| sought.lease(nodes));

@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub const LATE: Duration = Duration::from_secs(1);
 
 /// Waits until a majority says that the lock is free for this acquisition, for up to `patience`; then the lock is to be
-/// acquired at once; of several permits, with the number that most nodes keep for it. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
+/// acquired at once; of several permits, with the number that most nodes keep for it if this client `chooses` it. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
 /// request leaves every queue.
 ///
 /// # Errors
@@ -37,6 +37,7 @@ pub async fn turn(
     lease: Lease,
     ticket: Token,
     patience: Duration,
+    chooses: bool,
     checked: Checked,
 ) -> Result<Option<Lease>, Error> {
     let lease = Arc::new(lease);
@@ -87,7 +88,9 @@ pub async fn turn(
     if turn {
         give_back.disarm();
         drop(give_back);
-        if let Wanted::Permit { limit, .. } = lease.wanted() {
+        if let Wanted::Permit { limit, .. } = lease.wanted()
+            && chooses
+        {
             lease.wants(Wanted::Permit { limit, number: machine.number(rand::random()) });
         }
         return Ok(Arc::into_inner(lease));

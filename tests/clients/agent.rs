@@ -19,10 +19,8 @@ struct Agent(Child);
 
 impl Agent {
     fn start(nodes: &[Server], port: u16) -> Self {
-        let program = std::env::var_os("PALISADE_PROGRAM").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/debug/palisade"),
-            PathBuf::from,
-        );
+        let program = std::env::var_os("PALISADE_PROGRAM")
+            .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/debug/palisade"), PathBuf::from);
         let addresses: Vec<_> = nodes.iter().map(|node| format!("unix://{}", node.socket().display())).collect();
         let agent = Command::new(&program)
             .args(["agent", "--listen", &format!("127.0.0.1:{port}"), "--nodes", &addresses.join(",")])

@@ -38,9 +38,11 @@ pub fn told(printed: &str) -> Result<Vec<String>, String> {
     told_without(&[], printed)
 }
 
-/// The same of a story without these steps.
+/// The same of a recipe that leaves out these steps. Where it asks a quorum, which has no first permit, any will do.
 pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, String> {
-    let story: Vec<_> = STORY.into_iter().filter(|(step, _)| !left_out.contains(step)).collect();
+    let is_quorum = !left_out.is_empty();
+    let any_permit = |(step, part)| if is_quorum && step == "permit" { (step, "T5 0") } else { (step, part) };
+    let story: Vec<_> = STORY.into_iter().filter(|(step, _)| !left_out.contains(step)).map(any_permit).collect();
     let mut tokens = Vec::new();
     let mut lines = Vec::new();
     for line in printed.lines() {

@@ -97,7 +97,7 @@ impl Change<'_> {
     }
 
     async fn extend(&self, holding: &Holding, ttl_ms: u32) -> Result<Option<u64>, Error> {
-        taking::extend(&holding.guard, ttl_ms, self.came).await?;
+        taking::extend(&holding.guard, self.this.nodes().len(), ttl_ms, self.came).await?;
         Ok(Some(holding.guard.token()))
     }
 
@@ -108,7 +108,7 @@ impl Change<'_> {
         ttl_ms: Option<u32>,
     ) -> Result<Option<u64>, Error> {
         if let Some(ttl_ms) = ttl_ms {
-            taking::extend(&holding.guard, ttl_ms, self.came).await?;
+            taking::extend(&holding.guard, self.this.nodes().len(), ttl_ms, self.came).await?;
         }
         let holds = level.map_or(holding.holds + 1, |level| level.max(holding.holds));
         if holds > HOLDS_MAX {

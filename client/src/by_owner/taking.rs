@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use palisade_core::quorum::margin_us;
+use palisade_core::quorum::{majority, margin_us};
 use palisade_core::{BootTime, Wanted};
 use tokio::time::{Instant, sleep};
 
@@ -130,7 +130,7 @@ impl Asked<'_> {
         if !is_same(holding.guard.lease().wanted(), self.take.wanted) {
             return Err(owned());
         }
-        match extend(&holding.guard, self.checked.ttl_ms, self.came).await {
+        match extend(&holding.guard, self.this.nodes().len(), self.checked.ttl_ms, self.came).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
@@ -185,13 +185,13 @@ impl Asked<'_> {
 }
 
 /// Extends it until it is valid for `ttl_ms` from `came` on, less the margin.
-pub async fn extend(guard: &Guard, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
+pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
     let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
     for n in 0..EXTENDED_TIMES {
         match guard.extend_to(ttl_ms).await {
             Ok(()) => {}
-            // A token that another process raised there meanwhile is known by the next round.
-            Err(error) if error.nodes().iter().any(|node| node.why == NOT_HELD) => {
+            // Nodes whose token is being raised, by another process too, take part in the next round.
+            Err(error) if error.kind() == ErrorKind::NoQuorum && !too_many_away(&error, nodes) => {
                 sleep(AGAIN * 2_u32.pow(n)).await;
                 continue;
             }
@@ -205,6 +205,11 @@ pub async fn extend(guard: &Guard, ttl_ms: u32, came: BootTime) -> Result<(), Er
         return Err(Error::new(ErrorKind::Expired, "the nodes extended it so late that nothing of the lease is left"));
     }
     Err(Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again"))
+}
+
+/// Whether no majority of so many nodes answers.
+fn too_many_away(error: &Error, nodes: usize) -> bool {
+    error.nodes().iter().filter(|node| node.why != NOT_HELD).count() > nodes - majority(nodes)
 }
 
 /// Whether who holds it in the one mode may have meant the other; a permit's number need not be named.

@@ -92,6 +92,20 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     let other = takes(&locks, permit("other")).await;
     assert_ne!(one.number, other.number);
     assert_eq!(locks.take(permit("third")).await.unwrap(), None);
+    // The one that is named, or none; whoever waits for it, which is asking again and again, gets no other.
+    let named = |owner: &str, number| Take {
+        wanted: Wanted::Permit { limit: 3, number: Some(number) },
+        key: b"named".to_vec(),
+        ..again(owner)
+    };
+    assert_eq!(takes(&locks, named("one", 2)).await.number, 2);
+    assert_eq!(locks.take(named("other", 2)).await.unwrap(), None);
+    let waits = tokio::spawn({
+        let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..named("other", 2) });
+        async move { locks.take(take).await }
+    });
+    assert_eq!(locks.release(b"named", b"one", None, None).await.unwrap(), Some(0));
+    assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
 /// Two of five nodes are down: three know what the process that is gone took. With three down nobody can say.
