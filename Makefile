@@ -113,6 +113,7 @@ client-pages: test-clients ## The same, and write what they print to docs/client
 # Node.js of the recipes' setup, where the system's is too old.
 NODE_PATHS := $(CURDIR)/target/clients/python/bin
 
+# Not `npm ci`: it refuses a lock file without the packages for systems that this one is not.
 .PHONY: setup-node
 setup-node: setup
 	@export PATH=$(NODE_PATHS):$$PATH; \
@@ -121,7 +122,7 @@ setup-node: setup
 	fi; \
 	if ! cmp --silent node/package-lock.json node/node_modules/.installed; then \
 	  echo "Installing with npm: what the package for Node.js is built and tested with"; \
-	  npm ci --prefix node --silent --no-audit --no-fund; \
+	  npm install --prefix node --no-save --silent --no-audit --no-fund; \
 	  cp node/package-lock.json node/node_modules/.installed; \
 	fi
 
