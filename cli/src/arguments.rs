@@ -62,6 +62,15 @@ pub enum Command {
     /// The same, but only if the lock is free now
     #[command(after_help = exit::TABLE)]
     Try(Take),
+    /// Take a lock for an owner that the caller names, print its token, and end: `release` gives it back, and nothing but `extend` extends it
+    #[command(after_help = exit::TABLE)]
+    Acquire(Acquire),
+    /// Give back what `acquire` took for this owner
+    #[command(after_help = exit::TABLE)]
+    Release(Owner),
+    /// Extend what `acquire` took for this owner, and print its token
+    #[command(after_help = exit::TABLE)]
+    Extend(Extend),
     /// Run a command while this host leads, end it before that is lost, and campaign again
     #[command(after_help = exit::TABLE)]
     Elect(Elect),
@@ -132,23 +141,20 @@ pub enum Command {
     },
 }
 
-/// How a lock is taken.
+/// What is asked for when a lock is taken.
 #[derive(Args, Debug)]
-pub struct Take {
+pub struct Asked {
     /// The lock
     pub key: OsString,
     /// Holds it together with others who say --shared, in place of alone
     #[arg(long, conflicts_with = "limit")]
     pub shared: bool,
-    /// Takes one of so many permits, in place of the lock alone; its number is in PALISADE_PERMIT
+    /// Takes one of so many permits, in place of the lock alone
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     pub limit: Option<u16>,
-    /// Length of the lease, which is extended meanwhile: others wait for so long when this machine dies
+    /// Length of the lease: others wait for so long when this machine dies
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub ttl: Duration,
-    /// The lease is not extended for longer than this
-    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = duration)]
-    pub max_hold: Duration,
     /// A text for people who find the lock held [default: host, process and program]
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
@@ -158,6 +164,56 @@ pub struct Take {
     /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is said either
     #[arg(long, value_name = "N")]
     pub conflict_exit_code: Option<u8>,
+}
+
+/// How a lock is taken and kept, by this process.
+#[derive(Args, Debug)]
+pub struct Take {
+    #[command(flatten)]
+    pub asked: Asked,
+    /// The lease is extended meanwhile, for no longer than this
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = duration)]
+    pub max_hold: Duration,
+}
+
+#[derive(Args, Debug)]
+pub struct Acquire {
+    #[command(flatten)]
+    pub asked: Asked,
+    /// Who takes it: a name of your own, new for each acquisition, at most 240 bytes
+    #[arg(long, value_name = "NAME")]
+    pub owner: OsString,
+    /// With --limit: the permit with this number
+    #[arg(long, value_name = "N", requires = "limit", value_parser = clap::value_parser!(u16).range(1..))]
+    pub permit: Option<u16>,
+    /// Waits for the lock no longer than this [default: does not wait]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub wait: Option<Duration>,
+    /// If this owner holds the lock already, as after an answer that was lost, that is extended and as good
+    #[arg(long)]
+    pub retry: bool,
+}
+
+/// A lock that a named owner holds.
+#[derive(Args, Debug)]
+pub struct Owner {
+    /// The lock
+    pub key: OsString,
+    /// Who took it, as `acquire` was told
+    #[arg(long, value_name = "NAME")]
+    pub owner: OsString,
+    /// How long a node is given to answer
+    #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
+    pub node_timeout: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub struct Extend {
+    #[command(flatten)]
+    pub owner: Owner,
+    /// The lease lasts at least so long from now on; it is never shortened
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub ttl: Duration,
 }
 
 #[derive(Args, Debug)]

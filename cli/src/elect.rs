@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use palisade_client::{Election, ErrorKind, Leader, Options};
 use serde::Serialize;
 
-use crate::arguments::{Elect, Exec, Take};
+use crate::arguments::{Asked, Elect, Exec, Take};
 use crate::exec;
 use crate::exit::{CONFLICT, End, Failure, LOST};
 use crate::nodes::Nodes;
@@ -68,16 +68,16 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
 
 /// The command, as `exec` runs one.
 fn as_exec(elect: &Elect) -> Exec {
-    let take = Take {
+    let asked = Asked {
         key: elect.name.clone(),
         shared: false,
         limit: None,
         ttl: elect.ttl,
-        max_hold: elect.max_hold.unwrap_or(std::time::Duration::MAX),
         note: None,
         node_timeout: elect.node_timeout,
         conflict_exit_code: None,
     };
+    let take = Take { asked, max_hold: elect.max_hold.unwrap_or(std::time::Duration::MAX) };
     Exec { take, wait: None, no_wait: false, grace: elect.grace, min_hold: None, command: elect.command.clone() }
 }
 

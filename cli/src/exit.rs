@@ -15,7 +15,7 @@ pub const CONFLICT: u8 = 194;
 pub const TIMED_OUT: u8 = 195;
 /// Too few nodes can be asked, or they are guarded.
 pub const NO_QUORUM: u8 = 196;
-/// The lock was held, and lost before the command had ended.
+/// The lock was held, and lost before the command had ended; or an owner does not hold what it gives back or extends.
 pub const LOST: u8 = 197;
 /// The command cannot be started: there is none of this name, or it cannot be run.
 pub const NOT_STARTED: u8 = 198;
@@ -30,10 +30,10 @@ pub const TABLE: &str = "\
 Exit status:
   that of the command, or 128 + the signal that ended it
   193  an argument is wrong, or the nodes refuse it
-  194  somebody else holds the lock (--no-wait)
+  194  somebody else holds the lock
   195  the lock was not free in time (--wait)
   196  too few nodes can be asked, or they are guarded
-  197  the lock was lost before the command had ended
+  197  the lock was lost before the command had ended; this owner does not hold it
   198  the command cannot be started
   199  anything else";
 
@@ -97,7 +97,7 @@ impl From<Error> for Failure {
             ErrorKind::TimedOut => TIMED_OUT,
             ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired => NO_QUORUM,
             ErrorKind::Lost => LOST,
-            ErrorKind::BadArgument | ErrorKind::Configuration => USAGE,
+            ErrorKind::BadArgument | ErrorKind::Configuration | ErrorKind::Owned => USAGE,
             _ => FAILED,
         };
         Self::new(code, error.to_string())

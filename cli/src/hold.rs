@@ -40,7 +40,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
     };
     let said = say(&held, as_json);
     let guard = held.guard;
-    let key = printable(options.key.as_bytes());
+    let key = printable(options.asked.key.as_bytes());
     if stdin().is_terminal() {
         tell(&format!("{key} is held; Enter gives it back"));
     }

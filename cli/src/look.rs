@@ -48,7 +48,7 @@ pub fn unknown(
             Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
         }
         Ok(_) => None,
-        Err(failure) => Some(failure.to_string()),
+        Err(failure) => Some(failure.with_remedy()),
     };
     let named = nodes.list.iter().zip(replies);
     let whys: Vec<(&str, String)> = named.filter_map(|(node, reply)| Some((node.name.as_str(), why(reply)?))).collect();

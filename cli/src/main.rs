@@ -6,6 +6,7 @@
 mod agent;
 mod arguments;
 mod break_lock;
+mod by_owner;
 mod clock;
 mod doctor;
 mod elect;
@@ -81,6 +82,18 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             locking(nodes()?, async |nodes| hold::run(nodes, &lock.take, patience, json).await).await
         }
         Command::Try(take) => locking(nodes()?, async |nodes| hold::run(nodes, &take, Patience::No, json).await).await,
+        Command::Acquire(acquire) => {
+            let nodes = Nodes::given(&shared.nodes, acquire.asked.node_timeout)?;
+            locking(nodes, async |nodes| by_owner::acquire(nodes, &acquire, json).await).await
+        }
+        Command::Release(owner) => {
+            let nodes = Nodes::given(&shared.nodes, owner.node_timeout)?;
+            locking(nodes, async |nodes| by_owner::release(nodes, &owner, json).await).await
+        }
+        Command::Extend(extend) => {
+            let nodes = Nodes::given(&shared.nodes, extend.owner.node_timeout)?;
+            locking(nodes, async |nodes| by_owner::extend(nodes, &extend, json).await).await
+        }
         Command::Elect(elect) => locking(nodes()?, async |nodes| elect::run(nodes, &elect).await).await,
         Command::Leader { name, follow } => elect::leader(&nodes()?, &name, follow, json).await,
         Command::Watch { keys } => watch::run(&nodes()?, &keys, json).await,

@@ -64,23 +64,39 @@ impl NodeFailure {
 
     /// What to do about it.
     pub fn advice(&self) -> &'static str {
+        self.remedy().unwrap_or(match self {
+            Self::Silent(_) => "bring it back, or replace it as docs/operations.md says",
+            _ => "see the log of the server",
+        })
+    }
+
+    /// What to do about it, where that is known from what the node says.
+    fn remedy(&self) -> Option<&'static str> {
         let code = match self {
-            Self::Silent(_) => return "bring it back, or replace it as docs/operations.md says",
+            Self::Silent(_) => return None,
             Self::NoModule => {
-                return "load the module: loadmodule /path/to/libpalisade.so in its redis.conf, as docs/install.md says";
+                return Some(
+                    "load the module: loadmodule /path/to/libpalisade.so in its redis.conf, as docs/install.md says",
+                );
             }
             Self::Error(code, _) => code.as_str(),
         };
-        match code {
+        Some(match code {
             "NOAUTH" => "put its password into the address: redis://:password@host, or redis://user:password@host",
             "WRONGPASS" => {
                 "correct the user or the password in the address, or the server's own: ACL LIST shows its users"
             }
             "NOPERM" => "allow its user what it lacks (ACL SETUSER): docs/cli.md says what palisade needs",
+            "WRONGTYPE" => "give the lock another name, or move what is there (TYPE shows what it is)",
             "LOADING" => "wait until it has loaded its data",
             "READONLY" | "MASTERDOWN" => "give the address of a master",
-            _ => "see the log of the server",
-        }
+            _ => return None,
+        })
+    }
+
+    /// What is wrong and, where that is known, what to do, in a line.
+    pub fn with_remedy(&self) -> String {
+        self.remedy().map_or(self.to_string(), |remedy| format!("{self}: {remedy}"))
     }
 }
 
@@ -105,17 +121,13 @@ impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (code, text) = match self {
             Self::Silent(why) => return f.write_str(why),
-            Self::NoModule => {
-                return f.write_str("the server has no lock module: start it with --loadmodule libpalisade.so");
-            }
+            Self::NoModule => return f.write_str("the server has no lock module"),
             Self::Error(code, text) => (code.as_str(), text.as_str()),
         };
         match code {
             "NOAUTH" => f.write_str("NOAUTH it needs a password, and its address has none"),
             "WRONGPASS" => f.write_str("WRONGPASS it does not accept the user or the password of its address"),
-            "WRONGTYPE" => {
-                f.write_str("WRONGTYPE the key is in use for something that is not a lock: give the lock another name")
-            }
+            "WRONGTYPE" => f.write_str("WRONGTYPE the key is in use for something that is not a lock"),
             "GUARDED" => {
                 let (ms, why) = text.split_once(' ').unwrap_or((text, ""));
                 let why = why.split(" and grants nothing").next().unwrap_or_default();
@@ -177,7 +189,7 @@ mod tests {
             ("it cannot be reached: Connection refused", "it cannot be reached: Connection refused", false),
             ("OOM command not allowed", "OOM command not allowed", false),
             ("it did not answer in time", "it did not answer in time", false),
-            ("the server has no lock module: start it", "the server has no lock module: start it with", false),
+            ("the server has no lock module: start it", "the server has no lock module", false),
             (
                 "GUARDED 49000 this node may have forgotten grants (restart) and grants nothing until they have ended: try",
                 "guarded for 49s: this node may have forgotten grants (restart)",

@@ -148,7 +148,7 @@ pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     }
     let replies: Vec<_> = views.iter().map(|view| view.error.clone().map_or(Ok(()), Err)).collect();
     nodes.need_majority(&replies)?;
-    let wrong = views.iter().filter_map(|view| Some((view.node.as_str(), view.error.as_ref()?.to_string())));
+    let wrong = views.iter().filter_map(|view| Some((view.node.as_str(), view.error.as_ref()?.with_remedy())));
     let wrong = line(wrong, nodes.len());
     if !wrong.is_empty() {
         tell(&wrong);
@@ -187,7 +187,7 @@ struct Guarded {
 pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(addresses, &guard.node)?;
     let failed = |why: NodeFailure| {
-        Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {why}", node.name))
+        Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, why.with_remedy()))
     };
     let mut link = node.connect().await.map_err(failed)?;
     let mut command = cmd("LOCK.GUARD");

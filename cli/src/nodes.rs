@@ -145,7 +145,7 @@ impl Nodes {
             _ if error.nodes().is_empty() => Failure::from(error),
             ErrorKind::NoQuorum | ErrorKind::BadArgument => self.failure(error.summary(), failures),
             _ => {
-                let whys = line(failures.map(|(node, failure)| (node, failure.to_string())), self.len());
+                let whys = line(failures.map(|(node, failure)| (node, failure.with_remedy())), self.len());
                 let code = Failure::from(error.clone()).code;
                 Failure::new(code, format!("{}: {whys}", error.summary()))
             }
@@ -156,7 +156,7 @@ impl Nodes {
     /// ask again.
     pub fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (&'a str, NodeFailure)>) -> Failure {
         let failures: Vec<(&str, NodeFailure)> = failures.into_iter().collect();
-        let texts = || failures.iter().map(|(node, failure)| (*node, failure.to_string()));
+        let texts = || failures.iter().map(|(node, failure)| (*node, failure.with_remedy()));
         let refused = failures.iter().filter(|(_, failure)| failure.is_refusal()).count();
         if refused <= self.len() - self.majority() {
             return Failure::new(NO_QUORUM, format!("{summary}: {}", line(texts(), self.len())));

@@ -12,7 +12,7 @@ use palisade_client::{Client, Error, ErrorKind, Guard, Options};
 use rand::RngExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::arguments::Take;
+use crate::arguments::{Asked, Take};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::lock_view::LockView;
 use crate::look::unknown;
@@ -83,10 +83,11 @@ pub async fn take(
     signals: &mut Signals,
 ) -> Result<Taken, Failure> {
     let client = nodes.client();
-    let key = take.key.as_bytes();
-    let mut options = Options::new().ttl(take.ttl).max_hold(take.max_hold).auto_extend(true);
-    options = options.note(take.note.clone().unwrap_or_else(|| note(program)));
-    if let Some(timeout) = take.node_timeout {
+    let asked = &take.asked;
+    let key = asked.key.as_bytes();
+    let mut options = Options::new().ttl(asked.ttl).max_hold(take.max_hold).auto_extend(true);
+    options = options.note(asked.note.clone().unwrap_or_else(|| note(program)));
+    if let Some(timeout) = asked.node_timeout {
         options = options.node_timeout(timeout);
     }
     if let Patience::Until(limit) = patience {
@@ -95,8 +96,8 @@ pub async fn take(
     let granted = async {
         connect(client).await?;
         match patience {
-            Patience::No => now(nodes, client, take, &options).await,
-            _ => in_mode(client, take, &options, true).await,
+            Patience::No => now(nodes, client, asked, &options).await,
+            _ => in_mode(client, asked, &options, true).await,
         }
     };
     let began = Instant::now();
@@ -108,7 +109,7 @@ pub async fn take(
     };
     match result {
         Ok(held) => Ok(Taken::Held(held)),
-        Err(error) => Err(refused(nodes, take, patience, error).await),
+        Err(error) => Err(refused(nodes, asked, patience, error).await),
     }
 }
 
@@ -125,16 +126,16 @@ pub async fn connect(client: &Client) -> Result<(), Error> {
 }
 
 /// Takes it in the mode that is asked for, waiting if it `waits`.
-async fn in_mode(client: &Client, take: &Take, options: &Options, waits: bool) -> Result<Held, Error> {
-    let key = take.key.as_bytes();
+async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool) -> Result<Held, Error> {
+    let key = asked.key.as_bytes();
     let alone = |guard| Held { guard, permit: None };
-    if let Some(limit) = take.limit {
+    if let Some(limit) = asked.limit {
         let permits = client.semaphore_with(key, limit, options);
         let permit = if waits { permits.acquire().await? } else { permits.try_acquire().await? };
         return Ok(Held { permit: Some(permit.number()), guard: permit.into() });
     }
     let lock = client.rw_lock_with(key, options);
-    match (take.shared, waits) {
+    match (asked.shared, waits) {
         (true, true) => lock.read().await.map(|guard| alone(guard.into())),
         (true, false) => lock.try_read().await.map(|guard| alone(guard.into())),
         (false, true) => client.lock_with(key, options).await.map(alone),
@@ -143,11 +144,11 @@ async fn in_mode(client: &Client, take: &Take, options: &Options, waits: bool) -
 }
 
 /// Takes it if it is free: also where others ask at the same moment, one of them gets it.
-async fn now(nodes: &Nodes, client: &Client, take: &Take, options: &Options) -> Result<Held, Error> {
-    let key = take.key.as_bytes();
+async fn now(nodes: &Nodes, client: &Client, asked: &Asked, options: &Options) -> Result<Held, Error> {
+    let key = asked.key.as_bytes();
     let until = Instant::now() + COLLISIONS;
     loop {
-        let error = match in_mode(client, take, options, false).await {
+        let error = match in_mode(client, asked, options, false).await {
             Err(error) if error.kind() == ErrorKind::Contended && Instant::now() < until => error,
             result => return result,
         };
@@ -193,35 +194,47 @@ impl Drop for Cleared {
 }
 
 /// Why it was refused, in the words of this program.
-async fn refused(nodes: &Nodes, take: &Take, patience: Patience, error: Error) -> Failure {
-    let key = printable(take.key.as_bytes());
+async fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
         let note =
             if holder.note.is_empty() { "somebody without a note".into() } else { printable(holder.note.as_bytes()) };
         format!("held by {note} for {}", time(holder.held_for.as_millis() as u64))
     });
-    let failure = match (error.kind(), patience) {
-        (ErrorKind::Contended, _) => {
-            let text = holder.as_ref().map_or("wanted by several at once".to_owned(), String::clone);
-            Failure::new(CONFLICT, format!("{key} is {text}: wait for it, or try later"))
+    match (error.kind(), patience) {
+        (ErrorKind::Contended, _) => conflict(asked, holder),
+        (ErrorKind::TimedOut, Patience::Until(limit)) => not_in_time(nodes, asked, limit, holder).await,
+        _ => nodes.failed(error),
+    }
+}
+
+/// Somebody else has it, as this line says.
+pub fn conflict(asked: &Asked, holder: Option<String>) -> Failure {
+    let holder = holder.unwrap_or_else(|| "wanted by several at once".to_owned());
+    let text = format!("{} is {holder}: wait for it, or try later", printable(asked.key.as_bytes()));
+    coded(asked, Failure::new(CONFLICT, text))
+}
+
+/// The time is over.
+pub async fn not_in_time(nodes: &Nodes, asked: &Asked, limit: Duration, holder: Option<String>) -> Failure {
+    let key = asked.key.as_bytes();
+    let mut holder = holder;
+    if holder.is_none() {
+        // It may have been too short a time to learn who does; or the nodes grant nothing.
+        let (view, replies) = LockView::ask(nodes, key).await;
+        let unknown = unknown(nodes, key, view.as_ref(), &replies);
+        if let Some(failure) = nodes.need_majority(&replies).err().or(unknown) {
+            return failure;
         }
-        (ErrorKind::TimedOut, Patience::Until(limit)) => {
-            let mut holder = holder;
-            if holder.is_none() {
-                // It may have been too short a time to learn who does; or the nodes grant nothing.
-                let (view, replies) = LockView::ask(nodes, take.key.as_bytes()).await;
-                let unknown = unknown(nodes, take.key.as_bytes(), view.as_ref(), &replies);
-                if let Some(failure) = nodes.need_majority(&replies).err().or(unknown) {
-                    return failure;
-                }
-                holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
-            }
-            let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
-            Failure::new(TIMED_OUT, format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64)))
-        }
-        _ => return nodes.failed(error),
-    };
-    match take.conflict_exit_code {
+        holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
+    }
+    let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
+    let text = format!("{} was not free within {}: {text}", printable(key), time(limit.as_millis() as u64));
+    coded(asked, Failure::new(TIMED_OUT, text))
+}
+
+/// With the status that the caller wants in place of that of a conflict.
+fn coded(asked: &Asked, failure: Failure) -> Failure {
+    match asked.conflict_exit_code {
         // Cron sends a mail for each word that is said.
         Some(0) => Failure::new(0, ""),
         Some(code) => Failure { code, ..failure },
@@ -232,9 +245,14 @@ async fn refused(nodes: &Nodes, take: &Take, patience: Patience, error: Error) -
 /// Who holds it, if nothing else is to be said: host, process, program. Not its arguments: there may be a password in them,
 /// and everybody who can reach the nodes reads this.
 pub fn note(program: &OsStr) -> String {
+    note_of(Pid::this(), program)
+}
+
+/// The same, where another process holds it.
+pub fn note_of(process: Pid, program: &OsStr) -> String {
     let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-    let note = format!("{host} pid {}: {program}", Pid::this());
+    let note = format!("{host} pid {process}: {program}");
     note.chars()
         .scan(0, |bytes, c| {
             *bytes += c.len_utf8();

@@ -74,7 +74,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
 /// # Errors
 /// What is to be said differently.
 pub fn check(exec: &Exec) -> Result<(), Failure> {
-    lease::check(exec.take.ttl, exec.grace).map_err(Failure::usage)?;
+    lease::check(exec.take.asked.ttl, exec.grace).map_err(Failure::usage)?;
     group::find(&exec.command[0]).map(drop)
 }
 
@@ -161,8 +161,8 @@ impl<'a> Running<'a> {
         loop {
             let now = Instant::now();
             let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
-            let look =
-                lease::until_term(self.guard.valid_for(), self.exec.grace).min(self.exec.take.ttl / LOOKS_A_LEASE);
+            let look = lease::until_term(self.guard.valid_for(), self.exec.grace)
+                .min(self.exec.take.asked.ttl / LOOKS_A_LEASE);
             tokio::select! {
                 biased;
                 event = self.group.event() => match event {
@@ -220,7 +220,7 @@ impl<'a> Running<'a> {
         }
         let valid_for = self.guard.valid_for();
         if lease::until_term(valid_for, self.exec.grace).is_zero() {
-            let why = if self.began.elapsed() + self.exec.take.ttl >= self.exec.take.max_hold {
+            let why = if self.began.elapsed() + self.exec.take.asked.ttl >= self.exec.take.max_hold {
                 format!("it is extended for no longer than --max-hold {}", duration(self.exec.take.max_hold))
             } else {
                 "too few nodes extended it in time".to_owned()

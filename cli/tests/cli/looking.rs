@@ -192,9 +192,18 @@ fn users_with_the_rules_of_the_documents() {
         let ended = crate::fixture::run_with(command, b"\n");
         assert_eq!(ended.code(), Some(0), "{user}: {line}: {ended:?}");
     };
-    for line in ["exec orders:1 -- true", "try orders:1", "lock --wait 1m orders:1", "info orders:1"] {
-        run_as("operator", line);
-        run_as("app", line);
+    for user in ["operator", "app"] {
+        for line in [
+            "exec orders:1 -- true",
+            "try orders:1",
+            "lock --wait 1m orders:1",
+            "info orders:1",
+            "acquire orders:1 --owner job --ttl 1m",
+            "extend orders:1 --owner job --ttl 1m",
+            "release orders:1 --owner job",
+        ] {
+            run_as(user, line);
+        }
     }
     for line in [
         "ls",

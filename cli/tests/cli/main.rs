@@ -7,6 +7,7 @@
 mod harness;
 
 mod agent;
+mod by_owner;
 mod electing;
 mod fixture;
 mod leaving;

@@ -55,7 +55,8 @@ fn no_quorum() {
     ended.assert_refused(196, "whether k is free cannot be known now");
     nodes.servers = vec![Setup::new().module_later().start()];
     run(nodes.exec("k", "true")).assert_refused(196, "the server has no lock module");
-    run(nodes.palisade("ls")).assert_refused(196, "the server has no lock module");
+    let ended = run(nodes.palisade("ls"));
+    ended.assert_refused(196, "the server has no lock module: load the module: loadmodule /path/to/libpalisade.so");
 }
 
 /// What the nodes refuse is wrong with the request: it is of no use to repeat it. All say the same, and it is told once.
@@ -67,33 +68,50 @@ fn the_nodes_refuse_it() {
     assert_eq!(ended.err().matches("ERR").count(), 1, "{ended:?}");
 
     nodes.say("SET text x");
-    for line in ["info text", "exec text -- true", "try text", "lock --wait 1s text", "break --yes text"] {
-        run(nodes.palisade(line))
-            .assert_refused(193, "refuse this: WRONGTYPE the key is in use for something that is not a lock");
+    for line in [
+        "info text",
+        "exec text -- true",
+        "try text",
+        "lock --wait 1s text",
+        "break --yes text",
+        "acquire text --owner o",
+        "extend text --owner o",
+        "release text --owner o",
+    ] {
+        let ended = run(nodes.palisade(line));
+        ended.assert_refused(193, "refuse this: WRONGTYPE the key is in use for something that is not a lock");
+        assert!(ended.err().contains("give the lock another name"), "{ended:?}");
     }
 
     nodes.say("ACL SETUSER weak on >sesame ~* +ping");
     nodes.say("ACL SETUSER default >sesame");
     let users = [
-        ("", "NOAUTH it needs a password"),
-        ("user=default&pass=wrong", "WRONGPASS it does not accept the user or the password"),
-        ("user=weak&pass=sesame", "NOPERM this user has no permissions to run the 'LOCK.NODE' command"),
+        ("", "NOAUTH it needs a password", "put its password into the address"),
+        ("user=default&pass=wrong", "WRONGPASS it does not accept the user or the password", "correct the user"),
+        (
+            "user=weak&pass=sesame",
+            "NOPERM this user has no permissions to run the 'LOCK.NODE' command",
+            "allow its user what it lacks",
+        ),
     ];
-    for (user, text) in users {
+    for (user, text, remedy) in users {
         let address = |server: &Server| format!("unix://{}?{user}", server.socket().display());
         let addresses = nodes.servers.iter().map(address).collect::<Vec<_>>().join(",");
         for line in
-            ["info k", "ls", "break --yes k", "exec --no-wait k -- true", "lock --wait 1s k", "nodes", "top --once"]
+            ["info k", "ls", "break --yes k", "exec --no-wait k -- true", "acquire k --owner o", "nodes", "top --once"]
         {
             let mut command = nodes.palisade(line);
             command.env("PALISADE_NODES", &addresses);
             let ended = run(command);
             ended.assert_refused(193, &format!("all 3 nodes refuse this: {text}"));
+            assert_eq!(ended.err().matches(remedy).count(), 1, "{ended:?}");
             assert!(!ended.all().contains("sesame"), "{ended:?}");
         }
         let mut command = nodes.palisade("guard 1");
         command.env("PALISADE_NODES", &addresses);
-        run(command).assert_refused(193, text);
+        let ended = run(command);
+        ended.assert_refused(193, text);
+        assert!(ended.err().contains(remedy), "{ended:?}");
         // One that is down besides may come back, and is not refused for it.
         let mut command = nodes.palisade("info k");
         let (one, _) = addresses.split_once(',').unwrap();

@@ -1,0 +1,188 @@
+//! `palisade acquire`, `release` and `extend`: for scripts that name the owner themselves, so that one process takes a lock and
+//! another one extends it or gives it back.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use palisade_client::by_owner::{Granted, Take, Wanted};
+use palisade_client::{Error, ErrorKind};
+use serde::Serialize;
+
+use crate::arguments::{Acquire, Asked, Extend, Owner};
+use crate::clock;
+use crate::exit::{End, Failure, LOST, USAGE};
+use crate::lock_view::LockView;
+use crate::nodes::Nodes;
+use crate::show::{json, out, printable};
+use crate::signals::Signals;
+use crate::taking::{conflict, connect, not_in_time, note_of};
+
+/// What clocks may differ by is taken off a lease: this part of it, and so much more.
+const MARGIN: (u32, Duration) = (100, Duration::from_millis(2));
+
+/// What a program that reads the output gets.
+#[derive(Serialize)]
+struct Said {
+    key: String,
+    owner: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ms: Option<u64>,
+    /// For how long it may be relied on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_ms: Option<u64>,
+}
+
+impl Said {
+    fn of(key: &OsStr, owner: &OsStr) -> Self {
+        let text = |text: &OsStr| text.to_string_lossy().into_owned();
+        Self { key: text(key), owner: text(owner), token: None, permit: None, waited_ms: None, valid_ms: None }
+    }
+}
+
+/// `palisade acquire KEY --owner NAME`
+///
+/// # Errors
+/// It was not granted.
+pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<End, Failure> {
+    let mut signals = Signals::listen()?;
+    let asked = &acquire.asked;
+    let take = Take {
+        key: asked.key.as_bytes().to_vec(),
+        owner: acquire.owner.as_bytes().to_vec(),
+        ttl: asked.ttl,
+        wanted: wanted(asked, acquire.permit)?,
+        wait: acquire.wait.unwrap_or_default(),
+        retry: acquire.retry,
+        note: asked.note.clone().unwrap_or_else(note_of_caller).into_bytes(),
+        keepalive: None,
+    };
+    let came = clock::since_boot();
+    let taking = async {
+        connect(nodes.client()).await?;
+        nodes.client().by_owner().take(take).await
+    };
+    let taken = tokio::select! {
+        biased;
+        signal = signals.end() => return Ok(End::Signal(signal)),
+        taken = taking => taken,
+    };
+    let granted = match taken {
+        Ok(Some(granted)) => granted,
+        Ok(None) => return Err(refused(nodes, acquire).await),
+        Err(error) => match (error.kind(), acquire.wait) {
+            (ErrorKind::TimedOut, Some(limit)) => return Err(not_in_time(nodes, asked, limit, None).await),
+            _ => return Err(failed(nodes, asked.key.as_os_str(), error)),
+        },
+    };
+    let Granted { token, waited, number } = granted;
+    let permit = asked.limit.map(|_| number);
+    if !as_json {
+        let number = permit.map_or(String::new(), |number| format!(" {number}"));
+        out(&format!("{token}{number}\n"))?;
+        return Ok(End::OK);
+    }
+    let waited_ms = Some(waited.as_millis() as u64);
+    let valid_ms = Some(left(came + waited, asked.ttl));
+    json(&Said { token: Some(token), permit, waited_ms, valid_ms, ..Said::of(&asked.key, &acquire.owner) })?;
+    Ok(End::OK)
+}
+
+/// `palisade release KEY --owner NAME`
+///
+/// # Errors
+/// This owner does not hold it, or too few nodes answered.
+pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End, Failure> {
+    // All its holds: whoever re-entered it through an agent has ended too.
+    let level = Some(1);
+    let released = async {
+        connect(nodes.client()).await?;
+        let locks = nodes.client().by_owner();
+        locks.release(owner.key.as_bytes(), owner.owner.as_bytes(), level, None).await
+    };
+    let released = released.await.map_err(|error| failed(nodes, &owner.key, error))?;
+    released.ok_or_else(|| not_held(owner))?;
+    if as_json {
+        json(&Said::of(&owner.key, &owner.owner))?;
+    }
+    Ok(End::OK)
+}
+
+/// `palisade extend KEY --owner NAME --ttl TIME`
+///
+/// # Errors
+/// This owner does not hold it, or too few nodes extended it.
+pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End, Failure> {
+    let owner = &extend.owner;
+    let came = clock::since_boot();
+    let extended = async {
+        connect(nodes.client()).await?;
+        let locks = nodes.client().by_owner();
+        locks.extend(owner.key.as_bytes(), owner.owner.as_bytes(), extend.ttl, None).await
+    };
+    let extended = extended.await.map_err(|error| failed(nodes, &owner.key, error))?;
+    let token = extended.ok_or_else(|| not_held(owner))?;
+    if !as_json {
+        out(&format!("{token}\n"))?;
+        return Ok(End::OK);
+    }
+    let valid_ms = Some(left(came, extend.ttl));
+    json(&Said { token: Some(token), valid_ms, ..Said::of(&owner.key, &owner.owner) })?;
+    Ok(End::OK)
+}
+
+fn wanted(asked: &Asked, number: Option<u16>) -> Result<Wanted, Failure> {
+    match asked.limit {
+        Some(limit) if number.is_some_and(|number| number > limit) => {
+            Err(Failure::usage(format!("--permit must be from 1 to --limit {limit}")))
+        }
+        // One permit is the lock alone.
+        None | Some(1) if !asked.shared => Ok(Wanted::Exclusive),
+        Some(limit) => Ok(Wanted::Permit { limit, number }),
+        None => Ok(Wanted::Shared),
+    }
+}
+
+/// Milliseconds that a lease granted then may still be relied on.
+fn left(granted: Duration, ttl: Duration) -> u64 {
+    let end = granted + ttl.saturating_sub(ttl / MARGIN.0 + MARGIN.1);
+    end.saturating_sub(clock::since_boot()).as_millis() as u64
+}
+
+/// Somebody else has it.
+async fn refused(nodes: &Nodes, acquire: &Acquire) -> Failure {
+    let (view, _) = LockView::ask(nodes, acquire.asked.key.as_bytes()).await;
+    let holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
+    match acquire.wait {
+        Some(limit) => not_in_time(nodes, &acquire.asked, limit, holder).await,
+        None => conflict(&acquire.asked, holder),
+    }
+}
+
+fn failed(nodes: &Nodes, key: &OsStr, error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Owned => {
+            let key = printable(key.as_bytes());
+            Failure::new(USAGE, format!("this owner holds {key} already: say --retry if this may repeat a request"))
+        }
+        _ => nodes.failed(error),
+    }
+}
+
+fn not_held(owner: &Owner) -> Failure {
+    let (key, owner) = (printable(owner.key.as_bytes()), printable(owner.owner.as_bytes()));
+    Failure::new(LOST, format!("{owner} does not hold {key}: it was given back before, or its lease has ended"))
+}
+
+/// Who holds it, if nothing else is to be said: the process that started this one, which ends at once.
+fn note_of_caller() -> String {
+    let caller = Pid::parent();
+    let name = fs::read(format!("/proc/{caller}/comm")).unwrap_or_default();
+    note_of(caller, &OsString::from_vec(name.trim_ascii_end().to_vec()))
+}
