@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::arguments::{Agent as Arguments, AtTheEnd};
 use crate::exit::{End, FAILED, Failure};
 use crate::nodes::{Fields, Nodes};
+use crate::reaching::Reaching;
 use crate::show;
 use crate::signals::Signals;
 
@@ -29,14 +30,14 @@ const UNWELL: u8 = 1;
 ///
 /// # Errors
 /// It cannot listen, or not all that was to be given back could be.
-pub async fn run(nodes: &[String], arguments: &Arguments) -> Result<End, Failure> {
+pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Failure> {
     let password = password(arguments)?;
     if arguments.health {
         return health(arguments, password.as_deref()).await;
     }
     // Before anything else is opened: what was handed over stands in the environment, with numbers.
     let inherited = Listener::inherited().map_err(Failure::usage)?;
-    let nodes = Nodes::given(nodes, arguments.node_timeout)?;
+    let nodes = Nodes::given(reaching, arguments.node_timeout)?;
     let config = Config {
         listen: arguments.listen.clone(),
         socket_mode: arguments.socket_mode,

@@ -12,6 +12,7 @@ use palisade_agent::Address;
 use palisade_agent::limits::CONNECTIONS_DEFAULT;
 
 use crate::exit;
+use crate::reaching::Reaching;
 
 /// Locks for shells, cron and people on call: on a Redis or Valkey server with the Palisade module, or on a quorum of them
 #[derive(Debug, Parser)]
@@ -36,16 +37,8 @@ pub struct Arguments {
 /// What every command takes.
 #[derive(Args, Debug)]
 pub struct Shared {
-    /// The nodes, separated by commas: host:6379, redis://user:password@host:6379, rediss://…, unix:///path
-    #[arg(
-        long,
-        global = true,
-        env = "PALISADE_NODES",
-        hide_env_values = true,
-        value_delimiter = ',',
-        value_name = "ADDRESSES"
-    )]
-    pub nodes: Vec<String>,
+    #[command(flatten)]
+    pub reaching: Reaching,
     /// Answers in JSON, for programs
     #[arg(long, global = true)]
     pub json: bool,

@@ -18,6 +18,7 @@ mod look;
 mod node_failure;
 mod node_view;
 mod nodes;
+mod reaching;
 mod show;
 mod signals;
 mod taking;
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<End, Failure> {
     let Arguments { shared, command } = arguments;
     let json = shared.json;
-    let nodes = || Nodes::at(&shared.nodes);
+    let nodes = || Nodes::at(&shared.reaching);
     match command {
         Command::Exec(exec) => locking(nodes()?, async |nodes| exec::run(nodes, &exec).await).await,
         Command::Lock(lock) => {
@@ -101,9 +102,9 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,
         Command::Nodes => node_view::list(&nodes()?, json).await,
-        Command::Guard(guard) => node_view::guard(&shared.nodes, &guard, json).await,
+        Command::Guard(guard) => node_view::guard(&shared.reaching, &guard, json).await,
         Command::Top { once, interval } => top::run(&nodes()?, once, interval).await,
-        Command::Agent(agent) => agent::run(&shared.nodes, &agent).await,
+        Command::Agent(agent) => agent::run(&shared.reaching, &agent).await,
         Command::Doctor => doctor::run(&nodes()?, json).await,
         Command::Completions { shell } => {
             let mut text = vec![];

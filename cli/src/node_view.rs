@@ -1,5 +1,6 @@
 //! A node as it tells of itself, and `palisade nodes` and `palisade guard`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,6 +13,7 @@ use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::look::ask;
 use crate::node_failure::{NodeFailure, line};
 use crate::nodes::{Fields, Link, Node, Nodes};
+use crate::reaching::Reaching;
 use crate::show::{json, out, table, tell, time};
 
 /// A round trip is the shortest of so many.
@@ -184,8 +186,8 @@ struct Guarded {
 ///
 /// # Errors
 /// There is no such node, it cannot be asked, or the person does not want it.
-pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result<End, Failure> {
-    let node = choose(addresses, &guard.node)?;
+pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
+    let node = choose(reaching, &guard.node)?;
     let failed = |why: NodeFailure| {
         Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, why.with_remedy()))
     };
@@ -217,18 +219,18 @@ pub async fn guard(addresses: &[String], guard: &Guard, as_json: bool) -> Result
 }
 
 /// The node that is meant: by its number or name in the list, or by an address of its own.
-fn choose(addresses: &[String], word: &str) -> Result<Node, Failure> {
-    let alone = || Ok(Nodes::at(&[word.to_owned()])?.list.remove(0));
+fn choose(reaching: &Reaching, word: &str) -> Result<Node, Failure> {
+    let alone = || Ok(Nodes::at(&reaching.only(word))?.list.remove(0));
     if word.contains("://") {
         return alone();
     }
-    let nodes = match Nodes::at(addresses) {
+    let nodes = match Nodes::at(reaching) {
         // A host without a port may be a slip: it has to be in the list.
         Err(_) if word.contains(':') => return alone(),
         nodes => nodes?,
     };
     let names = nodes.list.iter().map(|node| format!("{} {}", node.number, node.name)).collect::<Vec<_>>().join(", ");
-    let full = Node::open(0, word).map_or(String::new(), |node| node.name);
+    let full = Node::open(0, word, &Arc::default()).map_or(String::new(), |node| node.name);
     let mut meant = nodes
         .list
         .into_iter()

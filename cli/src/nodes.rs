@@ -1,16 +1,19 @@
 //! The nodes one by one, for what is no matter of a quorum: who they are, what they hold, their guard.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::{Client, Error, ErrorKind, Options, url_of};
+use palisade_client::direct::{Access, Unreached, Way};
+use palisade_client::{Client, Error, ErrorKind, Options};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, ProtocolVersion, Value};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value};
 use tokio::time::timeout;
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{NodeFailure, grouped, line};
+use crate::reaching::Reaching;
 
 /// How long a node is given to be connected to, and to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,7 +25,7 @@ pub struct Node {
     pub number: usize,
     /// Its address, without passwords.
     pub name: String,
-    client: redis::Client,
+    way: Way,
 }
 
 /// A connection to a node.
@@ -46,35 +49,37 @@ pub struct Reply {
 pub struct Nodes {
     pub list: Vec<Node>,
     client: Client,
-    addresses: Vec<String>,
+    reaching: Reaching,
 }
 
 impl Nodes {
-    /// Those at `addresses`. Nothing is connected yet.
+    /// Those that are reached so. Nothing is connected yet.
     ///
     /// # Errors
-    /// An address is none, or is there twice, or there is none at all.
-    pub fn at(addresses: &[String]) -> Result<Self, Failure> {
-        Self::given(addresses, None)
+    /// An address is none, or is there twice, or there is none at all; a file cannot be read.
+    pub fn at(reaching: &Reaching) -> Result<Self, Failure> {
+        Self::given(reaching, None)
     }
 
     /// The same, which are given so long to answer when a lock is taken, unless the client decides.
     ///
     /// # Errors
     /// As [`Nodes::at`].
-    pub fn given(addresses: &[String], node_timeout: Option<Duration>) -> Result<Self, Failure> {
-        let addresses: Vec<String> = addresses.iter().map(|a| a.trim().to_owned()).filter(|a| !a.is_empty()).collect();
+    pub fn given(reaching: &Reaching, node_timeout: Option<Duration>) -> Result<Self, Failure> {
+        let addresses = reaching.addresses();
         if addresses.is_empty() {
             return Err(Failure::usage(
                 "which nodes? Say --nodes redis://a,redis://b,redis://c, or set PALISADE_NODES",
             ));
         }
+        let access = reaching.access()?;
         // What is wrong with an address is said in one place, and without the passwords in it.
         let defaults = node_timeout.map_or_else(Options::new, |time| Options::new().node_timeout(time));
-        let client = Client::builder().nodes(&addresses).defaults(defaults).build()?;
-        let open = |(n, address): (usize, &String)| Node::open(n + 1, address);
+        let client = Client::builder().nodes(&addresses).access(access.clone()).defaults(defaults).build()?;
+        let access = Arc::new(access);
+        let open = |(n, address): (usize, &String)| Node::open(n + 1, address, &access);
         let list = addresses.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { list, client, addresses })
+        Ok(Self { list, client, reaching: reaching.clone() })
     }
 
     /// The client that takes locks on them.
@@ -88,9 +93,9 @@ impl Nodes {
         let _ = self.client.close().await;
     }
 
-    /// Their addresses, as PALISADE_NODES has them: with passwords, so they are for no output.
-    pub fn addresses(&self) -> String {
-        self.addresses.join(",")
+    /// How they are reached.
+    pub fn reaching(&self) -> &Reaching {
+        &self.reaching
     }
 
     /// How many there are.
@@ -177,18 +182,9 @@ impl Node {
     ///
     /// # Errors
     /// It is no address.
-    pub fn open(number: usize, address: &str) -> Result<Self, Failure> {
-        // Not the address itself: there may be a password in it.
-        let wrong = |why| Failure::usage(format!("address number {number} is no use: {why}"));
-        let info = url_of(address).into_connection_info().map_err(wrong)?;
-        let name = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
-            ConnectionAddr::Unix(path) => path.display().to_string(),
-            other => other.to_string(),
-        };
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = redis::Client::open(info.set_redis_settings(redis)).map_err(wrong)?;
-        Ok(Self { number, name, client })
+    pub fn open(number: usize, address: &str, access: &Arc<Access>) -> Result<Self, Failure> {
+        let way = Way::new(number, address, access)?;
+        Ok(Self { number, name: way.name().to_owned(), way })
     }
 
     /// A connection to it, if it is a lock node.
@@ -198,9 +194,11 @@ impl Node {
     pub async fn connect(&self) -> Result<Link, NodeFailure> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let connected = timeout(PATIENCE, connecting).await.map_err(|_| NodeFailure::late())?;
-        let connection = connected.map_err(|error| NodeFailure::unreachable(&error))?;
+        let connected = timeout(PATIENCE, self.way.connect(config)).await.map_err(|_| NodeFailure::late())?;
+        let connection = connected.map_err(|why| match why {
+            Unreached::Access(why) => NodeFailure::Silent(why),
+            Unreached::Server(error) => NodeFailure::unreachable(&error),
+        })?;
         let mut link = Link { connection, guard: None };
         // A server without the module answers to SCAN too, and has no locks.
         let told = link.ask(&redis::cmd("LOCK.NODE")).await?;

@@ -8,6 +8,9 @@ use tokio::time::Instant;
 use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug_span};
 
+#[cfg(feature = "tls")]
+use crate::access::Tls;
+use crate::access::{Access, Credentials};
 use crate::by_owner::ByOwner;
 use crate::locking::{self, Sought, Turns};
 use crate::nodes::Nodes;
@@ -35,6 +38,7 @@ struct Inner {
 #[derive(Clone, Default)]
 pub struct Builder {
     addresses: Vec<String>,
+    access: Access,
     defaults: Options,
 }
 
@@ -67,6 +71,26 @@ impl Builder {
         self
     }
 
+    /// Certificates for `rediss://` addresses, where the system's are not the right ones, or the nodes ask for the client's own.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.access.tls = Some(tls);
+        self
+    }
+
+    /// The user and the password for all nodes, in place of those in their addresses.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.access.credentials = Some(credentials);
+        self
+    }
+
+    /// As both of these: what several clients have in common.
+    #[doc(hidden)]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
     /// What locks are taken with, unless said otherwise.
     ///
     /// ```
@@ -93,7 +117,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// `Configuration`: no address, or one that is none, or the same twice. `BadArgument`: defaults out of their bounds.
+    /// `Configuration`: no address, or one that is none, or the same twice; a file of certificates or credentials that cannot be read. `BadArgument`: defaults out of their bounds.
     pub fn build(self) -> Result<Client, Error> {
         self.defaults.checked()?;
         if self.addresses.is_empty() {
@@ -102,7 +126,7 @@ impl Builder {
                 "give the address of one node at least, better of three or five",
             ));
         }
-        let nodes = Nodes::new(&self.addresses)?;
+        let nodes = Nodes::new(&self.addresses, self.access)?;
         for (n, node) in nodes.list.iter().enumerate() {
             if nodes.list[..n].iter().any(|other| other.name() == node.name()) {
                 return Err(Error::new(

@@ -44,6 +44,7 @@
 //! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
 //! | to know why there is none | [`Error::kind`] |
+//! | certificates, or passwords that change | [`Builder::credentials`], and `Builder::tls` with the feature `tls` |
 //!
 //! # Readers and writers, permits
 //!
@@ -87,8 +88,9 @@
 //!
 //! # Features
 //!
-//! `tls`: `rediss://` addresses, by rustls with the system's certificates.
+//! `tls`: `rediss://` addresses, by rustls with the system's certificates, or those that `Builder::tls` names.
 
+mod access;
 mod address;
 mod attempt;
 mod attempt_name;
@@ -120,6 +122,9 @@ mod watch;
 mod watching;
 mod wire;
 
+pub use access::Credentials;
+#[cfg(feature = "tls")]
+pub use access::Tls;
 pub use address::url_of;
 pub use changes::Changes;
 pub use client::{Builder, Client};
@@ -130,6 +135,12 @@ pub use loss::Loss;
 pub use options::Options;
 pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
+
+/// How a single node is connected to, for the program `palisade`. No part of the API: it has types of redis-rs in it.
+#[doc(hidden)]
+pub mod direct {
+    pub use crate::access::{Access, Unreached, Way};
+}
 
 /// The page that shows users how locks are shared: its examples compile.
 #[cfg(doctest)]

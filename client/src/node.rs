@@ -17,21 +17,18 @@ use palisade_core::quorum::NodeId;
 use rand::RngExt;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
-    Value,
-};
+use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
 use socket2::TcpKeepalive;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
-use crate::address::url_of;
+use crate::access::{Access, Unreached, Way};
 use crate::give_back::{Debt, is_final};
 use crate::pace::{Given, Pace};
 use crate::tracking::Tracked;
 use crate::wire::{self, Lease, NodeFailure};
-use crate::{Error, ErrorKind, clock};
+use crate::{Error, clock};
 
 /// How long a connection may take to be made, and the node to say who it is.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -78,8 +75,7 @@ const IDLE_WAITERS: usize = 16;
 pub struct Node {
     /// Its place in the list, from 0.
     place: usize,
-    name: String,
-    client: redis::Client,
+    way: Way,
     state: watch::Sender<State>,
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
@@ -135,35 +131,22 @@ enum State {
 }
 
 impl Node {
-    /// A node at `address`, the one with this number in the list, as [`url_of`] takes them. Nothing is connected yet.
+    /// A node at `address`, the one with this number in the list, as [`Way::new`] takes them. Nothing is connected yet.
     pub fn new(
         number: usize,
         address: &str,
+        access: &Arc<Access>,
         answers_again: &Arc<Notify>,
         tracked: &Arc<Tracked>,
     ) -> Result<Self, Error> {
-        // Not the address itself: there may be a password in it.
-        let wrong =
-            |why: String| Error::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"));
-        let info = url_of(address).into_connection_info().map_err(|why| {
-            wrong(format!("not an address ({why}); it must be like host:6379, [::1]:6379, redis://user:password@host:6379 or unix:///path"))
-        })?;
-        let name = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
-            ConnectionAddr::Unix(path) => path.display().to_string(),
-            other => other.to_string(),
-        };
         let (time, interval, retries) = KEEPALIVE;
         let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let info = info.set_redis_settings(redis);
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive));
-        let client = redis::Client::open(info).map_err(|why| wrong(why.to_string()))?;
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let way = Way::new(number, address, access)?.with(|info| info.set_tcp_settings(tcp));
         let state = watch::Sender::new(State::Connecting);
         Ok(Self {
             place: number - 1,
-            name,
-            client,
+            way,
             state,
             broken: Arc::new(watch::Sender::new(0)),
             window: Arc::new(Semaphore::new(WINDOW)),
@@ -180,7 +163,7 @@ impl Node {
 
     /// Its address, without passwords.
     pub fn name(&self) -> &str {
-        &self.name
+        self.way.name()
     }
 
     /// Keeps a connection up, for ever.
@@ -190,13 +173,13 @@ impl Node {
         for number in 1.. {
             match self.connect(number).await {
                 Ok(link) => {
-                    info!(node = self.name, id = format!("{:032x}", link.id.0), "connected");
+                    info!(node = self.name(), id = format!("{:032x}", link.id.0), "connected");
                     let made = Instant::now();
                     self.silent_since.send_replace(None);
                     self.state.send_replace(State::Up(link));
                     self.answers_again.notify_waiters();
                     let _ = broken.wait_for(|&broken| broken >= number).await;
-                    warn!(node = self.name, "the connection is given up");
+                    warn!(node = self.name(), "the connection is given up");
                     self.state.send_replace(State::Down(NodeFailure::Broken("the connection broke".to_owned())));
                     if made.elapsed() > BACK_OFF.1 {
                         pause = BACK_OFF.0;
@@ -204,7 +187,7 @@ impl Node {
                     }
                 }
                 Err(failure) => {
-                    debug!(node = self.name, %failure, "no connection");
+                    debug!(node = self.name(), %failure, "no connection");
                     let is_lasting = failure.is_lasting();
                     self.state.send_replace(State::Down(failure));
                     if is_lasting {
@@ -595,15 +578,17 @@ impl Node {
         let unreachable = |why: String| NodeFailure::Unreachable(why);
         let unfit = |why: String| NodeFailure::Unfit(why);
         let connected = async {
-            let mut connection =
-                self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| {
+            let mut connection = self.way.connect(config).await.map_err(|why| match why {
+                Unreached::Access(why) => unfit(why),
+                Unreached::Server(error) => {
                     let why = format!("it cannot be reached: {error}");
                     if NodeFailure::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
                         unfit(why)
                     } else {
                         unreachable(why)
                     }
-                })?;
+                }
+            })?;
             let asked = Instant::now();
             let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
             let node = NodeFailure::or_value(node).map_err(|failure| match failure {
@@ -648,13 +633,14 @@ fn give_up(broken: &watch::Sender<u64>, number: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn passwords_are_not_shown() {
         for address in
             ["http://user:secret@host", "redis://user:secret", "unix:///x?db=a&pass=secret", "rediss//:secret@host"]
         {
-            if let Err(error) = Node::new(3, address, &Arc::default(), &Arc::new(Tracked::new(3))) {
+            if let Err(error) = Node::new(3, address, &Arc::default(), &Arc::default(), &Arc::new(Tracked::new(3))) {
                 assert_eq!(error.kind(), ErrorKind::Configuration);
                 assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
             }

@@ -12,6 +12,7 @@ use redis::{Cmd, Value};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::access::Access;
 use crate::clock::HybridClock;
 use crate::give_back::{Answered, Tally};
 use crate::node::{CONNECT_TIMEOUT, Node, WINDOW};
@@ -61,10 +62,12 @@ pub type Calls = FuturesUnordered<BoxFuture<'static, Reply>>;
 
 impl Nodes {
     /// Those at `addresses`; nothing is connected yet.
-    pub fn new(addresses: &[String]) -> Result<Arc<Self>, Error> {
+    pub fn new(addresses: &[String], access: Access) -> Result<Arc<Self>, Error> {
+        let access = Arc::new(access);
         let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(addresses.len())));
         let numbered = addresses.iter().enumerate();
-        let node = |(n, address): (usize, &String)| Node::new(n + 1, address, &answers_again, &tracked).map(Arc::new);
+        let node =
+            |(n, address): (usize, &String)| Node::new(n + 1, address, &access, &answers_again, &tracked).map(Arc::new);
         let list = numbered.map(node).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(Self {
             list,

@@ -31,7 +31,7 @@ pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;
 pub use sentinel::Sentinel;
-pub use tls::{make_certificate, with_tls};
+pub use tls::{issue, make_authority, make_certificate, with_mutual_tls, with_tls};
 pub use waiters::{queues, waits};
 pub use wall_clock::WallClock;
 

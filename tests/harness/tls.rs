@@ -7,20 +7,9 @@ use super::{Server, Setup, free_port};
 
 /// Makes a certificate that its own key has signed, for this host.
 pub fn make_certificate(dir: &Path) {
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
-    openssl.args([
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-        "-keyout",
-        "key.pem",
-        "-out",
-        "cert.pem",
-    ]);
-    let status = openssl.current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(status.expect("openssl is installed: make setup").success());
+    let for_this_host = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
+    let own = ["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"];
+    openssl(dir, &[&for_this_host[..], &own].concat());
 }
 
 /// A server that listens with TLS alone, but for the socket that tests reach it by, and its port.
@@ -31,4 +20,36 @@ pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     let setup = setup.option("tls-cert-file", &path("cert.pem")).option("tls-key-file", &path("key.pem"));
     let setup = setup.option("tls-ca-cert-file", &path("cert.pem")).option("tls-auth-clients", "no");
     (setup.start(), port)
+}
+
+/// A certificate authority of a test's own: `ca.pem`, `ca.key` in this folder.
+pub fn make_authority(dir: &Path) {
+    openssl(dir, &["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]);
+}
+
+/// Has that authority sign `<name>.pem`, with its key in `<name>.key`, for this subject alternative name.
+pub fn issue(dir: &Path, name: &str, alternative: &str) {
+    let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
+    let alternative = format!("subjectAltName={alternative}");
+    let extensions = ["-addext", &alternative, "-addext", "basicConstraints=critical,CA:FALSE"];
+    let signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=node", "-keyout", &key, "-out", &certificate];
+    openssl(dir, &[&extensions[..], &signed].concat());
+}
+
+fn openssl(dir: &Path, arguments: &[&str]) {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+    openssl.args(arguments);
+    let status = openssl.current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(status.expect("openssl is installed: make setup").success());
+}
+
+/// A server that shows `server.pem` of that folder, and listens to nobody without a certificate of the authority there, but for the
+/// socket that tests reach it by. And its port.
+pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
+    let port = free_port();
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let setup = setup.option("tls-port", &port.to_string()).option("tls-auth-clients", "yes");
+    let setup = setup.option("tls-cert-file", &path("server.pem")).option("tls-key-file", &path("server.key"));
+    (setup.option("tls-ca-cert-file", &path("ca.pem")).start(), port)
 }

@@ -29,6 +29,7 @@ use crate::clock;
 use crate::exit::Failure;
 use crate::lock_view::hex;
 use crate::nodes::Nodes;
+use crate::reaching::Reaching;
 
 /// For how long the lock is given back, to nodes that may be down.
 const GIVING_BACK: Duration = Duration::from_secs(2);
@@ -42,13 +43,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// At so many of them it looks at each process: in a container nobody may wait for those that have ended, so that they stay.
 const CLOSER_LOOK: u64 = 10;
 
-/// What tells it which lock to give back: the nodes, the key, and the owner in hexadecimal.
-const NODES: &str = "PALISADE_NODES";
+/// What tells it which lock to give back, beside how the nodes are reached: the key, and the owner in hexadecimal.
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
-
-/// Which certificates are trusted: a path each.
-const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The end that this program holds.
 pub struct Watchdog {
@@ -62,17 +59,12 @@ impl Watchdog {
     /// # Errors
     /// It cannot be started.
     pub fn start(nodes: &Nodes, guard: &Guard) -> Result<Self, Failure> {
-        let certificates = CERTIFICATES.into_iter().filter_map(|name| {
-            // It runs in another folder.
-            Some((name, std::path::absolute(std::env::var_os(name)?).ok()?))
-        });
         let started = Command::new(THIS_PROGRAM)
             .arg0(NAME)
             .env_clear()
-            .env(NODES, nodes.addresses())
+            .envs(nodes.reaching().environment())
             .env(KEY, OsStr::from_bytes(guard.key()))
             .env(OWNER, hex(guard.owner()))
-            .envs(certificates)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -223,11 +215,9 @@ fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
 
 /// Gives the lock back on all nodes that take it within a moment: its lease ends by itself on the others.
 fn give_back() -> Option<()> {
-    let addresses = std::env::var(NODES).ok()?;
-    let addresses: Vec<String> = addresses.split(',').map(str::to_owned).collect();
     let key = std::env::var_os(KEY)?.into_vec();
     let owner = from_hex(&std::env::var(OWNER).ok()?)?;
-    let nodes = Nodes::at(&addresses).ok()?;
+    let nodes = Nodes::at(&Reaching::told()).ok()?;
     let release = cmd("LOCK.RELEASE").arg(key).arg(owner).arg("LEVEL").arg(1).take();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask(&release)).await });

@@ -11,6 +11,7 @@ mod bursts;
 mod by_owner;
 mod cancelling;
 mod closing;
+mod connecting;
 mod contention;
 mod counterexamples;
 mod elections;

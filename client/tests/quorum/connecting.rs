@@ -1,0 +1,176 @@
+//! Certificates and credentials: which are shown and trusted, and that new ones are used without a restart.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+#[cfg(feature = "tls")]
+use std::time::Duration;
+
+#[cfg(feature = "tls")]
+use palisade_client::Tls;
+use palisade_client::{Client, Credentials, ErrorKind};
+
+use crate::fixture::{address, connected, until};
+use crate::harness::Setup;
+#[cfg(feature = "tls")]
+use crate::harness::{has_tls, issue, make_authority, not_here, with_mutual_tls};
+
+#[cfg(feature = "tls")]
+fn over(port: u16, tls: Tls) -> Client {
+    Client::builder().node(format!("rediss://127.0.0.1:{port}")).tls(tls).build().unwrap()
+}
+
+/// Why a lock cannot be taken.
+async fn refusal(locks: &Client) -> String {
+    let slow = palisade_client::Options::new().node_timeout(std::time::Duration::from_secs(10));
+    locks.try_lock_with("k", &slow).await.unwrap_err().to_string()
+}
+
+#[cfg(feature = "tls")]
+fn certificates(dir: &Path, server_alternative: &str) {
+    make_authority(dir);
+    issue(dir, "server", server_alternative);
+    issue(dir, "app", "DNS:app");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_asks_for_a_certificate_is_shown_one() {
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    certificates(dir.path(), "IP:127.0.0.1");
+    let (_server, port) = with_mutual_tls(Setup::new(), dir.path());
+    let trusting = || Tls::new().ca_file(path("ca.pem"));
+    connected(&over(port, trusting().client_certificate(path("app.pem"), path("app.key")))).await;
+    let why = refusal(&over(port, trusting())).await;
+    assert!(why.contains("it cannot be reached"), "{why}");
+    let why = refusal(&over(port, Tls::new().client_certificate(path("app.pem"), path("app.key")))).await;
+    assert!(why.to_lowercase().contains("certificate"), "{why}");
+}
+
+/// Nodes behind an address that no certificate has.
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_must_have_the_name_that_is_asked_for() {
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    certificates(dir.path(), "DNS:locks.example");
+    let (_server, port) = with_mutual_tls(Setup::new(), dir.path());
+    let tls = || Tls::new().ca_file(path("ca.pem")).client_certificate(path("app.pem"), path("app.key"));
+    connected(&over(port, tls().server_name("locks.example"))).await;
+    for tls in [tls(), tls().server_name("other.example")] {
+        let why = refusal(&over(port, tls)).await;
+        assert!(why.contains("certificate"), "{why}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewed_certificates_are_used_without_a_restart() {
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    certificates(dir.path(), "IP:127.0.0.1");
+    let (server, port) = with_mutual_tls(Setup::new(), dir.path());
+    let tls = Tls::new().ca_file(path("ca.pem")).client_certificate(path("app.pem"), path("app.key"));
+    let locks = over(port, tls);
+    connected(&locks).await;
+    let guard = locks.lock("k").await.unwrap();
+
+    // Everything is new: the authority, and what it has signed. The server reads its files when it is told which they are.
+    certificates(dir.path(), "IP:127.0.0.1");
+    let file = |name: &str| path(name).to_str().unwrap().to_owned();
+    let set = format!(
+        "CONFIG SET tls-cert-file {} tls-key-file {} tls-ca-cert-file {}",
+        file("server.pem"),
+        file("server.key"),
+        file("ca.pem")
+    );
+    server.client().say(&set);
+    server.client().say("CLIENT KILL TYPE normal SKIPME yes");
+    until("it is connected anew, and the lock is extended", async || guard.extend().await.is_ok()).await;
+    assert!(guard.valid_for() > Duration::ZERO);
+    guard.release().await;
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_no_certificates_are_named_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("empty"), "").unwrap();
+    let of = |tls: Tls| Client::builder().node("rediss://127.0.0.1:1").tls(tls).build().unwrap_err();
+    for (tls, expected) in [
+        (Tls::new().ca_file(path("none")), "none cannot be read"),
+        (Tls::new().ca_file(path("empty")), "there is no certificate in"),
+        (Tls::new().client_certificate(path("none"), path("empty")), "the client's certificate in"),
+        (Tls::new().client_certificate(path("empty"), path("none")), "the client's key in"),
+    ] {
+        let error = of(tls);
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_was_changed_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("credentials");
+    let server = Setup::new().start();
+    let user = |password: &str| format!("ACL SETUSER app reset on >{password} ~* +@all");
+    server.client().say(&user("first"));
+    let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
+    write(&file, "app:first\n");
+    // They go before those in the address.
+    let address = format!("{}?user=app&pass=wrong", address(&server));
+    let locks = Client::builder().node(&address).credentials(Credentials::file(&file)).build().unwrap();
+    connected(&locks).await;
+    let guard = locks.lock("k").await.unwrap();
+
+    server.client().say(&user("second"));
+    server.client().say("CLIENT KILL USER app");
+    until("the old password is refused", async || !server.client().say("ACL LOG").as_list().is_empty()).await;
+    write(&file, "app:second\n");
+    until("the new one is read, and the lock extended", async || guard.extend().await.is_ok()).await;
+    guard.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_are_asked_for_again_where_there_were_none() {
+    let server = Setup::new().start();
+    server.client().say("ACL SETUSER app on >secret ~* +@all");
+    server.client().say("ACL SETUSER default off");
+    let asked = Arc::new(AtomicU32::new(0));
+    let (count, first) = (Arc::clone(&asked), 3);
+    let credentials = Credentials::from_fn(move || {
+        if count.fetch_add(1, Ordering::Relaxed) < first {
+            return Err("the vault is sealed".into());
+        }
+        Ok(("app".to_owned(), "secret".to_owned()))
+    });
+    let locks = Client::builder().node(address(&server)).credentials(credentials).build().unwrap();
+    let why = refusal(&locks).await;
+    assert!(why.contains("there are no credentials: the vault is sealed"), "{why}");
+    until("they are there", async || locks.try_lock("k").await.is_ok()).await;
+    assert!(asked.load(Ordering::Relaxed) > first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_without_a_password_is_named_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("credentials");
+    let error = || Client::builder().node("h").credentials(Credentials::file(&file)).build().unwrap_err();
+    assert!(error().to_string().contains("the credentials in"), "{}", error());
+    fs::write(&file, "app:\n").unwrap();
+    assert!(error().to_string().contains("there is no password in"), "{}", error());
+    assert_eq!(error().kind(), ErrorKind::Configuration);
+}
