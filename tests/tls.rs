@@ -4,12 +4,21 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{Setup, has_tls, int, make_certificate, not_here, null, read, wait_until, with_tls};
+use crate::harness::{
+    Setup, has_tls, int, issue, make_authority, make_certificate, not_here, null, read, wait_until, with_mutual_tls,
+    with_tls,
+};
 
 /// What redis-cli says over TLS, as a process of its own.
 fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {
     let mut cli = Command::new("redis-cli");
-    cli.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--tls", "--cacert"]).arg(certificates.join("cert.pem"));
+    cli.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--tls", "--cacert"]);
+    if certificates.join("ca.pem").exists() {
+        cli.arg(certificates.join("ca.pem"));
+        cli.arg("--cert").arg(certificates.join("app.pem")).arg("--key").arg(certificates.join("app.key"));
+    } else {
+        cli.arg(certificates.join("cert.pem"));
+    }
     cli.args(line.split(' ')).stdin(Stdio::null()).stdout(File::create(out).unwrap());
     cli.spawn().expect("redis-cli is installed: make setup")
 }
@@ -30,14 +39,17 @@ fn can_be_tested() -> bool {
     has_tls
 }
 
+/// As a server is by default: clients have certificates of their own.
 #[test]
 fn locks_and_hand_overs_over_tls() {
     if !can_be_tested() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    make_certificate(dir.path());
-    let (server, port) = with_tls(Setup::new(), dir.path());
+    make_authority(dir.path());
+    issue(dir.path(), "server", "IP:127.0.0.1");
+    issue(dir.path(), "app", "DNS:app");
+    let (server, port) = with_mutual_tls(Setup::new(), dir.path());
     let token: i64 = ask(dir.path(), port, "LOCK.ACQUIRE k me 60000").parse().unwrap();
     let outs = [dir.path().join("a"), dir.path().join("b")];
     let mut waiters = vec![];

@@ -84,15 +84,15 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         }
         Command::Try(take) => locking(nodes()?, async |nodes| hold::run(nodes, &take, Patience::No, json).await).await,
         Command::Acquire(acquire) => {
-            let nodes = Nodes::given(&shared.nodes, acquire.asked.node_timeout)?;
+            let nodes = Nodes::given(&shared.reaching, acquire.asked.node_timeout)?;
             locking(nodes, async |nodes| by_owner::acquire(nodes, &acquire, json).await).await
         }
         Command::Release(owner) => {
-            let nodes = Nodes::given(&shared.nodes, owner.node_timeout)?;
+            let nodes = Nodes::given(&shared.reaching, owner.node_timeout)?;
             locking(nodes, async |nodes| by_owner::release(nodes, &owner, json).await).await
         }
         Command::Extend(extend) => {
-            let nodes = Nodes::given(&shared.nodes, extend.owner.node_timeout)?;
+            let nodes = Nodes::given(&shared.reaching, extend.owner.node_timeout)?;
             locking(nodes, async |nodes| by_owner::extend(nodes, &extend, json).await).await
         }
         Command::Elect(elect) => locking(nodes()?, async |nodes| elect::run(nodes, &elect).await).await,
