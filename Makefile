@@ -92,6 +92,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@cargo test --workspace
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
 	@$(MAKE) --no-print-directory test-node
+	@$(MAKE) --no-print-directory test-conformance
 
 .PHONY: test-clients
 test-clients: setup-clients ## Run the recipes of docs/clients with every client, on SERVER, Redis 8 and Valkey 9: some minutes the first time
@@ -134,6 +135,28 @@ lint-node: setup-node ## Check format, lints and types of the package for Node.j
 test-node: lint-node ## Build the package for Node.js, and test it on real servers: half a minute
 	@cargo build --quiet --package palisade
 	@cd node && PATH=$(NODE_PATHS):$$PATH npm test --silent
+
+CONFORMANCE := $(CURDIR)/target/conformance
+
+.PHONY: setup-conformance
+setup-conformance: setup
+	@missing=(); \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	$(INSTALL_MISSING)
+	@if ! cmp --silent conformance/requirements.txt $(CONFORMANCE)/requirements.txt; then \
+	  echo "Installing with pip: $$(paste -sd ' ' conformance/requirements.txt)"; \
+	  python3 -m venv $(CONFORMANCE); \
+	  $(CONFORMANCE)/bin/pip install --quiet --disable-pip-version-check --requirement conformance/requirements.txt; \
+	  cp conformance/requirements.txt $(CONFORMANCE)/; \
+	fi
+
+# Where this build puts what is not optimised.
+DEBUG := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+
+.PHONY: test-conformance
+test-conformance: setup-conformance ## Run the conformance suite (conformance/README.md) on the module and on an agent: half a minute
+	@cargo build --quiet --package palisade --package palisade-cli
+	@$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade
 
 .PHONY: test-matrix
 test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes

@@ -1,0 +1,1 @@
+"""Plays the scenarios of this folder against servers and against client libraries."""

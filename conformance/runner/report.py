@@ -1,0 +1,32 @@
+"""What came of it: a few lines for each failure, and the counts."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Report:
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: int = 0
+    verbose: bool = False
+
+    def failure(self, target: str, scenario: dict, name: str, step: str, expected: str, got: str) -> None:
+        self.failed.append(name)
+        print(f"FAILED on {target}: {name}\n"
+              f"  {step}\n"
+              f"  expected: {expected}\n"
+              f"  got:      {got}\n"
+              f"  why it matters: {scenario['why']} ({', '.join(scenario['guards'])})", flush=True)
+
+    def success(self, target: str, name: str) -> None:
+        self.passed += 1
+        if self.verbose:
+            print(f"passed on {target}: {name}")
+
+    def skip(self, target: str, name: str, why: str) -> None:
+        self.skipped += 1
+        if self.verbose:
+            print(f"skipped on {target}: {name}: {why}")
+
+    def last_line(self) -> str:
+        return f"{self.passed} passed, {len(self.failed)} failed, {self.skipped} skipped"
