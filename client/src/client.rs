@@ -564,7 +564,7 @@ impl Client {
             false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
         };
         let (sought, wait) =
-            (Sought { key: key.to_vec(), owner: None, note: options.note.clone(), wanted }, options.wait);
+            (Sought { key: key.to_vec(), owner: None, note: options.full_note(), wanted }, options.wait);
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);
         let taken = async move {

@@ -104,6 +104,7 @@ mod election;
 mod error;
 mod give_back;
 mod guard;
+pub mod holder_id;
 mod locking;
 mod looking;
 mod loss;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use palisade_core::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, WAIT_MAX_MS};
 
 use crate::pace::Given;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, holder_id};
 
 /// Default length of a lease: long enough for two extensions to fail, short enough that a dead holder is not missed for long.
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
@@ -35,7 +35,8 @@ const NODE_TIME_MOST: (u32, Duration) = (3, Duration::from_secs(1));
 pub struct Options {
     pub(crate) ttl: Duration,
     pub(crate) wait: Option<Duration>,
-    pub(crate) note: Vec<u8>,
+    note: Vec<u8>,
+    holder: Option<String>,
     pub(crate) auto_extend: bool,
     /// Unless it is set: [`MAX_HOLD_DEFAULT`] of a lock, without a limit of a leader.
     pub(crate) max_hold: Option<Duration>,
@@ -49,6 +50,7 @@ impl Default for Options {
             ttl: TTL_DEFAULT,
             wait: None,
             note: vec![],
+            holder: None,
             auto_extend: true,
             max_hold: None,
             node_timeout: None,
@@ -102,6 +104,27 @@ impl Options {
     pub fn note(mut self, note: impl AsRef<[u8]>) -> Self {
         self.note = note.as_ref().to_vec();
         self
+    }
+
+    /// Who holds what is taken with these options, and waits for it: the same id for all the locks of one flow of control, which
+    /// waits for one lock at a time. By it `palisade deadlocks` finds holders that wait for each other. It is told at the end of the note
+    /// ([`holder_id`](crate::holder_id)): 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. A leader's proclamation does not tell it.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().note("invoice run").holder("web-3/4711/worker-2");
+    /// ```
+    pub fn holder(mut self, id: impl Into<String>) -> Self {
+        self.holder = Some(id.into());
+        self
+    }
+
+    /// The note, with the holder id if there is one.
+    pub(crate) fn full_note(&self) -> Vec<u8> {
+        match &self.holder {
+            Some(id) => holder_id::noted(&self.note, id),
+            None => self.note.clone(),
+        }
     }
 
     /// Whether the lease is extended in the background while the guard lives: every third of the ttl. It is, unless this says
@@ -176,8 +199,12 @@ impl Options {
                 "wait must be at most {WAIT_MAX_MS} ms; leave it out to wait as long as it takes"
             )));
         }
-        if self.note.len() > NOTE_BYTES_MAX {
-            return Err(bad(format!("note must be at most {NOTE_BYTES_MAX} bytes long, not {}", self.note.len())));
+        if let Some(id) = self.holder.as_ref().filter(|id| !holder_id::is_one(id)) {
+            return Err(bad(format!("holder must be 1 to 64 letters, digits, . _ : / @ + or -, not {id:?}")));
+        }
+        let note_bytes = self.full_note().len();
+        if note_bytes > NOTE_BYTES_MAX {
+            return Err(bad(format!("note must be at most {NOTE_BYTES_MAX} bytes long, not {note_bytes}")));
         }
         if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(bad("node_timeout must not be zero".to_owned()));
@@ -236,6 +263,8 @@ mod tests {
             (Options::new().ttl(ms(86_400_001)), "ttl must be from 1 to 86400000 ms"),
             (Options::new().wait(ms(86_400_001)), "wait must be at most 86400000 ms"),
             (Options::new().note([0; 1_025]), "note must be at most 1024 bytes long, not 1025"),
+            (Options::new().note([0; 1_015]).holder("a"), "note must be at most 1024 bytes long, not 1026"),
+            (Options::new().holder("a b"), "holder must be 1 to 64 letters, digits, . _ : / @ + or -, not \"a b\""),
             (Options::new().node_timeout(ms(0)), "node_timeout must not be zero"),
         ];
         for (options, expected) in cases {
