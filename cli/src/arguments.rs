@@ -86,6 +86,13 @@ pub enum Command {
         /// The lock
         key: OsString,
     },
+    /// Why nobody gets a lock, node by node, and what to do
+    Why {
+        /// The lock
+        key: OsString,
+    },
+    /// Holders that wait for each other, so that none of them goes on. Exit status: 0, there are none; 1, there are some
+    Deadlocks,
     /// The locks that are held
     Ls {
         /// Only those whose names match, as KEYS has it: orders:*
@@ -110,15 +117,8 @@ pub enum Command {
     Nodes,
     /// The guard of a node: see it, lift it, or arm it
     Guard(Guard),
-    /// A live view of the nodes and of the most contended locks
-    Top {
-        /// Prints it once, as plain text
-        #[arg(long)]
-        once: bool,
-        /// Time between two looks
-        #[arg(long, default_value = "2s", value_parser = duration)]
-        interval: Duration,
-    },
+    /// A live view of the nodes, of what they do in a second, and of the most contended locks
+    Top(Top),
     /// Check a set of nodes against what locks on them need. Exit status: 0, all is well; 1, something should be changed;
     /// 2, locks are not safe, or cannot be had
     Doctor,
@@ -261,6 +261,61 @@ pub struct Elect {
     /// The command and its arguments
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Prints it once, as plain text; with --interval what the nodes do in a second too
+    #[arg(long)]
+    pub once: bool,
+    /// Time between two looks [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+    /// Only locks whose names match, as KEYS has it: orders:*
+    #[arg(long, value_name = "PATTERN", default_value = "*")]
+    pub filter: OsString,
+    /// Which locks come first; the key s goes on to the next order
+    #[arg(long, value_name = "BY", default_value = "waiters")]
+    pub sort: Sort,
+}
+
+/// The order of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Those that most wait for
+    Waiters,
+    /// Those held for longest
+    Held,
+    /// Those that most hold together
+    Holders,
+    /// Those whose lease ends first
+    Lease,
+    /// By name
+    Key,
+}
+
+impl Sort {
+    /// The order after this one.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Waiters => Self::Held,
+            Self::Held => Self::Holders,
+            Self::Holders => Self::Lease,
+            Self::Lease => Self::Key,
+            Self::Key => Self::Waiters,
+        }
+    }
+
+    /// As the command line has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Waiters => "waiters",
+            Self::Held => "held",
+            Self::Holders => "holders",
+            Self::Lease => "lease",
+            Self::Key => "key",
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::arguments::{Acquire, Asked, Extend, Owner};
 use crate::clock;
 use crate::exit::{End, Failure, LOST, USAGE};
+use crate::holder::HolderId;
 use crate::lock_view::LockView;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable};
@@ -60,7 +61,7 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
         wanted: wanted(asked, acquire.permit)?,
         wait: acquire.wait.unwrap_or_default(),
         retry: acquire.retry,
-        note: asked.note.clone().unwrap_or_else(note_of_caller).into_bytes(),
+        note: note(asked),
         keepalive: None,
     };
     let came = clock::since_boot();
@@ -135,6 +136,15 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     let valid_ms = Some(left(came, extend.ttl));
     json(&Said { token: Some(token), valid_ms, ..Said::of(&owner.key, &owner.owner) })?;
     Ok(End::OK)
+}
+
+/// Its note, with the holder id if the script gave itself one: of processes that end at once there is none to make up.
+fn note(asked: &Asked) -> Vec<u8> {
+    let note = asked.note.clone().unwrap_or_else(note_of_caller);
+    match HolderId::given() {
+        Some(holder) => holder.beside(note.as_bytes()),
+        None => note.into_bytes(),
+    }
 }
 
 fn wanted(asked: &Asked, number: Option<u16>) -> Result<Wanted, Failure> {

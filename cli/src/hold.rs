@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::arguments::Take;
 use crate::exit::{End, Failure, LOST};
+use crate::holder::HolderId;
 use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable, tell};
@@ -34,7 +35,8 @@ struct Said {
 /// It was not granted, or lost.
 pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: bool) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;
-    let held = match take(nodes, options, patience, OsStr::new("palisade lock"), &mut signals).await? {
+    let (program, holder) = (OsStr::new("palisade lock"), HolderId::of_process());
+    let held = match take(nodes, options, patience, program, &holder, &mut signals).await? {
         Taken::Held(held) => held,
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use palisade_client::holder_id;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
@@ -24,6 +25,9 @@ pub const EXCLUSIVE: &str = "exclusive";
 pub struct LockView {
     /// Its name; bytes that are no UTF-8 are replaced.
     pub key: String,
+    /// Its name.
+    #[serde(skip)]
+    pub name: Vec<u8>,
     /// The holder; of several, the first of `grants`.
     #[serde(flatten)]
     pub first: GrantView,
@@ -40,8 +44,11 @@ pub struct LockView {
 /// One who holds a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GrantView {
-    /// The note of the holder.
+    /// The note of the holder, without its holder id.
     pub holder: String,
+    /// The same for all that it holds and waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_id: Option<String>,
     /// The owner, as its client named this acquisition, in hexadecimal.
     pub owner: String,
     /// `exclusive`, `shared` or `permit`.
@@ -68,9 +75,29 @@ pub struct GrantView {
 /// One who waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiter {
+    /// Its note, without its holder id.
     pub note: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_id: Option<String>,
     pub owner: String,
+    /// `exclusive`, `shared` or `permit`.
+    pub mode: String,
     pub waited_ms: u64,
+    /// Callers in its process who wait for it to be done.
+    pub behind: u64,
+}
+
+/// What nodes tell of one key: who holds it, if anybody, and who waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Together {
+    /// As [`LockView::grants`].
+    pub grants: Vec<GrantView>,
+    /// As [`LockView::holders`].
+    pub holders: u64,
+    /// As [`LockView::waiters`].
+    pub waiters: u64,
+    /// As [`LockView::queue`].
+    pub queue: Vec<Waiter>,
 }
 
 /// What a node tells of a grant.
@@ -87,7 +114,18 @@ pub fn question(key: &[u8]) -> Cmd {
 
 /// The same, and for all who hold it.
 pub fn question_of_all(key: &[u8]) -> Cmd {
-    question(key).arg("HOLDERS").arg(HOLDERS_LISTED).take()
+    question_of(key, HOLDERS_LISTED, WAITERS_LISTED)
+}
+
+/// The command that asks for so many of those who hold it, and who wait for it.
+pub fn question_of(key: &[u8], holders: usize, waiters: usize) -> Cmd {
+    cmd("LOCK.INFO").arg(key).arg("WAITERS").arg(waiters).arg("HOLDERS").arg(holders).take()
+}
+
+/// The text of a note, and the holder id that it tells.
+pub fn note_of(note: &[u8]) -> (String, Option<String>) {
+    let (text, id) = holder_id::of(note);
+    (String::from_utf8_lossy(text).into_owned(), id.map(str::to_owned))
 }
 
 /// Whether an answer to [`question`] is about a lock that several can hold.
@@ -121,9 +159,9 @@ pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
     all.iter().map(there).collect()
 }
 
-impl LockView {
-    /// What `replies`, of one node each, come to; `None`: nobody holds it anywhere.
-    pub fn of(key: &[u8], replies: impl IntoIterator<Item = Value>, majority: usize) -> Option<Self> {
+impl Together {
+    /// What `replies`, of one node each, come to.
+    pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
         let mut owners: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
         let (mut holders, mut waiters) = (0, 0);
         let mut queue = vec![];
@@ -142,14 +180,16 @@ impl LockView {
         }
         let mut grants: Vec<_> = owners.into_values().filter_map(|told| GrantView::of(told, majority)).collect();
         grants.sort_by_key(|grant| Reverse((grant.nodes, grant.held_ms)));
-        Some(Self {
-            key: String::from_utf8_lossy(key).into_owned(),
-            first: grants.first()?.clone(),
-            holders,
-            grants,
-            waiters,
-            queue: queue.into_iter().filter_map(Waiter::of).collect(),
-        })
+        Self { grants, holders, waiters, queue: queue.into_iter().filter_map(Waiter::of).collect() }
+    }
+}
+
+impl LockView {
+    /// What `replies`, of one node each, come to; `None`: nobody holds it anywhere.
+    pub fn of(key: &[u8], replies: impl IntoIterator<Item = Value>, majority: usize) -> Option<Self> {
+        let Together { grants, holders, waiters, queue } = Together::of(replies, majority);
+        let (name, first) = (key.to_vec(), grants.first()?.clone());
+        Some(Self { key: String::from_utf8_lossy(key).into_owned(), name, first, holders, grants, waiters, queue })
     }
 
     /// This lock on these nodes, now; with what each node had to say.
@@ -197,9 +237,11 @@ impl GrantView {
         let max = |name| told.iter().map(|told| told.fields.get::<u64>(name)).max().unwrap_or(0);
         let first = told.first()?;
         let mode: String = first.fields.get("mode");
+        let (holder, holder_id) = note_of(&first.fields.get::<Vec<u8>>("note"));
         let of_permit = |name| Some(first.fields.get::<u64>(name)).filter(|_| mode == "permit");
         Some(Self {
-            holder: String::from_utf8_lossy(&first.fields.get::<Vec<u8>>("note")).into_owned(),
+            holder,
+            holder_id,
             owner: hex(&first.owner),
             permit: of_permit("permit"),
             limit: of_permit("limit"),
@@ -216,7 +258,7 @@ impl GrantView {
     }
 
     /// Its holder, as people know it.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         if self.holder.is_empty() { "somebody without a note".to_owned() } else { printable(self.holder.as_bytes()) }
     }
 
@@ -238,11 +280,29 @@ impl GrantView {
 impl Waiter {
     fn of(reply: Value) -> Option<Self> {
         let fields = Fields::of(reply)?;
+        let (note, holder_id) = note_of(&fields.get::<Vec<u8>>("note"));
         Some(Self {
-            note: String::from_utf8_lossy(&fields.get::<Vec<u8>>("note")).into_owned(),
+            note,
+            holder_id,
             owner: hex(&fields.get::<Vec<u8>>("owner")),
+            mode: fields.get("mode"),
             waited_ms: fields.get("waited"),
+            behind: fields.get("behind"),
         })
+    }
+
+    /// Who waits, as people know it.
+    pub fn name(&self) -> String {
+        if self.note.is_empty() { format!("owner {}", self.owner) } else { printable(self.note.as_bytes()) }
+    }
+
+    /// Who waits and for how long, in a line.
+    pub fn line(&self) -> String {
+        let who = self.name();
+        let mode = if ["", EXCLUSIVE].contains(&self.mode.as_str()) { "" } else { &format!(" ({})", self.mode) };
+        let behind =
+            if self.behind > 0 { format!(", and {} behind it in its process", self.behind) } else { String::new() };
+        format!("{who}{mode}, for {}{behind}", time(self.waited_ms))
     }
 }
 

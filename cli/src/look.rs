@@ -89,9 +89,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     }
     line("waiters", view.waiters.to_string());
     for waiter in &view.queue {
-        let who =
-            if waiter.note.is_empty() { format!("owner {}", waiter.owner) } else { printable(waiter.note.as_bytes()) };
-        line("", format!("{who}, for {}", time(waiter.waited_ms)));
+        line("", waiter.line());
     }
     text
 }

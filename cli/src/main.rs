@@ -8,13 +8,17 @@ mod arguments;
 mod break_lock;
 mod by_owner;
 mod clock;
+mod deadlocks;
 mod doctor;
 mod elect;
 mod exec;
 mod exit;
 mod hold;
+mod holder;
+mod lock_log;
 mod lock_view;
 mod look;
+mod moment;
 mod node_failure;
 mod node_view;
 mod nodes;
@@ -24,6 +28,7 @@ mod signals;
 mod taking;
 mod top;
 mod watch;
+mod why;
 
 use std::io::{Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
@@ -99,11 +104,13 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Leader { name, follow } => elect::leader(&nodes()?, &name, follow, json).await,
         Command::Watch { keys } => watch::run(&nodes()?, &keys, json).await,
         Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
+        Command::Why { key } => why::run(&nodes()?, key.as_bytes(), json).await,
+        Command::Deadlocks => deadlocks::run(&nodes()?, json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,
         Command::Nodes => node_view::list(&nodes()?, json).await,
         Command::Guard(guard) => node_view::guard(&shared.reaching, &guard, json).await,
-        Command::Top { once, interval } => top::run(&nodes()?, once, interval).await,
+        Command::Top(top) => top::run(&nodes()?, &top).await,
         Command::Agent(agent) => agent::run(&shared.reaching, &agent).await,
         Command::Doctor => doctor::run(&nodes()?, json).await,
         Command::Completions { shell } => {

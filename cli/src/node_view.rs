@@ -58,6 +58,12 @@ pub struct NodeView {
 pub struct Info(String);
 
 impl Info {
+    /// This text.
+    #[cfg(test)]
+    pub fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// A field of it, or nothing.
     pub fn word(&self, name: &str) -> &str {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()

@@ -14,7 +14,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::arguments::{Asked, Take};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
-use crate::lock_view::LockView;
+use crate::holder::{HolderId, TOLD_BYTES_MAX};
+use crate::lock_view::{self, LockView};
 use crate::look::unknown;
 use crate::nodes::Nodes;
 use crate::show::{printable, time};
@@ -36,7 +37,7 @@ const PAUSE_MS: std::ops::Range<u64> = 2..50;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Longest note, as the nodes have it, in bytes.
-const NOTE_BYTES: usize = 1024;
+pub const NOTE_BYTES: usize = 1024;
 
 /// For how long a lock is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +72,7 @@ pub struct Held {
     pub permit: Option<u16>,
 }
 
-/// Takes the lock; `program` is for the note.
+/// Takes the lock; `program` and `holder` are for the note.
 ///
 /// # Errors
 /// Why it was not granted.
@@ -80,13 +81,18 @@ pub async fn take(
     take: &Take,
     patience: Patience,
     program: &OsStr,
+    holder: &HolderId,
     signals: &mut Signals,
 ) -> Result<Taken, Failure> {
     let client = nodes.client();
     let asked = &take.asked;
     let key = asked.key.as_bytes();
     let mut options = Options::new().ttl(asked.ttl).max_hold(take.max_hold).auto_extend(true);
-    options = options.note(asked.note.clone().unwrap_or_else(|| note(program)));
+    let note = asked.note.clone().unwrap_or_else(|| note(program));
+    if let Some(id) = holder.id_beside(&note) {
+        options = options.holder(id);
+    }
+    options = options.note(note);
     if let Some(timeout) = asked.node_timeout {
         options = options.node_timeout(timeout);
     }
@@ -196,8 +202,8 @@ impl Drop for Cleared {
 /// Why it was refused, in the words of this program.
 async fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
-        let note =
-            if holder.note.is_empty() { "somebody without a note".into() } else { printable(holder.note.as_bytes()) };
+        let (note, _) = lock_view::note_of(holder.note.as_bytes());
+        let note = if note.is_empty() { "somebody without a note".into() } else { printable(note.as_bytes()) };
         format!("held by {note} for {}", time(holder.held_for.as_millis() as u64))
     });
     match (error.kind(), patience) {
@@ -256,7 +262,7 @@ pub fn note_of(process: Pid, program: &OsStr) -> String {
     note.chars()
         .scan(0, |bytes, c| {
             *bytes += c.len_utf8();
-            (*bytes <= NOTE_BYTES).then_some(c)
+            (*bytes <= NOTE_BYTES - TOLD_BYTES_MAX).then_some(c)
         })
         .collect()
 }

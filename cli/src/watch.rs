@@ -8,6 +8,7 @@ use palisade_client::Holder;
 use serde::Serialize;
 
 use crate::exit::{End, Failure};
+use crate::lock_view::note_of;
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, printable};
 use crate::signals::Signals;
@@ -55,14 +56,16 @@ fn say(key: &[u8], holder: Option<&Holder>, as_json: bool) -> Result<(), Failure
         return json_line(&Said {
             key: String::from_utf8_lossy(key).into_owned(),
             token: holder.map(|holder| holder.token),
-            note: holder.map(|holder| holder.note.clone()),
+            note: holder.map(|holder| note_of(holder.note.as_bytes()).0),
             held_ms: holder.map(|holder| holder.held_for.as_millis() as u64),
         });
     }
     let key = printable(key);
     out(&match holder {
         None => format!("{key} -\n"),
-        Some(Holder { token, note, .. }) if note.is_empty() => format!("{key} {token}\n"),
-        Some(Holder { token, note, .. }) => format!("{key} {token} {}\n", printable(note.as_bytes())),
+        Some(Holder { token, note, .. }) => match note_of(note.as_bytes()).0 {
+            note if note.is_empty() => format!("{key} {token}\n"),
+            note => format!("{key} {token} {}\n", printable(note.as_bytes())),
+        },
     })
 }

@@ -23,6 +23,7 @@ use self::watchdog::Watchdog;
 use crate::arguments::Exec;
 use crate::clock;
 use crate::exit::{End, Failure, LOST};
+use crate::holder::{self, HolderId};
 use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::show::{duration, printable, tell};
@@ -44,13 +45,16 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     let program = &exec.command[0];
     let mut signals = Signals::listen()?;
     let patience = Patience::of(exec.wait, exec.no_wait);
-    let Held { guard, permit } = match take(nodes, &exec.take, patience, program, &mut signals).await? {
+    let holder = HolderId::of_process();
+    let Held { guard, permit } = match take(nodes, &exec.take, patience, program, &holder, &mut signals).await? {
         Taken::Held(held) => held,
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let began = Instant::now();
     let permit = permit.map(|number| (group::PERMIT, number.to_string()));
-    let end = Running::start(nodes, exec, &guard, permit).await?.finish(&mut signals).await;
+    // Locks that the command takes by this program are held, and waited for, by one and the same.
+    let more = permit.into_iter().chain([(holder::VARIABLE, holder.to_string())]);
+    let end = Running::start(nodes, exec, &guard, more).await?.finish(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -86,7 +90,7 @@ pub async fn under(
     nodes: &Nodes,
     exec: &Exec,
     guard: &Guard,
-    more: Option<(&'static str, String)>,
+    more: impl IntoIterator<Item = (&'static str, String)>,
     signals: &mut Signals,
 ) -> Result<End, Failure> {
     Running::start(nodes, exec, guard, more).await?.finish(signals).await
@@ -117,7 +121,7 @@ impl<'a> Running<'a> {
         nodes: &Nodes,
         exec: &'a Exec,
         guard: &'a Guard,
-        more: Option<(&'static str, String)>,
+        more: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let mut watchdog = Watchdog::start(nodes, guard)?;
@@ -129,7 +133,7 @@ impl<'a> Running<'a> {
             ("PALISADE_OWNER", hex(guard.owner()).into()),
             ("PALISADE_VALID_UNTIL_MS", valid_until.as_millis().to_string().into()),
         ];
-        let more = more.map(|(name, value)| (name, value.into()));
+        let more = more.into_iter().map(|(name, value)| (name, value.into()));
         let group = match Group::make(&exec.command, environment.into_iter().chain(more)).await {
             Ok(group) => group,
             Err(failure) => {

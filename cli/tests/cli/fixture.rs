@@ -172,6 +172,12 @@ pub fn run(command: Command) -> Ended {
     Running::start(command).end()
 }
 
+/// What the program answers in JSON.
+pub fn json(nodes: &Nodes, line: &str) -> serde_json::Value {
+    let ended = run(nodes.palisade(&format!("{line} --json")));
+    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
+}
+
 /// Runs a command to its end, with this input.
 pub fn run_with(mut command: Command, input: &[u8]) -> Ended {
     let mut running = Running::start({

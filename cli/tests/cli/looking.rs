@@ -2,14 +2,9 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Nodes, Running, run};
+use crate::fixture::{Nodes, Running, json, run};
 use crate::harness::Frozen;
 use crate::harness::{Server, Setup, acl_rules, patience, text, wait_until};
-
-fn json(nodes: &Nodes, line: &str) -> Value {
-    let ended = run(nodes.palisade(&format!("{line} --json")));
-    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
-}
 
 #[test]
 fn locks_and_who_holds_them() {
@@ -52,12 +47,17 @@ fn locks_and_who_holds_them() {
     let top = run(nodes.palisade("top --once")).out();
     assert!(top.contains("serving") && top.contains("web-1") && top.contains("locks: 2"), "{top}");
 
+    let some = run(nodes.palisade("top --once --interval 1ms --filter b:* --sort key")).out();
+    assert!(some.contains("GRANTS/s") && some.contains("locks: 1, by key") && !some.contains("web-1"), "{some}");
+    assert!(!top.contains("GRANTS/s") && top.contains("locks: 2, by waiters"), "{top}");
+
     // It is told, with one of three nodes that do not answer, and is not with two.
     let frozen = Frozen::new(&nodes.servers[2]);
     assert_eq!(json(&nodes, "info a:1")["nodes"], 2);
     let also = Frozen::new(&nodes.servers[1]);
     run(nodes.palisade("info a:1")).assert_refused(196, "1 of 3 nodes can be asked, and 2 are needed");
     drop((frozen, also));
+    wait_until("all have it, also if it ended meanwhile on those", || nodes.holding("a:1") == 3);
 
     assert_eq!(json(&nodes, "break --yes a:1")["nodes"], 3);
     assert_eq!(json(&nodes, "break --yes free")["nodes"], 0);
@@ -210,6 +210,7 @@ fn users_with_the_rules_of_the_documents() {
         "nodes",
         "doctor",
         "top --once",
+        "deadlocks",
         "break --yes orders:1",
         "guard 1",
         "guard 1 arm 1ms",
@@ -272,6 +273,8 @@ fn nothing_that_somebody_else_chose_is_obeyed() {
     std::os::unix::fs::symlink(nodes.servers[0].socket(), &alias).unwrap();
     for (line, shows) in [
         (format!("info {evil}"), 3),
+        (format!("why {evil}"), 5),
+        (format!("why --json {evil}"), 0),
         ("ls".to_owned(), 2),
         ("top --once".to_owned(), 2),
         (format!("try {evil}"), 2),

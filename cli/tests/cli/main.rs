@@ -8,7 +8,9 @@ mod harness;
 
 mod agent;
 mod by_owner;
+mod deadlocking;
 mod electing;
+mod explaining;
 mod fixture;
 mod leaving;
 mod looking;

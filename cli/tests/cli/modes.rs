@@ -4,13 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::fixture::{Nodes, Running, run, run_with};
+use crate::fixture::{Nodes, Running, json, run, run_with};
 use crate::harness::{null, wait_until};
-
-fn json(nodes: &Nodes, line: &str) -> Value {
-    let ended = run(nodes.palisade(&format!("{line} --json")));
-    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
-}
 
 /// How many hold `key` on each node.
 fn holders(nodes: &Nodes, key: &str) -> Vec<i64> {

@@ -19,7 +19,7 @@ fn input_and_output_pass() {
 fn the_environment_tells_of_the_lock() {
     let nodes = Nodes::start(1);
     let script = "echo $PALISADE_KEY; echo $PALISADE_TOKEN; echo $PALISADE_OWNER; echo $PALISADE_VALID_UNTIL_MS; \
-                  echo $PALISADE_NODES; echo > held; while ! [ -e go ]; do sleep 0.01; done";
+                  echo $PALISADE_NODES; echo $PALISADE_HOLDER; echo > held; while ! [ -e go ]; do sleep 0.01; done";
     let mut command = nodes.exec("orders:42", script);
     command.env("PALISADE_TOKEN", "of an outer lock");
     let before = since_boot();
@@ -36,7 +36,10 @@ fn the_environment_tells_of_the_lock() {
     let until = Duration::from_millis(lines[3].parse().unwrap());
     assert!(until > before && until < since_boot() + Duration::from_secs(10), "{until:?}");
     assert_eq!(lines[4], nodes.addresses());
-    assert!(info.field("note").as_text().ends_with(": sh"), "{info:?}");
+    let note = info.field("note").as_text();
+    let (text, holder) = note.strip_suffix(']').and_then(|note| note.split_once(" [holder=")).expect(&note);
+    assert!(text.ends_with(": sh"), "{note}");
+    assert_eq!(lines[5], holder, "what it takes in turn is held by the same");
 }
 
 #[test]

@@ -1,0 +1,221 @@
+//! Who waits for whom, and who waits in a circle. Nothing is asked here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+/// A lock that somebody waits for.
+#[derive(Clone, Debug, Default)]
+pub struct WaitedFor {
+    pub key: String,
+    pub holders: Vec<Party>,
+    /// More hold it than are listed.
+    pub has_more: bool,
+    pub waiters: Vec<Party>,
+}
+
+/// One who holds a lock, or waits for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Party {
+    /// The same for all that one flow of control holds and waits for: its holder id, or else the owner of this acquisition.
+    pub who: String,
+    /// For people.
+    pub name: String,
+    /// The owner of this acquisition.
+    pub owner: String,
+    /// Of a holder.
+    pub token: u64,
+    /// Held, or waited, for so long.
+    pub ms: u64,
+    /// It waits for one permit, whichever becomes free, and holders have permits.
+    pub takes_any: bool,
+}
+
+/// One of those who wait for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    pub holder_id: String,
+    pub holder: String,
+    /// What it holds, and the one before it waits for.
+    pub holds: String,
+    pub token: u64,
+    pub held_ms: u64,
+    pub waits_for: String,
+    pub waited_ms: u64,
+    /// The owner of the acquisition that it waits for.
+    #[serde(skip)]
+    pub owner: String,
+}
+
+impl Member {
+    /// Whether this is the same hold and the same wait, seen at another time.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let what = |member: &Self| (member.holds.clone(), member.token, member.waits_for.clone(), member.owner.clone());
+        what(self) == what(other)
+    }
+}
+
+/// The circles in which holders wait for each other: each waits for what the next one holds, and the last for what the first holds.
+/// Of circles that share a holder one is told.
+pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
+    let stuck = stuck(locks);
+    let mut seen = BTreeSet::new();
+    let mut circles = vec![];
+    for start in &stuck {
+        let mut path: Vec<Edge<'_>> = vec![];
+        let mut at = *start;
+        // Whoever is stuck waits for somebody who is.
+        while seen.insert(at)
+            && let Some(edge) = blocked_by(locks, &stuck, at)
+        {
+            path.push(edge);
+            at = &edge.holder.who;
+        }
+        if let Some(first) = path.iter().position(|edge| edge.waiter.who == at) {
+            circles.push(members(&path[first..]));
+        }
+    }
+    circles
+}
+
+/// A wait for what a holder has.
+#[derive(Clone, Copy)]
+struct Edge<'a> {
+    waiter: &'a Party,
+    holder: &'a Party,
+    key: &'a str,
+}
+
+/// Those who do not go on whatever the others do, unless one of themselves lets go.
+fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
+    let mut waits: BTreeMap<&str, Vec<(&WaitedFor, bool)>> = BTreeMap::new();
+    for lock in locks {
+        for waiter in &lock.waiters {
+            waits.entry(&waiter.who).or_default().push((lock, waiter.takes_any));
+        }
+    }
+    let mut stuck: BTreeSet<&str> = waits.keys().copied().collect();
+    loop {
+        let ends = |party: &Party| !stuck.contains(party.who.as_str());
+        let goes_on = |(lock, takes_any): &(&WaitedFor, bool)| match takes_any {
+            true => lock.has_more || lock.holders.is_empty() || lock.holders.iter().any(ends),
+            false => lock.holders.iter().all(ends),
+        };
+        let free: Vec<&str> = stuck.iter().filter(|who| waits[**who].iter().all(goes_on)).copied().collect();
+        if free.is_empty() {
+            return stuck;
+        }
+        stuck.retain(|who| !free.contains(who));
+    }
+}
+
+/// A wait of `who` for one who is stuck as well.
+fn blocked_by<'a>(locks: &'a [WaitedFor], stuck: &BTreeSet<&str>, who: &str) -> Option<Edge<'a>> {
+    locks.iter().find_map(|lock| {
+        let waiter = lock.waiters.iter().find(|waiter| waiter.who == who)?;
+        let holder = lock.holders.iter().find(|holder| stuck.contains(holder.who.as_str()))?;
+        Some(Edge { waiter, holder, key: &lock.key })
+    })
+}
+
+/// Each waiter of a circle with what it holds: that which the one before it waits for.
+fn members(circle: &[Edge<'_>]) -> Vec<Member> {
+    let before = circle.iter().cycle().skip(circle.len() - 1);
+    let pairs = circle.iter().zip(before);
+    let member = |(wait, hold): (&Edge<'_>, &Edge<'_>)| Member {
+        holder_id: wait.waiter.who.clone(),
+        holder: hold.holder.name.clone(),
+        holds: hold.key.to_owned(),
+        token: hold.holder.token,
+        held_ms: hold.holder.ms,
+        waits_for: wait.key.to_owned(),
+        waited_ms: wait.waiter.ms,
+        owner: wait.waiter.owner.clone(),
+    };
+    pairs.map(member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn party(who: &str) -> Party {
+        let any = who.strip_prefix('?');
+        let who = any.unwrap_or(who).to_owned();
+        Party { name: who.clone(), owner: who.clone(), who, takes_any: any.is_some(), ..Party::default() }
+    }
+
+    /// Locks as `key: holders < waiters`; `?` before a waiter who takes any permit.
+    fn locks(texts: &[&str]) -> Vec<WaitedFor> {
+        let parties = |text: &str| text.split_whitespace().map(party).collect();
+        let lock = |text: &&str| {
+            let (key, rest) = text.split_once(": ").unwrap();
+            let (holders, waiters) = rest.split_once('<').unwrap();
+            let (key, holders, waiters) = (key.to_owned(), parties(holders), parties(waiters));
+            WaitedFor { key, holders, has_more: false, waiters }
+        };
+        texts.iter().map(lock).collect()
+    }
+
+    fn found(texts: &[&str]) -> Vec<String> {
+        let member = |member: &Member| format!("{} has {} wants {}", member.holder, member.holds, member.waits_for);
+        let circle = |circle: &Vec<Member>| circle.iter().map(member).collect::<Vec<_>>().join(", ");
+        circles(&locks(texts)).iter().map(circle).collect()
+    }
+
+    #[test]
+    fn who_waits_in_a_circle() {
+        let cases: [(&str, &[&str], &[&str]); 14] = [
+            ("nobody", &[], &[]),
+            ("one waits", &["x: a < b"], &[]),
+            ("a chain", &["x: a < b", "y: b < c"], &[]),
+            ("two", &["x: a < b", "y: b < a"], &["a has x wants y, b has y wants x"]),
+            ("with itself", &["x: a < a"], &["a has x wants x"]),
+            (
+                "three, and one behind them",
+                &["x: a < b d", "y: b < c", "z: c < a"],
+                &["a has x wants z, c has z wants y, b has y wants x"],
+            ),
+            (
+                "two pairs",
+                &["x: a < b", "y: b < a", "u: c < d", "v: d < c"],
+                &["a has x wants y, b has y wants x", "c has u wants v, d has v wants u"],
+            ),
+            ("a writer waits for all readers", &["x: a r < w", "y: w < a"], &["a has x wants y, w has y wants x"]),
+            ("a permit of one who goes on is enough", &["x: a b < ?w", "y: w < a"], &[]),
+            ("all who have permits wait for it", &["x: a b < ?w", "y: w < a b"], &["a has x wants y, w has y wants x"]),
+            ("a wait for nobody", &["x: < a", "y: a < b"], &[]),
+            (
+                "it waits twice, once in vain",
+                &["x: a < b", "y: b < a", "z: c < b"],
+                &["a has x wants y, b has y wants x"],
+            ),
+            (
+                "one circle of two that share a holder",
+                &["x: a < b c", "y: b < a", "z: c < a"],
+                &["a has x wants y, b has y wants x"],
+            ),
+            (
+                "others wait for those",
+                &["x: a < b", "y: b < a", "z: e < f", "w: a < e"],
+                &["a has x wants y, b has y wants x"],
+            ),
+        ];
+        for (name, texts, expected) in cases {
+            assert_eq!(found(texts), expected, "{name}");
+        }
+        let mut more = locks(&["x: a b < ?w", "y: w < a b"]);
+        more[0].has_more = true;
+        assert!(circles(&more).is_empty(), "one who is not listed may give a permit back");
+    }
+
+    #[test]
+    fn the_same_hold_and_wait() {
+        let all = circles(&locks(&["x: a < b", "y: b < a"]));
+        let (a, b) = (&all[0][0], &all[0][1]);
+        assert!(a.is_same(&Member { waited_ms: 9, held_ms: 9, ..a.clone() }) && !a.is_same(b));
+        assert!(
+            !a.is_same(&Member { token: 9, ..a.clone() }) && !a.is_same(&Member { owner: "o".to_owned(), ..a.clone() })
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Who takes locks: the holder id of this process and of the commands that it runs.
+
+use std::fmt;
+
+use nix::unistd::{Pid, gethostname};
+use palisade_client::holder_id::{self, HOLDER_ID_BYTES_MAX};
+
+use crate::taking::NOTE_BYTES;
+
+/// Where a command finds the id of the `palisade exec` that it runs under; and where a script can give itself one.
+pub const VARIABLE: &str = "PALISADE_HOLDER";
+
+/// A note has room for the longest id if it is so much shorter than the nodes allow.
+pub const TOLD_BYTES_MAX: usize = HOLDER_ID_BYTES_MAX + " [holder=]".len();
+
+/// Of the name of this machine, so much is in an id.
+const HOST_CHARS: usize = 32;
+
+/// A holder id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderId(String);
+
+impl HolderId {
+    /// The one that this process was given; `None`: none, or what cannot be one.
+    pub fn given() -> Option<Self> {
+        std::env::var(VARIABLE).ok().filter(|id| holder_id::is_one(id)).map(Self)
+    }
+
+    /// The one that it was given, or one of its own: host, process, and some digits of chance, as process ids come again.
+    pub fn of_process() -> Self {
+        Self::given().unwrap_or_else(|| {
+            let host = gethostname().map_or(String::new(), |host| host.to_string_lossy().into_owned());
+            let allowed = host.chars().filter(|c| holder_id::is_one(c.encode_utf8(&mut [0; 4])));
+            let host: String = allowed.take(HOST_CHARS).collect();
+            Self(format!("{host}/{}/{:08x}", Pid::this(), rand::random::<u32>()))
+        })
+    }
+
+    /// This id, if there is room for it beside this note.
+    pub fn id_beside(&self, note: &str) -> Option<String> {
+        (holder_id::noted(note.as_bytes(), &self.0).len() <= NOTE_BYTES).then(|| self.0.clone())
+    }
+
+    /// The note with this id, if there is room for it.
+    pub fn beside(&self, note: &[u8]) -> Vec<u8> {
+        let noted = holder_id::noted(note, &self.0);
+        if noted.len() <= NOTE_BYTES { noted } else { note.to_vec() }
+    }
+}
+
+impl fmt::Display for HolderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_one_and_has_room() {
+        let id = HolderId::of_process();
+        assert!(holder_id::is_one(&id.0), "{id}");
+        assert_eq!(holder_id::of(&id.beside(b"note")), (&b"note"[..], Some(id.0.as_str())));
+        let long = "n".repeat(NOTE_BYTES);
+        assert_eq!((id.id_beside(&long), id.beside(long.as_bytes())), (None, long.into_bytes()));
+        assert!(id.id_beside(&"n".repeat(NOTE_BYTES - TOLD_BYTES_MAX)).is_some());
+    }
+}

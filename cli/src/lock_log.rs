@@ -1,0 +1,219 @@
+//! What the nodes' logs (LOCK.LOG) tell together: a grant, or a wait in vain, that several nodes tell of is one event.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use jiff::tz::TimeZone;
+use redis::{Cmd, FromRedisValue, Value, cmd};
+use serde::{Serialize, Serializer};
+
+use crate::lock_view::{hex, note_of};
+use crate::moment;
+use crate::node_failure::{NodeFailure, line};
+use crate::nodes::{Fields, Nodes};
+use crate::show::{printable, time};
+
+/// Something that is over: a grant, or a wait that came to nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// Its name; bytes that are no UTF-8 are replaced.
+    pub key: String,
+    /// When it was granted, or the wait began.
+    #[serde(serialize_with = "iso")]
+    pub from_ms: u64,
+    /// When it ended.
+    #[serde(serialize_with = "iso")]
+    pub to_ms: u64,
+    /// The note of the holder, or of the waiter.
+    pub holder: String,
+    /// The owner, in hexadecimal.
+    pub owner: String,
+    /// What a majority had at least; without one, the largest. 0: it was a wait.
+    pub token: u64,
+    pub mode: String,
+    pub permit: u64,
+    pub limit: u64,
+    pub waited_ms: u64,
+    pub held_ms: u64,
+    /// How it ended: `released`, `expired`, `broken`, …
+    pub ended: String,
+    /// Of a wait that was refused, the first word of the error.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// How many waited for the lock when it ended, where most did.
+    pub waiters: u64,
+    /// So many nodes tell of it.
+    pub nodes: usize,
+}
+
+/// What the nodes answered.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    /// The newest first.
+    pub events: Vec<Event>,
+    /// By node: why it does not tell.
+    pub untold: Vec<Option<NodeFailure>>,
+}
+
+/// In the JSON a moment is as ISO 8601 has it, in the zone of this machine.
+fn iso<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&moment::iso(*ms, &TimeZone::system()))
+}
+
+impl Logs {
+    /// The `count` newest events of `key`, or of all keys.
+    pub async fn ask(nodes: &Nodes, key: Option<&[u8]>, count: usize) -> Self {
+        let replies: Vec<_> = nodes.ask(&question(key, count)).await;
+        let untold = replies.iter().map(|reply| {
+            reply.as_ref().err().cloned().map(|failure| match failure {
+                // Of one that is none, the reason is told elsewhere.
+                NodeFailure::NoModule => NodeFailure::Silent("its module is too old to have a log".to_owned()),
+                failure => failure,
+            })
+        });
+        let untold = untold.collect();
+        let mut events = merged(replies.into_iter().flatten().map(|reply| entries(reply.value)), nodes.majority());
+        events.truncate(count);
+        Self { events, untold }
+    }
+
+    /// Why nodes do not tell, in a line; of those that can be asked otherwise.
+    pub fn untold(&self, nodes: &Nodes, can_be_asked: impl Fn(usize) -> bool) -> String {
+        let named = nodes.list.iter().zip(&self.untold).enumerate().filter(|(n, _)| can_be_asked(*n));
+        let failures =
+            named.filter_map(|(_, (node, untold))| Some((node.name.as_str(), untold.as_ref()?.with_remedy())));
+        line(failures, nodes.len())
+    }
+}
+
+fn question(key: Option<&[u8]>, count: usize) -> Cmd {
+    let mut command = cmd("LOCK.LOG");
+    if let Some(key) = key {
+        command.arg("KEY").arg(key);
+    }
+    command.arg("COUNT").arg(count).take()
+}
+
+/// The events that one node tells of.
+fn entries(reply: Value) -> Vec<Event> {
+    let listed = Vec::<Value>::from_redis_value(reply).unwrap_or_default();
+    listed.into_iter().filter_map(Fields::of).map(Event::told).collect()
+}
+
+/// Those of all nodes, the newest first.
+fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<Event> {
+    let mut same: BTreeMap<(String, String, bool), Vec<Event>> = BTreeMap::new();
+    for event in nodes.into_iter().flatten() {
+        same.entry((event.key.clone(), event.owner.clone(), event.token == 0)).or_default().push(event);
+    }
+    let mut events: Vec<Event> = same.into_values().filter_map(|told| Event::of(told, majority)).collect();
+    events.sort_by_key(|event| Reverse((event.to_ms, event.token)));
+    events
+}
+
+impl Event {
+    fn told(fields: Fields) -> Self {
+        let text = |name| String::from_utf8_lossy(&fields.get::<Vec<u8>>(name)).into_owned();
+        let (to_ms, token): (u64, u64) = (fields.get("time"), fields.get("token"));
+        let (waited_ms, held_ms): (u64, u64) = (fields.get("waited"), fields.get("held"));
+        Self {
+            key: text("key"),
+            from_ms: to_ms.saturating_sub(if token == 0 { waited_ms } else { held_ms }),
+            to_ms,
+            holder: note_of(&fields.get::<Vec<u8>>("note")).0,
+            owner: hex(&fields.get::<Vec<u8>>("owner")),
+            token,
+            mode: text("mode"),
+            permit: fields.get("permit"),
+            limit: fields.get("limit"),
+            waited_ms,
+            held_ms,
+            ended: text("ended"),
+            error: text("error"),
+            waiters: fields.get("waiters"),
+            nodes: 1,
+        }
+    }
+
+    /// What nodes tell of the same grant or wait.
+    fn of(mut told: Vec<Self>, majority: usize) -> Option<Self> {
+        told.sort_by_key(|event| Reverse(event.token));
+        let token = told.get(majority - 1).or(told.first())?.token;
+        let count = |ended: &str| told.iter().filter(|event| event.ended == ended).count();
+        // Where it was broken on most nodes, its lease may have ended on the others.
+        let most = told.iter().max_by_key(|event| (count(&event.ended), event.to_ms))?;
+        let max = |of: fn(&Self) -> u64| told.iter().map(of).max().unwrap_or(0);
+        Some(Self {
+            from_ms: told.iter().map(|event| event.from_ms).min()?,
+            token,
+            waited_ms: max(|event| event.waited_ms),
+            held_ms: max(|event| event.held_ms),
+            waiters: max(|event| event.waiters),
+            nodes: told.len(),
+            ..most.clone()
+        })
+    }
+
+    /// Who it was, as people know it.
+    pub fn name(&self) -> String {
+        if self.holder.is_empty() { format!("owner {}", self.owner) } else { printable(self.holder.as_bytes()) }
+    }
+
+    /// How it ended, for people.
+    pub fn ending(&self) -> String {
+        let ended = printable(self.ended.as_bytes());
+        if self.error.is_empty() { ended } else { format!("{ended} ({})", printable(self.error.as_bytes())) }
+    }
+
+    /// In a line, with the moments in this zone.
+    pub fn line(&self, zone: &TimeZone) -> String {
+        let to = moment::local(self.to_ms, zone);
+        let (name, ended) = (self.name(), self.ending());
+        match self.token {
+            0 => format!("{to} {name} gave up waiting after {}: {ended}", time(self.waited_ms)),
+            _ => format!("{to} {ended} after {}: {name}", time(self.held_ms)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(owner: &str, token: u64, to_ms: u64, ended: &str) -> Event {
+        let (key, owner, ended) = ("k".to_owned(), owner.to_owned(), ended.to_owned());
+        Event { key, owner, token, to_ms, from_ms: to_ms - 10, held_ms: 10, ended, nodes: 1, ..Event::default() }
+    }
+
+    #[test]
+    fn one_grant_on_several_nodes_is_one_event() {
+        let nodes = [
+            vec![event("b", 9, 300, "released"), event("a", 7, 200, "expired")],
+            vec![event("b", 9, 301, "released"), event("a", 8, 190, "broken")],
+            vec![event("c", 0, 400, "timeout"), event("a", 7, 191, "broken")],
+        ];
+        let events = merged(nodes, 2);
+        let seen: Vec<_> = events
+            .iter()
+            .map(|event| (event.owner.as_str(), event.token, event.to_ms, event.ended.as_str(), event.nodes))
+            .collect();
+        assert_eq!(seen, [("c", 0, 400, "timeout", 1), ("b", 9, 301, "released", 2), ("a", 7, 191, "broken", 3)]);
+        assert_eq!(events[1].from_ms, 290);
+    }
+
+    #[test]
+    fn a_wait_in_vain_is_not_the_grant_of_the_same_owner() {
+        let events = merged([vec![event("a", 0, 100, "timeout"), event("a", 7, 200, "released")]], 1);
+        assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [7, 0]);
+    }
+
+    #[test]
+    fn in_a_line() {
+        let line = |event: &Event| event.line(&TimeZone::UTC);
+        let held = Event { holder: "web-1".to_owned(), ..event("a", 7, 1_795_396_387_251, "released") };
+        assert_eq!(line(&held), "2026-11-23 01:13:07 released after 10ms: web-1");
+        let refused =
+            Event { error: "NOPERM".to_owned(), token: 0, waited_ms: 5_000, ended: "refused".to_owned(), ..held };
+        assert_eq!(line(&refused), "2026-11-23 01:13:07 web-1 gave up waiting after 5s: refused (NOPERM)");
+    }
+}

@@ -1,0 +1,220 @@
+//! Why nobody gets a lock: from what the nodes said to findings, and one sentence that says what to do. Nothing is asked here.
+
+use serde::Serialize;
+
+use super::facts::{Facts, Told};
+use crate::lock_view::{EXCLUSIVE, GrantView, LockView};
+use crate::moment;
+use crate::node_failure::NodeFailure;
+use crate::show::{printable, time};
+
+/// With so many waiters it is the queue that takes long, not one holder.
+const LONG_QUEUE: u64 = 100;
+
+/// So many waiters are shown, the first of the queue.
+const WAITERS_SHOWN: usize = 3;
+
+/// How the lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Nothing keeps anybody from it.
+    Free,
+    /// A majority has it for somebody.
+    Held,
+    /// It is kept for one who was told to take it.
+    Kept,
+    /// Nodes have it for different owners, and none has a majority.
+    Split,
+    /// So many nodes are guarded that no majority grants.
+    Guarded,
+    /// So many nodes cannot be asked that no majority is left.
+    Unreachable,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// `holder`, `partly` (no majority), `node`, `kept`, `waiter`, `log`
+    pub about: &'static str,
+    pub found: String,
+}
+
+/// What it comes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    pub state: State,
+    /// In a line.
+    pub summary: String,
+    pub findings: Vec<Finding>,
+    /// One sentence: what to do.
+    pub advice: String,
+}
+
+/// What the facts come to.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    let (state, summary, advice) = facts.decided();
+    Diagnosis { state, summary, findings: facts.findings(), advice }
+}
+
+impl Facts {
+    /// The state, what it is in a line, and what to do: of several reasons the one that is to be seen to first.
+    fn decided(&self) -> (State, String, String) {
+        let key = printable(self.key.as_bytes());
+        let (count, majority) = (self.nodes.len(), self.majority());
+        let answered = self.told().count();
+        if answered < majority {
+            let summary = format!("{key}: {answered} of {count} nodes can be asked, and {majority} are needed");
+            return (State::Unreachable, summary, self.unreachable());
+        }
+        let held = self.held();
+        let holder = held.as_ref().map(|held| format!("{key} is {}", held.holder_line()));
+        if self.serving() < majority {
+            let guards: Vec<u64> = self.told().filter_map(|told| Some(told.guard.as_ref()?.0)).collect();
+            let until = self.until(guards, majority - self.serving());
+            let summary = format!(
+                "{}: {} of {count} nodes grant, and {majority} are needed",
+                holder.unwrap_or(key),
+                self.serving()
+            );
+            let advice = format!(
+                "Wait {until}, then a majority grants again; only if you know that nobody holds a lock on a guarded node, `palisade guard NODE lift`."
+            );
+            return (State::Guarded, summary, advice);
+        }
+        if let (Some(held), Some(summary)) = (held, holder) {
+            return (State::Held, summary, self.of_held(&held));
+        }
+        let taken: Vec<u64> = self.told().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
+        let open = self.told().filter(|told| told.guard.is_none() && told.grants == 0).count();
+        if open < majority {
+            let until = self.until(taken, majority - open);
+            let summary = format!("{key} is held by nobody, and taken on so many nodes that nobody can have it");
+            let advice = format!(
+                "Wait {until}, until enough of these leases have ended; if other owners keep coming in their place, `palisade break {key}` frees it on all nodes."
+            );
+            return (State::Split, summary, advice);
+        }
+        if self.told().any(|told| told.kept.is_some()) {
+            let summary = format!("{key} is free, and kept for one who was told to take it");
+            return (State::Kept, summary, "Look again in a second: it is being handed over.".to_owned());
+        }
+        if self.together.waiters > 0 {
+            let summary = format!("{key} is free, and {} wait for it", self.together.waiters);
+            return (State::Free, summary, "Look again in a second: it is being handed over.".to_owned());
+        }
+        (State::Free, format!("{key} is free"), self.of_free())
+    }
+
+    /// Too few nodes can be asked.
+    fn unreachable(&self) -> String {
+        let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
+        // What can be done about it; of several reasons that of most nodes.
+        let alike =
+            |failure: &NodeFailure| failures.iter().filter(|(_, other)| other.advice() == failure.advice()).count();
+        let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
+        let named = failures.iter().filter(|(_, failure)| failure.advice() == worst.advice());
+        let named: Vec<_> = named.map(|(node, _)| node.name.as_str()).collect();
+        format!("On {}: {}.", named.join(", "), worst.advice())
+    }
+
+    /// A majority has it for somebody.
+    fn of_held(&self, held: &LockView) -> String {
+        let key = printable(self.key.as_bytes());
+        let (name, lease) = (held.first.name(), time(held.first.ttl_ms));
+        if held.waiters >= LONG_QUEUE {
+            return format!(
+                "Hold it shorter, or split it into several keys: {} wait, and each gets it only when all before it are done{}.",
+                held.waiters,
+                self.pace().map_or(String::new(), |pace| format!(", at {pace} each of late"))
+            );
+        }
+        if held.first.suspect * 2 > held.first.nodes {
+            return format!(
+                "Wait {lease}: the nodes cannot vouch for it, so nobody can extend it; if its holder is known to be dead, `palisade break {key}`."
+            );
+        }
+        let all = if held.first.mode == EXCLUSIVE { "" } else { " (the oldest of them)" };
+        let token = if held.first.mode == EXCLUSIVE { String::new() } else { format!(" --token {}", held.first.token) };
+        format!(
+            "Ask {name}{all} what it does: if it hangs, `palisade break {key}{token}` takes the lock away; if it is dead, the lock is free in {lease} by itself."
+        )
+    }
+
+    /// Nothing keeps anybody from it now.
+    fn of_free(&self) -> String {
+        let key = printable(self.key.as_bytes());
+        let Some(last) = self.log.iter().find(|event| event.token > 0) else {
+            return format!(
+                "Take it; if a program does not get it, see that it asks these nodes for {key}, by this name."
+            );
+        };
+        let (name, at) = (last.name(), moment::local(last.to_ms, &self.zone));
+        match last.ended.as_str() {
+            "broken" | "deleted" | "flushed" | "evicted" => format!(
+                "See that {name} has stopped before you trust what it wrote: its lock was taken away at {at} ({}).",
+                last.ending()
+            ),
+            "expired" | "unconnected" => {
+                format!("See whether {name} is dead: its lease ended at {at}, and it had not given the lock back.")
+            }
+            _ => format!("Take it: {name} gave it back at {at}."),
+        }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = vec![];
+        let mut found = |about, found| findings.push(Finding { about, found });
+        let nodes = self.nodes.len();
+        for grant in &self.together.grants {
+            found(if grant.is_held { "holder" } else { "partly" }, self.of_grant(grant, nodes));
+        }
+        if self.together.holders > self.together.grants.len() as u64 {
+            found("holder", format!("and others, {} in all", self.together.holders));
+        }
+        for node in &self.nodes {
+            match &node.told {
+                Err(failure) => found("node", format!("{}: {failure}", node.name)),
+                Ok(Told { guard: Some((ms, reason)), .. }) => {
+                    found("node", format!("{}: guarded for {} ({reason})", node.name, time(*ms)));
+                }
+                Ok(_) => {}
+            }
+        }
+        for node in &self.nodes {
+            if let Ok(Told { kept: Some((owner, ms)), .. }) = &node.told {
+                found("kept", format!("on {} for {}, for {} more", node.name, self.waiter(owner), time(*ms)));
+            }
+        }
+        let queue = &self.together.queue;
+        queue.iter().take(WAITERS_SHOWN).for_each(|waiter| found("waiter", waiter.line()));
+        let more = self.together.waiters.saturating_sub(queue.len().min(WAITERS_SHOWN) as u64);
+        if more > 0 {
+            found("waiter", format!("and {more} more"));
+        }
+        self.log.iter().for_each(|event| found("log", event.line(&self.zone)));
+        if !self.log_untold.is_empty() {
+            found("log", format!("not told by {}", self.log_untold));
+        }
+        findings
+    }
+
+    fn of_grant(&self, grant: &GrantView, nodes: usize) -> String {
+        let mode = match (grant.permit, grant.limit) {
+            (Some(number), Some(limit)) => format!("permit {number} of {limit}"),
+            _ => printable(grant.mode.as_bytes()),
+        };
+        let since = moment::local(self.now_ms.saturating_sub(grant.held_ms), &self.zone);
+        let suspect = if grant.suspect > 0 { format!(", suspect on {}", grant.suspect) } else { String::new() };
+        format!(
+            "{}, {mode}, token {}, since {since}, {} of the lease left, on {} of {nodes} nodes{suspect}",
+            grant.name(),
+            grant.token,
+            time(grant.ttl_ms),
+            grant.nodes
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! `palisade why`: why nobody gets a lock, and what to do. Asks all nodes, and prints what [`diagnosis`] makes of it.
+
+mod diagnosis;
+mod facts;
+
+use futures_util::future::join;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use self::diagnosis::{Diagnosis, diagnose};
+use self::facts::{Facts, NodeSaid, Told};
+use crate::clock;
+use crate::exit::{End, Failure};
+use crate::lock_log::{Event, Logs};
+use crate::lock_view::{GrantView, Together, Waiter, hex, question_of_all};
+use crate::node_failure::NodeFailure;
+use crate::nodes::{Fields, Nodes, Reply};
+use crate::show::{json, out};
+
+/// So many of the last entries of the nodes' logs are shown.
+const EVENTS: usize = 3;
+
+/// What a program gets.
+#[derive(Serialize)]
+struct Said<'a> {
+    key: &'a str,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+    holders: u64,
+    grants: &'a [GrantView],
+    waiters: u64,
+    queue: &'a [Waiter],
+    log: &'a [Event],
+}
+
+/// Asks, and explains.
+///
+/// # Errors
+/// Too few nodes can be asked; that is explained all the same.
+pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
+    let question = question_of_all(key);
+    let (replies, logs) = join(nodes.ask(&question), Logs::ask(nodes, Some(key), EVENTS)).await;
+    let said = |(name, reply): (&String, &Result<Reply, NodeFailure>)| NodeSaid {
+        name: name.clone(),
+        told: reply.as_ref().map(told).map_err(Clone::clone),
+    };
+    let names: Vec<String> = nodes.list.iter().map(|node| node.name.clone()).collect();
+    let facts = Facts {
+        key: String::from_utf8_lossy(key).into_owned(),
+        nodes: names.iter().zip(&replies).map(said).collect(),
+        together: Together::of(replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority()),
+        log_untold: logs.untold(nodes, |n| replies[n].is_ok()),
+        log: logs.events,
+        now_ms: clock::wall_ms(),
+        zone: TimeZone::system(),
+    };
+    let diagnosis = diagnose(&facts);
+    if as_json {
+        let Together { holders, grants, waiters, queue } = &facts.together;
+        let (key, log) = (&facts.key, &facts.log);
+        json(&Said { key, diagnosis: &diagnosis, holders: *holders, grants, waiters: *waiters, queue, log })?;
+    } else {
+        out(&text(&diagnosis))?;
+    }
+    // What is wrong with the nodes was explained.
+    nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
+}
+
+/// What one node told.
+fn told(reply: &Reply) -> Told {
+    let fields = Fields::of(reply.value.clone()).unwrap_or_default();
+    let there = Together::of([reply.value.clone()], 1);
+    let kept_ms: u64 = fields.get("reserved_ms");
+    let owner = hex(&fields.get::<Vec<u8>>("reserved"));
+    Told {
+        guard: reply.guard.clone(),
+        grants: there.grants.len(),
+        lease_ms: there.grants.iter().map(|grant| grant.ttl_ms).max().unwrap_or(0),
+        kept: (!owner.is_empty()).then_some((owner, kept_ms)),
+    }
+}
+
+fn text(diagnosis: &Diagnosis) -> String {
+    let mut text = format!("{}\n", diagnosis.summary);
+    for finding in &diagnosis.findings {
+        text += &format!("  {:<9}{}\n", finding.about, finding.found);
+    }
+    text + &format!("  {:<9}{}\n", "to do", diagnosis.advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_nothing() {
+        let told = told(&Reply { value: Value::Nil, guard: Some((5, "operator".to_owned())) });
+        assert_eq!((told.guard.is_some(), told.grants, told.kept), (true, 0, None));
+    }
+}

@@ -1,0 +1,96 @@
+//! Why nobody gets a lock.
+
+use crate::fixture::{Nodes, Running, json, run};
+use crate::harness::{Frozen, Server, wait_until};
+
+/// What is told about `about`.
+fn found(said: &serde_json::Value, about: &str) -> Vec<String> {
+    let findings = said["findings"].as_array().unwrap();
+    let texts = findings.iter().filter(|finding| finding["about"] == about);
+    texts.map(|finding| finding["found"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_holder_the_waiters_and_what_to_do() {
+    let nodes = Nodes::start(3);
+    let holder = Running::start(nodes.exec("--note web-1 k", "echo > held; sleep 1000"));
+    nodes.wait_file("held");
+    wait_until("all have it", || nodes.holding("k") == 3);
+    let waiter = Running::start(nodes.palisade("lock --note web-2 k"));
+    wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
+    let said = json(&nodes, "why k");
+    assert_eq!((&said["key"], &said["state"], &said["waiters"]), (&"k".into(), &"held".into(), &1.into()), "{said}");
+    assert_eq!(said["grants"][0]["holder"], "web-1", "{said}");
+    assert!(found(&said, "holder")[0].starts_with("web-1, exclusive, token 1"), "{said}");
+    assert!(found(&said, "holder")[0].ends_with(" of the lease left, on 3 of 3 nodes"), "{said}");
+    assert!(found(&said, "waiter")[0].contains(", for "), "{said}");
+    assert!(said["advice"].as_str().unwrap().starts_with("Ask web-1 what it does: "), "{said}");
+    let ended = run(nodes.palisade("why k"));
+    assert!(ended.code() == Some(0) && ended.out().starts_with("k is held by web-1 for "), "{ended:?}");
+    assert!(ended.out().lines().last().unwrap().starts_with("  to do    Ask web-1"), "{ended:?}");
+
+    // Guards, node by node; and nodes that do not answer.
+    nodes.servers[0].client().say("LOCK.GUARD ARM 50000");
+    assert_eq!(json(&nodes, "why k")["state"], "held", "two grant");
+    nodes.servers[1].client().say("LOCK.GUARD ARM 50000");
+    let said = json(&nodes, "why k");
+    assert_eq!((&said["state"], found(&said, "node").len()), (&"guarded".into(), 2), "{said}");
+    assert!(found(&said, "node")[0].ends_with("s (operator)"), "{said}");
+    let frozen = [Frozen::new(&nodes.servers[0]), Frozen::new(&nodes.servers[1])];
+    let ended = run(nodes.palisade("why k"));
+    assert_eq!((ended.code(), ended.err().as_str()), (Some(196), ""), "{ended:?}");
+    assert!(ended.out().starts_with("k: 1 of 3 nodes can be asked, and 2 are needed\n"), "{ended:?}");
+    assert!(ended.out().contains(": bring it back, or replace it"), "{ended:?}");
+    drop(frozen);
+    nodes.servers.iter().for_each(Server::lift);
+    drop((holder, waiter));
+}
+
+#[test]
+fn nobody_has_a_majority() {
+    let nodes = Nodes::start(3);
+    for (server, owner) in nodes.servers.iter().zip(["a", "b"]) {
+        server.client().say(&format!("LOCK.ACQUIRE k {owner} 50000 NOTE web-{owner}"));
+    }
+    let said = json(&nodes, "why k");
+    assert_eq!(said["state"], "split", "{said}");
+    let mut partly = found(&said, "partly");
+    partly.sort();
+    assert!(partly[0].starts_with("web-a, ") && partly[1].starts_with("web-b, "), "{said}");
+    assert!(partly.iter().all(|text| text.ends_with("on 1 of 3 nodes")), "{said}");
+    assert!(said["advice"].as_str().unwrap().starts_with("Wait 4"), "{said}");
+    nodes.say("LOCK.BREAK k");
+    let said = json(&nodes, "why k");
+    assert_eq!((&said["state"], &said["grants"]), (&"free".into(), &serde_json::json!([])), "{said}");
+
+    // A lock that is kept for a waiter that was told to take it.
+    nodes.say("CONFIG SET lock.handoff-window 10000");
+    wait_until("it is seen while it is kept", || {
+        nodes.servers[0].client().say("LOCK.WAIT k me 0");
+        let said = json(&nodes, "why k");
+        said["state"] == "kept" && found(&said, "kept")[0].contains(" for owner 6d65, for ")
+    });
+}
+
+/// The nodes refuse a user: each is told, with what to do, also where some answer.
+#[test]
+fn a_user_that_may_not() {
+    let nodes = Nodes::start(3);
+    for server in &nodes.servers[..2] {
+        server.client().say("ACL SETUSER app on >secret ~orders:* +@all");
+    }
+    nodes.servers[2].client().say("ACL SETUSER app on >secret ~* +@all");
+    let address = |server: &Server| format!("unix://{}?user=app&pass=secret", server.socket().display());
+    let addresses = nodes.servers.iter().map(address).collect::<Vec<_>>().join(",");
+    let mut command = nodes.palisade("why k");
+    command.env("PALISADE_NODES", &addresses);
+    let ended = run(command);
+    assert_eq!((ended.code(), ended.err().as_str()), (Some(193), ""), "{ended:?}");
+    assert_eq!(ended.out().matches(": NOPERM ").count(), 2, "{ended:?}");
+    let advice = ended.out().lines().last().unwrap().to_owned();
+    assert!(advice.contains("allow its user what it lacks (ACL SETUSER)"), "{ended:?}");
+    assert!(!ended.all().contains("secret"), "{ended:?}");
+    nodes.say("SET text x");
+    let ended = run(nodes.palisade("why text"));
+    assert!(ended.code() == Some(193) && ended.out().contains("give the lock another name"), "{ended:?}");
+}
