@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
 
 use palisade_core::limits::{
-    HANDOFF_WINDOW_DEFAULT_MS, HANDOFF_WINDOW_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS,
-    MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS, MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT,
+    HANDOFF_WINDOW_DEFAULT_MS, HANDOFF_WINDOW_LIMIT_MS, LOG_LEN_DEFAULT, LOG_LEN_LIMIT, LOG_SLOWER_THAN_DEFAULT_MS,
+    LOG_SLOWER_THAN_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS,
+    MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT,
 };
 use palisade_core::{GuardPolicy, parse_integer};
 
@@ -55,7 +56,28 @@ static HANDOFF_WINDOW: NumericConfig = NumericConfig {
     immutable: false,
 };
 
-static NUMBERS: [&NumericConfig; 4] = [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &HANDOFF_WINDOW];
+/// `lock.log-max-len`: how many entries the log keeps.
+static LOG_MAX_LEN: NumericConfig = NumericConfig {
+    name: c"log-max-len",
+    value: AtomicI64::new(LOG_LEN_DEFAULT as i64),
+    default: LOG_LEN_DEFAULT as i64,
+    min: 0,
+    max: LOG_LEN_LIMIT as i64,
+    immutable: false,
+};
+
+/// `lock.log-slower-than`: what was waited for or held for so long is logged, in milliseconds; -1: nothing.
+static LOG_SLOWER_THAN: NumericConfig = NumericConfig {
+    name: c"log-slower-than",
+    value: AtomicI64::new(LOG_SLOWER_THAN_DEFAULT_MS as i64),
+    default: LOG_SLOWER_THAN_DEFAULT_MS as i64,
+    min: -1,
+    max: LOG_SLOWER_THAN_LIMIT_MS as i64,
+    immutable: false,
+};
+
+static NUMBERS: [&NumericConfig; 6] =
+    [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
 
 /// `lock.restart-guard`: when a start is guarded.
 static RESTART_GUARD: ChoiceConfig =
@@ -95,6 +117,16 @@ pub fn handoff_window_ms() -> u32 {
     HANDOFF_WINDOW.get() as u32
 }
 
+/// How many entries the log keeps.
+pub fn log_max_len() -> u32 {
+    LOG_MAX_LEN.get() as u32
+}
+
+/// From how many milliseconds on something is logged; `None`: nothing is.
+pub fn log_slower_than_ms() -> Option<u32> {
+    u32::try_from(LOG_SLOWER_THAN.get()).ok()
+}
+
 /// Makes every parameter known; `arguments` are the module's, pairs of a name and a value.
 pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let given = parse(arguments)?;
@@ -131,7 +163,7 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
         let is = |config: &CStr| config.to_bytes() == name.as_bytes();
         let again = if let Some(n) = NUMBERS.iter().position(|config| is(config.name)) {
             let config = NUMBERS[n];
-            let number = value.and_then(parse_integer).and_then(|value| i64::try_from(value).ok());
+            let number = value.and_then(signed);
             let Some(number) = number.filter(|number| (config.min..=config.max).contains(number)) else {
                 return Err(format!("its argument `{name}` needs an integer from {} to {}", config.min, config.max));
             };
@@ -147,8 +179,8 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
             given.state_file.replace(String::from_utf8_lossy(path).into_owned()).is_some()
         } else {
             return Err(format!(
-                "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, handoff-window, restart-guard and \
-                 state-file, each followed by a value"
+                "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, handoff-window, log-max-len, \
+                 log-slower-than, restart-guard and state-file, each followed by a value"
             ));
         };
         if again {
@@ -158,14 +190,21 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
     Ok(given)
 }
 
+/// An integer, which may be negative.
+fn signed(bytes: &[u8]) -> Option<i64> {
+    let (digits, sign) = bytes.strip_prefix(b"-").map_or((bytes, 1), |digits| (digits, -1));
+    parse_integer(digits).and_then(|value| i64::try_from(value).ok()).map(|value| sign * value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn arguments_are_pairs_within_bounds() {
-        let numbers = |one, other| Given { numbers: [one, other, None, None], ..Given::default() };
-        let cases: [(&[&[u8]], Result<Given, &str>); 12] = [
+        let numbers = |one, other| Given { numbers: [one, other, None, None, None, None], ..Given::default() };
+        let off = Given { numbers: [None, None, None, None, None, Some(-1)], ..Given::default() };
+        let cases: [(&[&[u8]], Result<Given, &str>); 14] = [
             (&[], Ok(Given::default())),
             (&[b"max-ttl", b"30000"], Ok(numbers(Some(30_000), None))),
             (&[b"MAX-CLOCK-SKEW", b"0", b"max-ttl", b"1"], Ok(numbers(Some(1), Some(0)))),
@@ -173,6 +212,8 @@ mod tests {
                 &[b"restart-guard", b"Never", b"state-file", b""],
                 Ok(Given { restart_guard: Some(2), state_file: Some(String::new()), ..Given::default() }),
             ),
+            (&[b"log-slower-than", b"-1"], Ok(off)),
+            (&[b"log-slower-than", b"-2"], Err("from -1 to 86400000")),
             (&[b"max-ttl", b"0"], Err("from 1 to 86400000")),
             (&[b"max-ttl", b"soon"], Err("from 1 to 86400000")),
             (&[b"max-ttl"], Err("from 1 to 86400000")),

@@ -75,6 +75,9 @@ impl Events for NodeEvents {
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
         let detached = state::with(|node| node.flush(db));
+        if ctx.is_master() && LOADING.get().is_none() {
+            dropped_locks::log_flushed(ctx, &detached);
+        }
         // Replayed from the AOF it is final; else the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {

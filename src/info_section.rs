@@ -47,6 +47,7 @@ impl InfoSection for Section {
                 (c"wait_p50_us", number(node.waiting().waits.quantile_us(0.5))),
                 (c"wait_p99_us", number(node.waiting().waits.quantile_us(0.99))),
                 (c"wait_max_us", number(node.waiting().waits.quantile_us(1.0))),
+                (c"log_len", number(node.history().log().len() as u64)),
                 (c"token_high", number(node.tokens().high())),
                 (c"token_floor", number(node.tokens().floor())),
                 (c"token_ceiling", number(node.tokens().ceiling())),

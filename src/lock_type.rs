@@ -39,9 +39,13 @@ impl DataType for LockType {
         }
     }
 
-    fn unlink(db: u32, name: &[u8], lock: &mut Lock, by_us: bool) {
+    fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock, by_us: bool) {
         if !by_us {
             cluster::dropped(name, lock.end());
+            // On a replica the lock goes on elsewhere, and what is replayed is no news.
+            if ctx.is_master() && !ctx.is_loading() {
+                state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
+            }
         }
         dropped_locks::unlinked(db, name, lock);
         state::with(|node| node.unlinked(Key { db, name }, lock));

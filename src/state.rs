@@ -26,6 +26,8 @@ pub fn configured(node: &mut Node) {
         max_clock_skew_ms: config::max_clock_skew_ms(),
         max_waiters: config::max_waiters(),
         handoff_window_ms: config::handoff_window_ms(),
+        log_max_len: config::log_max_len(),
+        log_slower_than_ms: config::log_slower_than_ms(),
     });
 }
 

@@ -125,7 +125,7 @@ fn refusals() -> Vec<Refusal> {
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
         OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | NoConnection => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
-        Limit | PermitNumber | HoldersExhausted | ListedHolders => {}
+        Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -162,6 +162,8 @@ fn refusals() -> Vec<Refusal> {
         HoldsExhausted,
         TokensExhausted,
         Excludes { options: "SHARED and LIMIT" },
+        Excludes { options: "RESET and KEY" },
+        Excludes { options: "RESET and COUNT" },
         Needs { option: "PERMIT", needs: "LIMIT" },
         Needs { option: "SEQ", needs: "TOKEN" },
         Conversion,
@@ -169,6 +171,7 @@ fn refusals() -> Vec<Refusal> {
         PermitNumber,
         HoldersExhausted,
         ListedHolders,
+        ListedEntries,
         UnknownOption { known },
         RepeatedOption { name },
         MissingValue { name },

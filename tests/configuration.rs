@@ -38,7 +38,7 @@ fn the_page_has_every_parameter_as_it_is() {
         }
         assert_eq!(all.field(name), text(default), "{name}");
         let argument = name.trim_start_matches("lock.");
-        let log = Setup::new().module_arguments(&[argument, "-1"]).refused();
+        let log = Setup::new().module_arguments(&[argument, "-2"]).refused();
         let expected = match bounds.split_once(" to ") {
             Some((min, max)) => format!("needs an integer from {min} to {max}"),
             None => format!("needs one of {bounds}"),

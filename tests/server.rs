@@ -34,6 +34,7 @@ mod key_events;
 mod leaving_the_queue;
 mod links;
 mod loaded_again;
+mod log;
 mod memory;
 mod model;
 mod modes_page;

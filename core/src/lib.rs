@@ -37,6 +37,7 @@
 //! | [`Refusal`], [`request`] | every error text; what a client can ask for, already validated |
 //! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
+//! | `history` | what a node remembers of grants and waits that are over, for people ([`History`], [`Log`]): no rule looks at it |
 //! | `tokens`, `guard`, `queue`, `keepalive` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
 //! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
@@ -52,6 +53,7 @@ pub mod engine;
 mod fixture;
 mod format;
 mod guard;
+mod history;
 mod keepalive;
 mod lock;
 mod node;
@@ -74,6 +76,9 @@ pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
+pub use history::History;
+pub use history::ending::Ending;
+pub use history::log::{About, Entry, Log};
 pub use keepalive::{ClientId, KeepAlive, KeepAlives, Renewal};
 pub use lock::Lock;
 pub use lock::deadlines::{Deadlines, Detached, Due};

@@ -2,8 +2,8 @@
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
-    FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX,
-    TICKET_MAX, WAIT_MAX_MS,
+    FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
+    OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
 };
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
@@ -163,6 +163,12 @@ pub fn listed_waiters(count: Option<u64>) -> Result<usize, Refusal> {
 pub fn listed_holders(count: Option<u64>) -> Result<usize, Refusal> {
     let count = count.and_then(|count| usize::try_from(count).ok());
     count.filter(|count| (1..=LISTED_HOLDERS_MAX).contains(count)).ok_or(Refusal::ListedHolders)
+}
+
+/// How many entries of the log a list shows, from 1 to [`LOG_LEN_LIMIT`].
+pub fn listed_entries(count: Option<u64>) -> Result<usize, Refusal> {
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    count.filter(|count| (1..=LOG_LEN_LIMIT as usize).contains(count)).ok_or(Refusal::ListedEntries)
 }
 
 /// Where an operator wants tokens to start, from 1 to [`FLOOR_MAX`].

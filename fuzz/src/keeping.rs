@@ -152,7 +152,7 @@ impl World {
         let gone: Vec<WaiterId> = self.keeping.waiting.iter().filter_map(of_client).collect();
         for id in gone {
             self.keeping.waiting.remove(&id);
-            assert!(self.waits.remove(&id.0).is_some() && self.node.leave_queue(id).is_some());
+            assert!(self.waits.remove(&id.0).is_some() && self.node.leave_queue(id, self.boot).is_some());
         }
     }
 

@@ -10,10 +10,16 @@ use crate::world::{World, key_of, name_of};
 impl World {
     /// Somebody deletes the key: its queue is looked at afterwards.
     pub fn unlink(&mut self, place: Place) -> Option<Lock> {
-        let lock = self.take(place)?;
+        let lock = self.loses(place)?;
         self.oracle.ended(place);
         self.has_left(place);
         Some(lock)
+    }
+
+    /// The server takes the lock from the key.
+    fn loses(&mut self, place: Place) -> Option<Lock> {
+        self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
+        self.take(place)
     }
 
     /// The lock leaves the key.
@@ -60,7 +66,7 @@ impl World {
     }
 
     pub fn evict(&mut self, place: Place) {
-        let Some(lock) = self.take(place) else { return };
+        let Some(lock) = self.loses(place) else { return };
         self.has_left(place);
         let is_live = self.node.evict(key_of(place, &name_of(place)), Evictee::of(&lock), self.now());
         assert_eq!(is_live, self.boot <= lock.end());
@@ -79,7 +85,9 @@ impl World {
         assert_eq!(detached.last(), last);
         for place in flushed {
             // A server empties databases without unlinking: the entry is gone already.
-            self.locks.remove(&place);
+            if let Some(lock) = self.locks.remove(&place) {
+                self.node.flushed(key_of(place, &name_of(place)), &lock, self.boot);
+            }
             self.replicas.remove(&place);
             self.oracle.dropped(place);
         }

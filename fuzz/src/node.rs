@@ -7,7 +7,7 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::Request as Asked;
 use palisade_core::limits::{
-    GUARD_LIMIT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
+    GUARD_LIMIT_MS, LOG_LEN_DEFAULT, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
 };
 use palisade_core::request::{
     Acquire, Annotate, Conversion, Convert, Extend, Known, Level, Note, NoteSequence, Owner, Patience, Reenter,
@@ -348,6 +348,8 @@ impl World {
                     max_waiters: max_waiters.into(),
                     handoff_window_ms: window_ms.into(),
                     max_clock_skew_ms: u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS),
+                    log_max_len: u32::from(max_waiters) % LOG_LEN_DEFAULT,
+                    log_slower_than_ms: (skew_ms > 0).then(|| window_ms.into()),
                 });
             }
             Event::Ceiling { ahead_us } if self.disk.is_some() => self.disk_is(ahead_us),

@@ -117,8 +117,8 @@ impl World {
         let Some(&id) = self.waits.keys().nth(usize::from(which) % self.waits.len().max(1)) else { return };
         self.waits.remove(&id);
         self.keeping.waits_no_more(WaiterId(id));
-        assert!(self.node.leave_queue(WaiterId(id)).is_some());
-        assert!(self.node.leave_queue(WaiterId(id)).is_none());
+        assert!(self.node.leave_queue(WaiterId(id), self.boot).is_some());
+        assert!(self.node.leave_queue(WaiterId(id), self.boot).is_none());
     }
 
     pub fn take_back(&mut self, place: Place, owner: &[u8]) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::engine::{Key, Request, Work};
-use palisade_core::limits::RETRY_HAND_OVER_MS;
+use palisade_core::limits::{LOG_LEN_DEFAULT, RETRY_HAND_OVER_MS};
 use palisade_core::{
     Answer, Beginning, BootTime, Counters, Found, GuardPolicy, Lock, LocksDigest, Node, Now, Start, Tokens, WaiterId,
 };
@@ -255,8 +255,18 @@ impl World {
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
+    /// The log has its bounds, and knows of nothing that lasted longer than the world.
+    fn log_is_sound(&self) {
+        let log = self.node.history().log();
+        assert!(log.len() <= LOG_LEN_DEFAULT as usize);
+        assert!(log.entries().is_sorted_by(|one, next| one.id > next.id), "the newest first");
+        let age_ms = self.boot.ms_since(BootTime::default());
+        assert!(log.entries().all(|entry| entry.at <= self.boot && entry.waited_ms.max(entry.held_ms) <= age_ms));
+    }
+
     /// The invariants that hold between two steps.
     pub fn is_sound(&self) {
+        self.log_is_sound();
         self.oracle.is_kept_by(&self.locks, self.boot);
         let mut watched: Vec<Place> = self.node.deadlines().names().map(|(db, name)| place_of(db, name)).collect();
         watched.sort_unstable();

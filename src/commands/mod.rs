@@ -14,6 +14,7 @@ mod guard;
 mod help;
 mod info;
 mod key;
+mod log;
 mod node;
 mod note;
 #[cfg(debug_assertions)]

@@ -3,7 +3,7 @@
 #[cfg(debug_assertions)]
 use super::panic;
 use super::{
-    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, node, note,
+    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, log, node, note,
 };
 use super::{reenter, release, wait, watch};
 use crate::ffi::{Command, Context, Entry, register_command};
@@ -25,6 +25,7 @@ const COMMANDS: &[Row] = &[
     for_clients::<node::Node>(),
     for_clients::<guard::Guard>(),
     for_clients::<floor::Floor>(),
+    for_clients::<log::Log>(),
     for_clients::<help::Help>(),
     internal::<ceiling::Ceiling>(),
     internal::<effect::Effect>(),

@@ -2,7 +2,8 @@
 
 use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
-    self, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_holders, listed_waiters,
+    self, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_entries, listed_holders,
+    listed_waiters,
 };
 use palisade_core::{Refusal, Token, Wanted, parse_integer};
 
@@ -167,6 +168,18 @@ impl Value<'_> for ListedWaiters {
 
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         listed_waiters(parse_integer(bytes)).map(Self)
+    }
+}
+
+/// How many entries of the log are to be listed.
+#[derive(Clone, Copy)]
+pub struct ListedEntries(pub usize);
+
+impl Value<'_> for ListedEntries {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        listed_entries(parse_integer(bytes)).map(Self)
     }
 }
 

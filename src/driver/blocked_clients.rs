@@ -152,7 +152,7 @@ pub fn most_answered() -> usize {
 /// Answers those who wait for the lock `name` of `db` with an error of the server's own: as many as may be answered in this
 /// pass. The queue of the others is looked at in the next.
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
-    for id in state::with(|node| node.dismiss(db, name, MAY_ANSWER.get())) {
+    for id in state::with(|node| node.dismiss(db, name, MAY_ANSWER.get(), clock::boot_now())) {
         send(id, |_| Ok(Reply::Error(error.to_owned())));
     }
 }
@@ -168,7 +168,8 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 pub fn dismiss_all() -> bool {
     let all = BLOCKED.take();
     let some = !all.is_empty();
-    state::with(|node| all.keys().for_each(|id| drop(node.leave_queue(*id))));
+    let now = clock::boot_now();
+    state::with(|node| all.keys().for_each(|id| drop(node.leave_queue(*id, now))));
     LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, waits)| (id, waits.blocked))));
     some
 }
@@ -273,5 +274,5 @@ fn leave(client: u64) -> (Option<Want>, Option<Form>) {
         blocked.give_back();
         form
     });
-    (state::with(|node| node.leave_queue(id)).map(|waiter| waiter.want), form)
+    (state::with(|node| node.leave_queue(id, clock::boot_now())).map(|waiter| waiter.want), form)
 }

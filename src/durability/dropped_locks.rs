@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use palisade_core::engine::Key;
+use palisade_core::limits::LOGGED_TOGETHER_MAX;
 use palisade_core::{BootTime, Detached, Evictee, Lock, Node};
 
 use super::incarnation;
@@ -51,6 +52,20 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
                 })
             })
         })
+}
+
+/// A flush is about to take these locks: the log says so of those that it may be about.
+pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
+    for (db, name) in locks.names().take(LOGGED_TOGETHER_MAX) {
+        ctx.select(db);
+        KeyName::with(name, |key_name| {
+            if let Ok(key) = LockKey::read(ctx, key_name)
+                && let Some(lock) = key.lock()
+            {
+                state::with(|node| node.flushed(Key { db, name }, lock, clock::boot_now()));
+            }
+        });
+    }
 }
 
 /// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.

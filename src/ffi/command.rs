@@ -54,6 +54,8 @@ pub enum AclGroup {
     Read,
     /// Operators.
     Operator,
+    /// Operators who look at the node as a whole.
+    Admin,
     /// Everybody.
     Help,
 }
@@ -65,6 +67,7 @@ impl AclGroup {
             AclGroup::Write => "write fast",
             AclGroup::Read => "read fast",
             AclGroup::Operator => "write fast admin dangerous",
+            AclGroup::Admin => "slow admin dangerous",
             AclGroup::Help => "fast",
         }
     }

@@ -35,8 +35,9 @@ pub trait DataType {
     /// once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
-    /// The key `name` that holds the lock leaves `db`, or its name there; whether the module deletes it itself.
-    fn unlink(db: u32, name: &[u8], lock: &mut Lock, by_us: bool);
+    /// The key `name` that holds the lock leaves `db`, or its name there; whether the module deletes it itself. The context is good for
+    /// flags of the server alone.
+    fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock, by_us: bool);
 
     /// A lock has left: what that means for others. The context is good for timers alone.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
@@ -176,7 +177,9 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
             (api!(RedisModule_GetDbIdFromOptCtx(ctx)), if name.is_null() { &[] } else { string_bytes(name) })
         };
         let db = u32::try_from(db).unwrap_or(0);
-        D::unlink(db, name, lock, key::is_deleting());
+        // SAFETY: flags of the server as a whole need no context.
+        let server = unsafe { Context::new(null_mut()) };
+        D::unlink(server, db, name, lock, key::is_deleting());
         context::detached(|ctx| D::unlinked(ctx, db, name));
     });
 }

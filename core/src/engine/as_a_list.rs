@@ -275,7 +275,7 @@ proptest! {
                 5 => {
                     // A client goes away.
                     if let Some(&Waits { id, .. }) = plain.queue.get(usize::from(who)) {
-                        prop_assert!(key.node.waiting.leave(WaiterId(id)).is_some());
+                        prop_assert!(key.node.leave_queue(WaiterId(id), at(key.now).boot).is_some());
                         plain.queue.remove(usize::from(who));
                         open.remove(&id);
                     }

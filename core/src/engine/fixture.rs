@@ -237,6 +237,7 @@ impl Key {
     pub fn del(&mut self) {
         let key = At { db: 0, name: b"k" };
         if let Some(mut lock) = self.lock.take() {
+            self.node.deleted(key, &lock, at(self.now).boot);
             self.node.unlinked(key, &mut lock);
         }
         self.node.left(key);
@@ -245,6 +246,7 @@ impl Key {
     /// Somebody renames the key `from`: its lock is here, in place of what was.
     pub fn rename(&mut self, from: &[u8]) {
         let mut lock = self.others.remove(from).expect("it holds a lock");
+        self.node.deleted(At { db: 0, name: from }, &lock, at(self.now).boot);
         self.node.unlinked(At { db: 0, name: from }, &mut lock);
         if self.lock.is_some() {
             self.del();

@@ -25,6 +25,7 @@ impl Node {
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
+        self.waiting.history.arrived(lock);
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));
         self.watching.wake(key.db, key.name);
@@ -59,6 +60,7 @@ impl Node {
     /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
     /// have ended. Whether it was live.
     pub fn evict(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: Now) -> bool {
+        self.waiting.history.was_evicted(Key { db, name });
         if now.boot > lock.end {
             return false;
         }
@@ -121,6 +123,7 @@ impl Node {
     /// Every lock of `flush` is back: there is nothing to guard.
     pub fn reloaded(&mut self, flush: &Flush) {
         self.guard = flush.guard;
+        self.waiting.history.reloaded();
     }
 }
 

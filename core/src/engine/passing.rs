@@ -4,6 +4,7 @@
 //! The stages stand in the order in which they come.
 
 use super::step::{By, Event, Question, Said, Step};
+use crate::history::ending::Ending;
 use crate::lock::Lock;
 use crate::lock::modes::Modes;
 use crate::node::Node;
@@ -83,6 +84,7 @@ impl Passing {
         loop {
             match self.stage {
                 Stage::Ends(event) => {
+                    node.lock_ends(Key { db, name }, held.as_deref(), ending(event), now.boot);
                     if !node.waiting.has_queue(db, name) {
                         return self.then(Stage::Over, Step::Delete(Some(event)));
                     }
@@ -116,7 +118,7 @@ impl Passing {
                 Stage::FirstSaid(first) => match said {
                     // Rules of access may have changed since it came.
                     Said::Refused(refusal) => {
-                        node.waiting.refuse(first, refusal);
+                        node.waiting.refuse(first, refusal, now.boot);
                         self.stage = Stage::Again;
                     }
                     _ => self.stage = Stage::Waits,
@@ -196,5 +198,14 @@ impl Passing {
     fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, node: &mut Node, now: Now) {
         node.waiting.postpone(db, name, refusal, now.boot);
         self.stage = Stage::Stays;
+    }
+}
+
+/// How a grant ends that `event` tells of.
+pub(super) fn ending(event: Event) -> Ending {
+    match event {
+        Event::Released => Ending::Released,
+        Event::Broken => Ending::Broken,
+        _ => Ending::Expired,
     }
 }

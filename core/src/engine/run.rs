@@ -4,6 +4,7 @@
 
 use super::passing::Passing;
 use super::step::{By, Event, Question, Reply, Said, Step};
+use crate::history::ending::Ending;
 use crate::keepalive::Renewal;
 use crate::lock::Lock;
 use crate::lock::deadlines::Due;
@@ -24,6 +25,7 @@ use crate::rules::renew::{Renewed, kept, renew};
 use crate::rules::wait::{Waited, wait};
 use crate::values::key::Key;
 use crate::values::limits::{DISK_WAIT_MS, ENDED_A_STEP_MAX};
+use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
@@ -199,7 +201,7 @@ impl<'a> Run<'a> {
                         return step;
                     }
                 }
-                Stage::ConnectionSaid => self.connection_said(said, node),
+                Stage::ConnectionSaid => self.connection_said(held.as_deref_mut(), said, node, now),
                 Stage::Breaks(token) => {
                     let token = *token;
                     if let Some(step) = self.break_one(held.as_deref_mut(), token, node, now) {
@@ -248,12 +250,11 @@ impl<'a> Run<'a> {
             // That of the one who asks is told to have ended before the next one is told, however many there are.
             let own = || self.asks_for().and_then(|owner| lock.find(owner));
             let ended = ended.or_else(|| own().filter(|&own| lock.grant(own).is_expired(now.boot)));
-            let grant = ended.and_then(|id| lock.take(id));
+            let ended = ended.and_then(|id| take(lock, id));
             node.schedule_expiry(self.key, Some(lock));
-            grant
+            ended
         });
-        ended.as_ref()?;
-        self.ended = ended.map(Box::new);
+        self.has_ended(ended?, Ending::Expired, node, now);
         self.over += 1;
         node.counters.expiries += 1;
         Some(Step::Left(Event::Expired))
@@ -267,12 +268,18 @@ impl<'a> Run<'a> {
             let look = serve_queue(self.key, Some(lock), By::Command, node, now);
             return self.goes_on(passes(look, Reply::Token(token)));
         };
-        self.ended = lock.take(id).map(Box::new);
-        if self.ended.is_none() {
+        let Some(ended) = take(lock, id) else {
             return self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)));
-        }
+        };
+        self.has_ended(ended, Ending::Broken, node, now);
         node.schedule_expiry(self.key, Some(lock));
         Some(Step::Left(Event::Broken))
+    }
+
+    /// This grant was taken out of a lock that others hold.
+    fn has_ended(&mut self, (mode, grant): (Mode, Grant), ending: Ending, node: &mut Node, now: Now) {
+        node.grant_ends(self.key, (mode, &grant), ending, now.boot);
+        self.ended = Some(Box::new(grant));
     }
 
     #[inline(never)]
@@ -283,11 +290,14 @@ impl<'a> Run<'a> {
     }
 
     #[inline(never)]
-    fn connection_said(&mut self, said: Said, node: &mut Node) {
+    fn connection_said(&mut self, held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) {
         self.stage = match said {
             Said::No => {
                 if let Request::Renew(renewal) = self.request {
                     node.keepalives.end(renewal);
+                    if let Some((lock, own)) = kept(held, renewal, now) {
+                        lock.mark_unconnected(own);
+                    }
                 }
                 Stage::Answers(Ok(Reply::Null))
             }
@@ -369,6 +379,7 @@ impl<'a> Run<'a> {
                         let (mode, grant) = lock.oldest();
                         self.stage = Stage::Stored(grant.token(), mode.number());
                         self.granted = Some(lock);
+                        node.lock_ends(self.key, held.as_deref(), Ending::Expired, now.boot);
                         Some(if is_in_key { Step::Replace } else { Step::Store(Event::Acquired) })
                     }
                     Ok(Acquired::Joined(id)) => {
@@ -389,6 +400,7 @@ impl<'a> Run<'a> {
             Request::Release(ask) => match release(db, name, held.as_deref_mut(), ask, node, now) {
                 // The usual case: nobody waits.
                 Released::Freed if !self.touches_queue => {
+                    node.lock_ends(self.key, held.as_deref(), Ending::Released, now.boot);
                     self.stage = Stage::Answers(Ok(Reply::Holds(0)));
                     Some(Step::Delete(Some(Event::Released)))
                 }
@@ -485,7 +497,9 @@ impl<'a> Run<'a> {
     /// One of several holders gave its last hold back.
     #[inline(never)]
     fn leaves(&mut self, own: GrantId, mut held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
-        self.ended = held.as_deref_mut().and_then(|lock| lock.take(own)).map(Box::new);
+        if let Some(ended) = held.as_deref_mut().and_then(|lock| take(lock, own)) {
+            self.has_ended(ended, Ending::Released, node, now);
+        }
         node.schedule_expiry(self.key, held.as_deref_mut());
         let look = serve_queue(self.key, held.as_deref(), By::Command, node, now);
         self.stage = passes(look, Reply::Holds(0));
@@ -581,6 +595,12 @@ fn serve_queue(key: Key<'_>, held: Option<&Lock>, by: By, node: &mut Node, now: 
         return Some(Passing::ended(Event::Expired, by));
     }
     Some(Passing::look(by))
+}
+
+/// Takes out one grant of several, with its mode.
+fn take(lock: &mut Lock, id: GrantId) -> Option<(Mode, Grant)> {
+    let mode = lock.mode(id);
+    lock.take(id).map(|grant| (mode, grant))
 }
 
 /// How the grant `id`, which was asked for, is told.

@@ -261,7 +261,7 @@ mod tests {
     fn suspect_is_kept() {
         let mut bytes = Vec::new();
         encode(&suspect(), ms(0), HERE, &mut bytes);
-        assert!(decode(&bytes, here(Arrival::Storage, 0, HERE)).unwrap().first().suspect);
+        assert!(decode(&bytes, here(Arrival::Storage, 0, HERE)).unwrap().first().is_from_outside());
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! One owner's grant of a lock.
 
+use std::num::NonZeroU8;
+
 use smallvec::SmallVec;
 
 use crate::lock::entry::DeadlineEntry;
+use crate::lock::waited::Waited;
 use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -13,13 +16,25 @@ const TEXT_INLINE_BYTES: usize = 24;
 /// Bytes of a note's number, where it has one of its own.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
+/// Of the marks of a grant: one that says nothing.
+const NO_MARKS: NonZeroU8 = NonZeroU8::new(128).unwrap();
+
+/// A grant that came from outside.
+const SUSPECT: u8 = 1;
+
+/// The note was replaced: its number stands behind it.
+const RENOTED: u8 = 2;
+
+/// Its lease was kept alive, and is not any more: the connection has ended.
+const UNCONNECTED: u8 = 4;
+
 /// Names a grant of a lock, until another one of that lock ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrantId(pub(super) u32);
 
 /// Who holds a lock, since when, until when, and with which token. It holds until its deadline has passed; after that it holds
 /// no longer, whether or not it is still in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Grant {
     pub(super) token: Token,
     pub(super) deadline: BootTime,
@@ -27,15 +42,29 @@ pub struct Grant {
     /// Length of the lease when its deadline was last set: what may be left of it never exceeds this.
     pub(super) ttl_ms: u32,
     pub(super) holds: u32,
-    pub(crate) suspect: bool,
-    /// The note was replaced: its number stands behind it.
-    is_renoted: bool,
-    owner_len: u16,
+    /// Owners have 1 to 256 bytes.
+    owner_len_less_one: u8,
+    /// Never zero: that leaves room for what tells a lock with one grant from others.
+    marks: NonZeroU8,
+    waited: Waited,
     /// Owner, then note, then the note's number if it is not the first: at most one allocation for all, and few have the last.
     text: SmallVec<[u8; TEXT_INLINE_BYTES]>,
     /// Where it is the only grant of its lock: the lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,
 }
+
+/// What is kept of it for people alone does not count: how long it was waited for, and whether its connection ended.
+impl PartialEq for Grant {
+    fn eq(&self, other: &Self) -> bool {
+        let fields = |grant: &Self| {
+            let Self { token, deadline, granted, ttl_ms, holds, owner_len_less_one, marks, entry, .. } = *grant;
+            (token, deadline, granted, ttl_ms, holds, owner_len_less_one, marks.get() & !UNCONNECTED, entry)
+        };
+        fields(self) == fields(other) && self.text == other.text
+    }
+}
+
+impl Eq for Grant {}
 
 impl Grant {
     /// A grant to `owner` at `granted`, with one hold.
@@ -50,9 +79,9 @@ impl Grant {
             granted,
             ttl_ms: ttl.ms(),
             holds: 1,
-            suspect: false,
-            is_renoted: false,
-            owner_len: owner.bytes().len() as u16,
+            owner_len_less_one: (owner.bytes().len() - 1) as u8,
+            marks: NO_MARKS,
+            waited: Waited::default(),
             text,
             entry: DeadlineEntry::default(),
         }
@@ -60,8 +89,23 @@ impl Grant {
 
     /// The same as it was written down: with these holds, since and until then.
     pub(crate) fn restored(mut self, holds: u32, suspect: bool, granted: BootTime, deadline: BootTime) -> Self {
-        (self.holds, self.suspect, self.granted, self.deadline) = (holds, suspect, granted, deadline);
+        (self.holds, self.granted, self.deadline) = (holds, granted, deadline);
+        self.mark(SUSPECT, suspect);
         self
+    }
+
+    /// The same, after a wait of so many milliseconds.
+    #[inline(always)]
+    pub(crate) fn after(mut self, waited: Waited) -> Self {
+        self.waited = waited;
+        self
+    }
+
+    fn mark(&mut self, mark: u8, is_set: bool) {
+        self.marks = match is_set {
+            true => self.marks | mark,
+            false => NonZeroU8::new(self.marks.get() & !mark).unwrap_or(NO_MARKS),
+        };
     }
 
     /// Whether the lease is over. At the deadline itself it still holds: readings are truncated to a microsecond,
@@ -77,12 +121,12 @@ impl Grant {
 
     /// The owner's bytes.
     pub fn owner(&self) -> &[u8] {
-        &self.text[..usize::from(self.owner_len)]
+        &self.text[..self.owner_len()]
     }
 
     /// The note's bytes; empty if there is none.
     pub fn note(&self) -> &[u8] {
-        &self.text[usize::from(self.owner_len)..self.note_end()]
+        &self.text[self.owner_len()..self.note_end()]
     }
 
     /// Which of the grant's notes that is.
@@ -91,18 +135,23 @@ impl Grant {
         number.and_then(|number| NoteSequence::new(Some(number)).ok()).unwrap_or_default()
     }
 
+    fn owner_len(&self) -> usize {
+        usize::from(self.owner_len_less_one) + 1
+    }
+
     fn note_end(&self) -> usize {
-        self.text.len() - if self.is_renoted { SEQUENCE_BYTES } else { 0 }
+        self.text.len() - if self.marks.get() & RENOTED != 0 { SEQUENCE_BYTES } else { 0 }
     }
 
     /// Its note is this one from now on.
     pub(crate) fn set_note(&mut self, note: Note<'_>, sequence: NoteSequence) {
         let note = note.bytes();
         let mut text = SmallVec::from_slice(self.owner());
-        self.is_renoted = sequence > NoteSequence::FIRST;
-        text.reserve_exact(note.len() + if self.is_renoted { SEQUENCE_BYTES } else { 0 });
+        let is_renoted = sequence > NoteSequence::FIRST;
+        self.mark(RENOTED, is_renoted);
+        text.reserve_exact(note.len() + if is_renoted { SEQUENCE_BYTES } else { 0 });
         text.extend_from_slice(note);
-        if self.is_renoted {
+        if is_renoted {
             text.extend_from_slice(&sequence.get().to_le_bytes());
         }
         self.text = text;
@@ -135,7 +184,26 @@ impl Grant {
 
     /// It came from outside: it keeps others out until its deadline and can be released, nothing else.
     pub fn is_from_outside(&self) -> bool {
-        self.suspect
+        self.marks.get() & SUSPECT != 0
+    }
+
+    pub(super) fn mark_suspect(&mut self) {
+        self.mark(SUSPECT, true);
+    }
+
+    /// Its lease was kept alive until the connection of its holder ended, and was not prolonged since.
+    pub(crate) fn is_unconnected(&self) -> bool {
+        self.marks.get() & UNCONNECTED != 0
+    }
+
+    pub(super) fn mark_unconnected(&mut self) {
+        self.mark(UNCONNECTED, true);
+    }
+
+    /// How long its owner waited for it, as far as this node knows: in this incarnation, and without what a client waited elsewhere.
+    #[inline]
+    pub(crate) fn waited(&self) -> Waited {
+        self.waited
     }
 
     /// Milliseconds of the lease that are surely left.
@@ -160,6 +228,7 @@ impl Grant {
         if longer {
             self.deadline = asked;
             self.ttl_ms = ttl.ms();
+            self.mark(UNCONNECTED, false);
         }
         longer
     }

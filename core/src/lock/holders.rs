@@ -187,7 +187,11 @@ impl Holders {
     }
 
     pub(super) fn mark_suspect(&mut self) {
-        self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.suspect = true);
+        self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.mark_suspect());
+    }
+
+    pub(super) fn mark_unconnected(&mut self, GrantId(place): GrantId) {
+        self.holder_mut(place).grant.mark_unconnected();
     }
 
     /// Since when the lock is held under its name, as far as tokens go. If that is not known it begins now: that is only stricter.

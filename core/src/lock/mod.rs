@@ -7,6 +7,7 @@ pub mod holders;
 pub mod known;
 pub mod modes;
 pub mod phase;
+pub mod waited;
 
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
@@ -167,8 +168,16 @@ impl Lock {
     /// All grants came from outside: they keep others out until their deadlines and can be released, nothing else.
     pub fn mark_suspect(&mut self) {
         match self {
-            Self::Exclusive(grant) => grant.suspect = true,
+            Self::Exclusive(grant) => grant.mark_suspect(),
             Self::Joint(holders) => holders.mark_suspect(),
+        }
+    }
+
+    /// The connection that kept the lease of this grant alive has ended.
+    pub(crate) fn mark_unconnected(&mut self, id: GrantId) {
+        match self {
+            Self::Exclusive(grant) => grant.mark_unconnected(),
+            Self::Joint(holders) => holders.mark_unconnected(id),
         }
     }
 

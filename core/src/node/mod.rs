@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod counters;
+mod history;
 pub mod incarnation;
 pub mod queue;
 #[cfg(feature = "tamper")]
@@ -24,7 +25,10 @@ use crate::request::{Owner, Ttl};
 use crate::tokens::Tokens;
 use crate::values::cause::Cause;
 use crate::values::key::Key;
-use crate::values::limits::{HANDOFF_WINDOW_DEFAULT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_WAITERS_DEFAULT};
+use crate::values::limits::{
+    HANDOFF_WINDOW_DEFAULT_MS, LOG_LEN_DEFAULT, LOG_SLOWER_THAN_DEFAULT_MS, MAX_CLOCK_SKEW_DEFAULT_MS,
+    MAX_WAITERS_DEFAULT,
+};
 use crate::values::time::BootTime;
 
 /// What an operator sets for the rules.
@@ -36,6 +40,10 @@ pub struct Settings {
     pub max_waiters: u32,
     /// `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
+    /// `lock.log-max-len`.
+    pub log_max_len: u32,
+    /// `lock.log-slower-than`, in milliseconds; `None`: nothing is logged.
+    pub log_slower_than_ms: Option<u32>,
 }
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
@@ -77,6 +85,8 @@ impl Default for Settings {
             max_clock_skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
             max_waiters: MAX_WAITERS_DEFAULT,
             handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
+            log_max_len: LOG_LEN_DEFAULT,
+            log_slower_than_ms: Some(LOG_SLOWER_THAN_DEFAULT_MS),
         }
     }
 }
@@ -113,6 +123,7 @@ impl Node {
         self.waiting.max = settings.max_waiters;
         self.watching.max = settings.max_waiters;
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
+        self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms);
     }
 
     /// Highest tokens and ceilings.
@@ -217,7 +228,7 @@ impl Node {
     /// Whether the node cannot vouch for `grant` as long as it lasts: it came from outside, or from an incarnation that the node
     /// cannot prove to remember.
     pub fn is_suspect(&self, grant: &Grant) -> bool {
-        grant.suspect || grant.granted < self.trusted_since
+        grant.is_from_outside() || grant.granted < self.trusted_since
     }
 
     /// Refuses what the node cannot vouch for: a grant that came from outside or from an incarnation it cannot prove to remember, and

@@ -17,14 +17,14 @@ impl Node {
         self.waiting.take_answer_of(id)
     }
 
-    /// The client of this request has gone, or does not wait any more. The request, if it waited.
-    pub fn leave_queue(&mut self, id: WaiterId) -> Option<Waiter> {
-        self.waiting.leave(id)
+    /// The client of this request has gone at `now`, or does not wait any more. The request, if it waited.
+    pub fn leave_queue(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
+        self.waiting.leave_in_vain(id, now)
     }
 
     /// Takes requests out of the queue of `name` in `db`, at most `count`, without an answer: the driver has one.
-    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize) -> Vec<WaiterId> {
-        self.waiting.dismiss(db, name, count)
+    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize, now: BootTime) -> Vec<WaiterId> {
+        self.waiting.dismiss(db, name, count, now)
     }
 
     /// Nobody can be granted the lock `name` of `db` now, for this reason.

@@ -7,26 +7,35 @@ use crate::request::Owner;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 
+/// One turn.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    mode: Mode,
+    until: BootTime,
+    /// Since when its owner had waited.
+    since: BootTime,
+}
+
 /// For whom one lock is kept. Several turns stand side by side if their modes go together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    turns: BTreeMap<Box<[u8]>, (Mode, BootTime)>,
+    turns: BTreeMap<Box<[u8]>, Told>,
     ends: BTreeSet<(BootTime, Box<[u8]>)>,
     modes: Modes,
 }
 
 impl Kept {
-    /// Keeps the lock for `owner`, which was told; `mode` goes together with all that is kept for others.
-    pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime) {
+    /// Keeps the lock for `owner`, which had waited since `since` and was told; `mode` goes together with all that is kept for others.
+    pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         let owner: Box<[u8]> = owner.bytes().into();
         self.modes.add(mode);
         self.ends.insert((until, owner.clone()));
-        self.turns.insert(owner, (mode, until));
+        self.turns.insert(owner, Told { mode, until, since });
     }
 
     /// It is kept for `owner` no longer; whether it was.
     pub(crate) fn end(&mut self, owner: &[u8]) -> bool {
-        let Some((owner, (mode, until))) = self.turns.remove_entry(owner) else { return false };
+        let Some((owner, Told { mode, until, .. })) = self.turns.remove_entry(owner) else { return false };
         self.modes.remove(mode);
         self.ends.remove(&(until, owner));
         true
@@ -45,7 +54,12 @@ impl Kept {
 
     /// The mode that is kept for `owner`.
     pub(crate) fn mode_of(&self, owner: Owner<'_>) -> Option<Mode> {
-        self.turns.get(owner.bytes()).map(|(mode, _)| *mode)
+        self.turns.get(owner.bytes()).map(|told| told.mode)
+    }
+
+    /// Since when `owner` had waited for the turn that is kept for it.
+    pub(crate) fn since(&self, owner: Owner<'_>) -> Option<BootTime> {
+        self.turns.get(owner.bytes()).map(|told| told.since)
     }
 
     /// The mode in which `owner` may have the lock beside the turns of others and those who hold it in the modes `held`.
@@ -68,7 +82,7 @@ impl Kept {
 
     /// Every turn: whose it is, in which mode and until when.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
-        self.turns.iter().map(|(owner, (mode, until))| (&**owner, *mode, *until))
+        self.turns.iter().map(|(owner, told)| (&**owner, told.mode, told.until))
     }
 
     /// Whether it is kept for nobody.
@@ -92,8 +106,8 @@ mod tests {
     #[test]
     fn turns_stand_side_by_side_and_end_one_by_one() {
         let (mut kept, held) = (Kept::default(), Modes::default());
-        kept.keep(owner("a"), permit(1), at(20).boot);
-        kept.keep(owner("b"), permit(2), at(10).boot);
+        kept.keep(owner("a"), permit(1), at(20).boot, at(0).boot);
+        kept.keep(owner("b"), permit(2), at(10).boot, at(0).boot);
         assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3)));
         assert_eq!(kept.admitted(owner("a"), ANY, &held), Some(permit(1)), "its own does not stand in its way");
         assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), None);
@@ -108,7 +122,7 @@ mod tests {
     #[test]
     fn what_is_held_counts_too() {
         let (mut kept, mut held) = (Kept::default(), Modes::default());
-        kept.keep(owner("a"), permit(1), at(20).boot);
+        kept.keep(owner("a"), permit(1), at(20).boot, at(0).boot);
         held.add(permit(2));
         assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3)));
         assert_eq!(kept.end_all(), 1);

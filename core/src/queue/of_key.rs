@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::history::log::InVain;
 use crate::lock::modes::Modes;
 use crate::queue::kept::Kept;
 use crate::request::{Note, Owner, Ttl};
@@ -70,6 +71,12 @@ impl Waiter {
     /// The same, for an answer at once: only the node's state file is in its way.
     pub fn at_once(self) -> Self {
         Self { at_once: true, ..self }
+    }
+
+    /// What is remembered of it if it waits in vain.
+    pub(crate) fn in_vain(&self) -> InVain<'_> {
+        let Self { owner, note, wanted, since, until, .. } = self;
+        InVain { owner, note, wanted: *wanted, since: *since, until: *until }
     }
 
     /// Who waits.
@@ -214,8 +221,9 @@ impl Queue {
     }
 
     /// Keeps the lock for `owner`, which is told, in `mode`: what else it waits for in that mode is at hand now.
-    pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime) {
-        self.kept.keep(owner, mode, until);
+    /// It waited for that since `since`.
+    pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
+        self.kept.keep(owner, mode, until, since);
         let own: Vec<_> = self.places_of(owner).filter(|place| self.waiters[place].want != Want::Turn).collect();
         for place in own {
             self.at_hand.insert(place);
@@ -365,7 +373,7 @@ mod tests {
         assert_eq!(claim(&queue, "you"), Some(Mode::Shared));
         queue.join(waiter(1, "first"), None, 1);
         assert_eq!(claim(&queue, "you"), None, "the first is served by a hand-over");
-        queue.keep(owner("me"), Mode::Shared, at(20).boot);
+        queue.keep(owner("me"), Mode::Shared, at(20).boot, at(0).boot);
         assert_eq!((claim(&queue, "me"), claim(&queue, "you")), (Some(Mode::Shared), None));
         assert_eq!(queue.claim(owner("me"), Wanted::Exclusive, &free), None, "another mode is another request");
     }

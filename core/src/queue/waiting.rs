@@ -11,6 +11,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use crate::history::History;
+use crate::history::ending::Ending;
 use crate::lock::modes::Modes;
 use crate::queue::of_key::{Place, Queue, Waiter, WaiterId, Want};
 use crate::queue::planned::Planned;
@@ -85,6 +87,8 @@ pub struct Waiting {
     timeouts_ever: u64,
     /// How long those waited who were served.
     pub waits: Waits,
+    /// What is remembered of what is over.
+    pub(crate) history: History,
 }
 
 impl Default for Waiting {
@@ -104,6 +108,7 @@ impl Default for Waiting {
             most: 0,
             timeouts_ever: 0,
             waits: Waits::default(),
+            history: History::default(),
         }
     }
 }
@@ -140,9 +145,13 @@ impl Waiting {
         is_first
     }
 
-    /// The request `id` waits no longer, unanswered: its client is gone, or answered by somebody else. What it was to be told
+    /// The request `id` waits no longer at `now`, unanswered: its client is gone, or answered by somebody else. What it was to be told
     /// is dropped.
-    pub fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
+    pub fn leave_in_vain(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
+        self.leave(id, Ending::Left, now)
+    }
+
+    fn leave(&mut self, id: WaiterId, ending: Ending, now: BootTime) -> Option<Waiter> {
         let Some((db, name, place)) = self.places.remove(&id) else {
             self.answers.remove(&id);
             return None;
@@ -156,6 +165,7 @@ impl Waiting {
             self.first_left(db, &name);
         }
         self.tidy(db, &name);
+        self.in_vain(Key { db, name: &name }, &waiter, ending, now);
         Some(waiter)
     }
 
@@ -167,7 +177,7 @@ impl Waiting {
         if unreserved {
             queue.turn_was_not_used();
         }
-        self.answer(gone, |waiter| Answer::TimedOut(waiter.want));
+        self.answer(Key { db, name }, gone, now, |waiter| (Answer::TimedOut(waiter.want), Some(Ending::Withdrawn)));
         if unreserved {
             self.wake_at(db, name, now);
         }
@@ -177,13 +187,13 @@ impl Waiting {
     /// Answers the one whose time has been up longest at `now`; `false` if there is none.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         let Some(&(_, id)) = self.timeouts.first().filter(|(until, _)| now > *until) else { return false };
-        self.give_up(id);
+        self.give_up(id, now);
         true
     }
 
     /// The request `id` is refused: whatever it waits for, it cannot have.
-    pub(crate) fn refuse(&mut self, id: WaiterId, refusal: Refusal) {
-        if self.leave(id).is_some() {
+    pub(crate) fn refuse(&mut self, id: WaiterId, refusal: Refusal, now: BootTime) {
+        if self.leave(id, Ending::Refused(refusal), now).is_some() {
             self.push(id, Answer::Refused(refusal));
         }
     }
@@ -211,12 +221,15 @@ impl Waiting {
 
     /// The first in the queue of `name`, `count` at most, wait no longer, unanswered: somebody else knows what to say. If others
     /// are left, it is looked at again, and soon.
-    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize) -> Vec<WaiterId> {
+    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize, now: BootTime) -> Vec<WaiterId> {
         self.end_turns(db, name);
         let Some(queue) = self.queue_mut(db, name) else { return vec![] };
         let gone = queue.leave_first(count);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
-        gone.iter().for_each(|waiter| self.unlist(waiter));
+        for waiter in &gone {
+            self.unlist(waiter);
+            self.in_vain(Key { db, name }, waiter, Ending::Redirected, now);
+        }
         self.wake_at(db, name, BootTime::default());
         self.tidy(db, name);
         ids
@@ -301,7 +314,7 @@ impl Waiting {
         let Some(ms) = refusal.passes_in_ms() else {
             let gone = queue.leave_first(ANSWERS_A_PASS_MAX);
             self.end_turns(db, name);
-            self.answer(gone, |_| Answer::Refused(refusal));
+            self.answer(Key { db, name }, gone, now, |_| refused(refusal));
             self.wake_at(db, name, now);
             return self.tidy(db, name);
         };
@@ -316,7 +329,7 @@ impl Waiting {
             let cannot_wait = |waiter: &Waiter| waiter.at_once || waiter.until < until;
             let (gone, rest) = queue.leave_if(from, ANSWERS_A_PASS_MAX, cannot_wait);
             queue.not_told = rest;
-            self.answer(gone, |_| Answer::Refused(refusal));
+            self.answer(Key { db, name }, gone, now, |_| refused(refusal));
             self.wake_at(db, name, if rest.is_some() { now } else { then });
         } else {
             self.wake_at(db, name, then);
@@ -330,7 +343,8 @@ impl Waiting {
         let Some(queue) = self.queue_mut(db, name).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
         let (count, more) = (gone.len() as u64, queue.has_at_once());
-        self.answer(gone, |waiter| Answer::TimedOut(waiter.want));
+        // Nobody kept it waiting.
+        self.answer(Key { db, name }, gone, now, |waiter| (Answer::TimedOut(waiter.want), None));
         if more {
             self.wake_at(db, name, now);
         }
@@ -356,13 +370,15 @@ impl Waiting {
             return None;
         }
         let number = mode.number();
-        self.answer(own, |waiter| match (waiter.want, vouched) {
-            (_, _) if !waiter.wanted.is(mode) => Answer::Refused(Refusal::Owned),
-            (Want::Turn, _) => Answer::Turn(number),
-            (Want::Lock { retry: false, .. }, _) => Answer::Refused(Refusal::Owned),
+        self.answer(Key { db, name }, own, now, |waiter| match (waiter.want, vouched) {
+            (_, _) if !waiter.wanted.is(mode) => refused(Refusal::Owned),
+            (Want::Turn, _) => (Answer::Turn(number), None),
+            (Want::Lock { retry: false, .. }, _) => refused(Refusal::Owned),
             // Its lease lasts as long from now on as the request asks for.
-            (Want::Lock { .. }, Ok(())) => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) },
-            (Want::Lock { .. }, Err(refusal)) => Answer::Refused(refusal),
+            (Want::Lock { .. }, Ok(())) => {
+                (Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) }, None)
+            }
+            (Want::Lock { .. }, Err(refusal)) => refused(refusal),
         });
         self.first_left(db, name);
         self.tidy(db, name);
@@ -424,40 +440,45 @@ impl Waiting {
         queue.into_iter().flat_map(Queue::owners_at_hand).chain(next)
     }
 
-    /// `owner` was granted the lock in `mode` with `token`: that answers all its requests.
+    /// `owner` was granted the lock in `mode` with `token`: that answers all its requests. Since when it had waited.
     pub(crate) fn granted(
         &mut self,
-        Key { db, name }: Key<'_>,
+        key @ Key { db, name }: Key<'_>,
         owner: Owner<'_>,
         (mode, token): (Mode, Token),
         now: BootTime,
-    ) {
+    ) -> BootTime {
+        let told = self.queue(db, name).and_then(|queue| queue.kept.since(owner));
         self.end_turn(db, name, owner);
-        let Some(queue) = self.queue_mut(db, name) else { return };
+        let Some(queue) = self.queue_mut(db, name) else { return told.unwrap_or(now) };
         queue.was_acquired();
         let (served, others): (Vec<_>, Vec<_>) =
             queue.leave_all_of(owner, |_| true).into_iter().partition(|waiter| waiter.wanted.is(mode));
         let number = mode.number();
-        self.serve(served, now, |waiter| match waiter.want {
+        let since = served.iter().map(|waiter| waiter.since).chain(told).min().unwrap_or(now);
+        self.serve(key, served, now, |waiter| match waiter.want {
             Want::Lock { .. } => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) },
             Want::Turn => Answer::Turn(number),
         });
         if !others.is_empty() {
-            self.answer(others, |_| Answer::Refused(Refusal::Owned));
+            self.answer(key, others, now, |_| refused(Refusal::Owned));
             self.first_left(db, name);
         }
         self.tidy(db, name);
+        since
     }
 
     /// The lock is kept for `owner` in `mode` from now on, and everybody who waits for that owner's turn is told.
     pub(crate) fn reserve(&mut self, Key { db, name }: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
         let until = now.plus_ms(self.handoff_window_ms);
+        let before = self.queue(db, name).and_then(|queue| queue.kept.since(owner));
         self.end_turn(db, name, owner);
         let (name, queue) = self.queues.reach(db, name);
-        queue.keep(owner, mode, until);
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn && waiter.wanted.is(mode));
+        let since = told.iter().map(|waiter| waiter.since).chain(before).min().unwrap_or(now);
+        queue.keep(owner, mode, until, since);
         self.reservations += 1;
-        self.serve(told, now, |_| Answer::Turn(mode.number()));
+        self.serve(Key { db, name: &name }, told, now, |_| Answer::Turn(mode.number()));
         self.wake_at(db, &name, until.plus_us(1));
     }
 
@@ -511,7 +532,7 @@ impl Waiting {
                 };
             }
             let id = first.id;
-            self.give_up(id);
+            self.give_up(id, now);
         }
         self.wake_at(db, name, now);
         Next::Nobody
@@ -537,8 +558,8 @@ impl Waiting {
         }
     }
 
-    fn give_up(&mut self, id: WaiterId) {
-        if let Some(waiter) = self.leave(id) {
+    fn give_up(&mut self, id: WaiterId, now: BootTime) {
+        if let Some(waiter) = self.leave(id, Ending::TimedOut, now) {
             // Who waited for the disk alone was kept waiting by nobody else.
             let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::TimedOut(waiter.want) };
             self.timeouts_ever += u64::from(!waiter.at_once);
@@ -559,17 +580,36 @@ impl Waiting {
     }
 
     /// Answers those who waited to the end.
-    fn serve(&mut self, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
+    fn serve(&mut self, key: Key<'_>, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
         for waiter in &served {
             self.waits.record(now.us_since(waiter.since));
         }
-        self.answer(served, answer);
+        self.answer(key, served, now, |waiter| (answer(waiter), None));
     }
 
-    fn answer(&mut self, gone: Vec<Waiter>, answer: impl Fn(&Waiter) -> Answer) {
+    /// Answers those who left the queue of `key`, and remembers of each that waited in vain how that ended.
+    fn answer(
+        &mut self,
+        key: Key<'_>,
+        gone: Vec<Waiter>,
+        now: BootTime,
+        answer: impl Fn(&Waiter) -> (Answer, Option<Ending>),
+    ) {
         for waiter in gone {
             self.unlist(&waiter);
-            self.push(waiter.id, answer(&waiter));
+            let (answer, in_vain) = answer(&waiter);
+            if let Some(ending) = in_vain {
+                self.in_vain(key, &waiter, ending, now);
+            }
+            self.push(waiter.id, answer);
+        }
+    }
+
+    /// A request that left the queue of `key` had waited in vain.
+    fn in_vain(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
+        if !waiter.at_once {
+            let left = self.len_of(key.db, key.name);
+            self.history.wait_ended(key, waiter.in_vain(), ending, left, now);
         }
     }
 
@@ -590,4 +630,8 @@ impl Waiting {
     fn queue_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut Queue> {
         self.queues.get_mut(db, name)
     }
+}
+
+fn refused(refusal: Refusal) -> (Answer, Option<Ending>) {
+    (Answer::Refused(refusal), Some(Ending::Refused(refusal)))
 }

@@ -188,7 +188,10 @@ mod tests {
             let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask(name, true), node, now) else {
                 panic!("{held:?} is free for {name}")
             };
-            assert_eq!((lock.first().owner(), lock.first().holds(), lock.first().suspect), (name.as_bytes(), 1, false));
+            assert_eq!(
+                (lock.first().owner(), lock.first().holds(), lock.first().is_from_outside()),
+                (name.as_bytes(), 1, false)
+            );
             assert_eq!((lock.first().deadline(), lock.first().granted), (now.boot.plus_ms(500), now.boot));
         }
         assert_eq!((node.counters.grants, node.counters.expiries), (4, 3));

@@ -1,9 +1,11 @@
 //! What is done where a lock is granted, to one who asks or to one who waited.
 
+use crate::history::ending::Ending;
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::holders::Holders;
 use crate::lock::phase::Past;
+use crate::lock::waited::Waited;
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::Acquire;
@@ -52,7 +54,8 @@ pub(crate) fn grant(
     let token = node.tokens.issue_above(floor, key.name, mode, ask.fence, now, node.skew_ms)?;
     // An expired grant of its own that was not taken out yet ends here. Others hold the lock, so it was one of several.
     if let Some(own) = holders.find(ask.owner) {
-        holders.take(own);
+        let was = holders.mode(own);
+        node.grant_ends(key, (was, &holders.take(own)), Ending::Expired, now.boot);
         node.counters.expiries += 1;
     }
     Ok(Given::Joined(holders.join(mode, given(key, ask, mode, token, node, now))))
@@ -72,15 +75,16 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
         Mode::Shared => node.counters.shared_grants += 1,
         Mode::Permit(_) => node.counters.permit_grants += 1,
     }
-    let mut ttl = ask.ttl;
+    let (mut ttl, mut waited) = (ask.ttl, Waited::default());
     if node.waiting.has_queue(db, name) {
         // All requests of its owner are answered, so the lease is the longest that any of them was told of.
         let asked = node.waiting.longest_ttl(db, name, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
-        node.waiting.granted(key, ask.owner, (mode, token), now.boot);
+        let since = node.waiting.granted(key, ask.owner, (mode, token), now.boot);
+        waited = Waited::of_ms(now.boot.ms_since(since));
         if mode == Mode::Exclusive {
             node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
         }
     }
-    Grant::new(ask.owner, ask.note, token, now.boot, ttl)
+    Grant::new(ask.owner, ask.note, token, now.boot, ttl).after(waited)
 }

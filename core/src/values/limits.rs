@@ -156,3 +156,27 @@ pub const ENDED_A_STEP_MAX: usize = 64;
 /// How far apart, in percent, the rates of any two clocks may be: a lease may end this much later on its holder's clock than on
 /// the node's. The holder's validity ends earlier by it, and a guard is longer.
 pub const DRIFT_PERCENT: u64 = 1;
+
+/// Default of `lock.log-max-len`: a few hundred KiB, and days of what a healthy node has to tell.
+pub const LOG_LEN_DEFAULT: u32 = 1_024;
+
+/// Upper bound of `lock.log-max-len`, and most entries that LOCK.LOG lists: 10 MB where each is as long as it can be.
+pub const LOG_LEN_LIMIT: u32 = 10_000;
+
+/// Entries that LOCK.LOG lists where no number is asked for, as SLOWLOG does.
+pub const LOG_LISTED_DEFAULT: usize = 10;
+
+/// Default of `lock.log-slower-than`, in milliseconds.
+pub const LOG_SLOWER_THAN_DEFAULT_MS: u32 = 1_000;
+
+/// Upper bound of `lock.log-slower-than`, in milliseconds: the longest wait.
+pub const LOG_SLOWER_THAN_LIMIT_MS: u32 = WAIT_MAX_MS;
+
+/// So many bytes of a key the log keeps.
+pub const LOG_KEY_BYTES_MAX: usize = 256;
+
+/// So many bytes of a note the log keeps.
+pub const LOG_NOTE_BYTES_MAX: usize = 128;
+
+/// Most grants that are logged where a whole lock ends in one step: others have to be served.
+pub const LOGGED_TOGETHER_MAX: usize = 64;

@@ -189,7 +189,8 @@ impl OneKey {
         let Some(waits) = self.waits.get_mut(which) else { return };
         waits.is_gone = true;
         if !self.without.is(Rule::DeadHeadPasses) {
-            self.node.leave_queue(WaiterId(waits.id));
+            let id = WaiterId(waits.id);
+            self.node.leave_queue(id, self.now().boot);
             self.waits.remove(which);
         }
     }
@@ -264,8 +265,9 @@ impl OneKey {
     }
 
     fn first_to_the_end(&mut self) {
+        let now = self.now().boot;
         let first = self.node.waiting().of(AT.db, AT.name).next().map(|first| first.id);
-        if let Some(first) = first.and_then(|first| self.node.leave_queue(first)) {
+        if let Some(first) = first.and_then(|first| self.node.leave_queue(first, now)) {
             let Waiter { id, want, since, .. } = first;
             let last =
                 Waiter::new(id, first.owner(), first.note(), want, since, u32::try_from(WAIT_MS).unwrap_or(u32::MAX));

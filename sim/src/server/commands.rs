@@ -15,7 +15,7 @@ impl Server {
     /// `command` arrives of `owner`; `None`: its answer comes later, or nobody wants one.
     pub(super) fn command(&mut self, request: &Request, command: Command, owner: &[u8], now: Now) -> Option<Replied> {
         if let Command::Closed { number } = command {
-            self.closed(Request { number, ..*request }.waiter());
+            self.closed(Request { number, ..*request }.waiter(), now);
             return None;
         }
         if !self.serves(request.key) {
@@ -120,10 +120,10 @@ impl Server {
     }
 
     /// The connection is closed on which the request `id` waits.
-    fn closed(&mut self, id: WaiterId) {
+    fn closed(&mut self, id: WaiterId, now: Now) {
         let leaves = !self.without.is(Rule::DeadHeadPasses);
         if leaves {
-            self.node.leave_queue(id);
+            self.node.leave_queue(id, now.boot);
         }
         self.watch.is_gone(id, leaves);
     }

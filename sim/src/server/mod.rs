@@ -133,11 +133,11 @@ impl Server {
                 }
                 Step::Delete(_) => self.end(key),
                 Step::Ask(Question::IsServedHere) if !self.serves(key) => said = Said::No,
-                Step::Redirect => self.sent_away.extend(self.node.dismiss(DB, &name, usize::MAX)),
+                Step::Redirect => self.sent_away.extend(self.node.dismiss(DB, &name, usize::MAX, now.boot)),
                 Step::Block => {
                     said = waiter.map_or(Said::No, Said::Blocked);
                     if self.without.is(Rule::FirstInFirstOut) {
-                        self.first_to_the_end(key);
+                        self.first_to_the_end(key, now);
                     }
                 }
                 Step::Write => self.save(now),
@@ -208,10 +208,10 @@ impl Server {
     }
 
     /// Without the rule that waiters are served in order: the first goes to the end.
-    fn first_to_the_end(&mut self, key: u32) {
+    fn first_to_the_end(&mut self, key: u32, now: Now) {
         let name = name(key);
         let first = self.node.waiting().of(DB, &name).find(|first| first.want != Want::Turn).map(|first| first.id);
-        if let Some(first) = first.and_then(|first| self.node.leave_queue(first)) {
+        if let Some(first) = first.and_then(|first| self.node.leave_queue(first, now.boot)) {
             self.node.tamper().waiting.join(DB, &name, first, None);
         }
     }

@@ -39,7 +39,7 @@ impl Server {
         let lost: Vec<Vec<u8>> =
             self.node.waiting().names(DB).filter(|name| !owned.contains(slot_of(name))).map(<[u8]>::to_vec).collect();
         for name in &lost {
-            self.sent_away.extend(self.node.dismiss(DB, name, usize::MAX));
+            self.sent_away.extend(self.node.dismiss(DB, name, usize::MAX, now.boot));
         }
     }
 

@@ -129,7 +129,7 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.release("b");
     key.release("c");
-    assert_eq!(key.node.waiting.leave(WaiterId(b)), None);
+    assert_eq!(key.node.leave_queue(WaiterId(b), at(key.now).boot), None);
     let mut waiter = Waiter::new(WaiterId(b), owner("d"), Note::default(), Want::Turn, at(0).boot, 5_000);
     waiter.until = at(5_000).boot;
     key.node.waiting.join(0, b"k", waiter, None);

@@ -129,6 +129,6 @@ fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leave
     key.wanted = Wanted::Exclusive;
     key.acquire("writes", 1_000, 5_000).unwrap().unwrap();
     assert_eq!(key.settle(), []);
-    key.node.waiting.leave(WaiterId(writer)).unwrap();
+    key.node.leave_queue(WaiterId(writer), at(key.now).boot).unwrap();
     assert_eq!(key.settle(), [(reader, Answer::Turn(1))]);
 }

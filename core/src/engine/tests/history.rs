@@ -1,0 +1,230 @@
+//! What is logged: each grant when it ends, each request that waited in vain; how, and how long that took.
+
+use proptest::prelude::*;
+
+use crate::engine::fixture::Key;
+use crate::engine::{Key as At, Question, Request, Said};
+use crate::fixture::{at, owner, ttl};
+use crate::guard::evicted::Evictee;
+use crate::history::ending::Ending;
+use crate::history::log::About;
+use crate::keepalive::{ClientId, KeepAlive};
+use crate::node::Settings;
+use crate::queue::of_key::WaiterId;
+use crate::refusal::Refusal;
+use crate::request::{Conversion, Owner, Release};
+use crate::values::mode::Wanted;
+use crate::values::token::Token;
+
+const AT: At<'_> = At { db: 0, name: b"k" };
+
+/// A key whose node logs everything.
+fn logging() -> Key {
+    let mut key = Key::new();
+    key.node.configure(Settings { log_slower_than_ms: Some(0), log_max_len: 10_000, ..Settings::default() });
+    key
+}
+
+/// The log, the newest first: owner, how it ended, waited, held, how many waited.
+fn log(key: &Key) -> Vec<(String, Ending, u64, u64, usize)> {
+    let entries = key.node.history().log().entries();
+    entries
+        .map(|entry| {
+            let owner = String::from_utf8(entry.owner.to_vec()).unwrap();
+            (owner, entry.ending, entry.waited_ms, entry.held_ms, entry.waiters)
+        })
+        .collect()
+}
+
+/// The newest entry alone.
+fn last(key: &Key) -> (String, Ending, u64, u64, usize) {
+    log(key).swap_remove(0)
+}
+
+#[test]
+fn each_way_in_which_a_grant_ends() {
+    let mut key = logging();
+    let entry = |owner: &str, ending, held_ms| (owner.to_owned(), ending, 0, held_ms, 0);
+    let grant = |key: &mut Key, name: &str| assert_eq!(key.acquire(name, 1_000, 0), Ok(None));
+
+    grant(&mut key, "released");
+    key.now = 7;
+    key.release("released");
+    assert_eq!(last(&key), entry("released", Ending::Released, 7));
+
+    grant(&mut key, "broken");
+    key.now = 10;
+    key.perform(&Request::Break(None)).unwrap();
+    assert_eq!(last(&key), entry("broken", Ending::Broken, 3));
+
+    grant(&mut key, "deleted");
+    key.del();
+    assert_eq!(last(&key), entry("deleted", Ending::Deleted, 0));
+
+    grant(&mut key, "evicted");
+    let evictee = Evictee::of(key.lock.as_ref().unwrap());
+    key.del();
+    key.node.evict(AT, evictee, at(key.now));
+    assert_eq!(last(&key), entry("evicted", Ending::Evicted, 0));
+    key.now += 1_001;
+
+    // The lease counts, not when somebody noticed; by whatever it went then.
+    grant(&mut key, "expired");
+    key.now += 5_000;
+    key.settle();
+    assert_eq!(last(&key), entry("expired", Ending::Expired, 1_000));
+    for ends in [Key::del, |key: &mut Key| {
+        key.perform(&Request::Break(None)).unwrap();
+    }] {
+        grant(&mut key, "over");
+        key.now += 5_000;
+        ends(&mut key);
+        grant(&mut key, "next");
+        key.release("next");
+        assert_eq!(log(&key)[1], entry("over", Ending::Expired, 1_000));
+    }
+
+    grant(&mut key, "flushed");
+    let lock = key.lock.clone().unwrap();
+    key.node.flushed(AT, &lock, at(key.now).boot);
+    assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
+}
+
+#[test]
+fn what_is_renamed_goes_on_and_was_not_deleted() {
+    let mut key = logging();
+    key.acquire("me", 1_000, 0).unwrap();
+    let lock = key.lock.take().unwrap();
+    key.node.deleted(AT, &lock, at(3).boot);
+    key.others.insert(b"other".to_vec(), lock);
+    key.rename(b"other");
+    let endings: Vec<_> = log(&key).into_iter().map(|entry| entry.1).collect();
+    assert_eq!(endings, [Ending::Renamed, Ending::Renamed]);
+    key.now = 9;
+    key.release("me");
+    assert_eq!((last(&key).1, last(&key).3), (Ending::Released, 9));
+}
+
+#[test]
+fn how_long_was_waited_stands_beside_how_long_it_was_held() {
+    let mut key = logging();
+    key.acquire("first", 1_000, 0).unwrap();
+    key.acquire("second", 1_000, 60_000).unwrap();
+    key.now = 100;
+    key.wait("third", 60_000, None).unwrap();
+    key.now = 300;
+    key.release("first");
+    assert_eq!(last(&key), ("first".to_owned(), Ending::Released, 0, 300, 2));
+    key.now = 310;
+    key.release("second");
+    assert_eq!(last(&key), ("second".to_owned(), Ending::Released, 300, 10, 1));
+    // Its turn is told, and used a moment later.
+    key.now = 320;
+    key.acquire("third", 1_000, 0).unwrap();
+    key.release("third");
+    assert_eq!(last(&key), ("third".to_owned(), Ending::Released, 220, 0, 0));
+    assert_eq!(log(&key).len(), 3, "nobody waited in vain");
+}
+
+#[test]
+fn each_way_in_which_a_wait_comes_to_nothing() {
+    let mut key = logging();
+    key.acquire("holder", 60_000, 0).unwrap();
+    key.acquire("late", 1_000, 50).unwrap();
+    let gone = key.acquire("gone", 1_000, 60_000).unwrap().unwrap();
+    key.wait("back", 60_000, None).unwrap();
+    key.acquire("refused", 1_000, 60_000).unwrap();
+    key.now = 60;
+    key.settle();
+    assert_eq!(last(&key), ("late".to_owned(), Ending::TimedOut, 50, 0, 3));
+    key.node.leave_queue(WaiterId(gone), at(61).boot);
+    assert_eq!(last(&key), ("gone".to_owned(), Ending::Left, 61, 0, 2));
+    key.now = 62;
+    key.release("back");
+    assert_eq!(last(&key), ("back".to_owned(), Ending::Withdrawn, 62, 0, 1));
+    key.says = |question| matches!(question, Question::IsPermitted(_)).then_some(Said::Refused(Refusal::Forbidden));
+    key.now = 63;
+    key.release("holder");
+    assert_eq!(last(&key), ("refused".to_owned(), Ending::Refused(Refusal::Forbidden), 63, 0, 0));
+    assert_eq!(Ending::Refused(Refusal::Forbidden).code(), "NOPERM");
+}
+
+#[test]
+fn a_lease_that_was_kept_alive_ended_with_its_connection_unless_it_was_extended_since() {
+    let ends = |extends: bool| {
+        let mut key = logging();
+        key.acquire("me", 1_000, 0).unwrap();
+        let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
+        key.node.keep_alive(AT, owner("me"), ttl(1_000), keep, at(0).boot);
+        key.says = |question| matches!(question, Question::MayRenew(_)).then_some(Said::No);
+        key.now = 500;
+        key.settle();
+        if extends {
+            key.acquire_again("me", 1_000, 0).unwrap();
+        }
+        key.now = 5_000;
+        key.settle();
+        last(&key).1
+    };
+    assert_eq!((ends(false), ends(true)), (Ending::Unconnected, Ending::Expired));
+}
+
+#[test]
+fn only_what_was_waited_for_or_held_for_long() {
+    let mut key = Key::new();
+    key.node.configure(Settings { log_slower_than_ms: Some(100), ..Settings::default() });
+    for (waited, held, is_kept) in [(0, 99, false), (0, 100, true), (99, 0, false), (100, 0, true)] {
+        key.node.reset_log();
+        key.acquire("before", 60_000, 0).unwrap();
+        key.acquire("me", 60_000, 60_000).unwrap();
+        key.now += waited;
+        key.release("before");
+        key.node.reset_log();
+        key.now += held;
+        key.release("me");
+        assert_eq!(log(&key).len(), usize::from(is_kept), "{waited} {held}");
+    }
+}
+
+fn released(owner: Owner<'_>) -> Request<'_> {
+    Request::Release(Release { owner, level: None, token: None })
+}
+
+const WANTED: [Wanted; 3] = [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: None }];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Every grant is in the key, or in the log: once.
+    #[test]
+    fn every_grant_ends_once(
+        steps in proptest::collection::vec((0_u8..8, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)
+    ) {
+        let mut key = logging();
+        let mut granted: Vec<Token> = vec![];
+        for (step, who, wanted, lease, passes) in steps {
+            let name = who.to_string();
+            key.wanted = WANTED[wanted];
+            // What is refused changes nothing.
+            let _: Result<(), Refusal> = match step {
+                0 => key.acquire(&name, lease, 0).map(|_| ()),
+                1 | 2 => key.acquire(&name, lease, 100).map(|_| ()),
+                3 => key.wait(&name, 100, None).map(|_| ()),
+                4 => key.perform(&released(owner(&name))).map(|_| ()),
+                5 => key.perform(&Request::Break(granted.last().copied().filter(|_| who > 0))).map(|_| ()),
+                6 => key.convert(&name, if who > 1 { Conversion::Shared } else { Conversion::Exclusive }).map(|_| ()),
+                _ => {
+                    key.del();
+                    Ok(())
+                }
+            };
+            key.now += passes;
+            key.settle();
+            let in_key = key.lock.iter().flat_map(|lock| lock.grants()).count();
+            granted.extend(key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant.token()));
+            let entries = key.node.history().log().entries();
+            let in_log = entries.filter(|entry| matches!(entry.about, About::Grant(..))).count();
+            prop_assert_eq!(key.node.counters.grants, (in_key + in_log) as u64);
+        }
+    }
+}

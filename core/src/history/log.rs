@@ -1,0 +1,225 @@
+//! The log: grants that ended and waits that came to nothing, if they took long. A ring in memory, for the person who asks afterwards
+//! who had the lock.
+
+use std::collections::VecDeque;
+
+use crate::history::ending::Ending;
+use crate::lock::grant::Grant;
+use crate::values::key::Key;
+use crate::values::limits::{LOG_KEY_BYTES_MAX, LOG_LEN_DEFAULT, LOG_NOTE_BYTES_MAX, LOG_SLOWER_THAN_DEFAULT_MS};
+use crate::values::mode::{Mode, Wanted};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A grant with this token, in this mode.
+    Grant(Token, Mode),
+    /// A request that waited for this mode.
+    Wait(Wanted),
+}
+
+/// A request that waited in vain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InVain<'a> {
+    pub owner: &'a [u8],
+    pub note: &'a [u8],
+    pub wanted: Wanted,
+    /// Since when, and until when at the longest.
+    pub since: BootTime,
+    pub until: BootTime,
+}
+
+/// What ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// One more than that of the entry before, since the start.
+    pub id: u64,
+    /// When it ended.
+    pub at: BootTime,
+    /// The database of the key.
+    pub db: u32,
+    /// The key; if it is longer than [`LOG_KEY_BYTES_MAX`] its beginning, and how many bytes are left out.
+    pub name: Box<[u8]>,
+    /// Who held it, or waited.
+    pub owner: Box<[u8]>,
+    /// A grant or a wait.
+    pub about: About,
+    /// For people; if it is longer than [`LOG_NOTE_BYTES_MAX`] its beginning, and how many bytes are left out.
+    pub note: Box<[u8]>,
+    /// How long was waited for it, in milliseconds.
+    pub waited_ms: u64,
+    /// How long it was held, in milliseconds.
+    pub held_ms: u64,
+    /// How it ended.
+    pub ending: Ending,
+    /// How many requests waited for the lock at that moment.
+    pub waiters: usize,
+}
+
+/// The newest entries.
+#[derive(Clone, Debug)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    next_id: u64,
+    max_len: usize,
+    /// What took less is not kept: in milliseconds, the largest number for all.
+    slower_than_ms: u64,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let mut log = Self { entries: VecDeque::new(), next_id: 0, max_len: 0, slower_than_ms: 0 };
+        log.configure(LOG_LEN_DEFAULT, Some(LOG_SLOWER_THAN_DEFAULT_MS));
+        log
+    }
+}
+
+impl Log {
+    /// Keeps at most `max_len` entries from now on, of what was waited for or held for `slower_than_ms` or longer; `None`: nothing.
+    pub(super) fn configure(&mut self, max_len: u32, slower_than_ms: Option<u32>) {
+        self.max_len = max_len as usize;
+        self.slower_than_ms = slower_than_ms.filter(|_| max_len > 0).map_or(u64::MAX, u64::from);
+        self.entries.truncate(self.max_len);
+        self.entries.shrink_to(self.max_len);
+    }
+
+    /// From how many milliseconds on something is kept; the largest number: never.
+    pub(super) fn slower_than_ms(&self) -> u64 {
+        self.slower_than_ms
+    }
+
+    /// The newest first.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// The newest first, of the key `name` in any database.
+    pub fn of<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Entry> {
+        let name = shortened(name, LOG_KEY_BYTES_MAX);
+        self.entries.iter().filter(move |entry| entry.name == name)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets all.
+    pub(super) fn reset(&mut self) {
+        self.entries = VecDeque::new();
+    }
+
+    /// A grant of the lock of `key` ended at `at`, held until then.
+    pub(super) fn push_grant(
+        &mut self,
+        key: Key<'_>,
+        (mode, grant): (Mode, &Grant),
+        ending: Ending,
+        waiters: usize,
+        at: BootTime,
+    ) {
+        let times = (grant.waited().ms(), at.ms_since(grant.granted()));
+        let about = About::Grant(grant.token(), mode);
+        self.push(key, about, (grant.owner(), grant.note()), times, (ending, waiters, at));
+    }
+
+    /// A request for the lock of `key` waited in vain until `at`.
+    pub(super) fn push_wait(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, at: BootTime) {
+        let times = (at.ms_since(wait.since), 0);
+        self.push(key, About::Wait(wait.wanted), (wait.owner, wait.note), times, (ending, waiters, at));
+    }
+
+    fn push(
+        &mut self,
+        Key { db, name }: Key<'_>,
+        about: About,
+        (owner, note): (&[u8], &[u8]),
+        (waited_ms, held_ms): (u64, u64),
+        (ending, waiters, at): (Ending, usize, BootTime),
+    ) {
+        if waited_ms.max(held_ms) < self.slower_than_ms {
+            return;
+        }
+        self.entries.truncate(self.max_len.saturating_sub(1));
+        let (name, note) = (shortened(name, LOG_KEY_BYTES_MAX), shortened(note, LOG_NOTE_BYTES_MAX));
+        let (id, owner) = (self.next_id, owner.into());
+        self.entries.push_front(Entry { id, at, db, name, owner, about, note, waited_ms, held_ms, ending, waiters });
+        self.next_id += 1;
+    }
+
+    /// Of the newest entries those that say that a grant was deleted, and that `which` picks, say `ending` instead.
+    pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&Entry) -> bool) {
+        let newest = self.entries.iter_mut().take(count);
+        newest.filter(|entry| entry.ending == Ending::Deleted && which(entry)).for_each(|entry| entry.ending = ending);
+    }
+
+    /// The newest entries that say that a flush took the lock are wrong.
+    pub(super) fn unflush(&mut self) {
+        while self.entries.front().is_some_and(|entry| entry.ending == Ending::Flushed) {
+            self.entries.pop_front();
+        }
+    }
+}
+
+/// These bytes, or their first `max` and how many were left out.
+fn shortened(bytes: &[u8], max: usize) -> Box<[u8]> {
+    match bytes.get(..max) {
+        Some(start) if bytes.len() > max => {
+            [start, format!("... ({} more bytes)", bytes.len() - max).as_bytes()].concat().into()
+        }
+        _ => bytes.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::request::Note;
+
+    fn key(name: &[u8]) -> Key<'_> {
+        Key { db: 0, name }
+    }
+
+    fn ended(log: &mut Log, name: &[u8], note: &[u8], held_ms: u64) {
+        let grant = Grant::new(owner("me"), Note::new(note).unwrap(), token(7), ms(10), ttl(60_000));
+        log.push_grant(key(name), (Mode::Exclusive, &grant), Ending::Released, 0, ms(10 + held_ms));
+    }
+
+    #[test]
+    fn a_ring_of_what_took_long() {
+        let mut log = Log::default();
+        log.configure(3, Some(5));
+        (0..10).for_each(|held_ms| ended(&mut log, b"k", b"", held_ms));
+        let kept: Vec<_> = log.entries().map(|entry| (entry.id, entry.held_ms)).collect();
+        assert_eq!(kept, [(4, 9), (3, 8), (2, 7)], "the newest, and ids count those that are gone too");
+        log.configure(1, Some(0));
+        assert_eq!(log.len(), 1);
+        ended(&mut log, b"other", b"", 0);
+        assert_eq!((log.len(), log.of(b"k").count(), log.of(b"other").count()), (1, 0, 1));
+        for (max_len, slower_than_ms) in [(0, Some(0)), (5, None)] {
+            log.configure(max_len, slower_than_ms);
+            log.reset();
+            ended(&mut log, b"k", b"", 60_000);
+            assert!(log.is_empty(), "off");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_where_it_shows() {
+        let mut log = Log::default();
+        let (name, note) = ([b'k'; LOG_KEY_BYTES_MAX + 1], [b'n'; LOG_NOTE_BYTES_MAX + 40]);
+        ended(&mut log, &name, &note, 60_000);
+        let entry = log.of(&name).next().unwrap();
+        assert!(entry.name.ends_with(b"k... (1 more bytes)") && entry.note.ends_with(b"n... (40 more bytes)"));
+        assert_eq!(&*shortened(&name[1..], LOG_KEY_BYTES_MAX), &name[1..], "what fits stays");
+        assert_eq!(log.of(&name[1..]).count(), 0);
+    }
+}

@@ -1,0 +1,117 @@
+//! What a node remembers of grants and waits that are over, for people: no rule looks at it.
+//!
+//! The engine and the queues tell of each end here. Where nothing of it is wanted that costs two comparisons.
+
+pub mod ending;
+pub mod log;
+
+use crate::history::ending::Ending;
+use crate::history::log::{InVain, Log};
+use crate::lock::Lock;
+use crate::lock::grant::Grant;
+use crate::values::key::Key;
+use crate::values::limits::LOGGED_TOGETHER_MAX;
+use crate::values::mode::Mode;
+use crate::values::time::BootTime;
+
+/// What is remembered.
+#[derive(Clone, Debug)]
+pub struct History {
+    log: Log,
+    /// What took less is of no interest, in milliseconds.
+    from_ms: u64,
+    /// The same, in microseconds.
+    from_us: u64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        let mut history = Self { log: Log::default(), from_ms: 0, from_us: 0 };
+        history.look_from();
+        history
+    }
+}
+
+impl History {
+    /// What an operator sets: `lock.log-max-len`, and `lock.log-slower-than` in milliseconds, if anything is to be kept.
+    pub(crate) fn configure(&mut self, log_max_len: u32, log_slower_than_ms: Option<u32>) {
+        self.log.configure(log_max_len, log_slower_than_ms);
+        self.look_from();
+    }
+
+    fn look_from(&mut self) {
+        self.from_ms = self.log.slower_than_ms();
+        self.from_us = self.from_ms.saturating_mul(1_000);
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Forgets all that is in the log.
+    pub fn reset_log(&mut self) {
+        self.log.reset();
+    }
+
+    /// Whether it matters that `grant` ends at `now`.
+    #[inline(always)]
+    pub(crate) fn wants(&self, grant: &Grant, now: BootTime) -> bool {
+        now.us_since(grant.granted()) >= self.from_us || grant.waited().ms() >= self.from_ms
+    }
+
+    /// `grant` of the lock of `key` ends at `now` by `ending`, or ended with its lease before; so many wait.
+    #[cold]
+    pub(crate) fn grant_ended(
+        &mut self,
+        key: Key<'_>,
+        (mode, grant): (Mode, &Grant),
+        ending: Ending,
+        waiters: usize,
+        now: BootTime,
+    ) {
+        let (ending, at) = match grant.is_expired(now) {
+            true if grant.is_unconnected() => (Ending::Unconnected, grant.deadline()),
+            true => (Ending::Expired, grant.deadline()),
+            false => (ending, now),
+        };
+        self.log.push_grant(key, (mode, grant), ending, waiters, at);
+    }
+
+    /// All grants of `lock` of `key` end at `now`. Of very many not all are looked at.
+    #[cold]
+    pub(crate) fn lock_ended(&mut self, key: Key<'_>, lock: &Lock, ending: Ending, waiters: usize, now: BootTime) {
+        for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX) {
+            if self.wants(grant, now) {
+                self.grant_ended(key, (mode, grant), ending, waiters, now);
+            }
+        }
+    }
+
+    /// A request for the lock of `key` comes to nothing at `now`, or did when its time was up; so many are left.
+    pub(crate) fn wait_ended(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, now: BootTime) {
+        self.log.push_wait(key, wait, ending, waiters, now.min(wait.until));
+    }
+
+    /// The lock that was deleted from `name` in `db` last was evicted.
+    pub(crate) fn was_evicted(&mut self, Key { db, name }: Key<'_>) {
+        self.log.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |entry| entry.db == db && *entry.name == *name);
+    }
+
+    /// `lock` came to a key: if it was deleted from another one just now it was renamed.
+    pub(crate) fn arrived(&mut self, lock: &Lock) {
+        if self.log.is_empty() {
+            return;
+        }
+        for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX).filter(|(_, grant)| !grant.is_from_outside()) {
+            let about = log::About::Grant(grant.token(), mode);
+            let is_same = |entry: &log::Entry| entry.about == about && *entry.owner == *grant.owner();
+            self.log.deleted_by(Ending::Renamed, LOGGED_TOGETHER_MAX, is_same);
+        }
+    }
+
+    /// The last flush was the start of a reload: what it took is back.
+    pub(crate) fn reloaded(&mut self) {
+        self.log.unflush();
+    }
+}

@@ -1,0 +1,53 @@
+//! What the node tells its history of: the ends of grants. (Those of waits the queues tell.)
+
+use crate::history::History;
+use crate::history::ending::Ending;
+use crate::lock::Lock;
+use crate::lock::grant::Grant;
+use crate::node::Node;
+use crate::values::key::Key;
+use crate::values::mode::Mode;
+use crate::values::time::BootTime;
+
+impl Node {
+    /// What is remembered of grants and waits that are over.
+    pub fn history(&self) -> &History {
+        &self.waiting.history
+    }
+
+    /// Forgets all that is in the log.
+    pub fn reset_log(&mut self) {
+        self.waiting.history.reset_log();
+    }
+
+    /// All grants of `lock` of `key` end at `now`, by `ending`.
+    #[inline(always)]
+    pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
+        match lock {
+            Some(Lock::Exclusive(grant)) if !self.waiting.history.wants(grant, now) => {}
+            Some(lock) => {
+                let waiters = self.waiting.len_of(key.db, key.name);
+                self.waiting.history.lock_ended(key, lock, ending, waiters, now);
+            }
+            None => {}
+        }
+    }
+
+    /// One grant of several ends at `now`, by `ending`.
+    pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
+        if self.waiting.history.wants(of.1, now) {
+            let waiters = self.waiting.len_of(key.db, key.name);
+            self.waiting.history.grant_ended(key, of, ending, waiters, now);
+        }
+    }
+
+    /// The server takes `lock` from `key` at `now`, for a command that is not ours, and this node is who grants it.
+    pub fn deleted(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
+        self.lock_ends(key, Some(lock), Ending::Deleted, now);
+    }
+
+    /// A flush takes `lock` from `key` at `now`.
+    pub fn flushed(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
+        self.lock_ends(key, Some(lock), Ending::Flushed, now);
+    }
+}

@@ -1,0 +1,105 @@
+//! `LOCK.LOG [KEY key] [COUNT n] | RESET`
+
+use palisade_core::limits::LOG_LISTED_DEFAULT;
+use palisade_core::{About, Entry, Mode, Now, Refusal, Wanted};
+
+use super::declaration::arguments;
+use super::values::ListedEntries;
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
+use crate::{clock, state};
+
+arguments! {
+    /// What is asked.
+    struct Asked<'a> {
+        [KEY key] key: &'a [u8],
+        [COUNT n] count: ListedEntries,
+        [RESET] reset,
+    }
+}
+
+/// Which grants took long, and which waits were in vain?
+pub struct Log;
+
+impl Command for Log {
+    const SPEC: Spec = Spec {
+        name: c"LOCK.LOG",
+        summary: c"Answers which grants that were held or waited for long ended on this node, and which long waits were in vain, the \
+                   newest first, all or those of one key; RESET forgets them. For operators.",
+        complexity: c"O(N) where N is the number of entries",
+        since: c"0.2.0",
+        flags: c"admin allow-loading allow-stale",
+        acl: AclGroup::Admin,
+        key: None,
+        arguments: Asked::ARGUMENTS,
+        master_only: false,
+        refused_when_poisoned: false,
+    };
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        let Asked { key, count, reset } = Asked::read(call)?;
+        if reset {
+            return match (key, count) {
+                (None, None) => Ok(forget()),
+                (Some(_), _) => Err(Refusal::Excludes { options: "RESET and KEY" }),
+                (None, Some(_)) => Err(Refusal::Excludes { options: "RESET and COUNT" }),
+            };
+        }
+        let count = count.map_or(LOG_LISTED_DEFAULT, |ListedEntries(count)| count);
+        let now = clock::now();
+        let entries = state::with(|node| {
+            let log = node.history().log();
+            match key {
+                Some(name) => log.of(name).take(count).map(|entry| describe(entry, now)).collect(),
+                None => log.entries().take(count).map(|entry| describe(entry, now)).collect(),
+            }
+        });
+        Ok(Reply::List(entries))
+    }
+}
+
+fn forget() -> Reply {
+    state::with(|node| node.reset_log());
+    Reply::Ok
+}
+
+/// One entry. The time is told on the wall clock as it is now: where that was set since, all entries move with it.
+fn describe(entry: &Entry, now: Now) -> Reply {
+    let ago_us = now.boot.us_since(entry.at);
+    let (token, mode, (number, limit)) = match entry.about {
+        About::Grant(token, mode) => (token.get(), mode.word(), permit_of(mode)),
+        About::Wait(wanted) => (0, wanted.word(), wanted_permit(wanted)),
+    };
+    Reply::Map(vec![
+        ("id", Reply::Integer(entry.id)),
+        ("time", Reply::Integer(now.wall_us.saturating_sub(ago_us) / 1_000)),
+        ("db", Reply::Integer(entry.db.into())),
+        ("key", Reply::Bytes(entry.name.to_vec())),
+        ("owner", Reply::Bytes(entry.owner.to_vec())),
+        ("token", Reply::Integer(token)),
+        ("mode", Reply::Bytes(mode.into())),
+        ("permit", Reply::Integer(number.into())),
+        ("limit", Reply::Integer(limit.into())),
+        ("note", Reply::Bytes(entry.note.to_vec())),
+        ("waited", Reply::Integer(entry.waited_ms)),
+        ("held", Reply::Integer(entry.held_ms)),
+        ("ended", Reply::Bytes(entry.ending.word().into())),
+        ("error", Reply::Bytes(entry.ending.code().into_bytes())),
+        ("waiters", Reply::Integer(entry.waiters as u64)),
+    ])
+}
+
+/// Number and limit of a permit; 0 of anything else.
+fn permit_of(mode: Mode) -> (u16, u16) {
+    match mode {
+        Mode::Permit(permit) => (permit.number(), permit.limit()),
+        Mode::Exclusive | Mode::Shared => (0, 0),
+    }
+}
+
+/// The same of what was waited for.
+fn wanted_permit(wanted: Wanted) -> (u16, u16) {
+    match wanted {
+        Wanted::Permit { limit, number } => (number.unwrap_or(0), limit),
+        Wanted::Exclusive | Wanted::Shared => (0, 0),
+    }
+}
