@@ -154,9 +154,13 @@ setup-conformance: setup
 DEBUG := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 
 .PHONY: test-conformance
-test-conformance: setup-conformance ## Run the conformance suite (conformance/README.md) on the module and on an agent: half a minute
+test-conformance: setup-conformance setup-node ## Run the conformance suite (conformance/README.md) on the module, an agent and the clients: half a minute
 	@cargo build --quiet --package palisade --package palisade-cli
-	@$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade
+	@cargo build --quiet --package palisade-client --example conformance
+	@export PATH=$(NODE_PATHS):$$PATH; \
+	(cd node && npm run --silent build); \
+	$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade \
+	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance"
 
 .PHONY: test-matrix
 test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 try:
     import jsonschema
+    from referencing import Registry, Resource
 except ImportError:
     sys.exit("jsonschema is missing: pip install -r conformance/requirements.txt (or `make setup-conformance`)")
 
@@ -14,7 +15,9 @@ FOLDER = Path(__file__).parent.parent
 
 def scenarios(kind: str, only: str | None = None) -> list[dict]:
     """All scenarios in the folder `kind`, in the order of files and lines; `only`: those with this in their names."""
-    schema = jsonschema.Draft202012Validator(json.loads((FOLDER / "schema" / f"{kind}.json").read_text()))
+    schemas = {path.name: json.loads(path.read_text()) for path in (FOLDER / "schema").glob("*.json")}
+    registry = Registry().with_resources((name, Resource.from_contents(schema)) for name, schema in schemas.items())
+    schema = jsonschema.Draft202012Validator(schemas[f"{kind}.json"] | {"$id": f"{kind}.json"}, registry=registry)
     found = []
     for path in sorted((FOLDER / kind).glob("*.json")):
         content = json.loads(path.read_text())

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from .commands import Failed
+
 
 @dataclass
 class Report:
@@ -9,6 +11,14 @@ class Report:
     failed: list[str] = field(default_factory=list)
     skipped: int = 0
     verbose: bool = False
+
+    def outcome(self, target: str, scenario: dict, name: str, failure: Failed | None, known: str | None) -> None:
+        if known:
+            self.skip(target, name, f"known, and it {'failed' if failure else 'passed'}: {known}")
+        elif failure:
+            self.failure(target, scenario, name, str(failure), failure.expected, failure.got)
+        else:
+            self.success(target, name)
 
     def failure(self, target: str, scenario: dict, name: str, step: str, expected: str, got: str) -> None:
         self.failed.append(name)

@@ -1,14 +1,19 @@
-"""Runs the scenarios of commands on a target: most of them side by side, those that disturb others one by one."""
+"""Runs scenarios: most of them side by side, those that disturb others one by one, or on a server of their own."""
 
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from .clients import ClientPlay, Unsupported
 from .commands import Failed, Play
+from .drivers import Driver
 from .files import full_name
 from .report import Report
+from .servers import Node
 from .target import Target
 
 SIDE_BY_SIDE = 16
+CLIENTS_SIDE_BY_SIDE = 6
 
 
 def run_commands(target: Target, scenarios: list[dict], report: Report) -> None:
@@ -40,11 +45,45 @@ def outcome_of(play: Play) -> Failed | None:
 
 
 def tell(target: Target, scenario: dict, outcome: Failed | None, report: Report) -> None:
-    name = full_name(scenario)
     known = scenario.get("known", {}).get("agent" if target.is_quorum else "node")
-    if known:
-        report.skip(target.name, name, f"known, and it {'passed' if outcome is None else 'failed'}: {known}")
-    elif outcome is None:
-        report.success(target.name, name)
-    else:
-        report.failure(target.name, scenario, name, str(outcome), outcome.expected, outcome.got)
+    report.outcome(target.name, scenario, full_name(scenario), outcome, known)
+
+
+def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: list[dict], report: Report) -> None:
+    """With one driver: on one server, those that do something to a server on one of their own."""
+    run, shared = secrets.token_hex(4), start()
+    drivers: list[Driver] = []
+
+    def play(numbered: tuple[int, dict]) -> tuple[dict, Failed | Unsupported | None]:
+        number, scenario = numbered
+        is_alone = "restart" in scenario.get("needs", []) or any("server" in step for step in scenario["steps"])
+        node = start() if is_alone else shared
+        driver = drivers.pop() if drivers else Driver(command)
+        try:
+            ClientPlay(driver, scenario, f"conformance:{run}:{number}:", node).run()
+        except (Failed, Unsupported) as why:
+            return scenario, why
+        finally:
+            drivers.append(driver)
+            if is_alone:
+                node.end()
+        return scenario, None
+
+    try:
+        due = []
+        for numbered in enumerate(scenarios):
+            if name in numbered[1].get("known", {}):
+                report.skip(name, full_name(numbered[1]), f"known: {numbered[1]['known'][name]}")
+            else:
+                due.append(numbered)
+        due.sort(key=lambda numbered: -sum(step.get("pause_ms", 0) for step in numbered[1]["steps"]))
+        with ThreadPoolExecutor(CLIENTS_SIDE_BY_SIDE) as pool:
+            for scenario, outcome in pool.map(play, due):
+                if isinstance(outcome, Unsupported):
+                    report.skip(name, full_name(scenario), "the driver does not have it")
+                else:
+                    report.outcome(name, scenario, full_name(scenario), outcome, None)
+    finally:
+        for driver in drivers:
+            driver.end()
+        shared.end()

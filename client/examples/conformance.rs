@@ -1,0 +1,212 @@
+//! The driver with which the conformance suite runs this crate: one JSON request a line on stdin, one JSON answer a line on stdout, in
+//! any order. `conformance/README.md` of the repository says what is asked and answered.
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use palisade_client::{Client, Error, ErrorKind, Guard, Options, Permit, ReadGuard, Released, WriteGuard};
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+
+/// A lock in any mode.
+enum Lock {
+    Plain(Guard),
+    Read(ReadGuard),
+    Write(WriteGuard),
+    Permit(Permit),
+}
+
+impl Lock {
+    fn guard(&self) -> &Guard {
+        match self {
+            Self::Plain(guard) => guard,
+            Self::Read(guard) => guard,
+            Self::Write(guard) => guard,
+            Self::Permit(permit) => permit,
+        }
+    }
+
+    fn number(&self) -> Option<u16> {
+        match self {
+            Self::Permit(permit) => Some(permit.number()),
+            _ => None,
+        }
+    }
+
+    async fn release(self) -> Released {
+        match self {
+            Self::Plain(guard) => guard.release().await,
+            Self::Read(guard) => guard.release().await,
+            Self::Write(guard) => guard.release().await,
+            Self::Permit(permit) => permit.release().await,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    client: Option<Client>,
+    /// `None`: it was released.
+    held: HashMap<String, Option<Arc<Lock>>>,
+    requests: HashMap<u64, AbortHandle>,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+#[tokio::main]
+async fn main() {
+    let state = Shared::default();
+    let (lines, mut read) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    while let Some(line) = read.recv().await {
+        let request: Value = serde_json::from_str(&line).expect("a request is JSON");
+        let id = request["id"].as_u64().expect("a request has an id");
+        let (answering, shared) = (Arc::clone(&state), request.clone());
+        let task = tokio::spawn(async move { answer(&answering, &shared).await });
+        state.lock().unwrap().requests.insert(id, task.abort_handle());
+        tokio::spawn(async move {
+            let mut answer = task.await.unwrap_or_else(|why| {
+                if why.is_cancelled() { json!({"error": "cancelled"}) } else { json!({"error": "other"}) }
+            });
+            answer["id"] = json!(id);
+            println!("{answer}");
+            let _ = std::io::stdout().flush();
+        });
+    }
+}
+
+async fn answer(state: &Shared, request: &Value) -> Value {
+    perform(state, request).await.unwrap_or_else(|error| {
+        let retry_after_ms = error.retry_after().map(|after| after.as_millis() as u64);
+        json!({"error": class(&error), "message": error.to_string(), "retry_after_ms": retry_after_ms})
+    })
+}
+
+fn class(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::Contended | ErrorKind::TimedOut | ErrorKind::Expired => "not-acquired",
+        ErrorKind::NoQuorum => "unavailable",
+        ErrorKind::Guarded => "guarded",
+        ErrorKind::Lost => "lost",
+        ErrorKind::BadArgument => "bad-argument",
+        ErrorKind::Configuration => "misconfigured",
+        ErrorKind::Closed => "closed",
+        _ => "other",
+    }
+}
+
+async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
+    let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
+    let ms = |name: &str| request[name].as_u64().map(Duration::from_millis);
+    match text("do").as_str() {
+        "open" => {
+            let options = ms("answer_within_ms").map_or(Options::new(), |within| Options::new().node_timeout(within));
+            let client = Client::builder().node(text("address")).defaults(options).build()?;
+            let before =
+                std::mem::replace(&mut *state.lock().unwrap(), State { client: Some(client), ..State::default() });
+            drop(before);
+            Ok(json!({}))
+        }
+        how @ ("lock" | "read" | "write" | "permit") => {
+            let client = state.lock().unwrap().client.clone().expect("it was opened");
+            let lock = take(&client, how, request).await?;
+            let answer = json!({"token": lock.guard().token(), "number": lock.number()});
+            state.lock().unwrap().held.insert(text("as"), Some(Arc::new(lock)));
+            Ok(answer)
+        }
+        "look" => {
+            let lock = held(state, &text("of"));
+            let guard = lock.as_ref().map(|lock| lock.guard());
+            let left = guard.map_or(Duration::ZERO, Guard::valid_for);
+            Ok(
+                json!({"valid_for_ms": left.as_secs_f64() * 1e3, "valid": !left.is_zero(), "token": guard.map(Guard::token)}),
+            )
+        }
+        "extend" => {
+            let Some(lock) = held(state, &text("of")) else { return Ok(json!({"error": "lost"})) };
+            lock.guard().extend().await.map(|()| json!({}))
+        }
+        "reenter" => {
+            let Some(lock) = held(state, &text("of")) else { return Ok(json!({"error": "lost"})) };
+            let inner = lock.guard().reenter().await?;
+            let answer = json!({"token": inner.token()});
+            state.lock().unwrap().held.insert(text("as"), Some(Arc::new(Lock::Plain(inner))));
+            Ok(answer)
+        }
+        "release" => {
+            let lock = state.lock().unwrap().held.insert(text("of"), None).flatten();
+            // Once is all that the type of a guard lets happen.
+            let Some(lock) = lock.and_then(Arc::into_inner) else { return Ok(json!({"error": "unsupported"})) };
+            match lock.release().await {
+                Released::PartlyUnreachable(_) => Ok(json!({"error": "unavailable"})),
+                released => Ok(json!({"was_held": released != Released::AlreadyExpired})),
+            }
+        }
+        "until_lost" => {
+            let lock = held(state, &text("of")).expect("it is held");
+            let loss = lock.guard().lost().await;
+            Ok(json!({"reason": loss.summary()}))
+        }
+        "cancel" => {
+            let of = request["of"].as_u64().unwrap_or_default();
+            state.lock().unwrap().requests.get(&of).expect("it was asked").abort();
+            Ok(json!({}))
+        }
+        "close" => {
+            let client = state.lock().unwrap().client.clone().expect("it was opened");
+            match client.close().await {
+                // Guards that are alive keep their locks.
+                Err(error) if error.kind() == ErrorKind::NotGivenBack => Ok(json!({"error": "unsupported"})),
+                closed => closed.map(|()| json!({})),
+            }
+        }
+        _ => Ok(json!({"error": "unsupported"})),
+    }
+}
+
+async fn take(client: &Client, how: &str, request: &Value) -> Result<Lock, Error> {
+    let key = request["key"].as_str().unwrap_or_default();
+    let wait = request["wait_ms"].as_u64();
+    let mut options = Options::new();
+    if let Some(ms) = request["answer_within_ms"].as_u64() {
+        options = options.node_timeout(Duration::from_millis(ms));
+    }
+    if let Some(ms) = request["ttl_ms"].as_u64() {
+        options = options.ttl(Duration::from_millis(ms));
+    }
+    if let Some(ms) = wait {
+        options = options.wait(Duration::from_millis(ms));
+    }
+    if let Some(note) = request["note"].as_str() {
+        options = options.note(note);
+    }
+    if let Some(on) = request["extend"].as_bool() {
+        options = options.auto_extend(on);
+    }
+    let waits = wait != Some(0);
+    let limit = request["limit"].as_u64().and_then(|limit| u16::try_from(limit).ok()).unwrap_or_default();
+    let (both, permits) = (client.rw_lock_with(key, &options), client.semaphore_with(key, limit, &options));
+    Ok(match how {
+        "lock" if waits => Lock::Plain(client.lock_with(key, &options).await?),
+        "lock" => Lock::Plain(client.try_lock_with(key, &options).await?),
+        "read" if waits => Lock::Read(both.read().await?),
+        "read" => Lock::Read(both.try_read().await?),
+        "write" if waits => Lock::Write(both.write().await?),
+        "write" => Lock::Write(both.try_write().await?),
+        _ if waits => Lock::Permit(permits.acquire().await?),
+        _ => Lock::Permit(permits.try_acquire().await?),
+    })
+}
+
+/// The lock of this name, if it was not released.
+fn held(state: &Shared, name: &str) -> Option<Arc<Lock>> {
+    state.lock().unwrap().held.get(name).cloned().flatten()
+}

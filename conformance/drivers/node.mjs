@@ -1,0 +1,74 @@
+// The driver of the package for Node.js: conformance/README.md, "Drivers", says what it is asked and answers.
+
+import { createInterface } from 'node:readline';
+import { LockLost, NotAcquired, Palisade, PalisadeError } from '../../node/dist/index.mjs';
+
+let locks;
+const held = new Map();
+const aborts = new Map();
+
+const CLASSES = {
+  Guarded: 'guarded',
+  NoQuorum: 'unavailable',
+  Unavailable: 'unavailable',
+  Misconfigured: 'misconfigured',
+  BadArgument: 'bad-argument',
+  ServerError: 'server',
+  UnexpectedReply: 'unexpected-reply',
+  Closed: 'closed',
+};
+
+function failed(error) {
+  if (error instanceof NotAcquired) return { error: 'not-acquired', reason: error.reason, holder: error.holder?.note };
+  if (error instanceof LockLost) return { error: 'lost', reason: error.loss.reason };
+  if (error instanceof PalisadeError) {
+    return { error: CLASSES[error.name] ?? error.name, message: error.message, retry_after_ms: error.retryAfter };
+  }
+  if (error?.name === 'AbortError') return { error: 'cancelled' };
+  return { error: 'other', message: String(error) };
+}
+
+async function take(request, taking) {
+  const { ttl_ms: ttl, wait_ms: wait, note, extend: autoExtend, as, id } = request;
+  const controller = new AbortController();
+  aborts.set(id, controller);
+  const lock = await taking({ ttl, wait, note, autoExtend, signal: controller.signal });
+  held.set(as, lock);
+  return { token: lock.token, number: lock.number };
+}
+
+const DO = {
+  open({ address, answer_within_ms: answerWithin }) {
+    locks?.close().catch(() => {});
+    held.clear();
+    locks = new Palisade(address, { answerWithin });
+  },
+  lock: (request) => take(request, (options) => locks.lock(request.key, options)),
+  read: (request) => take(request, (options) => locks.readLock(request.key, options)),
+  write: (request) => take(request, (options) => locks.writeLock(request.key, options)),
+  permit: (request) => take(request, (options) => locks.semaphore(request.key, request.limit).acquire(options)),
+  look({ of }) {
+    const lock = held.get(of);
+    return { valid_for_ms: lock.validFor, valid: lock.isValid, token: lock.token };
+  },
+  extend: ({ of }) => held.get(of).extend(),
+  async reenter({ of, as }) {
+    const inner = await held.get(of).reenter();
+    held.set(as, inner);
+    return { token: inner.token };
+  },
+  release: async ({ of }) => ({ was_held: await held.get(of).release() }),
+  until_lost: async ({ of }) => ({ reason: (await held.get(of).lost).reason }),
+  cancel({ of }) {
+    aborts.get(of).abort();
+  },
+  close: () => locks.close(),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const request = JSON.parse(line);
+  const run = async () => (DO[request.do] ? await DO[request.do](request) : { error: 'unsupported' });
+  run()
+    .catch(failed)
+    .then((answer) => process.stdout.write(`${JSON.stringify({ id: request.id, ...answer })}\n`));
+}
