@@ -91,6 +91,14 @@ pub enum Command {
         /// The lock
         key: OsString,
     },
+    /// Who had locks, and who waited in vain, as the nodes' logs tell: the newest first
+    History {
+        /// Of this lock alone; with who holds it now
+        key: Option<OsString>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        limit: u16,
+    },
     /// Holders that wait for each other, so that none of them goes on. Exit status: 0, there are none; 1, there are some
     Deadlocks,
     /// The locks that are held

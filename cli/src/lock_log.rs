@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use serde::{Serialize, Serializer};
 
-use crate::lock_view::{hex, note_of};
+use crate::lock_view::{Together, hex, note_of};
 use crate::moment;
 use crate::node_failure::{NodeFailure, line};
 use crate::nodes::{Fields, Nodes};
@@ -19,10 +19,10 @@ pub struct Event {
     /// Its name; bytes that are no UTF-8 are replaced.
     pub key: String,
     /// When it was granted, or the wait began.
-    #[serde(serialize_with = "iso")]
+    #[serde(rename = "from", serialize_with = "iso")]
     pub from_ms: u64,
     /// When it ended.
-    #[serde(serialize_with = "iso")]
+    #[serde(rename = "to", serialize_with = "iso")]
     pub to_ms: u64,
     /// The note of the holder, or of the waiter.
     pub holder: String,
@@ -77,6 +77,14 @@ impl Logs {
         Self { events, untold }
     }
 
+    /// Without what is told of waits of those who still wait, or have it by now: they renewed them.
+    pub fn without_waits_of(mut self, together: &Together) -> Self {
+        let waits = together.queue.iter().map(|waiter| &waiter.owner);
+        let owners: Vec<&String> = together.grants.iter().map(|grant| &grant.owner).chain(waits).collect();
+        self.events.retain(|event| event.token > 0 || !owners.contains(&&event.owner));
+        self
+    }
+
     /// Why nodes do not tell, in a line; of those that can be asked otherwise.
     pub fn untold(&self, nodes: &Nodes, can_be_asked: impl Fn(usize) -> bool) -> String {
         let named = nodes.list.iter().zip(&self.untold).enumerate().filter(|(n, _)| can_be_asked(*n));
@@ -103,12 +111,33 @@ fn entries(reply: Value) -> Vec<Event> {
 /// Those of all nodes, the newest first.
 fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<Event> {
     let mut same: BTreeMap<(String, String, bool), Vec<Event>> = BTreeMap::new();
-    for event in nodes.into_iter().flatten() {
-        same.entry((event.key.clone(), event.owner.clone(), event.token == 0)).or_default().push(event);
+    for (key, told) in nodes.into_iter().flat_map(of_node) {
+        same.entry(key).or_default().push(told);
     }
-    let mut events: Vec<Event> = same.into_values().filter_map(|told| Event::of(told, majority)).collect();
+    let granted = |key: &str, owner: &str| same.contains_key(&(key.to_owned(), owner.to_owned(), false));
+    // A wait over several nodes is renewed again and again. It was not in vain if a grant came of it.
+    let over = same.iter().filter(|((key, owner, is_wait), _)| !is_wait || !granted(key, owner));
+    let mut events: Vec<Event> = over.filter_map(|(_, told)| Event::of(told.clone(), majority)).collect();
     events.sort_by_key(|event| Reverse((event.to_ms, event.token)));
     events
+}
+
+/// Those of one node: of an owner one grant, and one wait, from its beginning to its end.
+fn of_node(events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
+    let mut same: BTreeMap<_, Event> = BTreeMap::new();
+    // The newest comes first.
+    for event in events {
+        let key = (event.key.clone(), event.owner.clone(), event.token == 0);
+        match same.get_mut(&key) {
+            Some(newer) if event.token == 0 => {
+                newer.from_ms = newer.from_ms.min(event.from_ms);
+                newer.waited_ms = newer.to_ms.saturating_sub(newer.from_ms);
+            }
+            Some(_) => {}
+            None => drop(same.insert(key, event)),
+        }
+    }
+    same
 }
 
 impl Event {
@@ -159,6 +188,14 @@ impl Event {
         if self.holder.is_empty() { format!("owner {}", self.owner) } else { printable(self.holder.as_bytes()) }
     }
 
+    /// The mode, and the number of a permit.
+    pub fn mode(&self) -> String {
+        match self.permit {
+            0 => printable(self.mode.as_bytes()),
+            number => format!("permit {number}/{}", self.limit),
+        }
+    }
+
     /// How it ended, for people.
     pub fn ending(&self) -> String {
         let ended = printable(self.ended.as_bytes());
@@ -202,9 +239,15 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_vain_is_not_the_grant_of_the_same_owner() {
-        let events = merged([vec![event("a", 0, 100, "timeout"), event("a", 7, 200, "released")]], 1);
-        assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [7, 0]);
+    fn a_wait_that_is_renewed_is_one_and_is_told_if_nothing_came_of_it() {
+        let waited = |owner, to_ms| Event { from_ms: to_ms - 20, waited_ms: 20, ..event(owner, 0, to_ms, "timeout") };
+        let node = || {
+            vec![event("b", 9, 150, "released"), waited("a", 140), waited("b", 130), waited("a", 120), waited("b", 110)]
+        };
+        let events = merged([node(), node()], 2);
+        let seen: Vec<_> = events.iter().map(|event| (event.owner.as_str(), event.token, event.nodes)).collect();
+        assert_eq!(seen, [("b", 9, 2), ("a", 0, 2)]);
+        assert_eq!((events[1].from_ms, events[1].to_ms, events[1].waited_ms), (100, 140, 40));
     }
 
     #[test]

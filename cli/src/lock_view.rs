@@ -259,7 +259,11 @@ impl GrantView {
 
     /// Its holder, as people know it.
     pub fn name(&self) -> String {
-        if self.holder.is_empty() { "somebody without a note".to_owned() } else { printable(self.holder.as_bytes()) }
+        match &self.holder_id {
+            Some(id) if self.holder.is_empty() => id.clone(),
+            _ if self.holder.is_empty() => "somebody without a note".to_owned(),
+            _ => printable(self.holder.as_bytes()),
+        }
     }
 
     /// One of several who hold a lock on `nodes` nodes, in a line.
@@ -293,7 +297,11 @@ impl Waiter {
 
     /// Who waits, as people know it.
     pub fn name(&self) -> String {
-        if self.note.is_empty() { format!("owner {}", self.owner) } else { printable(self.note.as_bytes()) }
+        match &self.holder_id {
+            Some(id) if self.note.is_empty() => id.clone(),
+            _ if self.note.is_empty() => format!("owner {}", self.owner),
+            _ => printable(self.note.as_bytes()),
+        }
     }
 
     /// Who waits and for how long, in a line.

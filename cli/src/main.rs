@@ -13,6 +13,7 @@ mod doctor;
 mod elect;
 mod exec;
 mod exit;
+mod history;
 mod hold;
 mod holder;
 mod lock_log;
@@ -105,6 +106,9 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Watch { keys } => watch::run(&nodes()?, &keys, json).await,
         Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
         Command::Why { key } => why::run(&nodes()?, key.as_bytes(), json).await,
+        Command::History { key, limit } => {
+            history::run(&nodes()?, key.as_ref().map(|key| key.as_bytes()), limit.into(), json).await
+        }
         Command::Deadlocks => deadlocks::run(&nodes()?, json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,

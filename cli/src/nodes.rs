@@ -117,13 +117,11 @@ impl Nodes {
         .await
     }
 
-    /// Sends each the commands of its place in the list, and returns what it answers to them.
+    /// Sends each the commands of its place in the list, and returns what it answers to them. To all at the same moment: a holder that one of
+    /// them takes its lock from gives it back on the others at once.
     pub async fn ask_each(&self, commands: Vec<Vec<Cmd>>) -> Vec<Result<Vec<Value>, NodeFailure>> {
-        join_all(self.list.iter().zip(commands).map(|(node, commands)| async {
-            let mut link = node.connect().await?;
-            link.ask_many(commands).await
-        }))
-        .await
+        let links = join_all(self.list.iter().map(Node::connect)).await;
+        join_all(links.into_iter().zip(commands).map(|(link, commands)| async { link?.ask_many(commands).await })).await
     }
 
     /// That too few answered, if so: who did not, and why.

@@ -45,10 +45,12 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
         told: reply.as_ref().map(told).map_err(Clone::clone),
     };
     let names: Vec<String> = nodes.list.iter().map(|node| node.name.clone()).collect();
+    let together = Together::of(replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority());
+    let logs = logs.without_waits_of(&together);
     let facts = Facts {
         key: String::from_utf8_lossy(key).into_owned(),
         nodes: names.iter().zip(&replies).map(said).collect(),
-        together: Together::of(replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority()),
+        together,
         log_untold: logs.untold(nodes, |n| replies[n].is_ok()),
         log: logs.events,
         now_ms: clock::wall_ms(),

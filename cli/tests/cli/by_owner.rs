@@ -28,10 +28,9 @@ fn taken_by_one_process_extended_and_given_back_by_others() {
         let again = token(&nodes, "acquire k --owner job-1 --ttl 1m --retry");
         let extended = token(&nodes, "extend k --owner job-1 --ttl 1m");
         assert!(taken <= again && again <= extended, "{taken} {again} {extended}");
-        wait_until("all have it", || nodes.holding("k") == count);
         run(nodes.palisade("extend k --owner job-2")).assert_refused(197, "job-2 does not hold k: ");
         run(nodes.palisade("release k --owner job-2")).assert_refused(197, "job-2 does not hold k: ");
-        assert_eq!(nodes.holding("k"), count);
+        assert!(nodes.holding("k") > count / 2);
         let released = run(nodes.palisade("release k --owner job-1"));
         assert_eq!((released.code(), released.all().as_str()), (Some(0), ""), "{released:?}");
         nodes.wait_idle();

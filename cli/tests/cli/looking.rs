@@ -211,6 +211,8 @@ fn users_with_the_rules_of_the_documents() {
         "doctor",
         "top --once",
         "deadlocks",
+        "why orders:1",
+        "history",
         "break --yes orders:1",
         "guard 1",
         "guard 1 arm 1ms",
