@@ -92,6 +92,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@cargo test --workspace
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
 	@$(MAKE) --no-print-directory test-node
+	@$(MAKE) --no-print-directory test-python
 	@$(MAKE) --no-print-directory test-conformance
 
 .PHONY: test-clients
@@ -161,6 +162,30 @@ test-conformance: setup-conformance setup-node ## Run the conformance suite (con
 	(cd node && npm run --silent build); \
 	$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade \
 	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance"
+
+# Where what the package for Python is tested with goes.
+PYTHON := $(CURDIR)/target/python
+
+.PHONY: setup-python
+setup-python: setup
+	@if ! cmp --silent python/tests/requirements.txt $(PYTHON)/requirements.txt; then \
+	  missing=(); \
+	  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	  $(INSTALL_MISSING); \
+	  echo "Installing with pip: what the package for Python is tested with"; \
+	  python3 -m venv $(PYTHON); \
+	  $(PYTHON)/bin/pip install --quiet --disable-pip-version-check --requirement python/tests/requirements.txt; \
+	  cp python/tests/requirements.txt $(PYTHON)/; \
+	fi
+
+.PHONY: lint-python
+lint-python: setup-python ## Check format, lints and types of the package for Python
+	@cd python && $(PYTHON)/bin/ruff check --quiet && $(PYTHON)/bin/ruff format --check --quiet && $(PYTHON)/bin/mypy --no-error-summary
+
+.PHONY: test-python
+test-python: lint-python ## Test the package for Python on a real server and on an agent with five: half a minute
+	@cargo build --quiet --package palisade --package palisade-cli
+	@cd python && $(PYTHON)/bin/pytest --quiet
 
 .PHONY: test-matrix
 test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes

@@ -1,0 +1,63 @@
+"""Locks with fencing tokens, permits and elections, on a Redis or Valkey server with the Palisade module, or on several by an agent.
+
+>>> from palisade import Palisade
+>>> locks = Palisade("redis://localhost:6379")
+>>> with locks.lock("orders:42", ttl=10) as lock:
+...     pay(42, lock.token)
+
+``palisade.aio`` has the same for programs with asyncio.
+"""
+
+from ._leading import Leader
+from ._once import Once
+from ._sync import Election, Job, Leadership, Lock, Lost, Observation, Palisade, Permit, Semaphore
+from .aio import Palisade as AsyncPalisade
+from .errors import (
+    BadArgument,
+    Closed,
+    Guarded,
+    Holder,
+    LockLost,
+    Misconfigured,
+    NoQuorum,
+    NotAcquired,
+    PalisadeError,
+    ServerError,
+    Unavailable,
+    UnexpectedReply,
+)
+from .loss import Loss, LossReason
+from .options import Key, LockOptions, Seconds, TryOptions
+
+__all__ = [
+    "AsyncPalisade",
+    "BadArgument",
+    "Closed",
+    "Election",
+    "Guarded",
+    "Holder",
+    "Job",
+    "Key",
+    "Leader",
+    "Leadership",
+    "Lock",
+    "LockLost",
+    "LockOptions",
+    "Loss",
+    "LossReason",
+    "Lost",
+    "Misconfigured",
+    "NoQuorum",
+    "NotAcquired",
+    "Observation",
+    "Once",
+    "Palisade",
+    "PalisadeError",
+    "Permit",
+    "Seconds",
+    "Semaphore",
+    "ServerError",
+    "TryOptions",
+    "Unavailable",
+    "UnexpectedReply",
+]

@@ -1,0 +1,183 @@
+"""How a lock is taken, by which everything else is done too: permits, leaderships."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Literal
+
+from ._clock import milliseconds, now, valid_until
+from ._connection import Connection, Word, reply_of
+from ._connections import Acquisition, Connections, UnderWay
+from ._refusals import is_refusal, passes_in
+from ._replies import Granted, to_granted, to_holder
+from .errors import Guarded, NotAcquired, PalisadeError, Unavailable
+from .options import DAY
+
+# A server that was reached once is looked for again for so long, while something waits there.
+_LOOKED_FOR = 10.0
+_LOOK_AGAIN = 0.2
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for. Times are in seconds."""
+
+    acquisition: Acquisition
+    mode: Sequence[Word]
+    """The words that say in which mode."""
+    note: bytes
+    wait: float | None
+    """``None``: as long as it takes."""
+    tells_holder: bool
+    """Whether the error of a lock that is held says who has it."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What was granted, and until when that may be relied on."""
+
+    granted: Granted
+    valid_until: float
+
+
+async def acquire(connections: Connections, wanted: Wanted) -> Grant:
+    """Takes a lock, or tells why not.
+
+    Whatever ends this, a cancellation included, leaves neither a lock nor a place in the queue behind: that is seen to in the
+    background.
+    """
+    connections.throw_if_closing()
+    attempt = _Attempt(connections, wanted)
+    with connections.attended():
+        try:
+            grant = await attempt.run()
+            if grant.valid_until > now():
+                return grant
+            raise NotAcquired("the lock was granted, but nothing of its lease was left when this program heard of it", "too-late")
+        except BaseException as error:
+            attempt.give_back(error)
+            raise
+
+
+class _Attempt:
+    def __init__(self, connections: Connections, wanted: Wanted) -> None:
+        self._connections = connections
+        self._wanted = wanted
+        # The request whose answer is not there yet, or was not understood.
+        self._under_way: UnderWay | None = None
+        # A request has had no answer: the server may have it still, even if a later one was refused.
+        self._is_unsure = False
+
+    async def run(self) -> Grant:
+        wait = self._wanted.wait
+        by = inf if wait is None else now() + wait
+        grant = await self._ask(by)
+        if grant is not None:
+            return grant
+        if wait == 0:
+            raise await self._not_acquired("held")
+        return await self._wait(by)
+
+    def give_back(self, error: BaseException) -> None:
+        """Frees what the server may have granted, or keeps in its queue, unless it has said that there is nothing."""
+        is_too_late = isinstance(error, NotAcquired) and error.reason == "too-late"
+        if self._under_way is not None or self._is_unsure or is_too_late:
+            self._connections.give_back(self._wanted.acquisition, self._under_way)
+
+    async def _ask(self, by: float) -> Grant | None:
+        """Asks without waiting, on the connection that all share: most locks are free. ``None``: there is something to wait for."""
+        is_repeated = False
+        while True:
+            connection = await self._connections.shared()
+            try:
+                return await self._send(connection, [], self._connections.answer_within)
+            except PalisadeError as error:
+                if isinstance(error, Guarded) and now() < by:
+                    return None
+                pause = passes_in(error)
+                if pause is not None and now() + pause < by:
+                    await self._connections.pause(pause)
+                elif isinstance(error, Unavailable) and error.is_broken and not is_repeated:
+                    # Its connection may have ended long ago: a new one is tried once.
+                    is_repeated = True
+                else:
+                    raise
+
+    async def _wait(self, by: float) -> Grant:
+        """Waits in the queue, on a connection of its own."""
+        lost_since: float | None = None
+        while True:
+            if now() >= by:
+                raise await self._not_acquired("timed-out")
+            connection: Connection | None = None
+            try:
+                connection = await self._connections.for_wait()
+                lost_since = None
+                left = max(0, ceil(min(by - now(), DAY) * 1000))
+                grant = await self._send(connection, ["WAIT", left], None)
+                self._connections.idle(connection)
+                connection = None
+                if grant is not None and grant.valid_until - now() < self._wanted.acquisition.ttl / 2:
+                    # A long wait is counted with its error, and this program may have slept: a lease from now on is worth a question.
+                    self._is_unsure = True
+                    grant = await self._ask(by)
+                if grant is not None:
+                    return grant
+            except PalisadeError as error:
+                pause = passes_in(error)
+                if connection is not None and self._under_way is None:
+                    self._connections.idle(connection)
+                if isinstance(error, Unavailable):
+                    lost_since = now() if lost_since is None else lost_since
+                    if now() - lost_since > _LOOKED_FOR:
+                        raise
+                    pause = _LOOK_AGAIN
+                if pause is None:
+                    raise
+                await self._connections.pause(min(pause, by - now()))
+
+    async def _send(self, connection: Connection, more: Sequence[Word], within: float | None) -> Grant | None:
+        """Sends the request; ``within`` so many seconds there must be an answer."""
+        acquisition, note = self._wanted.acquisition, self._wanted.note
+        words: list[Word] = ["LOCK.ACQUIRE", acquisition.key, acquisition.owner, milliseconds(acquisition.ttl)]
+        words += [*self._wanted.mode, *more, "RETRY"]
+        if note:
+            words += ["NOTE", note]
+        self._connections.throw_if_closing()
+        was_unsure, self._is_unsure = self._is_unsure, True
+        # The lease is counted from before the request was sent.
+        sent = now()
+        answer = await connection.post(words)
+        self._under_way = UnderWay(connection, answer)
+        self._is_unsure = was_unsure
+        if not await self._connections.unless_closing(answer, within) and within is not None:
+            await connection.give_up(answer, within)
+        try:
+            granted = to_granted(reply_of(answer))
+        except PalisadeError as error:
+            if isinstance(error, Unavailable):
+                self._is_unsure = True
+                self._under_way = None
+            elif is_refusal(error):
+                self._under_way = None
+            raise
+        self._under_way = None
+        if granted is None:
+            return None
+        return Grant(granted, valid_until(sent, granted.waited, acquisition.ttl))
+
+    async def _not_acquired(self, reason: Literal["held", "timed-out"]) -> NotAcquired:
+        said = "somebody else holds the lock" if reason == "held" else f"the lock was not free within {self._wanted.wait:g} s"
+        if not self._wanted.tells_holder:
+            return NotAcquired(said, reason)
+        try:
+            holder = to_holder(await self._connections.ask(["LOCK.INFO", self._wanted.acquisition.key]))
+        except PalisadeError:
+            holder = None
+        if holder is not None:
+            by = f" by {json.dumps(holder.note, ensure_ascii=False)}" if holder.note else ""
+            said += f"; it has been held for {holder.held_for:g} s{by}"
+        return NotAcquired(said, reason, holder)

@@ -1,0 +1,100 @@
+"""Where the server is, and how connections to it are made."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import Any, cast
+
+import redis
+import redis.asyncio
+from redis._parsers import _AsyncRESP2Parser
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    SSLConnection,
+    UnixDomainSocketConnection,
+    parse_url,
+)
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from .errors import BadArgument
+
+Client = redis.Redis | redis.asyncio.Redis
+"""A client of redis-py, of which the address, the user and what else it connects with are taken."""
+
+# A machine that has vanished is noticed after three quarters of a minute, where the system has such options.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+# What belongs to a client alone stays there: its cache, its retries, its encoding, its time limits.
+_TAKEN = re.compile(r"host|port|path|db|username|password|credential_provider|client_name|ssl_.*|socket_keepalive.*|socket_type")
+
+
+class _Parser(_AsyncRESP2Parser):  # type: ignore[misc, unused-ignore]
+    """Leaves errors as the server says them: redis-py takes the first word off some, and makes others look like a broken connection."""
+
+    EXCEPTION_CLASSES = {}  # noqa: RUF012
+
+
+class Address:
+    """Where to connect to, and how."""
+
+    def __init__(self, address: str | Client) -> None:
+        if isinstance(address, str):
+            self._kind, given = _from_url(address)
+        else:
+            self._kind, given = _from_client(address)
+        if self._kind is not UnixDomainSocketConnection:
+            alive = {getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)}
+            given = {"socket_keepalive": True, "socket_keepalive_options": alive, **given}
+        self._options = given
+
+    def __str__(self) -> str:
+        """Without passwords."""
+        if self._kind is UnixDomainSocketConnection:
+            return f"unix://{self._options.get('path', '')}"
+        scheme = "rediss" if self._kind is SSLConnection else "redis"
+        return f"{scheme}://{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
+
+    def connection(self, within: float) -> AbstractConnection:
+        """A connection that is still to be made. It repeats nothing by itself, and waits for answers for as long as it takes."""
+        return self._kind(
+            **self._options,
+            protocol=2,
+            parser_class=_Parser,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=None,
+            socket_connect_timeout=within,
+        )
+
+
+def _from_url(url: str) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
+    if not re.match("(rediss?|unix)://", url):
+        raise BadArgument("the address must begin with redis://, rediss:// or unix://")
+    try:
+        options = dict(parse_url(url))
+        kind = cast("type[AbstractConnection]", options.pop("connection_class", Connection))
+        # What the URL says behind its question mark is for clients; what is unknown there is told of here.
+        chosen = _chosen(options)
+        kind(**chosen)
+    except Exception:
+        # Without what it says: that may have the password.
+        raise BadArgument("the address cannot be read: redis://user:password@host:port, or unix:///path") from None
+    return kind, chosen
+
+
+def _from_client(client: Client) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise BadArgument("the address must be a URL, or a client of redis-py (Redis)")
+    chosen = _chosen(pool.connection_kwargs)
+    if "path" in chosen:
+        return UnixDomainSocketConnection, chosen
+    kinds = (redis.SSLConnection, SSLConnection)
+    return (SSLConnection if issubclass(pool.connection_class, kinds) else Connection), chosen
+
+
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if _TAKEN.fullmatch(name) and value is not None}

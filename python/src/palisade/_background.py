@@ -1,0 +1,138 @@
+"""The thread in which the locks of programs without an event loop are waited for, extended and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import ctypes
+import os
+import selectors
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+# The end of a program is held up for no longer.
+_END_WITHIN = 1.0
+
+
+class Background:
+    """One event loop on a thread that does not keep the program alive. All of a process share it."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self.loop = asyncio.SelectorEventLoop(self._selector)
+        self._thread = threading.Thread(target=self.loop.run_forever, name="palisade", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Callable[[], Awaitable[T]], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
+        """What ``work`` comes to. ``KeyboardInterrupt``, and whatever else a signal raises, ends the wait for it.
+
+        Then ``work`` is cancelled, or undone if it was through just then. Without ``undo`` it goes on.
+        """
+        call = _Call(self.loop, work)
+        try:
+            self.loop.call_soon_threadsafe(call.start)
+            call.done.wait()
+            return call.result()
+        except BaseException:
+            if undo is not None:
+                self.loop.call_soon_threadsafe(call.abandon, undo)
+            raise
+
+    def end(self) -> None:
+        """At the end of the program. Leases are left to run out."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_END_WITHIN)
+        if self._thread.is_alive():
+            return
+        # What a task that is cancelled begins is cancelled in the next round.
+        for _ in range(3):
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=_END_WITHIN))
+        self.loop.close()
+
+    def forsake(self) -> None:
+        """In a forked process: its thread is not here, and the kernel's part of its event loop is the parent's."""
+        self._selector.close()
+
+
+class _Call(Generic[T]):
+    """One call, from a thread into the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]]) -> None:
+        self.done = threading.Event()
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(_awaited(self._work))
+        self._task.add_done_callback(lambda _: self.done.set())
+
+    def result(self) -> T:
+        return cast("asyncio.Task[T]", self._task).result()
+
+    def abandon(self, undo: Callable[[T], Awaitable[object]]) -> None:
+        task = self._task
+        if task is None:
+            return
+        if not task.done():
+            task.cancel()
+        elif not task.cancelled() and task.exception() is None:
+            self._undoing = self._loop.create_task(_awaited(lambda: undo(task.result())))
+
+
+async def _awaited(work: Callable[[], Awaitable[Any]]) -> Any:
+    return await work()
+
+
+_background: Background | None = None
+# A handler of a signal may ask for it just then.
+_lock = threading.RLock()
+# What was made before a fork is not touched again: the parent uses it. Closing a connection would be heard on the other side.
+_forsaken: list[object] = []
+
+
+def background() -> Background:
+    """That of this process."""
+    global _background
+    with _lock:
+        if _background is None:
+            _background = Background()
+        return _background
+
+
+def forsake(left: object) -> None:
+    """Keeps ``left``, of the process from which this one was forked, as it is."""
+    _forsaken.append(left)
+
+
+def _after_fork() -> None:
+    global _background, _lock
+    _lock = threading.RLock()
+    if sys.implementation.name == "cpython":
+        # Not at the end of this process either, which collects everything else.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_forsaken))
+    if _background is not None:
+        _forsaken.append(_background)
+        _background.forsake()
+        _background = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _at_exit() -> None:
+    if _background is not None:
+        _background.end()
+
+
+# Registered before whatever a program registers that uses locks, so called after it.
+atexit.register(_at_exit)

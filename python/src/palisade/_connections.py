@@ -1,0 +1,256 @@
+"""The connections of a ``Palisade``, and what is done on them in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ._address import Address
+from ._clock import now
+from ._connection import Answer, Connection, Word, reply_of
+from ._refusals import passes_in
+from ._replies import Reply, to_granted
+from .errors import Closed, Misconfigured, PalisadeError, Unavailable
+
+# So many connections that nothing waits on are kept for the next waits.
+_IDLE_MAX = 4
+
+# After a wait was given up its answer is waited for so long, and a lock that it brings is given back.
+_LATE_ANSWER = 1.0
+
+# Pauses between attempts to give a lock back; the last one again and again.
+_AGAIN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """An acquisition of a lock, as the server knows it. The ttl is in seconds."""
+
+    key: bytes
+    owner: str
+    ttl: float
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A request that was sent and not heard of any more."""
+
+    connection: Connection
+    answer: asyncio.Future[Answer]
+
+
+class Connections:
+    """One that all commands share which are answered at once, and one for each that waits: it holds up all others on its connection."""
+
+    def __init__(self, address: Address, answer_within: float) -> None:
+        self.address = address
+        self.loop = asyncio.get_running_loop()
+        self.answer_within = answer_within
+        self._shared: Connection | None = None
+        self._opening: asyncio.Task[Connection] | None = None
+        self._idle: list[Connection] = []
+        self._waiting: set[Connection] = set()
+        self._open: set[Connection] = set()
+        self._background: set[asyncio.Future[Any]] = set()
+        # Is done once ``close`` was called.
+        self.closing: asyncio.Future[None] = self.loop.create_future()
+        self._is_closed = False
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether ``close`` was called."""
+        return self.closing.done()
+
+    def throw_if_closing(self) -> None:
+        """Fails once ``close`` was called."""
+        if self.is_closing:
+            raise Closed()
+
+    async def unless_closing(self, future: asyncio.Future[Any], within: float | None = None) -> bool:
+        """Whether ``future`` is there in time. It is left alone if not, and if this is cancelled.
+
+        Fails with ``Closed`` when ``close`` is called first.
+        """
+        await asyncio.wait({future, self.closing}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            self.throw_if_closing()
+        return future.done()
+
+    async def pause(self, seconds: float) -> None:
+        """Waits for so long, or fails with ``Closed``."""
+        await asyncio.wait({self.closing}, timeout=max(seconds, 0.001))
+        self.throw_if_closing()
+
+    async def shared(self, within: float | None = None) -> Connection:
+        """The connection that is shared, connected. Who asks meanwhile shares the attempt, and its failure."""
+        if self._shared is not None and self._shared.is_usable:
+            return self._shared
+        if self._opening is None:
+            self._opening = self._opened()
+            self._opening.add_done_callback(self._share)
+        opening = self._opening
+        done, _ = await asyncio.wait({opening}, timeout=within)
+        if not done:
+            raise Unavailable(f"{self.address} did not answer within {within:g} s")
+        return opening.result()
+
+    async def for_wait(self) -> Connection:
+        """A connection for a command that waits. It is handed back by ``idle``, or destroyed."""
+        connection = None
+        while self._idle and (connection is None or not connection.is_usable):
+            connection = self._idle.pop()
+        if connection is None or not connection.is_usable:
+            opening = self._opened()
+            try:
+                await self.unless_closing(opening)
+            except BaseException:
+                # One that is there only after the wait was given up is for others.
+                opening.add_done_callback(self._keep)
+                raise
+            connection = opening.result()
+        self._waiting.add(connection)
+        return connection
+
+    def idle(self, connection: Connection) -> None:
+        """Nothing waits on ``connection`` any more."""
+        self._waiting.discard(connection)
+        if connection.is_usable and len(self._idle) < _IDLE_MAX and not self.is_closing:
+            self._idle.append(connection)
+        else:
+            connection.destroy()
+
+    def destroy(self, connection: Connection) -> None:
+        """Ends a connection on which something may wait."""
+        self._waiting.discard(connection)
+        connection.destroy()
+
+    async def ask(self, words: Sequence[Word], within: float | None = None) -> Reply:
+        """Sends a command that may be repeated and is answered at once.
+
+        It is sent again if its connection breaks, or the server is not ready yet.
+        """
+        return (await self._ask(words, within))[0]
+
+    async def _ask(self, words: Sequence[Word], within: float | None = None) -> tuple[Reply, bool]:
+        """The answer, and whether the command was sent twice."""
+        within = self.answer_within if within is None else within
+        until = now() + within
+        is_repeated = False
+        while True:
+            connection = await self.shared(max(0.001, until - now()))
+            try:
+                return await connection.send(words, within), is_repeated
+            except PalisadeError as error:
+                pause = passes_in(error)
+                if pause is not None and now() + pause < until:
+                    await asyncio.sleep(pause)
+                elif isinstance(error, Unavailable) and error.is_broken and not is_repeated:
+                    # Its connection may have ended long ago: a new one is tried once. One that is slow is not asked twice.
+                    is_repeated = True
+                else:
+                    raise
+
+    async def release(self, acquisition: Acquisition, level: int = 1) -> bool:
+        """Gives holds back down to below ``level``; whether it was held."""
+        words: list[Word] = ["LOCK.RELEASE", acquisition.key, acquisition.owner, "LEVEL", level]
+        reply, is_repeated = await self._ask(words)
+        # To a repetition Null may say that the first request has done it.
+        return reply is not None or is_repeated
+
+    def give_back(self, acquisition: Acquisition, under_way: UnderWay | None = None) -> None:
+        """Gives an acquisition back in the background, whatever became of it; it is tried until its lease has ended."""
+        self.in_background(self._giving_back(acquisition, under_way))
+
+    async def _giving_back(self, acquisition: Acquisition, under_way: UnderWay | None) -> None:
+        await self._release_at_last(acquisition)
+        if under_way is None:
+            return
+        # The request may reach the server only now, and be granted: nothing but its answer tells.
+        connection, answer = under_way.connection, under_way.answer
+        await asyncio.wait({answer}, timeout=_LATE_ANSWER)
+        is_free = False
+        if answer.done():
+            # An error says nothing about the lock.
+            with suppress(PalisadeError):
+                is_free = to_granted(reply_of(answer)) is None
+        if connection in self._waiting:
+            if answer.done():
+                self.idle(connection)
+            else:
+                self.destroy(connection)
+        if not is_free:
+            await self._release_at_last(acquisition)
+
+    async def _release_at_last(self, acquisition: Acquisition) -> None:
+        until = now() + acquisition.ttl
+        attempt = 0
+        while True:
+            try:
+                await self.release(acquisition)
+                return
+            except PalisadeError as error:
+                # It ends by itself then.
+                if now() >= until or self.is_closing or isinstance(error, Misconfigured):
+                    return
+            await asyncio.sleep(_AGAIN[min(attempt, len(_AGAIN) - 1)])
+            attempt += 1
+
+    def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Does ``work`` whatever becomes of the caller; ``close`` waits for it."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    @contextmanager
+    def attended(self) -> Iterator[None]:
+        """What goes on meanwhile is waited for by ``close``."""
+        done: asyncio.Future[None] = self.loop.create_future()
+        self._background.add(done)
+        try:
+            yield
+        finally:
+            self._background.discard(done)
+            done.set_result(None)
+
+    async def close(self) -> None:
+        """Tells that they are closed, waits for what goes on in the background, and closes them."""
+        if not self.is_closing:
+            self.closing.set_result(None)
+        while self._background:
+            await asyncio.wait(self._background)
+        self._is_closed = True
+        for connection in list(self._open):
+            connection.destroy()
+        if self._open:
+            await asyncio.wait({connection.ended for connection in self._open})
+
+    def _opened(self) -> asyncio.Task[Connection]:
+        # Others may share it, so nobody's cancellation ends it.
+        return self.in_background(self._opening_one())
+
+    async def _opening_one(self) -> Connection:
+        if self._is_closed:
+            raise Closed()
+        connection = await Connection.open(self.address, self.answer_within)
+        self._open.add(connection)
+        connection.ended.add_done_callback(lambda _: self._open.discard(connection))
+        return connection
+
+    def _share(self, opening: asyncio.Future[Connection]) -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            self._shared = opening.result()
+
+    def _keep(self, opening: asyncio.Future[Connection]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self.idle(opening.result())
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._background.discard(task)
+        # What failed is told to who asked for it; nobody may have.
+        if not task.cancelled():
+            task.exception()

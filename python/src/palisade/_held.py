@@ -1,0 +1,236 @@
+"""An acquisition that is held, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Callable
+
+from ._acquiring import Grant
+from ._clock import milliseconds, now, valid_until
+from ._connection import Word
+from ._connections import Acquisition, Connections
+from ._replies import Reply, to_integer
+from .errors import LockLost, PalisadeError, Unavailable
+from .loss import Loss, LossReason
+from .options import Checked, checked_ttl
+
+# An extension is given so long to be answered, and no more than a third of the ttl.
+_EXTEND_WITHIN = 1.0
+
+# One that failed is tried again after a part of the ttl, within these bounds.
+_AGAIN_LEAST = 0.02
+_AGAIN_MOST = 1.0
+
+# A loss is told a little before the validity ends, so that who is told can still rely on it. A part of the ttl, and at most so long.
+_AHEAD_PART = 0.01
+_AHEAD_MOST = 0.005
+
+
+class Held:
+    """What all locks of one acquisition share: where it was re-entered, there are several.
+
+    One timer extends it, and ends it in time. Everything but looking happens in the event loop of its connections. It does not
+    refer to the locks, so that one which nothing refers to any more is noticed (``drop``).
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        acquisition: Acquisition,
+        grant: Grant,
+        keeping: Checked,
+        on_end: Callable[[Held], object],
+    ) -> None:
+        self.connections = connections
+        self.acquisition = acquisition
+        self.number = grant.granted.number
+        self.token = grant.granted.token
+        self.holds = 1
+        self._pid = os.getpid()
+        self._valid_until = grant.valid_until
+        self._keeping = keeping
+        self._since = now()
+        self._loss: Loss | None = None
+        self._is_ended = False
+        self._listeners: list[Callable[[], object]] = []
+        self._on_end = on_end
+        self._ahead = min(keeping.ttl * _AHEAD_PART, _AHEAD_MOST)
+        self._is_extending = False
+        self._last_failure: PalisadeError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = 0.0
+        self._extend_at = self._when_to_extend()
+        self._schedule()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it belongs to another process, from which this one was forked."""
+        return self._pid != os.getpid()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was lost or given back."""
+        return self._is_ended
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why it is lost, if it is."""
+        return Loss.of(LossReason.FORKED) if self.is_elsewhere else self._loss
+
+    @property
+    def valid_for(self) -> float:
+        """For how many seconds it may be relied on. By the clock alone: whether a timer has run does not matter."""
+        if self._is_ended or self.is_elsewhere:
+            return 0.0
+        return max(0.0, self._valid_until - self._ahead - now())
+
+    @property
+    def held_for(self) -> float:
+        """How many seconds ago it was granted."""
+        return now() - self._since
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Calls ``listener`` in the event loop when it is lost or given back; at once if it is."""
+        if self._is_ended:
+            listener()
+        else:
+            self._listeners.append(listener)
+
+    def forget(self, listener: Callable[[], object]) -> None:
+        """Does not call ``listener`` any more."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    async def extend(self, ttl: object = None) -> None:
+        """Asks for a lease of ``ttl`` from now."""
+        seconds = self._keeping.ttl if ttl is None else checked_ttl(ttl)
+        self.throw_if_lost()
+        try:
+            await self._ask_to_extend(seconds, None)
+        except Unavailable as error:
+            raise Unavailable(
+                f"the lock was not extended, and stays valid for {self.valid_for:.3f} s: {error}", is_broken=error.is_broken
+            ) from error
+        self._schedule()
+
+    def end(self) -> None:
+        """It is not extended any more, and no loss is told of."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_end(self)
+        for listener in self._listeners:
+            listener()
+        self._listeners.clear()
+
+    def lose(self, reason: LossReason, more: str | None = None) -> None:
+        """It is lost: whoever relies on it is told."""
+        if self._is_ended:
+            return
+        self._loss = loss = Loss.of(reason, more)
+        self.end()
+        if self._keeping.on_lost is not None:
+            try:
+                self._keeping.on_lost(loss)
+            except Exception as error:
+                warnings.warn(f"on_lost of a lock failed: {error!r}", RuntimeWarning, stacklevel=1)
+
+    def drop(self) -> None:
+        """Nothing refers to one of its locks any more, and it was not released. The last one leaves the lease to run out."""
+        if self._is_ended:
+            return
+        self.holds -= 1
+        if self.holds == 0:
+            self.lose(LossReason.NOT_EXTENDED)
+            message = f"the lock {self.acquisition.key!r} was not released, and nothing refers to it: its lease runs out"
+            warnings.warn(message, ResourceWarning, stacklevel=1)
+
+    def lose_if_over(self) -> None:
+        """It is lost if its lease is over, though no timer has run yet."""
+        if not self._is_ended and self.valid_for == 0:
+            self._lease_is_over()
+
+    def throw_if_lost(self) -> None:
+        """Fails if it is not valid any more."""
+        if not self.is_elsewhere:
+            self.lose_if_over()
+        loss = self.loss
+        if loss is not None:
+            raise LockLost(loss)
+        if self._is_ended:
+            raise LockLost(Loss.of(LossReason.RELEASED))
+
+    def answered(self, reply: Reply) -> int:
+        """The number that a command was answered which only a holder can send. Null, or an answer that comes too late: it is lost."""
+        # An answer that is heard only after the lease has ended does not bring a lock back that was not valid meanwhile.
+        self.throw_if_lost()
+        if reply is None:
+            self.lose(LossReason.TAKEN_AWAY)
+            self.throw_if_lost()
+        return to_integer(reply)
+
+    async def _ask_to_extend(self, ttl: float, within: float | None) -> None:
+        sent = now()
+        words: list[Word] = ["LOCK.EXTEND", self.acquisition.key, self.acquisition.owner, milliseconds(ttl)]
+        token = self.answered(await self.connections.ask(words, within))
+        self.token = max(self.token, token)
+        self._valid_until = max(self._valid_until, valid_until(sent, 0, ttl))
+        self._extend_at = self._when_to_extend()
+        self._last_failure = None
+
+    async def _extend_in_background(self) -> None:
+        ttl = self._keeping.ttl
+        self._is_extending = True
+        self._schedule()
+        try:
+            await self._ask_to_extend(ttl, max(0.001, min(_EXTEND_WITHIN, ttl / 3)))
+        except PalisadeError as error:
+            self._last_failure = error
+            self._extend_at = now() + min(max(ttl / 20, _AGAIN_LEAST), _AGAIN_MOST)
+        finally:
+            self._is_extending = False
+            self._schedule()
+
+    def _when_to_extend(self) -> float:
+        """When a third of a lease has gone. A lease that is longer than those to come is left for longer."""
+        return self._valid_until - self._keeping.ttl * 2 / 3
+
+    @property
+    def _may_extend(self) -> bool:
+        return self._keeping.auto_extend and self.held_for < self._keeping.max_hold
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_ended:
+            return
+        ends = self._valid_until - self._ahead
+        is_due = self._may_extend and not self._is_extending
+        self._wake_at = min(self._extend_at, ends) if is_due else ends
+        self._timer = self.connections.loop.call_later(max(0.0, self._wake_at - now()), self._wake)
+
+    def _wake(self) -> None:
+        if self.is_elsewhere or self._is_ended:
+            return
+        if self.valid_for == 0:
+            self._lease_is_over()
+        elif now() >= self._extend_at and self._may_extend and not self._is_extending:
+            self._is_extending = True
+            self.connections.in_background(self._extend_in_background())
+        else:
+            self._schedule()
+
+    def _lease_is_over(self) -> None:
+        late = now() - self._wake_at
+        if late > max(0.05, self._keeping.ttl / 3):
+            self.lose(LossReason.ASLEEP)
+        elif not self._keeping.auto_extend:
+            self.lose(LossReason.NOT_EXTENDED)
+        elif not self._may_extend:
+            self.lose(LossReason.MAX_HOLD)
+        else:
+            self.lose(LossReason.NOT_EXTENDED_IN_TIME, None if self._last_failure is None else str(self._last_failure))

@@ -1,0 +1,86 @@
+"""How a leader is elected, and proclaims that."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ._clock import now
+from ._connection import Word
+from ._hold import Hold
+from ._locks import Locks
+from ._replies import INTEGERS_END
+from .errors import LockLost
+from .loss import LossReason
+from .options import DAY, checked, checked_text
+
+# Most bytes that a leader can proclaim: a note, less its term.
+_VALUE_BYTES_MAX = 1002
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Who leads, as an observer knows."""
+
+    term: int
+    """Larger than that of every earlier leader."""
+    sequence: int
+    """The number of what it proclaims, in its term: from 1 on."""
+    value: bytes
+    """What it proclaims: an address, for example."""
+
+
+def read_note(note: bytes, sequence: int) -> Leader | None:
+    """What a note proclaims, as every client of an election writes it; ``None`` if it is another text."""
+    match = re.match(rb"term ([1-9][0-9]{0,15}) ", note)
+    if match is None or int(match[1]) >= INTEGERS_END:
+        return None
+    return Leader(int(match[1]), sequence, note[match.end() :])
+
+
+class Leading:
+    """A lock whose holder leads."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.term = hold.held.token
+        # The number of what was proclaimed last.
+        self.sequence = 0
+
+    async def proclaim(self, hold: Hold, value: object) -> None:
+        """Proclaims another value, as long as ``hold`` is not given back."""
+        text = checked_text("value", value, _VALUE_BYTES_MAX)
+        held = hold.held
+        note = b"term %d %s" % (self.term, text)
+        hold.throw_if_released()
+        while True:
+            self.sequence += 1
+            sequence = self.sequence
+            words: list[Word] = ["LOCK.NOTE", held.acquisition.key, held.acquisition.owner, note, "SEQ", sequence]
+            current = held.answered(await held.connections.ask(words))
+            if current == sequence:
+                return
+            # A later one is there already, so this one was not taken: it goes behind that.
+            self.sequence = max(self.sequence, current)
+
+
+async def campaign(locks: Locks, key: bytes, value: object, options: dict[str, Any]) -> Leading:
+    """Waits in turn until this candidate leads, and proclaims ``value``."""
+    checked_text("value", value, _VALUE_BYTES_MAX)
+    wait = checked(locks.defaults | options).wait
+    by = None if wait is None else now() + wait
+    while True:
+        left = None if by is None else min(max(0.0, by - now()), DAY)
+        leading = Leading(await locks.lead(key, {**options, "wait": left}))
+        try:
+            await leading.proclaim(leading.hold, value)
+            return leading
+        except LockLost as error:
+            await leading.hold.release_quietly()
+            # It had won and lost again, and nobody has heard of it.
+            if error.loss.reason is LossReason.CLOSED:
+                raise
+        except BaseException:
+            await leading.hold.discard()
+            raise

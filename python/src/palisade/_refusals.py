@@ -1,0 +1,54 @@
+"""What errors of redis-py and of the server mean to who uses a lock."""
+
+from __future__ import annotations
+
+import re
+
+from redis.exceptions import ResponseError
+
+from .errors import Guarded, Misconfigured, NoQuorum, PalisadeError, ServerError, Unavailable
+
+
+def translated(error: BaseException, address: str) -> PalisadeError:
+    """What ``error`` means."""
+    if isinstance(error, PalisadeError):
+        return error
+    # While it connects, redis-py puts what the server says into an error of the connection.
+    refusal = error if isinstance(error, ResponseError) else error.__cause__
+    if not isinstance(refusal, ResponseError):
+        return Unavailable(f"{address}: {str(error) or type(error).__name__}", is_broken=True)
+    message = str(refusal)
+    code, _, rest = message.partition(" ")
+    if code == "GUARDED":
+        return Guarded(message, _first_number(rest) / 1000)
+    if code == "NOQUORUM":
+        return NoQuorum(message)
+    if code == "NOAUTH":
+        return Misconfigured(f"{address} wants a password: put it into the address, redis://user:password@host ({message})")
+    if code == "WRONGPASS":
+        return Misconfigured(f"{address} refuses the user or the password of the address ({message})")
+    if code == "NOPERM":
+        return Misconfigured(f"the user may not do that on {address}: docs/acl.md has the rules that locks need ({message})")
+    if re.match("ERR unknown command", message, re.IGNORECASE):
+        advice = "load the Palisade module there (docs/install.md), or use the address of a `palisade agent`"
+        return Misconfigured(f"{address} does not know the commands of locks: {advice} ({message})")
+    return ServerError(message, code)
+
+
+def passes_in(error: BaseException) -> float | None:
+    """After how many seconds a request that was refused so is sent again; ``None``: it is not worth it."""
+    if not isinstance(error, ServerError):
+        return None
+    if error.code == "NOTYET":
+        return (_first_number(str(error).partition(" ")[2]) or 10) / 1000
+    return 0.1 if error.code in ("LOADING", "TRYAGAIN", "BUSY") else None
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server has said by this that it has done nothing."""
+    return isinstance(error, (Guarded, Misconfigured, ServerError))
+
+
+def _first_number(text: str) -> int:
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else 0

@@ -1,0 +1,385 @@
+"""Locks for programs with asyncio: as in ``palisade`` itself, with ``await``."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from ._address import Address, Client
+from ._background import forsake
+from ._facts import Facts, LeadershipFacts, PermitFacts
+from ._hold import Hold
+from ._leading import Leader, campaign
+from ._locks import Locks
+from ._observing import Watch, leader_now
+from ._once import Once, begin, checked_min_hold, end, end_quietly
+from .errors import BadArgument, Closed
+from .loss import Loss
+from .options import Key, LockOptions, Seconds, TryOptions, checked, checked_key, checked_limit, checked_time
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+T = TypeVar("T")
+P = ParamSpec("P")
+L = TypeVar("L", bound="Lock")
+
+__all__ = ["Election", "Leadership", "Lock", "Lost", "Observation", "Palisade", "Permit", "Semaphore"]
+
+
+class Lost:
+    """Whether and why a lock is lost: to look at, and to wait for."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+
+    def is_set(self) -> bool:
+        """Whether it is lost, by the clock at each look."""
+        return self.loss is not None
+
+    __bool__ = is_set
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why it is lost; ``None``: it is not."""
+        if self._hold.is_over:
+            self._hold.held.lose_if_over()
+        return self._hold.held.loss
+
+    async def wait(self) -> Loss | None:
+        """Returns the loss when there is one, or ``None`` when the lock is given back."""
+        held = self._hold.held
+        if self.is_set() or held.is_ended:
+            return held.loss
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        held.listen(on_end)
+        try:
+            await ended
+        finally:
+            held.forget(on_end)
+        return held.loss
+
+
+class Taking(Generic[L]):
+    """A lock that is being taken: ``await`` it, or enter it by ``async with``."""
+
+    def __init__(self, take: Callable[[], Coroutine[Any, Any, L]]) -> None:
+        self._take = take
+        self._lock: L | None = None
+
+    def __await__(self) -> Generator[Any, Any, L]:
+        return self._take().__await__()
+
+    async def __aenter__(self) -> L:
+        self._lock = await self._take()
+        return self._lock
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._lock is not None:
+            await self._lock.__aexit__(kind, error, traceback)
+
+
+class Lock(Facts):
+    __doc__ = Facts.__doc__
+
+    @property
+    def lost(self) -> Lost:
+        """Whether and why it is lost: ``lock.lost.is_set()``, ``lock.lost.loss``, ``await lock.lost.wait()``."""
+        return Lost(self._hold)
+
+    async def extend(self, ttl: Seconds | None = None) -> None:
+        """Makes the lease last for the ttl of the lock from now on, or for ``ttl``.
+
+        Raises ``LockLost``; ``Unavailable``: the lock stays valid for as long as it was.
+        """
+        await self._hold.extend(ttl)
+
+    def reenter(self) -> Taking[Self]:
+        """One lock more of the same acquisition, for code that takes a lock which it may have already.
+
+        It is free when all of them were released.
+        """
+
+        async def take() -> Self:
+            return self._again(await self._hold.reenter())
+
+        return Taking(take)
+
+    async def release(self) -> bool:
+        """Gives the lock back, and tells whether it was held until then.
+
+        If not, what was done last may have been done without it. Later calls return what the first one did. Of a lock that was
+        re-entered it gives one hold back. Cancelling does not end it: it goes on in the background.
+
+        Raises ``Unavailable``: the server does not answer. It is told in the background; else the lock is free when its lease ends.
+        """
+        return await self._hold.release()
+
+    async def __aenter__(self) -> Self:
+        self._hold.throw_if_released()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself."""
+        if error is None:
+            await self._hold.release_unless_lost()
+        else:
+            await self._hold.release_quietly()
+
+
+class Permit(Lock, PermitFacts):
+    __doc__ = PermitFacts.__doc__
+
+
+class Leadership(Lock, LeadershipFacts):
+    __doc__ = LeadershipFacts.__doc__
+
+    async def proclaim(self, value: str | bytes) -> None:
+        """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: it does not lead any more."""
+        await self._leading.proclaim(self._hold, value)
+
+    async def resign(self) -> bool:
+        """Stops leading: the next candidate leads at once. As ``release``."""
+        return await self.release()
+
+
+class Semaphore:
+    """Permits, of which there are so many.
+
+    Each has a number, from 1 to the limit, that nobody else has at the time: it can be a worker's id, a shard, a port. Its token is
+    larger than that of every earlier permit with its number, so a resource remembers one largest token a number.
+    """
+
+    def __init__(self, palisade: Palisade, key: Key, limit: int) -> None:
+        self._palisade = palisade
+        self._key = checked_key(key)
+        self._mode = ("LIMIT", checked_limit(limit))
+
+    def acquire(self, **options: Unpack[LockOptions]) -> Taking[Permit]:
+        """Waits in turn until a permit is free. Raises ``NotAcquired``, as ``Palisade.lock``."""
+        given = cast("dict[str, Any]", options)
+
+        async def take() -> Permit:
+            return Permit(await self._palisade._locks().take(self._key, self._mode, given))
+
+        return Taking(take)
+
+    async def try_acquire(self, **options: Unpack[TryOptions]) -> Permit | None:
+        """A permit if one is free now, else ``None``."""
+        hold = await self._palisade._locks().try_take(self._key, self._mode, cast("dict[str, Any]", options))
+        return None if hold is None else Permit(hold)
+
+
+class Observation:
+    """Tells each change of who leads: iterate over it by ``async for``. ``aclose`` ends it."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Leader | None:
+        try:
+            return await self._watch.next()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Ends the iteration, and gives its connection back. Can be called while another task waits for the next change."""
+        await self._watch.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Election:
+    """One leader of many.
+
+    The leader is whoever holds the lock of this name and has proclaimed that: its *term* is larger than that of every earlier
+    leader. What a leader does to something that others can write to goes there with the term, and a smaller one than was seen is
+    refused: a leader that was paused does not know yet that there is another one.
+    """
+
+    def __init__(self, palisade: Palisade, name: Key) -> None:
+        self._palisade = palisade
+        self._key = checked_key(name)
+
+    def campaign(self, value: str | bytes, **options: Unpack[LockOptions]) -> Taking[Leadership]:
+        """Waits in turn until this candidate leads, and proclaims ``value``, at most 1002 bytes.
+
+        Every observer that asks from then on sees this leader or a later one. Raises ``NotAcquired``, as ``Palisade.lock``.
+        """
+        given = cast("dict[str, Any]", options)
+
+        async def take() -> Leadership:
+            return Leadership(await campaign(self._palisade._locks(), self._key, value, given))
+
+        return Taking(take)
+
+    async def leader(self) -> Leader | None:
+        """Who leads, as the server says now; ``None``: nobody.
+
+        A leader that was seen may have gone by the time this returns: nobody is sent anything that must not be done twice without
+        its term. Raises ``Guarded``: the server may have forgotten who leads.
+        """
+        return await leader_now(self._palisade._locks().connections, self._key)
+
+    def observe(self) -> Observation:
+        """Tells each change of who leads from now on, the present state first; ``None``: nobody leads.
+
+        Terms grow, and within one the sequence. As long as the server cannot be asked or is guarded nothing is told: what was told
+        last is the best that is known. One connection is taken meanwhile, and nobody polls. The iteration ends when it, or the
+        ``Palisade``, is closed.
+        """
+        return Observation(Watch(self._palisade._locks().connections, self._key))
+
+
+class Job:
+    """A job that runs if nobody has run it for a while; of ``Palisade.once``. A decorator for it, too."""
+
+    def __init__(self, palisade: Palisade, name: Key, min_hold: Seconds, options: TryOptions) -> None:
+        self._palisade = palisade
+        self._key = checked_key(name)
+        self._min_hold = checked_min_hold(min_hold)
+        self._options = cast("dict[str, Any]", options)
+
+    def __call__(self, work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Once[T]]]:
+        """Decorates ``work``."""
+
+        @functools.wraps(work)
+        async def once(*args: P.args, **kwargs: P.kwargs) -> Once[T]:
+            return await self.run(lambda _: work(*args, **kwargs))
+
+        return once
+
+    async def run(self, work: Callable[[Lock], Awaitable[T]]) -> Once[T]:
+        """Runs ``work``, which is given the lock, if the lock is free; skips it otherwise.
+
+        Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not fail itself.
+        """
+        hold = await begin(self._palisade._locks(), self._key, self._min_hold, self._options)
+        if hold is None:
+            return Once(False)
+        try:
+            value = await work(Lock(hold))
+        except BaseException:
+            await end_quietly(hold, self._min_hold)
+            raise
+        await end(hold, self._min_hold)
+        return Once(True, value)
+
+
+class Palisade:
+    """Locks on one server with the Palisade module, or on several by a ``palisade agent``.
+
+    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait. It is used in
+    one event loop; in a later one, when that is closed, it begins anew. ``async with Palisade(…) as locks`` closes it.
+    """
+
+    def __init__(self, address: str | Client, *, answer_within: Seconds = 3.0, **defaults: Unpack[LockOptions]) -> None:
+        """``address``: ``redis://[user:password@]host:port``, ``rediss://…``, ``unix:///path``, or a client of redis-py.
+
+        ``answer_within``: for how long the server is given to answer. Waiting for a lock is not counted. The rest: options of every
+        lock, unless it is told otherwise.
+        """
+        self._answer_within = checked_time("answer_within", answer_within, 0.001, 86_400)
+        self._defaults = cast("dict[str, Any]", defaults)
+        checked(self._defaults)
+        self._address = Address(address)
+        self._present: Locks | None = None
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    def lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
+        """Takes a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
+
+        ``async with locks.lock(key) as lock``, or ``lock = await locks.lock(key)``.
+
+        Raises ``NotAcquired``: not in time. ``Guarded``, ``NoQuorum``, ``Unavailable``, ``Misconfigured``, ``ServerError``: it could
+        not be asked for.
+        """
+        return self._taking(key, (), options)
+
+    async def try_lock(self, key: Key, **options: Unpack[TryOptions]) -> Lock | None:
+        """The lock if it is free now, else ``None``."""
+        hold = await self._locks().try_take(key, (), cast("dict[str, Any]", options))
+        return None if hold is None else Lock(hold)
+
+    def read_lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
+        """As ``lock``, together with others who read: for those who do not change what the lock protects."""
+        return self._taking(key, ("SHARED",), options)
+
+    def write_lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
+        """As ``lock``: alone. Neither readers nor writers pass one who waits longer."""
+        return self._taking(key, (), options)
+
+    def semaphore(self, key: Key, limit: int) -> Semaphore:
+        """Permits of which at most ``limit`` are held at a time, 1 to 65 535."""
+        return Semaphore(self, key, limit)
+
+    def election(self, name: Key) -> Election:
+        """The election of this name."""
+        return Election(self, name)
+
+    def once(self, name: Key, min_hold: Seconds, **options: Unpack[TryOptions]) -> Job:
+        """A decorator: the function runs if the lock ``name`` is free, and is skipped otherwise; it returns a ``Once``.
+
+        The lock stays held for at least ``min_hold`` from its grant, also if the function takes less or fails: so hosts whose clocks
+        differ by less than that do not run one cron job twice. Nobody waits for it; its lease is left to run out. Longer work is
+        done under a lock that is extended as usual, and the lock is free afterwards. The lease is as long as ``min_hold`` at first:
+        that must not be longer than the server's ``lock.max-ttl``. ``once(…).run(work)`` gives ``work`` the lock.
+        """
+        return Job(self, name, min_hold, options)
+
+    async def close(self) -> None:
+        """Gives back all locks that are held (they are lost, ``closed``), ends all waits (with ``Closed``), closes the connections.
+
+        Returns when the server has been told.
+        """
+        self._is_closed = True
+        if self._present is not None and self._pid == os.getpid():
+            await self._present.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _taking(self, key: Key, mode: tuple[str, ...], options: LockOptions) -> Taking[Lock]:
+        async def take() -> Lock:
+            return Lock(await self._locks().take(key, mode, cast("dict[str, Any]", options)))
+
+        return Taking(take)
+
+    def _locks(self) -> Locks:
+        """The locks in the running event loop."""
+        if self._is_closed:
+            raise Closed()
+        loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            # What the parent has stays the parent's.
+            self._pid = os.getpid()
+            forsake(self._present)
+            self._present = None
+        present = self._present
+        if present is not None and present.connections.loop is not loop:
+            if not present.connections.loop.is_closed():
+                raise BadArgument("this Palisade is used in another event loop: make one for each")
+            present = None
+        if present is None:
+            self._present = present = Locks(self._address, self._answer_within, self._defaults)
+        return present

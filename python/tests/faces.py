@@ -1,0 +1,128 @@
+"""Both faces of the package behind one, so that each test is written once: that for threads is used from threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import palisade
+from palisade import aio
+
+_OBJECTS = (
+    palisade.Palisade,
+    palisade.Lock,
+    palisade.Semaphore,
+    palisade.Election,
+    palisade.Observation,
+    palisade.Job,
+)
+
+
+async def in_thread(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What ``work`` comes to, on a thread of its own."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def run() -> None:
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = work(*args, **kwargs)
+        except BaseException as error:
+            failure = error
+        loop.call_soon_threadsafe(tell, result, failure)
+
+    def tell(result: Any, failure: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if failure is None:
+            done.set_result(result)
+        elif isinstance(failure, StopIteration):
+            done.set_exception(StopAsyncIteration())
+        else:
+            done.set_exception(failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
+
+
+class Threaded:
+    """An object of the face for threads, used as that for asyncio is."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.real, "close" if name == "aclose" else name)
+        if isinstance(value, palisade.Lost):
+            return Threaded(value)
+        if not inspect.ismethod(value) or name == "is_set":
+            return value
+        if name in ("semaphore", "election", "once"):
+            return lambda *args, **kwargs: Threaded(value(*args, **kwargs))
+        if name == "observe":
+            return lambda: Watching(value)
+        if name == "run":
+            return lambda work: in_thread(value, lambda lock: asyncio.run(work(Threaded(lock))))
+        return lambda *args, **kwargs: Entered(value, args, kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(self.real)
+
+    async def __aenter__(self) -> Any:
+        await in_thread(self.real.__enter__)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await in_thread(self.real.__exit__, *error)
+
+
+class Entered:
+    """A call: it is awaited, or its result is entered."""
+
+    def __init__(self, work: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._call = (work, args, kwargs)
+        self._result: Any = None
+
+    async def _done(self) -> Any:
+        work, args, kwargs = self._call
+        result = await in_thread(work, *args, **kwargs)
+        return Threaded(result) if isinstance(result, _OBJECTS) else result
+
+    def __await__(self) -> Any:
+        return self._done().__await__()
+
+    async def __aenter__(self) -> Any:
+        self._result = await self._done()
+        return await self._result.__aenter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._result.__aexit__(*error)
+
+
+class Watching:
+    """An observation, which is made when it is first asked."""
+
+    def __init__(self, observe: Callable[[], Any]) -> None:
+        self._observe = observe
+        self._real: Any = None
+
+    def __aiter__(self) -> Watching:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._real is None:
+            self._real = await in_thread(self._observe)
+        return await in_thread(next, self._real)
+
+    async def aclose(self) -> None:
+        if self._real is not None:
+            await in_thread(self._real.close)
+
+
+def palisade_of(face: str, address: Any, **options: Any) -> Any:
+    """A client of the locks, to be used as ``aio.Palisade`` is."""
+    return aio.Palisade(address, **options) if face == "asyncio" else Threaded(palisade.Palisade(address, **options))

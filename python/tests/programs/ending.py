@@ -1,0 +1,114 @@
+"""Programs that end by themselves, or are ended: nothing of the package keeps them alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+
+from palisade import Palisade, aio
+
+url, key, step = sys.argv[1:]
+# What is held until the end.
+left: list[object] = []
+
+
+def holds() -> None:
+    """A lock is held, somebody waits for its loss, and nobody closes anything."""
+    lock = Palisade(url).lock(key, ttl=60)
+    left.append(lock)
+    threading.Thread(target=lock.lost.wait, daemon=True).start()
+
+
+def idle() -> None:
+    """Connections of earlier waits are there."""
+    locks = Palisade(url)
+    first = locks.lock(key)
+    threading.Timer(0.1, first.release).start()
+    with locks.lock(key):
+        pass
+
+
+def closes() -> None:
+    with Palisade(url) as locks:
+        lock = locks.lock(key)
+    assert lock.lost
+
+
+def closes_async() -> None:
+    async def main() -> None:
+        async with aio.Palisade(url) as locks:
+            lock = await locks.lock(key)
+        assert lock.lost
+
+    asyncio.run(main())
+
+
+def left_async() -> None:
+    """Nobody closes anything, in one event loop after the other."""
+    locks = aio.Palisade(url)
+
+    async def main(key: str) -> None:
+        lock = await locks.lock(key)
+        assert lock.is_valid
+        left.append(lock)
+
+    asyncio.run(main(key))
+    asyncio.run(main(f"{key}:2"))
+
+
+def observed() -> None:
+    for leader in Palisade(url).election(key).observe():
+        assert leader is None
+        break
+
+
+def forks() -> None:
+    """A child ends as a program does, with all that it has from its parent; the parent's locks are extended all the same."""
+    locks = Palisade(url)
+    lock = locks.lock(key, ttl=30)
+    if os.fork() == 0:
+        with locks.lock(f"{key}:child"):
+            return
+    os.wait()
+    lock.extend()
+    assert lock.release()
+    with locks.lock(key):
+        print(step)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def waits() -> None:
+    with Palisade(url).lock(key):
+        raise AssertionError("it is held")
+
+
+def waits_async() -> None:
+    async def main() -> None:
+        async with aio.Palisade(url) as locks, locks.lock(key):
+            raise AssertionError("it is held")
+
+    asyncio.run(main())
+
+
+def stopped() -> None:
+    with Palisade(url) as locks:
+        lock = locks.lock(key, ttl=1.5)
+        # It may be stopped as soon as it has said that.
+        last = time.monotonic()
+        print("held", flush=True)
+        while time.monotonic() - last < 0.75:
+            last = time.monotonic()
+            time.sleep(0.005)
+        # As soon as it runs again.
+        first = lock.is_valid
+        loss = lock.lost.loss
+        print(loss.reason if loss else loss, first)
+
+
+globals()[step]()
+if step not in ("forks", "stopped"):
+    print(step)

@@ -1,0 +1,90 @@
+"""Through an agent a lock is held by a majority of five nodes: two of them may die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conftest import Bench
+from palisade import NoQuorum
+from servers import Agent
+from waiting import passed, soon
+
+
+class Phase:
+    """Goes on when all are there and what lies between was done."""
+
+    def __init__(self, parties: int) -> None:
+        self._missing = parties
+        self._all = asyncio.Event()
+        self._done = asyncio.Event()
+
+    async def arrive(self) -> None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._all.set()
+        await soon(self._done.wait())
+
+    async def do(self, work: Callable[[], object]) -> None:
+        await soon(self._all.wait())
+        work()
+        self._done.set()
+
+
+async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase) -> None:
+    """A lock and a leader, before two nodes are killed, after that, and after a third one is."""
+    locks, others = bench.locks(ttl=2.4), bench.locks(ttl=30)
+    first = await locks.lock(key)
+    election, leaders = locks.election(f"{key}:e"), others.election(f"{key}:e").observe()
+    leader = await election.campaign("first")
+    while not is_told(await soon(anext(leaders)), b"first"):
+        pass
+    waits = asyncio.ensure_future(others.lock(key))
+    campaigns = asyncio.ensure_future(others.election(f"{key}:e").campaign("second"))
+    await two_die.arrive()
+    # Longer than the lease.
+    await passed(3)
+    assert first.is_valid
+    assert not waits.done()
+    token = first.token
+    assert await first.release()
+    async with await soon(waits) as second:
+        assert second.token > token
+        await second.extend()
+    assert await leader.resign()
+    next_leader = await soon(campaigns)
+    assert next_leader.term > leader.term
+    while not is_told(await soon(anext(leaders)), b"second"):
+        pass
+    await leaders.aclose()
+    async with others.semaphore(f"{key}:s", 2).acquire() as permit:
+        assert permit.number in (1, 2)
+    left = await others.lock(f"{key}:left", ttl=1.5)
+    assert bench.outside.users(key)[0] == 0
+    await a_third_dies.arrive()
+    with pytest.raises(NoQuorum, match="5 nodes"):
+        await others.lock(f"{key}:none")
+    assert await soon(left.lost.wait())
+
+
+def is_told(leader: Any, value: bytes) -> bool:
+    return leader is not None and leader.value == value
+
+
+async def test_two_of_five_nodes_may_die_and_a_third_may_not(key: str) -> None:
+    with Agent() as agent:
+        two_die, a_third_dies = Phase(2), Phase(2)
+        benches = [Bench(agent, face) for face in ("threads", "asyncio")]
+        stories = [asyncio.ensure_future(story(bench, f"{key}:{n}", two_die, a_third_dies)) for n, bench in enumerate(benches)]
+
+        def kill_two() -> None:
+            for node in agent.nodes[:2]:
+                node.kill()
+
+        await two_die.do(kill_two)
+        await a_third_dies.do(agent.nodes[2].kill)
+        await soon(asyncio.gather(*stories))
+        await asyncio.gather(*(bench.end() for bench in benches))
