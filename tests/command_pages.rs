@@ -125,7 +125,7 @@ fn refusals() -> Vec<Refusal> {
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
         OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | NoConnection => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
-        Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries => {}
+        Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -165,6 +165,7 @@ fn refusals() -> Vec<Refusal> {
         Excludes { options: "RESET and KEY" },
         Excludes { options: "RESET and COUNT" },
         Needs { option: "PERMIT", needs: "LIMIT" },
+        Needs { option: "BEHIND", needs: "WAIT" },
         Needs { option: "SEQ", needs: "TOKEN" },
         Conversion,
         Limit,
@@ -172,6 +173,7 @@ fn refusals() -> Vec<Refusal> {
         HoldersExhausted,
         ListedHolders,
         ListedEntries,
+        Behind,
         UnknownOption { known },
         RepeatedOption { name },
         MissingValue { name },

@@ -116,8 +116,21 @@ fn info_in_both_protocols() {
     assert_eq!(new.say("LOCK.INFO k"), null());
     let token = old.say("LOCK.ACQUIRE k me 10000 NOTE nightly").as_int();
     old.say("LOCK.REENTER k me");
-    let names =
-        ["owner", "token", "holds", "ttl", "held", "note", "waiters", "suspect", "mode", "holders", "seq", "keepalive"];
+    let names = [
+        "owner",
+        "token",
+        "holds",
+        "ttl",
+        "held",
+        "note",
+        "waiters",
+        "suspect",
+        "mode",
+        "holders",
+        "seq",
+        "keepalive",
+        "waiters_behind",
+    ];
     for reply in [old.say("LOCK.INFO k"), new.say("LOCK.INFO k")] {
         assert_eq!(reply.as_list().iter().step_by(2).cloned().collect::<Vec<_>>(), names.map(text));
         assert_eq!(reply.field("owner"), text("me"));

@@ -10,6 +10,7 @@ mod harness;
 
 mod access;
 mod arguments;
+mod behind;
 mod cluster;
 mod cluster_of_three;
 mod cluster_slots;

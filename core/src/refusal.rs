@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::values::cause::Cause;
 use crate::values::limits::{
-    FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, LISTED_HOLDERS_MAX,
-    LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX,
-    RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS,
+    LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX,
+    OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -126,6 +126,8 @@ pub enum Refusal {
     HoldersExhausted,
     /// `ERR`: not a number of holders to list.
     ListedHolders,
+    /// `ERR`: not a number of callers behind a request.
+    Behind,
     /// `ERR`: not a number of entries to list.
     ListedEntries,
     /// `ERR`: an option was given twice.
@@ -281,6 +283,7 @@ impl fmt::Display for Refusal {
                 "ERR this lock has {HOLDERS_MAX} holders, the most a lock can have: use several names"
             ),
             Self::ListedHolders => write!(f, "ERR HOLDERS must be an integer from 1 to {LISTED_HOLDERS_MAX}"),
+            Self::Behind => write!(f, "ERR BEHIND must be an integer from 0 to {BEHIND_MAX}"),
             Self::ListedEntries => write!(f, "ERR COUNT must be an integer from 1 to {LOG_LEN_LIMIT}"),
             Self::RepeatedOption { name } => write!(f, "ERR option {name} was given twice: give it once"),
             Self::MissingValue { name } => write!(f, "ERR option {name} needs a value after it"),

@@ -2,8 +2,8 @@
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
-    FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
-    OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+    BEHIND_MAX, FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX,
+    NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
 };
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
@@ -141,6 +141,23 @@ impl Ticket {
     }
 }
 
+/// How many callers more wait behind a request in its client, which sends one for all of them: from 0 to [`BEHIND_MAX`]. For people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind(u32);
+
+impl Behind {
+    /// This number.
+    pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        number.filter(|&number| number <= BEHIND_MAX).map(Self).ok_or(Refusal::Behind)
+    }
+
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
 /// One of `limit` permits, which one if `number` is given. One of one is an exclusive lock. Zero stands for what is not a number at
 /// all.
 pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
@@ -193,6 +210,8 @@ pub struct Acquire<'a> {
     pub note: Note<'a>,
     /// How long it may wait in the queue.
     pub patience: Patience,
+    /// How many wait behind it in its client.
+    pub behind: Behind,
 }
 
 /// LOCK.WAIT: tell when the lock is free.
@@ -206,6 +225,10 @@ pub struct Wait<'a> {
     pub patience: Patience,
     /// Where it wants to stand in the queue.
     pub ticket: Option<Ticket>,
+    /// For people.
+    pub note: Note<'a>,
+    /// How many wait behind it in its client.
+    pub behind: Behind,
 }
 
 /// LOCK.RELEASE: give one hold, or all down to a level, back.
@@ -319,6 +342,9 @@ mod tests {
         }
         for (number, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
             assert_eq!(NoteSequence::new(number).is_ok(), valid, "{number:?}");
+        }
+        for (number, valid) in [(None, false), (Some(0), true), (Some(1_000_000), true), (Some(1_000_001), false)] {
+            assert_eq!(Behind::new(number).is_ok(), valid, "{number:?}");
         }
         let last = NoteSequence::new(Some(NOTE_SEQUENCE_MAX)).unwrap();
         assert_eq!((NoteSequence::FIRST.next().unwrap().get(), last.next()), (1, Err(Refusal::NotesExhausted)));

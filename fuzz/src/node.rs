@@ -10,7 +10,7 @@ use palisade_core::limits::{
     GUARD_LIMIT_MS, LOG_LEN_DEFAULT, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
 };
 use palisade_core::request::{
-    Acquire, Annotate, Conversion, Convert, Extend, Known, Level, Note, NoteSequence, Owner, Patience, Reenter,
+    Acquire, Annotate, Behind, Conversion, Convert, Extend, Known, Level, Note, NoteSequence, Owner, Patience, Reenter,
     Release, Ticket, Ttl, Wait, permit,
 };
 use palisade_core::{Lock, Refusal, Settings, Token, Wanted, check};
@@ -222,6 +222,7 @@ impl World {
                     fence: fence.map(|named| self.token(place, named)).transpose()?,
                     note: Note::new(&text)?,
                     patience: wait.map(patience).transpose()?.unwrap_or(Patience::NONE),
+                    behind: Behind::new(Some(u64::from(note % 8)))?,
                 };
                 // Half of them come in a transaction, where the client cannot be blocked; to half of them the server looks at the
                 // queue just before.
@@ -280,8 +281,9 @@ impl World {
             }
             Request::Wait { key, owner, ms, ticket, mode } => {
                 let ticket = ticket.map(|Number(number)| Ticket::new(Some(number))).transpose()?;
-                let ask =
-                    Wait { owner: Owner::new(owner.bytes())?, wanted: mode.wanted()?, patience: patience(ms)?, ticket };
+                let (owner, wanted, patience) = (Owner::new(owner.bytes())?, mode.wanted()?, patience(ms)?);
+                let behind = Behind::new(Some(u64::from(patience.ms() % 8)))?;
+                let ask = Wait { owner, wanted, patience, ticket, note: Note::default(), behind };
                 self.wait(key.place(), &ask)?;
             }
             Request::Break { key } => self.break_it(key.place(), None),

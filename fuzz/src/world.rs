@@ -255,6 +255,16 @@ impl World {
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
+    /// Of each owner in a queue those behind it are counted, once.
+    fn those_behind_are_counted(&self) {
+        for (db, name) in [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name_of((db, name))))) {
+            let waiters = self.node.waiting().of(db, &name);
+            let behind: BTreeMap<_, _> =
+                waiters.map(|waiter| (waiter.owner().bytes(), u64::from(waiter.behind.get()))).collect();
+            assert_eq!(self.node.waiting().behind(db, &name), behind.values().sum::<u64>());
+        }
+    }
+
     /// The log has its bounds, and knows of nothing that lasted longer than the world.
     fn log_is_sound(&self) {
         let log = self.node.history().log();
@@ -267,6 +277,7 @@ impl World {
     /// The invariants that hold between two steps.
     pub fn is_sound(&self) {
         self.log_is_sound();
+        self.those_behind_are_counted();
         self.oracle.is_kept_by(&self.locks, self.boot);
         let mut watched: Vec<Place> = self.node.deadlines().names().map(|(db, name)| place_of(db, name)).collect();
         watched.sort_unstable();

@@ -1,7 +1,7 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [KEEPALIVE ms] [WAIT ms] [FENCE token] [RETRY] [NOTE text]`
+//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [KEEPALIVE ms] [WAIT ms [BEHIND n]] [FENCE token] [RETRY] [NOTE text]`
 
 use palisade_core::engine::Request;
-use palisade_core::request::{Acquire as Ask, Note, Owner, Patience, Ttl};
+use palisade_core::request::{Acquire as Ask, Behind, Note, Owner, Patience, Ttl};
 use palisade_core::{KeepAlive, Refusal, Token};
 
 use super::declaration::arguments;
@@ -21,6 +21,7 @@ arguments! {
         [PERMIT n as number] permit: Count,
         [KEEPALIVE ms] keepalive: Milliseconds,
         [WAIT ms] wait: Patience,
+        [BEHIND n as behind] behind: Behind,
         [FENCE token] fence: Token,
         [RETRY] retry,
         [NOTE text] note: Note<'a>,
@@ -56,7 +57,10 @@ impl Command for Acquire {
 /// The request, and how it is answered: with how long it waited if it names a time to wait, and with a number if it asks for a
 /// permit.
 fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Asker), Refusal> {
-    let Asked { owner, ttl, shared, limit, permit, keepalive, wait, fence, retry, note } = Asked::read(call)?;
+    let Asked { owner, ttl, shared, limit, permit, keepalive, wait, behind, fence, retry, note } = Asked::read(call)?;
+    if wait.is_none() && behind.is_some() {
+        return Err(Refusal::Needs { option: "BEHIND", needs: "WAIT" });
+    }
     let form = match (&limit, wait) {
         (Some(_), _) => Form::Permit,
         (None, Some(_)) => Form::TokenAndWait,
@@ -67,7 +71,8 @@ fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Asker), Refusal> {
     let patience = wait.filter(|_| call.ctx.may_block()).unwrap_or(Patience::NONE);
     let keepalive = keepalive.map(|Milliseconds(ms)| kept(call, ms, ttl)).transpose()?;
     let asker = Asker { form, keepalive };
-    Ok((Ask { owner, ttl, wanted, fence, retry, note: note.unwrap_or_default(), patience }, asker))
+    let (note, behind) = (note.unwrap_or_default(), behind.unwrap_or_default());
+    Ok((Ask { owner, ttl, wanted, fence, retry, note, patience, behind }, asker))
 }
 
 /// The lease is kept as long as the connection of this call is open.

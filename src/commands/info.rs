@@ -101,5 +101,6 @@ fn describe(waiter: &Waiter, now: BootTime) -> Reply {
         ("wants", Reply::Bytes(wants.as_bytes().to_vec())),
         ("note", Reply::Bytes(waiter.note().bytes().to_vec())),
         ("mode", Reply::Bytes(waiter.wanted.word().into())),
+        ("behind", Reply::Integer(waiter.behind.get().into())),
     ])
 }

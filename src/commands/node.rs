@@ -9,6 +9,10 @@ use crate::{clock, config, state};
 /// The version of the contract that the commands keep.
 const PROTOCOL: u64 = 1;
 
+/// What the commands can that came after the first version of the protocol, for clients that use it where it is there: `log` is
+/// LOCK.LOG, `behind` is BEHIND of ACQUIRE and WAIT, and NOTE of WAIT.
+const FEATURES: &str = "log behind";
+
 /// Who is this node, and does it serve?
 pub struct Node;
 
@@ -47,6 +51,7 @@ impl Command for Node {
             ("clock_us", Reply::Integer(clock::wall_us())),
             ("version", word(env!("CARGO_PKG_VERSION"))),
             ("protocol", Reply::Integer(PROTOCOL)),
+            ("features", word(FEATURES)),
         ]))
     }
 }

@@ -2,8 +2,8 @@
 
 use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
-    self, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_entries, listed_holders,
-    listed_waiters,
+    self, Behind, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_entries,
+    listed_holders, listed_waiters,
 };
 use palisade_core::{Refusal, Token, Wanted, parse_integer};
 
@@ -87,6 +87,14 @@ impl Value<'_> for Patience {
 }
 
 impl Value<'_> for Ticket {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        Self::new(parse_integer(bytes))
+    }
+}
+
+impl Value<'_> for Behind {
     const SHAPE: Shape = Shape::Integer;
 
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {

@@ -1,8 +1,8 @@
-//! `LOCK.WAIT key owner ms [TICKET n] [SHARED | LIMIT k [PERMIT n]]`
+//! `LOCK.WAIT key owner ms [TICKET n] [SHARED | LIMIT k [PERMIT n]] [NOTE text] [BEHIND n]`
 
 use palisade_core::Refusal;
 use palisade_core::engine::Request;
-use palisade_core::request::{Owner, Patience, Ticket, Wait as Ask};
+use palisade_core::request::{Behind, Note, Owner, Patience, Ticket, Wait as Ask};
 
 use super::declaration::arguments;
 use super::key::look;
@@ -20,6 +20,8 @@ arguments! {
         [SHARED] shared,
         [LIMIT k as limit] limit: Count,
         [PERMIT n as number] permit: Count,
+        [NOTE text] note: Note<'a>,
+        [BEHIND n as behind] behind: Behind,
     }
 }
 
@@ -44,10 +46,12 @@ impl Command for Wait {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { owner, ms, ticket, shared, limit, permit } = Asked::read(call)?;
+        let Asked { owner, ms, ticket, shared, limit, permit, note, behind } = Asked::read(call)?;
         // In a transaction or a script the answer is at once.
         let patience = if call.ctx.may_block() { ms } else { Patience::NONE };
-        let request = Request::Wait(Ask { owner, wanted: wanted(shared, limit, permit)?, patience, ticket });
+        let (wanted, note, behind) =
+            (wanted(shared, limit, permit)?, note.unwrap_or_default(), behind.unwrap_or_default());
+        let request = Request::Wait(Ask { owner, wanted, patience, ticket, note, behind });
         driver::answer(call.ctx, &mut look(call)?, &request, Form::Token, clock::now())
     }
 }

@@ -26,6 +26,7 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
         ("holders", Reply::Integer(held.map_or(0, |lock| lock.live_len(now)) as u64)),
         ("seq", number(&|grant| grant.note_sequence().get())),
         ("keepalive", number(&|grant| kept_ms(key, grant, node, now))),
+        ("waiters_behind", Reply::Integer(node.waiting().behind(key.db, key.name))),
     ]
 }
 

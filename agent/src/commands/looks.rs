@@ -161,6 +161,7 @@ fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
         ("holders", Reply::Integer(shown.holders)),
         ("seq", number(|grant| grant.sequence)),
         ("keepalive", number(|grant| grant.keepalive.as_millis() as u64)),
+        ("waiters_behind", Reply::Integer(shown.waiters_behind)),
     ]
 }
 
@@ -194,5 +195,6 @@ fn waiter(waiter: &ShownWaiter) -> Reply {
         ("wants", Reply::text(if waiter.is_turn { "turn" } else { "lock" })),
         ("note", Reply::Bytes(waiter.note.clone())),
         ("mode", Reply::text(waiter.mode.clone())),
+        ("behind", Reply::Integer(waiter.behind)),
     ])
 }

@@ -54,6 +54,8 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
         ("clock_us", Reply::Integer(nodes.clock_us)),
         ("version", Reply::text(env!("CARGO_PKG_VERSION"))),
         ("protocol", Reply::Integer(PROTOCOL)),
+        // Nothing beyond the first version of the commands.
+        ("features", Reply::text("")),
         ("nodes", Reply::Integer(nodes.nodes as u64)),
         ("majority", Reply::Integer(nodes.majority as u64)),
         ("serving", Reply::Integer(nodes.serving as u64)),

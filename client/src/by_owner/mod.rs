@@ -88,6 +88,8 @@ pub struct Shown {
     pub holders: u64,
     /// How many wait for it, on the node where most do.
     pub waiters: u64,
+    /// How many wait behind those in their clients, as far as they say, on the node where most do.
+    pub waiters_behind: u64,
     /// The first of them.
     pub queue: Vec<ShownWaiter>,
     /// For whom it is kept, and for how long.
@@ -134,6 +136,8 @@ pub struct ShownWaiter {
     pub note: Vec<u8>,
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
+    /// How many wait behind it in its client, as it says.
+    pub behind: u64,
 }
 
 /// What the nodes are together.

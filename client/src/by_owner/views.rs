@@ -34,6 +34,7 @@ pub struct View {
     pub id: NodeId,
     pub grants: Vec<GrantView>,
     waiters: u64,
+    waiters_behind: u64,
     queue: Vec<ShownWaiter>,
     reserved: Option<(Vec<u8>, Duration)>,
 }
@@ -148,6 +149,7 @@ impl Views {
             holders: grants.len() as u64,
             grants,
             waiters: views().map(|view| view.waiters).max().unwrap_or(0),
+            waiters_behind: views().map(|view| view.waiters_behind).max().unwrap_or(0),
             queue: longest.map(|view| view.queue.clone()).unwrap_or_default(),
             reserved: views().find_map(|view| view.reserved.clone()),
         }
@@ -185,7 +187,7 @@ pub fn reliable(left: Duration) -> Duration {
 impl View {
     fn of(id: NodeId, info: &Value) -> Option<Self> {
         if matches!(info, Value::Nil) {
-            return Some(Self { id, grants: vec![], waiters: 0, queue: vec![], reserved: None });
+            return Some(Self { id, grants: vec![], waiters: 0, waiters_behind: 0, queue: vec![], reserved: None });
         }
         let list = |name: &str| match wire::field(info, name) {
             Some(Value::Array(list)) => list.as_slice(),
@@ -197,6 +199,8 @@ impl View {
             id,
             grants: list("grants").iter().map(GrantView::of).collect::<Option<_>>()?,
             waiters: wire::number(info, "waiters")?,
+            // A node of an earlier version does not know.
+            waiters_behind: wire::number(info, "waiters_behind").unwrap_or(0),
             queue: list("queue").iter().map(waiter).collect::<Option<_>>()?,
             reserved: reserved.map(|owner| (owner.to_vec(), reserved_for)),
         })
@@ -227,6 +231,7 @@ fn waiter(waiter: &Value) -> Option<ShownWaiter> {
         is_turn: wire::bytes(waiter, "wants")? == b"turn",
         note: wire::bytes(waiter, "note")?.to_vec(),
         mode: wire::text(waiter, "mode")?,
+        behind: wire::number(waiter, "behind").unwrap_or(0),
     })
 }
 

@@ -175,6 +175,7 @@ impl Key {
             fence: None,
             note: Note::default(),
             patience,
+            behind: Default::default(),
         };
         let answer = self.perform(&Request::Acquire { ask, may_block: true })?;
         Ok((answer == Reply::Later).then(|| self.next_id - 1))
@@ -195,8 +196,17 @@ impl Key {
     ) -> Result<(Reply, u64), Refusal> {
         let patience = Patience::new(Some(wait_ms)).unwrap();
         let ticket = ticket.map(|ticket| Ticket::new(Some(ticket)).unwrap());
-        let answer =
-            self.perform_for(key, &Request::Wait(Wait { owner: owner(name), wanted: self.wanted, patience, ticket }))?;
+        let answer = self.perform_for(
+            key,
+            &Request::Wait(Wait {
+                owner: owner(name),
+                wanted: self.wanted,
+                patience,
+                ticket,
+                note: Note::default(),
+                behind: Default::default(),
+            }),
+        )?;
         Ok((answer, if answer == Reply::Later { self.next_id - 1 } else { 0 }))
     }
 

@@ -12,7 +12,7 @@ use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Annotate, Convert, Extend, Note, Owner, Reenter, Release, Ticket, Wait};
+use crate::request::{Acquire, Annotate, Convert, Extend, Owner, Reenter, Release, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire, acquire_later};
 use crate::rules::break_lock::break_lock;
 use crate::rules::convert::{Converted, convert};
@@ -615,15 +615,15 @@ fn passes(passing: Option<Passing>, reply: Reply) -> Stage {
 /// The place in the queue that `request` takes.
 fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Option<(Waiter, Option<Ticket>)> {
     match *request {
-        Request::Acquire { ask: Acquire { owner, ttl, wanted, retry, fence, note, patience }, .. } => {
+        Request::Acquire { ask: Acquire { owner, ttl, wanted, retry, fence, note, patience, behind }, .. } => {
             let want = Want::Lock { ttl, fence, retry };
             let ms = if for_disk { DISK_WAIT_MS } else { patience.ms() };
-            let waiter = Waiter::new(id, owner, note, want, now.boot, ms).in_mode(wanted);
+            let waiter = Waiter::new(id, owner, note, want, now.boot, ms).in_mode(wanted).with_behind(behind);
             Some((if for_disk { waiter.at_once() } else { waiter }, None))
         }
-        Request::Wait(Wait { owner, wanted, patience, ticket }) => {
-            let waiter = Waiter::new(id, owner, Note::default(), Want::Turn, now.boot, patience.ms());
-            Some((waiter.in_mode(wanted), ticket))
+        Request::Wait(Wait { owner, wanted, patience, ticket, note, behind }) => {
+            let waiter = Waiter::new(id, owner, note, Want::Turn, now.boot, patience.ms());
+            Some((waiter.in_mode(wanted).with_behind(behind), ticket))
         }
         _ => None,
     }

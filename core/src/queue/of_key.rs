@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::history::log::InVain;
 use crate::lock::modes::Modes;
 use crate::queue::kept::Kept;
-use crate::request::{Note, Owner, Ttl};
+use crate::request::{Behind, Note, Owner, Ttl};
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -45,6 +45,8 @@ pub struct Waiter {
     pub until: BootTime,
     /// It waits for the disk alone, not for anybody: it is answered as soon as it is known who has the lock.
     pub at_once: bool,
+    /// How many wait behind it in its client; of one owner's requests all say the same.
+    pub behind: Behind,
     /// When it came its owner held the lock together with others, or it was that owner's turn: it need not wait for those before it.
     pub(crate) is_at_hand: bool,
     owner: Box<[u8]>,
@@ -55,12 +57,18 @@ impl Waiter {
     /// A request of `owner` for the lock alone, made at `since`.
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
         let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), note.bytes().into());
-        Self { id, want, wanted: Wanted::Exclusive, since, until, at_once: false, is_at_hand: false, owner, note }
+        let (wanted, behind) = (Wanted::Exclusive, Behind::default());
+        Self { id, want, wanted, since, until, at_once: false, behind, is_at_hand: false, owner, note }
     }
 
     /// The same, in another mode.
     pub fn in_mode(self, wanted: Wanted) -> Self {
         Self { wanted, ..self }
+    }
+
+    /// The same, for so many others in its client.
+    pub fn with_behind(self, behind: Behind) -> Self {
+        Self { behind, ..self }
     }
 
     /// The same, of an owner that holds the lock together with others.
@@ -119,6 +127,8 @@ pub(crate) struct Queue {
     at_once: BTreeSet<Place>,
     /// Where those stand that need not wait for those before them.
     at_hand: BTreeSet<Place>,
+    /// How many wait behind all of them in their clients, each owner's counted once.
+    behind: u64,
     /// Turns that were told, and for which the lock is kept.
     pub(crate) kept: Kept,
     /// So many turns in a row were not used, while others waited.
@@ -141,6 +151,7 @@ impl Queue {
                 Place { ticket, arrival, repeat: 0 }
             }
         };
+        self.hear_again(&waiter);
         self.owners.insert((waiter.owner.clone(), place));
         self.arrivals.insert(place.arrived(), place);
         if waiter.at_once {
@@ -154,6 +165,28 @@ impl Queue {
         place
     }
 
+    /// What a request says for people counts for the earlier ones of its owner too: a client that waits for long asks again, and knows
+    /// better by then. (The note of a request for the lock itself becomes that of the grant: it stays.)
+    fn hear_again(&mut self, waiter: &Waiter) {
+        let earlier: Vec<_> = self.places_of(waiter.owner()).collect();
+        for (n, place) in earlier.into_iter().enumerate() {
+            let Some(before) = self.waiters.get_mut(&place) else { continue };
+            if n == 0 {
+                self.behind -= u64::from(before.behind.get());
+            }
+            before.behind = waiter.behind;
+            if before.want == Want::Turn && waiter.want == Want::Turn {
+                before.note = waiter.note.clone();
+            }
+        }
+        self.behind += u64::from(waiter.behind.get());
+    }
+
+    /// How many wait behind all of them in their clients, each owner's counted once.
+    pub(crate) fn behind(&self) -> u64 {
+        self.behind
+    }
+
     /// Takes out the request at `place`.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waiter> {
         let waiter = self.waiters.remove(&place)?;
@@ -161,6 +194,9 @@ impl Queue {
         self.arrivals.remove(&place.arrived());
         self.at_once.remove(&place);
         self.at_hand.remove(&place);
+        if self.places_of(waiter.owner()).next().is_none() {
+            self.behind -= u64::from(waiter.behind.get());
+        }
         if self.waiters.is_empty() {
             self.unused_turns = 0;
         }
@@ -353,6 +389,39 @@ mod tests {
         assert_eq!(order(&queue), [3, 4, 2], "the place is kept as long as one of its requests stands there");
         assert_eq!(queue.leave_all_of(owner("me"), |_| true).len(), 2);
         assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
+    }
+
+    /// A client that waits for long asks again and again, and more and more wait behind it.
+    #[test]
+    fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
+        let mut queue = Queue::default();
+        let behind = |n| Behind::new(Some(n)).unwrap();
+        let told = |queue: &Queue| queue.iter().map(|waiter| waiter.behind.get()).collect::<Vec<_>>();
+        let first = queue.join(waiter(1, "me").with_behind(behind(3)), Some(5), 1);
+        let other = queue.join(waiter(2, "you").with_behind(behind(10)), Some(6), 2);
+        assert_eq!((queue.behind(), told(&queue)), (13, vec![3, 10]));
+        let again = Note::new(b"again").unwrap();
+        let renewed = Waiter::new(WaiterId(3), owner("me"), again, Want::Turn, at(50).boot, 100);
+        let second = queue.join(renewed.with_behind(behind(4)), Some(5), 3);
+        assert_eq!((queue.behind(), told(&queue)), (14, vec![4, 4, 10]));
+        assert!(queue.iter().take(2).all(|waiter| waiter.note() == again));
+        queue.leave(first);
+        assert_eq!(queue.behind(), 14, "it still waits");
+        queue.leave(second);
+        assert_eq!(queue.behind(), 10);
+        queue.leave(other);
+        assert_eq!(queue.behind(), 0);
+    }
+
+    /// It becomes the note of the grant.
+    #[test]
+    fn the_note_of_a_request_for_the_lock_stays() {
+        let mut queue = Queue::default();
+        let lock = Want::Lock { ttl: ttl(1_000), fence: None, retry: false };
+        let note = Note::new(b"deploy").unwrap();
+        queue.join(Waiter::new(WaiterId(1), owner("me"), note, lock, at(0).boot, 100), None, 1);
+        queue.join(waiter(2, "me"), None, 2);
+        assert_eq!(queue.iter().next().unwrap().note(), note);
     }
 
     #[test]

@@ -282,6 +282,11 @@ impl Waiting {
         self.queue(db, name).map_or(0, Queue::len)
     }
 
+    /// How many wait for the lock `name` of `db` behind those in the queue, in their clients, as those say.
+    pub fn behind(&self, db: u32, name: &[u8]) -> u64 {
+        self.queue(db, name).map_or(0, Queue::behind)
+    }
+
     /// Who waits for the lock `name` of `db`, in order.
     pub fn of(&self, db: u32, name: &[u8]) -> impl Iterator<Item = &Waiter> {
         self.queue(db, name).into_iter().flat_map(Queue::iter)

@@ -130,6 +130,7 @@ mod tests {
             fence: None,
             note: Note::default(),
             patience: Patience::NONE,
+            behind: Default::default(),
         }
     }
 
@@ -270,6 +271,7 @@ mod tests {
             fence: None,
             note: Note::default(),
             patience: Patience::NONE,
+            behind: Default::default(),
         };
         let later = |ask: &Acquire<'_>, refusal, may_block| acquire_later(0, b"k", ask, refusal, may_block, &node);
         assert_eq!(later(&ask, Refusal::NotYet, true), Ok(Acquired::WaitsForDisk));

@@ -74,7 +74,16 @@ pub fn hand_over(
     match first.want {
         Want::Lock { ttl, fence, retry } => {
             let wanted = first.wanted;
-            let ask = Acquire { owner, ttl, wanted, retry, fence, note: first.note(), patience: Patience::NONE };
+            let ask = Acquire {
+                owner,
+                ttl,
+                wanted,
+                retry,
+                fence,
+                note: first.note(),
+                patience: Patience::NONE,
+                behind: first.behind,
+            };
             let given = grant(key, holders, &ask, mode, node, now)?;
             node.counters.hand_overs += 1;
             Ok(match given {

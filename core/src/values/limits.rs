@@ -106,6 +106,9 @@ pub const RENEW_AGAIN_MS: u32 = 20;
 /// Largest ticket: integers up to here are exact in Lua, JavaScript and JSON.
 pub const TICKET_MAX: u64 = TOKEN_LIMIT - 1;
 
+/// Most callers that one request can say wait behind it in its client: more than any process has.
+pub const BEHIND_MAX: u32 = 1_000_000;
+
 /// Default of `lock.max-waiters`: the most requests that wait on a node at a time.
 pub const MAX_WAITERS_DEFAULT: u32 = 65_536;
 

@@ -105,6 +105,7 @@ impl OneKey {
             fence: None,
             note: Note::default(),
             patience,
+            behind: Default::default(),
         };
         let barges = self.without.is(Rule::NoBarging) && self.is_free();
         let aside = barges.then(|| std::mem::take(self.node.tamper().waiting));
@@ -119,10 +120,9 @@ impl OneKey {
         let name = self.name(owner);
         let (Ok(name), Ok(patience)) = (Owner::new(&name), Patience::new(Some(WAIT_MS))) else { return };
         let was_free = self.is_free() && self.others_wait(owner).is_none();
-        if self.perform(&Request::Wait(Wait { owner: name, wanted: Wanted::Exclusive, patience, ticket: None }), owner)
-            == Ok(Reply::Turn(1))
-            && self.is_free()
-            && !self.is_kept_for(owner)
+        let (note, behind) = Default::default();
+        let ask = Wait { owner: name, wanted: Wanted::Exclusive, patience, ticket: None, note, behind };
+        if self.perform(&Request::Wait(ask), owner) == Ok(Reply::Turn(1)) && self.is_free() && !self.is_kept_for(owner)
         {
             self.is_told(owner, was_free);
         }

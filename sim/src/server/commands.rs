@@ -53,7 +53,16 @@ impl Server {
                 let wanted = self.asks(request.wanted);
                 let (note, patience) = (Note::default(), Patience::new(Some(wait_ms.into()))?);
                 let retry = retry && !self.without.is(Rule::RepetitionIsAnswered);
-                let ask = Acquire { owner, ttl: ttl(ttl_ms)?, wanted, retry, fence: None, note, patience };
+                let ask = Acquire {
+                    owner,
+                    ttl: ttl(ttl_ms)?,
+                    wanted,
+                    retry,
+                    fence: None,
+                    note,
+                    patience,
+                    behind: Default::default(),
+                };
                 let held = self.locks.get(&key).filter(|lock| !lock.is_expired(now.boot));
                 let joins =
                     wanted == Wanted::Shared && held.is_some_and(|lock| lock.mode(lock.first_id()) == Mode::Shared);

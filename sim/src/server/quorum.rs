@@ -52,7 +52,8 @@ impl Server {
     ) -> Result<Option<Token>, Refusal> {
         let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
         let (note, patience) = (Note::default(), Patience::NONE);
-        let ask = Acquire { owner, ttl, wanted, retry, fence: Some(proposal), note, patience };
+        let ask =
+            Acquire { owner, ttl, wanted, retry, fence: Some(proposal), note, patience, behind: Default::default() };
         let forgets_for_readers = self.without.is(Rule::ReadersAboveWriters) && wanted == Wanted::Shared;
         if self.without.is(Rule::ProposalAboveLast) || forgets_for_readers {
             // It forgets what it issued before.
@@ -159,7 +160,8 @@ impl Server {
     ) -> Result<Option<u16>, Refusal> {
         let owner = Owner::new(owner)?;
         let (patience, ticket) = (Patience::new(Some(wait_ms.into()))?, Some(Ticket::new(Some(ticket))?));
-        let ask = Wait { owner, wanted: self.asks(wanted), patience, ticket };
+        let (note, behind) = Default::default();
+        let ask = Wait { owner, wanted: self.asks(wanted), patience, ticket, note, behind };
         Ok(match self.perform(key, &Does::Wait(ask), Some(id), now)? {
             Outcome::Turn(number) => Some(number),
             _ => None,

@@ -200,7 +200,16 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     let mut key = Key::new();
     let ask = |name, wanted, fence| {
         let (ttl, note, patience) = (ttl(1_000), Note::default(), Patience::NONE);
-        let ask = Acquire { owner: owner(name), ttl, wanted, retry: false, fence: Some(token(fence)), note, patience };
+        let ask = Acquire {
+            owner: owner(name),
+            ttl,
+            wanted,
+            retry: false,
+            fence: Some(token(fence)),
+            note,
+            patience,
+            behind: Default::default(),
+        };
         Request::Acquire { ask, may_block: true }
     };
     let granted = |value| Ok(Reply::Granted(token(value), 1));
@@ -224,8 +233,16 @@ fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
     let waits = key.acquire("a", 100, 5_000).unwrap().unwrap();
     let ask = |name| {
         let (ttl, note, patience) = (ttl(1_000), Note::default(), Patience::NONE);
-        let ask =
-            Acquire { owner: owner(name), ttl, wanted: Wanted::Shared, retry: false, fence: None, note, patience };
+        let ask = Acquire {
+            owner: owner(name),
+            ttl,
+            wanted: Wanted::Shared,
+            retry: false,
+            fence: None,
+            note,
+            patience,
+            behind: Default::default(),
+        };
         Request::Acquire { ask, may_block: true }
     };
     for name in ["a", "b"] {
