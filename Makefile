@@ -155,13 +155,14 @@ setup-conformance: setup
 DEBUG := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 
 .PHONY: test-conformance
-test-conformance: setup-conformance setup-node ## Run the conformance suite (conformance/README.md) on the module, an agent and the clients: half a minute
+test-conformance: setup-conformance setup-node setup-python ## Run the conformance suite (conformance/README.md) on the module, an agent and the clients: half a minute
 	@cargo build --quiet --package palisade --package palisade-cli
 	@cargo build --quiet --package palisade-client --example conformance
 	@export PATH=$(NODE_PATHS):$$PATH; \
 	(cd node && npm run --silent build); \
 	$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade \
-	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance"
+	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance" \
+	  --driver "python=$(PYTHON)/bin/python conformance/drivers/python.py"
 
 # Where what the package for Python is tested with goes.
 PYTHON := $(CURDIR)/target/python

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 
 from palisade import Palisade, aio
 
@@ -67,6 +68,8 @@ def observed() -> None:
 
 def forks() -> None:
     """A child ends as a program does, with all that it has from its parent; the parent's locks are extended all the same."""
+    # Of Python 3.12 and later: it cannot know what threads do.
+    warnings.simplefilter("ignore", DeprecationWarning)
     locks = Palisade(url)
     lock = locks.lock(key, ttl=30)
     if os.fork() == 0:

@@ -1,0 +1,119 @@
+"""The driver of the package for Python: conformance/README.md, "Drivers", says what it is asked and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
+
+from palisade import errors
+from palisade.aio import Palisade
+
+CLASSES = {
+    errors.NoQuorum: "unavailable",
+    errors.Unavailable: "unavailable",
+    errors.Misconfigured: "misconfigured",
+    errors.BadArgument: "bad-argument",
+    errors.ServerError: "server",
+    errors.UnexpectedReply: "unexpected-reply",
+    errors.Closed: "closed",
+}
+
+
+def failed(error: BaseException) -> dict[str, object]:
+    match error:
+        case errors.NotAcquired():
+            return {"error": "not-acquired", "reason": error.reason, "holder": error.holder and error.holder.note}
+        case errors.LockLost():
+            return {"error": "lost", "reason": error.loss.reason}
+        case errors.Guarded():
+            return {"error": "guarded", "retry_after_ms": error.retry_after * 1000}
+        case errors.PalisadeError():
+            return {"error": CLASSES[type(error)], "message": str(error)}
+        case asyncio.CancelledError():
+            return {"error": "cancelled"}
+    return {"error": "other", "message": repr(error)}
+
+
+class Driver:
+    def __init__(self) -> None:
+        self.locks: Palisade | None = None
+        self.held = {}
+        self.tasks = {}
+
+    async def open(self, address, answer_within_ms=3000, **_):
+        if self.locks:
+            self.tasks["closing"] = asyncio.create_task(self.locks.close())
+        self.held.clear()
+        self.locks = Palisade(address, answer_within=answer_within_ms / 1000)
+
+    async def take(self, taking, key, ttl_ms, **request):
+        options = {"ttl": ttl_ms / 1000}
+        if "wait_ms" in request:
+            options["wait"] = request["wait_ms"] / 1000
+        if "note" in request:
+            options["note"] = request["note"]
+        if "extend" in request:
+            options["auto_extend"] = request["extend"]
+        lock = await taking(key, **options)
+        self.held[request["as"]] = lock
+        return {"token": lock.token, "number": getattr(lock, "number", 0)}
+
+    async def lock(self, **request):
+        return await self.take(self.locks.lock, **request)
+
+    async def read(self, **request):
+        return await self.take(self.locks.read_lock, **request)
+
+    async def write(self, **request):
+        return await self.take(self.locks.write_lock, **request)
+
+    async def permit(self, limit, **request):
+        return await self.take(lambda key, **options: self.locks.semaphore(key, limit).acquire(**options), **request)
+
+    async def look(self, of, **_):
+        lock = self.held[of]
+        return {"valid_for_ms": lock.valid_for * 1000, "valid": lock.is_valid, "token": lock.token}
+
+    async def extend(self, of, **_):
+        await self.held[of].extend()
+
+    async def reenter(self, of, **request):
+        inner = self.held[request["as"]] = await self.held[of].reenter()
+        return {"token": inner.token}
+
+    async def release(self, of, **_):
+        return {"was_held": await self.held[of].release()}
+
+    async def until_lost(self, of, **_):
+        loss = await self.held[of].lost.wait()
+        return {"reason": loss and loss.reason}
+
+    async def cancel(self, of, **_):
+        self.tasks[of].cancel()
+
+    async def close(self, **_):
+        await self.locks.close()
+
+    async def answer(self, do, **request):
+        try:
+            work = getattr(self, do, None)
+            answer = await work(**request) if work else {"error": "unsupported"}
+        except BaseException as error:
+            answer = failed(error)
+        print(json.dumps({"id": request["id"], **(answer or {})}), flush=True)
+
+
+async def main() -> None:
+    driver = Driver()
+    requests = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    while line := await requests.readline():
+        request = json.loads(line)
+        driver.tasks[request["id"]] = asyncio.create_task(driver.answer(**request))
+
+
+asyncio.run(main())
