@@ -159,10 +159,12 @@ fn a_herd_on_one_key() {
     before.end();
     nodes.wait_idle();
     let _holder = holder(&nodes, "counter", "job 42 on web-2");
-    let mut herd: Vec<_> = (0..HERD).map(|_| nodes.servers[0].client()).collect();
-    for (n, client) in herd.iter_mut().enumerate() {
-        client.ask(&format!("LOCK.ACQUIRE counter job-{0} 60000 WAIT 3600000 NOTE job-{0}@web-3", n + 100));
-    }
+    let line = |n: usize| format!("LOCK.ACQUIRE counter job-{n} 60000 WAIT 3600000 NOTE job-{n}@web-3");
+    // The first three are on the page: they come one by one.
+    let server = &nodes.servers[0];
+    let _first: Vec<_> = (100..103).map(|n| waits(server, &line(n))).collect();
+    let mut herd: Vec<_> = (3..HERD).map(|_| server.client()).collect();
+    herd.iter_mut().enumerate().for_each(|(n, client)| client.ask(&line(n + 103)));
     wait_until("all wait", || nodes.waiters() == HERD as u64);
     is_on_the_page(&nodes, "Ten thousand that want one lock", "why counter", "", 0);
 }
