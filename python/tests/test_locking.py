@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import palisade
 from conftest import Bench
 from palisade import BadArgument, Closed, LockLost, NotAcquired, aio
+from palisade._address import Address
 from servers import Node
 from waiting import boot_clock, passed, soon
 
@@ -233,6 +235,12 @@ async def test_a_client_of_redis_py_is_an_address(on_node: Bench, a_node: Node, 
     for client in (redis.Redis(unix_socket_path=a_node.path), redis.asyncio.Redis(unix_socket_path=a_node.path)):
         async with on_node.locks(client).lock(key) as lock:
             assert lock.is_valid
+
+
+def test_a_machine_that_has_vanished_is_noticed() -> None:
+    connection: Any = Address("redis://localhost").connection(1)
+    assert connection.socket_keepalive
+    assert connection.socket_keepalive_options == {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
 
 async def test_close_leaves_nothing(bench: Bench, key: str) -> None:

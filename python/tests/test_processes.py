@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from multiprocessing import get_context
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 
@@ -100,8 +100,11 @@ def _nightly(url: str, key: str, start: object, count: object) -> None:
     locks.close()
 
 
-@pytest.mark.parametrize("context", [multiprocessing.get_context("spawn"), multiprocessing.get_context("fork")], ids=["spawn", "fork"])
-def test_a_job_runs_once_though_several_processes_start_it(server: Node | Agent, key: str, context: SpawnContext | ForkContext) -> None:
+@pytest.mark.parametrize(("at", "context"), [("a_node", get_context("spawn")), ("an_agent", get_context("fork"))], ids=["node", "agent"])
+def test_a_job_runs_once_though_several_processes_start_it(
+    request: pytest.FixtureRequest, key: str, at: str, context: SpawnContext | ForkContext
+) -> None:
+    server: Node | Agent = request.getfixturevalue(at)
     start, count = context.Barrier(4), context.Value("i", 0)
     children = [context.Process(target=_nightly, args=(server.url, key, start, count)) for _ in range(4)]
     for child in children:
