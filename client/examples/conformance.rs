@@ -10,6 +10,9 @@ use palisade_client::{Client, Error, ErrorKind, Guard, Options, Permit, ReadGuar
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
+/// The machine of the run may be busy.
+const PATIENT: Duration = Duration::from_secs(10);
+
 /// A lock in any mode.
 enum Lock {
     Plain(Guard),
@@ -105,11 +108,9 @@ fn class(error: &Error) -> &'static str {
 
 async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
-    let ms = |name: &str| request[name].as_u64().map(Duration::from_millis);
     match text("do").as_str() {
         "open" => {
-            let options = ms("answer_within_ms").map_or(Options::new(), |within| Options::new().node_timeout(within));
-            let client = Client::builder().node(text("address")).defaults(options).build()?;
+            let client = Client::builder().node(text("address")).build()?;
             let before =
                 std::mem::replace(&mut *state.lock().unwrap(), State { client: Some(client), ..State::default() });
             drop(before);
@@ -175,10 +176,8 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
 async fn take(client: &Client, how: &str, request: &Value) -> Result<Lock, Error> {
     let key = request["key"].as_str().unwrap_or_default();
     let wait = request["wait_ms"].as_u64();
-    let mut options = Options::new();
-    if let Some(ms) = request["answer_within_ms"].as_u64() {
-        options = options.node_timeout(Duration::from_millis(ms));
-    }
+    let within = request["answer_within_ms"].as_u64().map_or(PATIENT, Duration::from_millis);
+    let mut options = Options::new().node_timeout(within);
     if let Some(ms) = request["ttl_ms"].as_u64() {
         options = options.ttl(Duration::from_millis(ms));
     }

@@ -49,8 +49,10 @@ class ClientPlay:
         self.way = Way(self.node.address)
         self.outside: Connection | None = None
         try:
-            options = self.scenario.get("options", {})
-            self.heard(self.driver.begin({"do": "open", "address": self.way.address} | options))
+            try:
+                self.heard(self.driver.begin({"do": "open", "address": self.way.address}))
+            except Gone as why:
+                raise Failed(0, "open", "an answer", str(why)) from why
             for number, step in enumerate(self.scenario["steps"], 1):
                 try:
                     self.step(step)

@@ -52,9 +52,9 @@ class Driver:
         return self.answers[number].empty()
 
     def signal(self, number: int) -> None:
-        os.kill(self.process.pid, number)
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
 
     def end(self) -> None:
-        self.signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()

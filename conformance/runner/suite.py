@@ -61,10 +61,15 @@ def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: l
         driver = drivers.pop() if drivers else Driver(command)
         try:
             ClientPlay(driver, scenario, f"conformance:{run}:{number}:", node).run()
-        except (Failed, Unsupported) as why:
+            drivers.append(driver)
+        except Unsupported as why:
+            drivers.append(driver)
+            return scenario, why
+        except Failed as why:
+            # What it is still doing is in the way of others.
+            driver.end()
             return scenario, why
         finally:
-            drivers.append(driver)
             if is_alone:
                 node.end()
         return scenario, None
