@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 17] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 18] = [
     (
         "LOCK.ACQUIRE",
         -4,
@@ -32,6 +32,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 17] = [
     ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
     ("LOCK.FLOOR", -1, "", false, "[RAISE token]"),
     ("LOCK.LOG", -1, "", false, "[KEY key] [COUNT n] [RESET]"),
+    ("LOCK.TOP", -1, "", false, "[COUNT n] [RESET]"),
     ("LOCK.HELP", 1, "", false, ""),
 ];
 
@@ -48,8 +49,11 @@ fn command_docs_show_every_argument() {
         // Servers differ in the case in which they tell a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
-        let since =
-            if ["LOCK.CONVERT", "LOCK.NOTE", "LOCK.WATCH", "LOCK.LOG"].contains(&name) { "0.2.0" } else { "0.1.0" };
+        let since = if ["LOCK.CONVERT", "LOCK.NOTE", "LOCK.WATCH", "LOCK.LOG", "LOCK.TOP"].contains(&name) {
+            "0.2.0"
+        } else {
+            "0.1.0"
+        };
         assert_eq!(docs[1].field("since"), text(since), "{name}");
         assert!(docs[1].field("complexity").as_text().starts_with("O("));
         assert_eq!(docs[1].field("module"), text("lock"));
@@ -86,8 +90,9 @@ fn command_info_has_arity_flags_and_keys() {
         let info = list[0].as_list();
         assert_eq!(info[1].as_int(), arity, "{name}");
         let flags = texts(&info[2]);
-        // The log takes as long as it is.
-        assert_eq!(flags.contains(&"fast".to_owned()), name != "LOCK.LOG", "{name}: {flags:?}");
+        // Lists take as long as they are.
+        let is_list = ["LOCK.LOG", "LOCK.TOP"].contains(&name);
+        assert_eq!(flags.contains(&"fast".to_owned()), !is_list, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
         assert_eq!(flags.contains(&"denyoom".to_owned()), name == "LOCK.ACQUIRE", "{name}: {flags:?}");

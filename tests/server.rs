@@ -69,6 +69,7 @@ mod together_turns;
 mod tokens;
 mod told_and_remembered;
 mod too_old;
+mod top;
 mod wall_clock;
 mod watchers;
 mod watching;

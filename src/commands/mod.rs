@@ -22,6 +22,7 @@ mod panic;
 mod reenter;
 mod release;
 mod table;
+mod top;
 mod values;
 mod wait;
 mod watch;

@@ -5,7 +5,7 @@ use super::panic;
 use super::{
     acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, log, node, note,
 };
-use super::{reenter, release, wait, watch};
+use super::{reenter, release, top, wait, watch};
 use crate::ffi::{Command, Context, Entry, register_command};
 
 /// Every command; those for clients in the order in which HELP shows them.
@@ -26,6 +26,7 @@ const COMMANDS: &[Row] = &[
     for_clients::<guard::Guard>(),
     for_clients::<floor::Floor>(),
     for_clients::<log::Log>(),
+    for_clients::<top::Top>(),
     for_clients::<help::Help>(),
     internal::<ceiling::Ceiling>(),
     internal::<effect::Effect>(),

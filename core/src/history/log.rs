@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::history::ending::Ending;
+use crate::history::shortened::shortened;
 use crate::lock::grant::Grant;
 use crate::values::key::Key;
 use crate::values::limits::{LOG_KEY_BYTES_MAX, LOG_LEN_DEFAULT, LOG_NOTE_BYTES_MAX, LOG_SLOWER_THAN_DEFAULT_MS};
@@ -165,16 +166,6 @@ impl Log {
         while self.entries.front().is_some_and(|entry| entry.ending == Ending::Flushed) {
             self.entries.pop_front();
         }
-    }
-}
-
-/// These bytes, or their first `max` and how many were left out.
-fn shortened(bytes: &[u8], max: usize) -> Box<[u8]> {
-    match bytes.get(..max) {
-        Some(start) if bytes.len() > max => {
-            [start, format!("... ({} more bytes)", bytes.len() - max).as_bytes()].concat().into()
-        }
-        _ => bytes.into(),
     }
 }
 

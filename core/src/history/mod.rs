@@ -4,9 +4,12 @@
 
 pub mod ending;
 pub mod log;
+mod shortened;
+pub mod top;
 
 use crate::history::ending::Ending;
 use crate::history::log::{InVain, Log};
+use crate::history::top::Top;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::values::key::Key;
@@ -14,10 +17,22 @@ use crate::values::limits::LOGGED_TOGETHER_MAX;
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 
+/// Which keys are contended.
+#[derive(Clone, Debug, Default)]
+pub struct Contention {
+    /// Since when.
+    pub since: BootTime,
+    /// Keys that requests waited for.
+    pub waited: Top,
+    /// Keys that requests were refused at once, because somebody else had them.
+    pub refused: Top,
+}
+
 /// What is remembered.
 #[derive(Clone, Debug)]
 pub struct History {
     log: Log,
+    contention: Contention,
     /// What took less is of no interest, in milliseconds.
     from_ms: u64,
     /// The same, in microseconds.
@@ -26,7 +41,8 @@ pub struct History {
 
 impl Default for History {
     fn default() -> Self {
-        let mut history = Self { log: Log::default(), from_ms: 0, from_us: 0 };
+        let contention = Contention::default();
+        let mut history = Self { log: Log::default(), contention, from_ms: 0, from_us: 0 };
         history.look_from();
         history
     }
@@ -52,6 +68,26 @@ impl History {
     /// Forgets all that is in the log.
     pub fn reset_log(&mut self) {
         self.log.reset();
+    }
+
+    /// Which keys are contended.
+    pub fn contention(&self) -> &Contention {
+        &self.contention
+    }
+
+    /// Counts contended keys anew from `now` on.
+    pub fn reset_contention(&mut self, now: BootTime) {
+        self.contention = Contention { since: now, ..Contention::default() };
+    }
+
+    /// A request waits for the lock of `key`.
+    pub(crate) fn waits(&mut self, key: Key<'_>) {
+        self.contention.waited.count(key);
+    }
+
+    /// A request was refused the lock of `key`, which somebody else has.
+    pub(crate) fn is_refused(&mut self, key: Key<'_>) {
+        self.contention.refused.count(key);
     }
 
     /// Whether it matters that `grant` ends at `now`.

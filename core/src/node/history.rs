@@ -20,6 +20,11 @@ impl Node {
         self.waiting.history.reset_log();
     }
 
+    /// Counts contended keys anew from `now` on.
+    pub fn reset_contention(&mut self, now: BootTime) {
+        self.waiting.history.reset_contention(now);
+    }
+
     /// All grants of `lock` of `key` end at `now`, by `ending`.
     #[inline(always)]
     pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {

@@ -132,6 +132,9 @@ impl Waiting {
 
     /// `waiter` waits for the lock `name` of `db`. Whether its owner is the first who does.
     pub fn join(&mut self, db: u32, name: &[u8], waiter: Waiter, ticket: Option<Ticket>) -> bool {
+        if !waiter.at_once {
+            self.history.waits(Key { db, name });
+        }
         self.arrivals += 1;
         let arrival = self.arrivals;
         let (id, until) = (waiter.id, waiter.until);

@@ -181,5 +181,8 @@ pub const LOG_KEY_BYTES_MAX: usize = 256;
 /// So many bytes of a note the log keeps.
 pub const LOG_NOTE_BYTES_MAX: usize = 128;
 
+/// Counters of contended keys, for each kind of contention: a count is too large by less than 0.4 % of all events.
+pub const TOP_KEYS: usize = 256;
+
 /// Most grants that are logged where a whole lock ends in one step: others have to be served.
 pub const LOGGED_TOGETHER_MAX: usize = 64;

@@ -190,6 +190,28 @@ fn released(owner: Owner<'_>) -> Request<'_> {
     Request::Release(Release { owner, level: None, token: None })
 }
 
+#[test]
+fn contention_is_counted_where_it_happens_and_nowhere_else() {
+    let mut key = logging();
+    let counts = |key: &Key| {
+        let contention = key.node.history().contention();
+        (contention.waited.total(), contention.refused.total())
+    };
+    key.acquire("me", 1_000, 0).unwrap();
+    key.release("me");
+    key.acquire("me", 1_000, 60_000).unwrap();
+    assert_eq!(counts(&key), (0, 0));
+    key.acquire("you", 1_000, 0).unwrap();
+    key.acquire("you", 1_000, 0).unwrap();
+    key.acquire("they", 1_000, 60_000).unwrap();
+    key.wait("others", 60_000, None).unwrap();
+    assert_eq!(counts(&key), (2, 2));
+    let refused = key.node.history().contention().refused.keys().next().unwrap();
+    assert_eq!((&*refused.name, refused.count, refused.error), (&b"k"[..], 2, 0));
+    key.node.reset_contention(at(5).boot);
+    assert_eq!((counts(&key), key.node.history().contention().since), ((0, 0), at(5).boot));
+}
+
 const WANTED: [Wanted; 3] = [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: None }];
 
 proptest! {

@@ -1,0 +1,144 @@
+//! The keys that are contended most, by a sketch of bounded size: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of
+//! Frequent and Top-k Elements in Data Streams", ICDT 2005).
+//!
+//! As many counters as [`TOP_KEYS`]. A key that has none takes over the smallest one, with its count as its *error*: it may have been
+//! counted so often before, for others. So with *N* events in all a count is never too small, too large by at most its error, and no
+//! error is above *N* / [`TOP_KEYS`]; every key with more events than that has a counter.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use crate::history::shortened::shortened;
+use crate::values::key::Key;
+use crate::values::limits::{LOG_KEY_BYTES_MAX, TOP_KEYS};
+
+/// A key, and how often something happened to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Its database.
+    pub db: u32,
+    /// Its name; if it is longer than [`LOG_KEY_BYTES_MAX`] its beginning, and how many bytes are left out.
+    pub name: Box<[u8]>,
+    /// How often at the most.
+    pub count: u64,
+    /// By how much that may be too large.
+    pub error: u64,
+}
+
+impl Counted {
+    fn is_of(&self, db: u32, name: &[u8]) -> bool {
+        self.db == db && *self.name == *name
+    }
+}
+
+/// The keys to which something happens most often.
+#[derive(Clone, Debug, Default)]
+pub struct Top {
+    counters: Vec<Counted>,
+    /// Where the counter of each key is.
+    places: HashTable<usize>,
+    hasher: RandomState,
+    /// The counters in the order of their counts.
+    order: BTreeSet<(u64, usize)>,
+    total: u64,
+}
+
+impl Top {
+    /// It happened to `key`.
+    pub(super) fn count(&mut self, Key { db, name }: Key<'_>) {
+        let short;
+        let name = if name.len() > LOG_KEY_BYTES_MAX {
+            short = shortened(name, LOG_KEY_BYTES_MAX);
+            &short
+        } else {
+            name
+        };
+        self.total += 1;
+        let hash = self.hasher.hash_one((db, name));
+        let known = self.places.find(hash, |&place| self.counters[place].is_of(db, name)).copied();
+        let place = known.unwrap_or_else(|| self.begins(db, name, hash));
+        let counter = &mut self.counters[place];
+        self.order.remove(&(counter.count, place));
+        counter.count += 1;
+        self.order.insert((counter.count, place));
+    }
+
+    /// A counter for a key that has none: a new one, or the smallest.
+    fn begins(&mut self, db: u32, name: &[u8], hash: u64) -> usize {
+        let least = self.order.first().filter(|_| self.counters.len() == TOP_KEYS).copied();
+        let error = least.map_or(0, |(count, _)| count);
+        let counter = Counted { db, name: name.into(), count: error, error };
+        let place = match least {
+            Some((_, place)) => {
+                let taken = std::mem::replace(&mut self.counters[place], counter);
+                let hash = self.hasher.hash_one((taken.db, &*taken.name));
+                if let Ok(entry) = self.places.find_entry(hash, |&other| other == place) {
+                    entry.remove();
+                }
+                place
+            }
+            None => {
+                self.counters.push(counter);
+                self.counters.len() - 1
+            }
+        };
+        let (counters, hasher) = (&self.counters, &self.hasher);
+        let hash_of = |&place: &usize| hasher.hash_one((counters[place].db, &*counters[place].name));
+        self.places.insert_unique(hash, place, hash_of);
+        place
+    }
+
+    /// The keys with the largest counts, the largest first.
+    pub fn keys(&self) -> impl Iterator<Item = &Counted> {
+        self.order.iter().rev().map(|&(_, place)| &self.counters[place])
+    }
+
+    /// How often it happened, to whatever key.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// Few keys that come often, many that come once: each row against the exact count.
+        #[test]
+        fn counts_are_within_their_errors_and_no_frequent_key_is_missing(
+            events in proptest::collection::vec((0_u8..4, any::<u16>()), 0..6_000)
+        ) {
+            let (mut top, mut exact) = (Top::default(), BTreeMap::<Vec<u8>, u64>::new());
+            for (kind, number) in events {
+                let name = match kind {
+                    0 => vec![b'o'],
+                    1 => vec![b'f', (number % 50) as u8],
+                    _ => number.to_le_bytes().to_vec(),
+                };
+                top.count(Key { db: 0, name: &name });
+                *exact.entry(name).or_default() += 1;
+            }
+            let bound = top.total() / TOP_KEYS as u64;
+            let rows: Vec<&Counted> = top.keys().collect();
+            prop_assert_eq!(top.total(), exact.values().sum::<u64>());
+            prop_assert!(rows.len() <= TOP_KEYS && rows.is_sorted_by(|one, next| one.count >= next.count));
+            for row in rows.iter().copied() {
+                let count = exact[&*row.name];
+                prop_assert!(count <= row.count && row.count - row.error <= count, "{row:?} {count}");
+                prop_assert!(row.error <= bound, "{row:?} {bound}");
+            }
+            for (name, count) in exact.iter().filter(|(_, count)| **count > bound) {
+                prop_assert!(rows.iter().any(|row| *row.name == **name), "{name:?} {count}");
+            }
+        }
+    }
+}
