@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -47,17 +49,20 @@ async def test_a_task_that_is_cancelled_leaves_the_queue(in_loop: tuple[Bench, a
 async def test_a_task_leaves_nothing_whenever_it_is_cancelled(in_loop: tuple[Bench, aio.Palisade], key: str) -> None:
     bench, locks = in_loop
     granted = given_up = inside = 0
+    seed = int(os.environ.get("PALISADE_SEED") or time.time_ns() % 1_000_000)
+    print(f"again: PALISADE_SEED={seed} pytest -k whenever_it_is_cancelled")
+    draw = random.Random(seed)
 
     async def one() -> None:
         nonlocal granted, given_up, inside
-        wait = random.random() * 0.02 if random.random() < 0.2 else None
+        wait = draw.random() * 0.02 if draw.random() < 0.2 else None
         try:
             async with locks.lock(key, ttl=60, wait=wait):
                 granted += 1
                 inside += 1
                 assert inside == 1
                 try:
-                    await asyncio.sleep(random.choice([0, 0, 0.001]))
+                    await asyncio.sleep(draw.choice([0, 0, 0.001]))
                 finally:
                     inside -= 1
         except (NotAcquired, NoQuorum):
@@ -68,9 +73,9 @@ async def test_a_task_leaves_nothing_whenever_it_is_cancelled(in_loop: tuple[Ben
         tasks = [asyncio.ensure_future(one()) for _ in range(16)]
         for task in tasks:
             # In every phase: before it began, on the way, in the queue, with the grant, under the lock.
-            if random.random() < 0.7:
-                asyncio.get_running_loop().call_later(random.random() * 0.06, task.cancel)
-            elif random.random() < 0.3:
+            if draw.random() < 0.7:
+                asyncio.get_running_loop().call_later(draw.random() * 0.06, task.cancel)
+            elif draw.random() < 0.3:
                 task.cancel()
         results = await soon(asyncio.gather(*tasks, return_exceptions=True))
         given_up += sum(isinstance(result, asyncio.CancelledError) for result in results)
