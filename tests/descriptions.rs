@@ -162,7 +162,7 @@ fn acl_categories_tell_users_from_operators() {
     assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 2, "all, and the internal ones");
     assert_eq!(
         in_category(&mut client, "dangerous"),
-        ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.FLOOR", "LOCK.GUARD"]
+        ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.FLOOR", "LOCK.GUARD", "LOCK.LOG", "LOCK.TOP"]
     );
     assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE", "LOCK.WATCH"]);
     assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.WATCH"]);
