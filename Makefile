@@ -164,6 +164,14 @@ test-conformance: setup-conformance setup-node setup-python ## Run the conforman
 	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance" \
 	  --driver "python=$(PYTHON)/bin/python conformance/drivers/python.py"
 
+.PHONY: selftest-conformance
+selftest-conformance: setup-conformance setup-node ## Show that the conformance suite notices wrong servers and wrong libraries: about ten minutes
+	@cargo build --quiet --package palisade
+	@export PATH=$(NODE_PATHS):$$PATH; \
+	(cd node && npm run --silent build); \
+	$(CONFORMANCE)/bin/python conformance/selftest --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so \
+	  --driver "node conformance/drivers/node.mjs"
+
 # Where what the package for Python is tested with goes.
 PYTHON := $(CURDIR)/target/python
 
