@@ -21,7 +21,7 @@ use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
 use crate::wire::{Lease, NOT_HELD};
-use crate::{Error, ErrorKind, Loss, Released, clock};
+use crate::{Error, ErrorKind, Loss, NodeError, Released, clock};
 
 /// Rounds a lease: it is extended so often that all but the last can fail.
 const ROUNDS_A_LEASE: u32 = 3;
@@ -114,14 +114,16 @@ pub fn start(
     let lease = Arc::clone(&taken.lease);
     let (orders, inbox) = mpsc::unbounded_channel();
     let mut give_back = GiveBack::new(nodes, &lease, checked);
+    let mut held = taken.held;
     if lease.is_named() {
+        held.is_spoken_for_elsewhere();
         // Its owner was told, and may go on with another process: what is over here may not be over there.
         give_back.disarm();
     }
     let renewer = Renewer {
         nodes: Arc::clone(nodes),
         lease: Arc::clone(&lease),
-        held: taken.held,
+        held,
         calls: taken.calls,
         checked,
         auto,
@@ -195,8 +197,8 @@ impl Renewer {
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
                 () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => {}
                 missing = Looking::goes_on(&mut self.looking, &self.held), if self.looking.is_some() => {
-                    self.held.on_missing(missing.node, missing.id, missing.token);
-                    self.whys[missing.node] = Some(NOT_HELD.to_owned());
+                    let calls = self.held.on_missing(missing.node, missing.id, missing.token, clock::boot_now());
+                    self.make(calls);
                 }
                 () = sleep_until(next), if self.next.is_some() => self.begin_round(self.ttl_ms()),
                 () = sleep(left) => {}
@@ -319,15 +321,25 @@ impl Renewer {
 
     /// Why it is lost.
     fn loss(&self) -> Loss {
-        if self.held.is_lost() {
-            return Loss::TakenAway(self.nodes.errors(&self.whys));
+        if self.held.is_lost() || self.held.was_taken_away() {
+            return Loss::TakenAway(self.errors());
         }
         match self.auto {
             None => Loss::NotExtended,
             Some(auto) if Instant::now() + self.ttl() / ROUNDS_A_LEASE >= auto.until => Loss::MaxHold,
             Some(_) if clock::boot_now() > self.held.valid_until().plus_us(OVERSLEPT_US) => Loss::Asleep,
-            Some(_) => Loss::TooFewNodes(self.nodes.errors(&self.whys)),
+            Some(_) => Loss::TooFewNodes(self.errors()),
         }
+    }
+
+    /// What the nodes said last; of those from which the lock is gone that it is, whatever they have said since.
+    fn errors(&self) -> Vec<NodeError> {
+        let why = |(node, why): (usize, &Option<String>)| match self.held.was_gone_from(node) {
+            true => Some(NOT_HELD.to_owned()),
+            false => why.clone(),
+        };
+        let whys: Vec<_> = self.whys.iter().enumerate().map(why).collect();
+        self.nodes.errors(&whys)
     }
 
     /// Gives it back to every node, and says what came of it as soon as a majority has answered.

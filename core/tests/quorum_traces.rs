@@ -119,7 +119,7 @@ fn replay(trace: &Value) -> Result<(), String> {
                     sends = held.extend(ttl, now);
                 } else if let Some(missing) = event.get("missing") {
                     let missing = number(missing) as usize;
-                    held.on_missing(missing, Some(NodeId(missing as u128)), token(&event["token"]));
+                    sends = held.on_missing(missing, Some(NodeId(missing as u128)), token(&event["token"]), now);
                 } else {
                     let round = event.get("round").map_or(held.round(), number);
                     let asked = ask(&event["to"], ttl);

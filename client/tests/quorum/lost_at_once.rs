@@ -1,8 +1,10 @@
 //! A lock that is taken away is lost at once, and its holder is told why.
 
-use palisade_client::{Guard, Loss, Options};
+use palisade_client::{ErrorKind, Guard, Loss, Options};
 
 use crate::fixture::{Nodes, ms, until};
+use crate::harness::int;
+use crate::proxy::{Proxy, proxied};
 
 /// A ttl so long that nothing is extended meanwhile.
 fn long() -> Options {
@@ -147,6 +149,25 @@ async fn one_of_many_readers() {
     }
     nodes.say("LOCK.BREAK k");
     assert!(taken_away(&one).await >= 2);
+}
+
+/// It was taken away everywhere, and the first node that was asked to extend it granted it again before the others were heard: it was
+/// missing among the nodes that are named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_granted_it_again_meanwhile_is_named() {
+    let nodes = Nodes::start(3);
+    let (proxies, locks) = proxied(&nodes).await;
+    let options = long().told_at_once(false).node_timeout(ms(20_000));
+    let guard = locks.lock_with("k", &options).await.unwrap();
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    nodes.say("LOCK.BREAK k");
+    proxies[1..].iter().for_each(Proxy::hold_answers);
+    let (extended, ()) = tokio::join!(guard.extend(), async {
+        until("the first node has it again", async || nodes.0[0].client().say("EXISTS k") == int(1)).await;
+        proxies[1..].iter().for_each(Proxy::pass);
+    });
+    assert_eq!(extended.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(taken_away(&guard).await >= 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

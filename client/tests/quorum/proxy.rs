@@ -15,6 +15,7 @@ const PASS: u8 = 0;
 const SWALLOW: u8 = 1;
 const CUT: u8 = 2;
 const SWALLOW_ANSWERS: u8 = 3;
+const HOLD_ANSWERS: u8 = 4;
 
 /// One before each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
@@ -77,6 +78,11 @@ impl Proxy {
         self.mode.store(SWALLOW_ANSWERS, Ordering::Relaxed);
     }
 
+    /// Requests arrive, answers only when it passes everything again.
+    pub fn hold_answers(&self) {
+        self.mode.store(HOLD_ANSWERS, Ordering::Relaxed);
+    }
+
     /// Connections are closed, and no new ones taken.
     pub fn cut(&self) {
         self.mode.store(CUT, Ordering::Relaxed);
@@ -114,6 +120,9 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
         let mut buffer = vec![0; 1 << 16];
         while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
             tokio::time::sleep(Duration::from_micros(delay_us.load(Ordering::Relaxed))).await;
+            while mode.load(Ordering::Relaxed) == HOLD_ANSWERS {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             match mode.load(Ordering::Relaxed) {
                 CUT => return,
                 SWALLOW | SWALLOW_ANSWERS => {}

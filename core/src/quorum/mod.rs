@@ -32,6 +32,12 @@
 //!
 //! FENCE, EXTEND and RELEASE are about the owner's own grant, whatever its mode.
 //!
+//! # Several processes of one owner
+//!
+//! A process can go on with a lock that another one took ([`resume()`]), and the other one may only have been stopped. Both extend the same
+//! grants, which harms nobody. Both may raise their tokens, each to the largest that it knows: a node that does not have the token which it
+//! acknowledged to one of them is asked by FENCE what it has, before that one takes the lock for gone there ([`Held::is_spoken_for_elsewhere`]).
+//!
 //! The test module `storm` looks for a counterexample: drifting clocks, late, lost and repeated messages, restarts with and without
 //! data, two names for one server. It finds one as soon as any of these is done otherwise.
 //!
@@ -51,7 +57,7 @@
 //! - Permits: a request may fail to bring the numbers that nodes keep for it together. It then waits again with its old ticket, so
 //!   whoever has a later ticket is behind it again at every node. Meanwhile others may have got other numbers.
 //! - Nodes with different clocks do not matter: the ticket decides. Clients' clocks do, since tickets come from them: whoever has
-//!   a clock that is behind is served earlier.
+//!   a clock that is behind is served earlier. A ticket is taken when its caller comes, not when it is its turn in its process.
 
 mod acquire;
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub struct Held {
     rounds: u64,
     /// Its owner was a writer and is a reader.
     is_reader: bool,
+    /// Another process may speak for the same owner, and raise tokens.
+    is_spoken_for: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +47,8 @@ struct Member {
     asks_again: bool,
     /// Asked to raise its token or to share the lock, it said that it does not have it any more, and has not granted it again.
     is_gone: bool,
+    /// It said so since the validity was extended last, whatever it has granted since.
+    was_gone: bool,
     /// Whether it knows that its owner is a reader from now on.
     sharing: Sharing,
 }
@@ -72,12 +76,20 @@ impl Held {
             raising,
             asks_again: false,
             is_gone: false,
+            was_gone: false,
             sharing: Sharing::Not,
         };
         let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
         let round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
-        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false }
+        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false, is_spoken_for: false }
+    }
+
+    /// Another process may speak for the same owner ([`resume`](super::resume())), and raise tokens to bring them together. So a node that
+    /// does not have the token which it acknowledged last may have a larger one: before it counts as one that does not have the lock, it is
+    /// asked what it has for this owner.
+    pub fn is_spoken_for_elsewhere(&mut self) {
+        self.is_spoken_for = true;
     }
 
     /// The fencing token.
@@ -108,13 +120,19 @@ impl Held {
 
     /// `node`, which is the server `id`, was looked at and does not have `token`: somebody took the lock away there. It is not asked to
     /// grant it again before the next round, for whoever takes a lock away does so on one node after the other.
-    pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token) {
-        if self.token_at(node) == Some(token) && self.members[node].id == id {
-            let member = &mut self.members[node];
-            (member.acked, member.is_gone) = (None, true);
-            // What it may still answer was said before it was looked at.
-            self.round.open[node] = false;
+    pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {
+        if self.token_at(node) != Some(token) || self.members[node].id != id || now >= self.valid_until {
+            return vec![];
         }
+        let member = &mut self.members[node];
+        if self.is_spoken_for {
+            member.raising = true;
+            return vec![Call::now(node, Ask::Fence { token: self.token })];
+        }
+        (member.acked, member.is_gone, member.was_gone) = (None, true, true);
+        // What it may still answer was said before it was looked at.
+        self.round.no[node] |= std::mem::take(&mut self.round.open[node]);
+        vec![]
     }
 
     /// The number of the round that was begun last.
@@ -139,6 +157,18 @@ impl Held {
         // A node that said so twice is one node.
         let gone = self.members.iter().zip(&self.round.no).filter(|(member, no)| member.is_gone || **no).count();
         gone > self.members.len() - majority(self.members.len())
+    }
+
+    /// Whether `node` said, while its lease ran, that it does not have the lock any more, after the validity was extended last. It may have
+    /// granted it again.
+    pub fn was_gone_from(&self, node: usize) -> bool {
+        self.members[node].was_gone
+    }
+
+    /// So many nodes said so, one after the other, that no majority can have had it for all of the time: if its validity ends now, it
+    /// does so because somebody took it away.
+    pub fn was_taken_away(&self) -> bool {
+        self.members.iter().filter(|member| member.was_gone).count() > self.members.len() - majority(self.members.len())
     }
 
     /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
@@ -180,6 +210,11 @@ impl Held {
                 let token = member.acked.filter(|_| !member.raising);
                 token.map(|token| Call::now(node, Ask::Extend { ttl_ms, token })).into_iter().collect()
             }
+            (Ask::Extend { token, .. }, Answer::No) if self.is_spoken_for && self.has_open(node, token, now) => {
+                let member = &mut self.members[node];
+                (member.raising, member.asks_again) = (true, true);
+                vec![Call::now(node, Ask::Fence { token: self.token })]
+            }
             (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
             // Too late to be of use: whoever holds it releases it everywhere.
             _ if now >= self.valid_until => vec![],
@@ -195,6 +230,7 @@ impl Held {
                     return self.on_extended(node, id, answer, now);
                 }
                 member.is_gone |= answer == Answer::No;
+                member.was_gone |= answer == Answer::No;
                 vec![]
             }
             (Ask::Acquire { .. }, _) => vec![],
@@ -205,6 +241,11 @@ impl Held {
     fn may_have_more_than(&self, node: usize, token: Token) -> bool {
         let member = &self.members[node];
         self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
+    }
+
+    /// Whether `node` has been asked in time to extend what it acknowledged last, and has not answered.
+    fn has_open(&self, node: usize, token: Token, now: BootTime) -> bool {
+        self.round.open[node] && self.members[node].acked == Some(token) && now < self.valid_until
     }
 
     fn on_extended(&mut self, node: usize, id: Option<NodeId>, answer: Answer, now: BootTime) -> Vec<Call> {
@@ -218,15 +259,28 @@ impl Held {
                     self.round.extended = true;
                     let until = valid_until(self.round.start, self.ttl_ms);
                     self.valid_until = self.valid_until.max(until);
+                    self.has_been_extended();
                 }
                 vec![]
             }
             Answer::No => {
-                self.members[node].acked = None;
-                self.round.no[node] |= took_part;
-                if now < self.valid_until && !self.is_lost() { vec![Call::now(node, self.heal())] } else { vec![] }
+                let member = &mut self.members[node];
+                member.acked = None;
+                // Said later it may be that the lease has ended.
+                let in_time = now < self.valid_until;
+                member.was_gone |= took_part && in_time;
+                self.round.no[node] |= took_part && in_time;
+                if in_time && !self.is_lost() { vec![Call::now(node, self.heal())] } else { vec![] }
             }
             _ => vec![],
+        }
+    }
+
+    /// A majority has had it all the time: what some nodes lost before and have again does not matter any more.
+    fn has_been_extended(&mut self) {
+        for (member, no) in self.members.iter_mut().zip(&mut self.round.no) {
+            *no &= member.acked.is_none();
+            member.was_gone = *no || member.is_gone;
         }
     }
 
@@ -243,8 +297,10 @@ impl Held {
         }
         let before = &self.members[node];
         let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
+        let was_gone = before.was_gone && !self.round.extended;
+        self.round.no[node] &= !self.round.extended;
         self.members[node] =
-            Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false, sharing };
+            Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false, was_gone, sharing };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
@@ -303,6 +359,7 @@ impl Held {
             Answer::Token(token) => self.on_token(node, id, token),
             Answer::No => {
                 member.is_gone |= member.acked.is_some();
+                member.was_gone |= member.acked.is_some();
                 (member.acked, member.raising) = (None, false);
                 vec![]
             }
@@ -364,29 +421,144 @@ mod tests {
         let mut held = held();
         let calls = extend(&mut held, 100);
         assert_eq!(calls.len(), 5);
-        held.on_missing(0, id(0), token(100));
-        held.on_missing(0, id(0), token(100));
+        held.on_missing(0, id(0), token(100), at(105).boot);
+        held.on_missing(0, id(0), token(100), at(105).boot);
         assert!(!held.is_lost() && held.token_at(0).is_none(), "one node is one node");
         assert!(yes(&mut held, 1, 0, 110).is_empty(), "what it says of before it was looked at is late");
         assert_eq!(held.outcome(), Some(false), "two are left who can extend it");
-        held.on_missing(1, id(1), token(99));
-        held.on_missing(2, id(7), token(100));
-        held.on_missing(3, id(3), token(100));
+        held.on_missing(1, id(1), token(99), at(105).boot);
+        held.on_missing(2, id(7), token(100), at(105).boot);
+        held.on_missing(3, id(3), token(100), at(105).boot);
         assert!(!held.is_lost(), "another token, another server, and one that never had it");
-        held.on_missing(1, id(1), token(100));
-        held.on_missing(2, id(2), token(100));
+        held.on_missing(1, id(1), token(100), at(105).boot);
+        held.on_missing(2, id(2), token(100), at(105).boot);
         assert!(held.is_lost());
+    }
+
+    /// Another process of the same owner raised the tokens. The nodes do not have the ones that they acknowledged here, which was taken for
+    /// a lock that is gone: its owner was granted another permit.
+    #[test]
+    fn tokens_that_another_process_raises() {
+        let raised = |held: &mut Held, node: usize, calls: &[Call]| {
+            // As soon as one has told, the others are asked for that much before they are asked what they have.
+            let ask = Ask::Fence { token: token(if node == 0 { 100 } else { 200 }) };
+            assert_eq!(calls, if node == 0 { vec![Call::now(node, ask)] } else { vec![] });
+            held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(200)), at(120).boot)
+        };
+        let mut held = held();
+        held.is_spoken_for_elsewhere();
+        extend(&mut held, 100);
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+        for node in 0..3 {
+            let calls = no(&mut held, 1, node, 110);
+            let calls = raised(&mut held, node, &calls);
+            assert!(calls.contains(&Call::now(node, ask)), "then it is extended in this round: {calls:?}");
+            held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(130).boot);
+        }
+        assert_eq!((held.outcome(), held.token(), held.is_lost()), (Some(true), token(200), false));
+        // The same where it was looked at.
+        let mut held = self::held();
+        held.is_spoken_for_elsewhere();
+        for node in 0..3 {
+            let calls = held.on_missing(node, id(node as u128), token(100), at(105).boot);
+            raised(&mut held, node, &calls);
+            assert!(held.on_missing(node, id(node as u128), token(100), at(121).boot).is_empty());
+        }
+        assert_eq!((held.token(), held.is_lost(), held.was_taken_away()), (token(200), false, false));
+    }
+
+    /// Whoever has nothing says so when it is asked what it has.
+    #[test]
+    fn a_lock_that_another_process_gave_back_is_lost() {
+        for looked_at in [false, true] {
+            let mut held = held();
+            held.is_spoken_for_elsewhere();
+            extend(&mut held, 100);
+            for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+                let calls = match looked_at {
+                    true => held.on_missing(node, id(node as u128), token(100), at(105).boot),
+                    false => no(&mut held, 1, node, 110),
+                };
+                held.on_answer(1, node, id(node as u128), calls[0].ask, Answer::No, at(120).boot);
+                assert_eq!((held.is_lost(), held.was_taken_away()), (is_lost, is_lost), "{node}");
+            }
+        }
+    }
+
+    /// Two nodes had lost it and have it again, three extended it, and one of these was then broken.
+    #[test]
+    fn what_nodes_lost_before_an_extension_does_not_add_to_what_they_lose_after_it() {
+        for healed_first in [false, true] {
+            let members = (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
+            let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+            extend(&mut held, 100);
+            let heal = |held: &mut Held| [0, 1].iter().for_each(|node| drop(healed(held, *node, 100, 115)));
+            (0..2).for_each(|node| drop(no(&mut held, 1, node, 110)));
+            if healed_first {
+                heal(&mut held);
+            }
+            (2..5).for_each(|node| drop(yes(&mut held, 1, node, 120)));
+            if !healed_first {
+                heal(&mut held);
+            }
+            held.on_missing(2, id(2), token(100), at(130).boot);
+            assert_eq!((held.is_lost(), held.was_taken_away(), held.nodes_held()), (false, false, 4));
+        }
+    }
+
+    /// It was broken on one node after the other, and each granted it again before the next one was asked: a majority never lost it
+    /// at once, and nobody could extend it. That was told as nodes that could not be asked.
+    #[test]
+    fn a_node_that_granted_it_again_is_one_that_it_was_gone_from() {
+        let mut held = held();
+        for (round, node) in [(1, 0), (2, 1), (3, 2)] {
+            assert!(!held.was_taken_away());
+            extend(&mut held, round * 100);
+            no(&mut held, round, node, round * 100 + 10);
+            healed(&mut held, node, 100, round * 100 + 20);
+        }
+        assert_eq!((held.is_lost(), held.was_taken_away()), (false, true));
+        assert!((0..3).all(|node| held.was_gone_from(node)) && !held.was_gone_from(3));
+        // Once a majority has extended it, that is over.
+        extend(&mut held, 400);
+        (0..3).for_each(|node| drop(yes(&mut held, 4, node, 410)));
+        assert!(held.outcome() == Some(true) && !held.was_taken_away() && !held.was_gone_from(0));
+    }
+
+    /// What was looked at while it was being extended was asked to grant it again, by the answer to the extension.
+    #[test]
+    fn what_is_missing_in_a_round_stays_missing_in_it() {
+        let mut held = held();
+        extend(&mut held, 100);
+        for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+            held.on_missing(node, id(node as u128), token(100), at(105).boot);
+            no(&mut held, 1, node, 110);
+            healed(&mut held, node, 100, 115);
+            assert_eq!(held.is_lost(), is_lost, "{node}");
+        }
+    }
+
+    /// A process that was stopped asks when its leases have ended.
+    #[test]
+    fn what_is_said_when_validity_is_over_is_no_loss_before() {
+        let mut held = held();
+        extend(&mut held, 100);
+        for node in 0..3 {
+            no(&mut held, 1, node, 5_000);
+            held.on_missing(node, id(node as u128), token(100), at(5_000).boot);
+        }
+        assert_eq!((held.is_lost(), held.was_taken_away()), (false, false));
     }
 
     #[test]
     fn a_node_that_grants_it_again_is_missing_nothing() {
         let mut held = held();
-        held.on_missing(0, id(0), token(100));
-        held.on_missing(1, id(1), token(100));
+        held.on_missing(0, id(0), token(100), at(105).boot);
+        held.on_missing(1, id(1), token(100), at(105).boot);
         let calls = extend(&mut held, 100);
         assert!(calls.iter().any(|call| call.node == 0 && call.ask == held.heal()));
         healed(&mut held, 0, 100, 110);
-        held.on_missing(2, id(2), token(100));
+        held.on_missing(2, id(2), token(100), at(105).boot);
         assert!(!held.is_lost());
     }
 
