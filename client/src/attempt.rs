@@ -56,6 +56,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
     let mut answered = vec![false; nodes.len()];
     let mut over = pin!(over());
+    let mut is_over = false;
     loop {
         let reply = tokio::select! {
             biased;
@@ -65,6 +66,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                     seen.whys[node] = Some("it has not answered yet".to_owned());
                     machine.on_answer(node, None, ask, Answer::Failed, clock::boot_now());
                 }
+                is_over = true;
                 break;
             }
             else => break,
@@ -86,7 +88,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     }
     drop(give_back);
     let outs: Vec<_> = machine.outs().collect();
-    Err(refused(nodes, &lease, &outs, seen, checked.given).await)
+    let refused = refused(nodes, &lease, &outs, seen, checked.given).await;
+    Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
 
 /// Takes it on the one node there is, waiting there for up to `patience`: one round trip and the wait.
@@ -142,7 +145,7 @@ fn too_late() -> Error {
 /// This process had so many others to ask for that the time was over before it was its turn.
 fn not_begun() -> Error {
     let text = format!("this client has more than {WINDOW} locks to ask for at once, and was not done with them");
-    Error::new(ErrorKind::NoQuorum, text)
+    Error::new(ErrorKind::NoQuorum, text).cut_short()
 }
 
 /// Somebody else has it.

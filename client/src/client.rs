@@ -559,12 +559,13 @@ impl Client {
     ) -> Result<Guard, Error> {
         let checked = options.checked()?;
         let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
+        let ticket = nodes.clock.ticket();
         let span = match waits {
             true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
             false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
         };
-        let (sought, wait) =
-            (Sought { key: key.to_vec(), owner: None, note: options.full_note(), wanted }, options.wait);
+        let sought = Sought { key: key.to_vec(), owner: None, note: options.full_note(), wanted, ticket };
+        let wait = options.wait;
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);
         let taken = async move {

@@ -23,30 +23,59 @@ pub fn since(then: BootTime) -> Duration {
     Duration::from_micros(boot_now().us_since(then))
 }
 
-/// What tokens and tickets are proposed from: the wall clock in microseconds, or one above the highest token seen.
+/// What tokens and tickets are made from: the wall clock in microseconds. A token is one above the highest that was seen, if that is more. A ticket
+/// is not: tokens can be far ahead of the clock, and everybody would come with the same one.
 #[derive(Debug, Default)]
-pub struct HybridClock(AtomicU64);
+pub struct HybridClock {
+    seen: AtomicU64,
+    last_ticket: AtomicU64,
+}
 
 impl HybridClock {
     /// A proposal for the next token.
-    #[expect(clippy::disallowed_methods, reason = "a hint for the value of a token, never for a lease")]
     pub fn propose(&self) -> Token {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let wall = u64::try_from(wall).unwrap_or(u64::MAX).min(TOKEN_HINT_MAX);
-        let value = wall.max(self.0.load(Ordering::Relaxed) + 1);
         // Beyond the end of the token space the nodes' own numbers decide.
-        Token::new(value).unwrap_or(Token::new(TOKEN_HINT_MAX).expect("within the token space"))
+        within(wall_us().max(self.seen.load(Ordering::Relaxed) + 1))
     }
 
     /// A node issued this token.
     pub fn saw(&self, token: Token) {
-        self.0.fetch_max(token.get(), Ordering::Relaxed);
+        self.seen.fetch_max(token.get(), Ordering::Relaxed);
     }
+
+    /// The ticket of whoever comes now: larger than every earlier one of this process, also where the clock is set back.
+    pub fn ticket(&self) -> Token {
+        let wall = wall_us();
+        let next = |last: u64| wall.max(last + 1).min(TOKEN_HINT_MAX);
+        let last = self.last_ticket.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        within(next(last.unwrap_or_else(|last| last)))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a hint for the value of a token or a ticket, never for a lease")]
+fn wall_us() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    u64::try_from(wall).unwrap_or(u64::MAX).min(TOKEN_HINT_MAX)
+}
+
+fn within(value: u64) -> Token {
+    Token::new(value).unwrap_or(Token::new(TOKEN_HINT_MAX).expect("within the token space"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tokens may be ahead of the clock, for all processes by the same: tickets were one above them, and so the same.
+    #[test]
+    fn tickets_are_the_clocks_and_no_two_are_the_same() {
+        let clock = HybridClock::default();
+        clock.saw(Token::new(wall_us() + 3_600_000_000).unwrap());
+        let before = wall_us();
+        let tickets: Vec<u64> = (0..1_000).map(|_| clock.ticket().get()).collect();
+        assert!(tickets.is_sorted_by(|one, other| one < other));
+        assert!(tickets[0] >= before && tickets[0] < before + 3_600_000_000, "{} at {before}", tickets[0]);
+    }
 
     #[test]
     fn a_proposal_is_above_every_token_seen() {

@@ -18,6 +18,10 @@ struct Inner {
     retry_after: Option<Duration>,
     /// It does not pass by itself.
     is_lasting: bool,
+    /// The time was over before the nodes had answered.
+    is_cut_short: bool,
+    /// Of a wait that is over: what it waited for in the end.
+    in_the_way: Option<ErrorKind>,
 }
 
 /// The kinds of [`Error`].
@@ -84,6 +88,8 @@ impl Error {
             holder: None,
             retry_after: None,
             is_lasting: false,
+            is_cut_short: false,
+            in_the_way: None,
         }))
     }
 
@@ -105,6 +111,26 @@ impl Error {
 
     pub(crate) fn is_lasting(&self) -> bool {
         self.0.is_lasting
+    }
+
+    /// The time was over before the nodes had answered: it says nothing about them, nor about the lock.
+    pub(crate) fn cut_short(mut self) -> Self {
+        self.0.is_cut_short = true;
+        self
+    }
+
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.0.is_cut_short
+    }
+
+    /// Of a wait that is over: what it waited for in the end, as the kind of error that says so.
+    pub(crate) fn waited_for(mut self, what: ErrorKind) -> Self {
+        self.0.in_the_way = Some(what);
+        self
+    }
+
+    pub(crate) fn in_the_way(&self) -> Option<ErrorKind> {
+        self.0.in_the_way
     }
 
     /// What it says, without nodes and holder.

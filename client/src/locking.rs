@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use palisade_core::Wanted;
 use palisade_core::limits::WAIT_MAX_MS;
+use palisade_core::{Token, Wanted};
 use rand::RngExt;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
@@ -83,6 +83,9 @@ pub struct Sought {
     pub owner: Option<Vec<u8>>,
     pub note: Vec<u8>,
     pub wanted: Wanted,
+    /// Its caller's place in the queues of the nodes: taken when the caller came, so that who waits for others of this process first is
+    /// not behind those of other processes who come meanwhile.
+    pub ticket: Token,
 }
 
 impl Sought {
@@ -113,11 +116,12 @@ async fn take_free(
     by: Option<Instant>,
     looks: &mut u32,
 ) -> Result<Taken, Error> {
+    let mut before = None;
     loop {
         let owner = Arc::clone(&lease.owner);
         let refused = match attempt::acquire(nodes, lease, checked, by).await {
             Ok(taken) => return Ok(taken),
-            Err(refused) => refused,
+            Err(refused) => told_last(before.take(), refused),
         };
         let Some(limit) = choosing::limit(nodes, sought.wanted) else { return Err(refused) };
         let is_over = by.is_some_and(|by| by <= Instant::now());
@@ -129,6 +133,7 @@ async fn take_free(
         if number.is_none() {
             return Err(refused.with_holder(holder));
         }
+        before = Some(refused);
         lease = sought.lease_in(nodes, Wanted::Permit { limit, number });
     }
 }
@@ -165,18 +170,20 @@ pub async fn lock(
                 turn
             }
             Err(_) => {
-                let seen = turn.seen().or(refused_before).unwrap_or_else(behind_others);
-                return Err(timed_out(nodes, key, seen, checked).await);
+                return Err(match turn.seen().or(refused_before) {
+                    Some(seen) => timed_out(nodes, key, seen, checked).await,
+                    None => behind_others(),
+                });
             }
         },
     };
     turn.saw(None);
     let mut lease = sought.lease(nodes);
-    let ticket = nodes.clock.propose();
     let mut pause = BACK_OFF.0;
     let mut said = Instant::now();
     // The last attempt came after a wait in the queues.
     let (mut waited, mut collided, mut too_late, mut looks) = (false, false, 0, 0);
+    let mut before: Option<Error> = None;
     let patience = || {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
@@ -206,8 +213,9 @@ pub async fn lock(
             return Err(refused);
         }
         if patience().is_zero() {
-            return Err(timed_out(nodes, key, refused, checked).await);
+            return Err(timed_out(nodes, key, told_last(before, refused), checked).await);
         }
+        before = Some(refused.clone());
         let is_guarded = refused.kind() == ErrorKind::Guarded;
         let in_queue = is_guarded || refused.kind() == ErrorKind::Contended;
         turn.saw(Some(refused.clone()));
@@ -236,7 +244,7 @@ pub async fn lock(
         if in_queue && nodes.len() > 1 {
             let patient = patience().max(Duration::from_millis(1));
             let chooses = choosing::limit(nodes, sought.wanted).is_some();
-            let turn = waiting::turn(nodes, lease, ticket, patient, chooses, checked).await?;
+            let turn = waiting::turn(nodes, lease, sought.ticket, patient, chooses, checked).await?;
             // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
             collided = turn.is_some() || !patience().is_zero();
             lease = turn.unwrap_or_else(|| sought.lease(nodes));
@@ -245,9 +253,19 @@ pub async fn lock(
     }
 }
 
-/// Those before it in this process are not done with their first attempt.
+/// What is known when the time is over: what the nodes said last, if they were not done with saying something else.
+fn told_last(before: Option<Error>, refused: Error) -> Error {
+    match before {
+        Some(before) if refused.is_cut_short() => before,
+        _ => refused,
+    }
+}
+
+/// Those before it in this process are not done with their first attempt: nothing is known but that they are before it.
 fn behind_others() -> Error {
-    Error::new(ErrorKind::NoQuorum, "others of this process were asking for it before")
+    let text =
+        "the lock could not be had in the time allowed; in the end others of this process were asking for it before";
+    Error::new(ErrorKind::TimedOut, text).waited_for(ErrorKind::Contended)
 }
 
 /// The time is over: what stood in the way, as it was seen last.
@@ -263,7 +281,8 @@ async fn timed_out(nodes: &Arc<Nodes>, key: &[u8], last: Error, checked: Checked
     } else {
         format!("the lock could not be had in the time allowed; in the end {}", last.text())
     };
-    let error = Error::new(ErrorKind::TimedOut, text).with_holder(holder).with_nodes(last.nodes().to_vec());
+    let error = Error::new(ErrorKind::TimedOut, text).waited_for(last.kind());
+    let error = error.with_holder(holder).with_nodes(last.nodes().to_vec());
     match last.retry_after() {
         Some(after) => error.with_retry_after(after),
         None => error,

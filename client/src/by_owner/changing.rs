@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use palisade_core::quorum::{TAKEN_UP_HOLDS, majority};
-use palisade_core::{BootTime, Wanted};
+use palisade_core::request::NoteSequence;
+use palisade_core::{BootTime, Refusal, Wanted};
 use redis::{Cmd, Value};
 
 use super::table::{Holding, Id, Slot};
+use super::views::Views;
 use super::{ByOwner, finding, taking};
 use crate::options::Checked;
 use crate::wire::{NOT_HELD, NodeFailure};
@@ -53,6 +55,10 @@ impl Change<'_> {
             // Also what no majority has.
             return Ok(finding::free(self.this, self.id, self.checked).await?.then_some(0));
         }
+        let is_known = match held.as_mut().filter(|_| is_known) {
+            Some(holding) => self.knows(holding).await?,
+            None => false,
+        };
         if !is_known {
             *held = finding::find(self.this, self.id, self.checked).await?;
         }
@@ -68,6 +74,25 @@ impl Change<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => Ok(None),
             made => made,
         }
+    }
+
+    /// Whether the request is about what is known here. If it names a larger token than is, another process has raised that, or has taken
+    /// the lock for this owner once more.
+    async fn knows(&self, holding: &mut Holding) -> Result<bool, Error> {
+        if self.token.is_none_or(|token| token <= holding.largest_token()) {
+            return Ok(true);
+        }
+        let views = self.views().await?;
+        let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
+        let largest = seen.iter().map(|(_, grant)| grant.token.get()).max();
+        holding.raised_to = holding.raised_to.max(largest.unwrap_or(0));
+        Ok(largest.is_some())
+    }
+
+    /// What the nodes have of the lock.
+    async fn views(&self) -> Result<Views, Error> {
+        let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, Views::is_decided).await;
+        if views.is_decided() { Ok(views) } else { Err(views.too_few()) }
     }
 
     async fn release(&self, held: &mut Option<Holding>, level: Option<u32>) -> Result<Option<u64>, Error> {
@@ -131,10 +156,26 @@ impl Change<'_> {
     }
 
     async fn note(&self, holding: &mut Holding, text: &[u8], sequence: Option<u64>) -> Result<Option<u64>, Error> {
-        let told = holding.guard.lease().note(text, sequence.unwrap_or(holding.sequence + 1));
+        let sequence = match sequence {
+            Some(sequence) => sequence,
+            None => self.next_sequence(holding).await?,
+        };
+        let told = holding.guard.lease().note(text, sequence);
         let numbers = self.tell(holding, told, "took the note").await?;
         holding.sequence = numbers.into_iter().fold(holding.sequence, u64::max);
         Ok(Some(holding.sequence))
+    }
+
+    /// The number of the next note. Another process may have replaced the last one.
+    async fn next_sequence(&self, holding: &Holding) -> Result<u64, Error> {
+        let views = self.views().await?;
+        let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
+        let last = seen.iter().map(|(_, grant)| grant.sequence).fold(holding.sequence, u64::max);
+        let exhausted = || {
+            let text = Refusal::NotesExhausted.to_string();
+            Error::new(ErrorKind::BadArgument, text.trim_start_matches("ERR "))
+        };
+        NoteSequence::new(Some(last)).and_then(NoteSequence::next).map(NoteSequence::get).map_err(|_| exhausted())
     }
 
     /// Tells all nodes, and returns what those answered that have it; they are a majority.

@@ -49,6 +49,7 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
         holds,
         marks,
         sequence: sequence.unwrap_or(0),
+        raised_to: 0,
         keeper: None,
     }))
 }

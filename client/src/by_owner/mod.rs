@@ -20,6 +20,7 @@ pub use palisade_core::{Mode, Permit, Wanted};
 
 use self::changing::{Change, What, in_ms};
 use self::table::{Id, Table};
+use self::taking::Came;
 use self::telling::Watches;
 use crate::attempt_name::SUFFIX_BYTES;
 use crate::give_back::Tally;
@@ -202,7 +203,7 @@ impl ByOwner {
     /// # Errors
     /// `Owned`, `Guarded`, `NoQuorum`, `TimedOut` (if it was not somebody else that stood in the way), `Expired`, `BadArgument`, `Closed`.
     pub async fn take(&self, take: Take) -> Result<Option<Granted>, Error> {
-        let came = clock::boot_now();
+        let came = Came { at: clock::boot_now(), ticket: self.nodes().clock.ticket() };
         checked_owner(&take.owner)?;
         let checked = self.options(take.ttl).note(&take.note).checked()?;
         self.run(move |this| async move { taking::take(&this, &take, checked, came).await }).await

@@ -38,13 +38,20 @@ pub struct Holding {
     pub sequence: u64,
     /// The smallest token that nodes had for it: it may have risen since somebody was told.
     pub first_token: u64,
+    /// The largest that they were seen to have since: another process raised it.
+    pub raised_to: u64,
     pub keeper: Option<Keeper>,
 }
 
 impl Holding {
     /// Whether it is the grant with this token, if one is named.
     pub fn is(&self, token: Option<u64>) -> bool {
-        token.is_none_or(|token| (self.first_token..=self.guard.token()).contains(&token))
+        token.is_none_or(|token| (self.first_token..=self.largest_token()).contains(&token))
+    }
+
+    /// The largest token that it is known to have had.
+    pub fn largest_token(&self) -> u64 {
+        self.guard.token().max(self.raised_to)
     }
 }
 

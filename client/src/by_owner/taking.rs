@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use palisade_core::quorum::{majority, margin_us};
-use palisade_core::{BootTime, Wanted};
+use palisade_core::{BootTime, Token, Wanted};
 use tokio::time::{Instant, sleep};
 
 use super::finding;
@@ -23,17 +23,25 @@ const EXTENDED_TIMES: u32 = 7;
 /// First pause before that, where nodes have to be asked once more what they have; twice as long each time.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// When a request came.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    pub at: BootTime,
+    /// Its place in the queues of the nodes.
+    pub ticket: Token,
+}
+
 /// One request, and when it came.
 struct Asked<'a> {
     this: &'a ByOwner,
     take: &'a Take,
     id: &'a Id,
     checked: Checked,
-    came: BootTime,
+    came: Came,
 }
 
 /// Takes it.
-pub async fn take(this: &ByOwner, take: &Take, checked: Checked, came: BootTime) -> Result<Option<Granted>, Error> {
+pub async fn take(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Granted>, Error> {
     let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
     let slot = this.table.slot(&id);
     let asked = Asked { this, take, id: &id, checked, came };
@@ -52,6 +60,7 @@ impl Asked<'_> {
             owner: Some(self.take.owner.clone()),
             note: self.take.note.clone(),
             wanted: self.take.wanted,
+            ticket: self.came.ticket,
         };
         let mut again = true;
         loop {
@@ -61,8 +70,8 @@ impl Asked<'_> {
             };
             match error.kind() {
                 ErrorKind::Contended => return Ok(None),
-                // The wait is over, and somebody else has it.
-                ErrorKind::TimedOut if error.holder().is_some() => return Ok(None),
+                // The wait is over, and it was others who stood in the way.
+                ErrorKind::TimedOut if error.in_the_way() == Some(ErrorKind::Contended) => return Ok(None),
                 // By an attempt of a process that is gone, or of another one.
                 ErrorKind::Owned if self.take.retry && again => {
                     if let Some(granted) = self.take_up(slot).await? {
@@ -85,7 +94,7 @@ impl Asked<'_> {
                 return locking::try_lock(nodes, sought, self.checked).await;
             }
             let _counted = self.this.waiting.begin();
-            let left = wait.saturating_sub(clock::since(self.came));
+            let left = wait.saturating_sub(clock::since(self.came.at));
             locking::lock(nodes, self.this.client.turns(), sought, Some(left), self.checked).await
         };
         tokio::select! {
@@ -130,7 +139,7 @@ impl Asked<'_> {
         if !is_same(holding.guard.lease().wanted(), self.take.wanted) {
             return Err(owned());
         }
-        match extend(&holding.guard, self.this.nodes().len(), self.checked.ttl_ms, self.came).await {
+        match extend(&holding.guard, self.this.nodes().len(), self.checked.ttl_ms, self.came.at).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
@@ -156,9 +165,10 @@ impl Asked<'_> {
             (guard.valid_until().as_us() + margin_us(self.checked.ttl_ms))
                 .saturating_sub(u64::from(self.checked.ttl_ms) * 1_000),
         );
-        let waited = Duration::from_micros(began.us_since(self.came));
+        let waited = Duration::from_micros(began.us_since(self.came.at));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
-        let mut holding = Holding { first_token: granted.token, guard, holds: 1, marks: 0, sequence: 0, keeper: None };
+        let mut holding =
+            Holding { first_token: granted.token, guard, holds: 1, marks: 0, sequence: 0, raised_to: 0, keeper: None };
         if let Some((kept, keeper)) = self.take.keepalive {
             self.bind(&mut holding, kept, keeper);
         }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::views::Views;
 use super::{ByOwner, NodeSet, Shown};
+use crate::attempt_name::name_of;
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::pace::Given;
@@ -36,10 +37,12 @@ pub async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Resu
     if let Some(left) = of(token) {
         return Ok(Some(left));
     }
-    // It may have risen since its owner was told.
+    // It may have risen since its owner was told, and be rising now: the grant is its owner's, with whichever token.
     for slot in this.table.of_key(key) {
         if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
-            return Ok(of(held.guard.token()));
+            let owner = name_of(&held.guard.lease().owner);
+            let own = shown.grants.iter().filter(|grant| grant.owner == owner && grant.token_max >= token);
+            return Ok(own.filter(|grant| !grant.is_suspect).map(|grant| grant.ttl).max());
         }
     }
     Ok(None)

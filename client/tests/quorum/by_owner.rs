@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Take, Wanted};
-use palisade_client::{Client, ErrorKind};
+use palisade_client::{Client, ErrorKind, Options};
 
-use crate::fixture::{Nodes, ms, until};
+use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Frozen, int, null};
+use crate::proxy::Proxy;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -173,6 +174,111 @@ async fn tokens_that_were_not_raised_yet() {
     nodes.0[2].client().say("LOCK.BREAK k");
     assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), Some(raised as u64));
     assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("token"), int(raised));
+}
+
+/// The nodes do not have the token that they acknowledged to this process, since another one raised it. This one took the lock for lost, and
+/// granted its owner a second permit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_that_another_process_raises() {
+    let nodes = Nodes::start(3);
+    let (_client, locks) = process(&nodes).await;
+    let permit = Take { wanted: Wanted::Permit { limit: 2, number: None }, ..take("me") };
+    let granted = takes(&locks, permit.clone()).await;
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    let raise = async |by: u64| {
+        let infos = nodes.say("LOCK.INFO k");
+        let raised = infos.iter().map(|info| info.field("token").as_int()).max().unwrap() + by as i64;
+        let fence = format!("LOCK.FENCE k {} {raised}", infos[0].field("owner").as_text());
+        for server in &nodes.0 {
+            until("its state file allows that", async || server.client().say(&fence) == int(raised)).await;
+        }
+        raised as u64
+    };
+    let raised = raise(1_000).await;
+    for token in [granted.token, raised] {
+        assert!(locks.check(b"k", token).await.unwrap().is_some(), "its owner was told of {token} of {raised}");
+    }
+    assert_eq!(locks.take(permit.clone()).await.unwrap_err().kind(), ErrorKind::Owned);
+    assert_eq!(locks.extend(b"k", b"me", TTL, Some(raised)).await.unwrap(), Some(raised));
+    let raised = raise(1_000).await;
+    assert_eq!(locks.extend(b"k", b"me", TTL, Some(granted.token)).await.unwrap(), Some(raised));
+    assert_eq!(locks.take(permit.clone()).await.unwrap_err().kind(), ErrorKind::Owned);
+    assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().holders, 1);
+    let raised = raise(1_000).await;
+    assert_eq!(locks.release(b"k", b"me", None, Some(raised + 1)).await.unwrap(), None);
+    assert_eq!(locks.release(b"k", b"me", None, Some(raised)).await.unwrap(), Some(0));
+    until("it is free", async || nodes.holding("k") == 0).await;
+}
+
+/// Two processes write the note of one grant; each goes on after the other's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_of_two_processes() {
+    let nodes = Nodes::start(3);
+    let (_first, locks) = process(&nodes).await;
+    let (_second, other) = process(&nodes).await;
+    takes(&locks, take("me")).await;
+    let note = async || locks.info(b"k", None).await.unwrap().unwrap().grants[0].note.clone();
+    for (number, by, text) in
+        [(1, &locks, &b"one"[..]), (2, &other, b"two"), (3, &other, b"three"), (4, &locks, b"four")]
+    {
+        assert_eq!(by.note(b"k", b"me", text, None, None).await.unwrap(), Some(number));
+        assert_eq!(note().await, text);
+    }
+    let last = (1 << 53) - 1;
+    assert_eq!(locks.note(b"k", b"me", b"last", Some(last), None).await.unwrap(), Some(last));
+    let error = other.note(b"k", b"me", b"more", None, None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadArgument);
+    assert!(
+        error.to_string().starts_with("the note of this grant has the sequence number 9007199254740991"),
+        "{error}"
+    );
+    assert_eq!(note().await, b"last");
+}
+
+/// Others of this process were before it, and had not heard of the nodes yet. It was told that these are too few.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_vain_behind_others_of_its_process() {
+    let nodes = Nodes::start(3);
+    let client = patient(&nodes.addresses()).await;
+    let locks = client.by_owner();
+    let hang: Vec<_> = nodes.0[1..].iter().map(Frozen::new).collect();
+    let first = tokio::spawn({
+        let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..take("first") });
+        async move { locks.take(take).await }
+    });
+    until("the first one asks the nodes", async || locks.counts().1 == 1).await;
+    assert_eq!(locks.take(Take { wait: ms(50), ..take("second") }).await.unwrap(), None);
+    drop(hang);
+    assert!(first.await.unwrap().unwrap().is_some());
+}
+
+/// It waited in the queues of the nodes, and they were too slow for its last attempt. It was told that they are too few.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_vain_for_nodes_that_become_slow() {
+    let nodes = Nodes::start(3);
+    let mut proxies = vec![];
+    for server in &nodes.0 {
+        proxies.push(Proxy::before(server).await);
+    }
+    let client = patient(&proxies.iter().map(Proxy::address).collect::<Vec<_>>()).await;
+    let locks = client.by_owner();
+    let (_other, others) = process(&nodes).await;
+    takes(&others, take("me")).await;
+    let waits = tokio::spawn({
+        let (locks, take) = (locks.clone(), Take { wait: ms(3_000), ..take("you") });
+        async move { locks.take(take).await }
+    });
+    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1) || waits.is_finished()).await;
+    proxies.iter().for_each(|proxy| proxy.delay(ms(2_000)));
+    assert_eq!(waits.await.unwrap().unwrap(), None);
+}
+
+/// A client that gives nodes a minute to answer, connected.
+async fn patient(addresses: &[String]) -> Client {
+    let defaults = Options::new().node_timeout(ms(60_000));
+    let client = Client::builder().nodes(addresses).defaults(defaults).build().unwrap();
+    connected(&client).await;
+    client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,10 @@
 //! Waiting: in turn, without polling, for no longer than allowed.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Instant;
 
-use palisade_client::{ErrorKind, Options};
+use palisade_client::{Client, ErrorKind, Options};
 
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
@@ -44,6 +46,40 @@ async fn who_waits_is_served_in_order() {
             task.await.unwrap();
         }
     }
+}
+
+/// Two of one process came before one of another. The second one waited behind the first in its process, and took its ticket when it was
+/// its turn there: so it was behind the other's on the nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn order_over_processes_is_by_arrival() {
+    let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["handoff-window", "5000"]));
+    let (holder, one, other) = (nodes.client().await, nodes.client().await, nodes.client().await);
+    let held = holder.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let wait = |locks: &Client| {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap() })
+    };
+    let queued = async |count| {
+        until("they wait", async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
+    };
+    let first = wait(&one);
+    queued(1).await;
+    // It comes when it is polled first, which is here.
+    let second = one.clone();
+    let options = Options::new().ttl(ms(60_000));
+    let mut second = std::pin::pin!(second.lock_with("k", &options));
+    assert!(poll_fn(|context| Poll::Ready(second.as_mut().poll(context))).await.is_pending());
+    let third = wait(&other);
+    queued(2).await;
+    held.release().await;
+    let first = first.await.unwrap();
+    queued(2).await;
+    first.release().await;
+    let token = tokio::select! {
+        second = &mut second => second.unwrap().token(),
+        third = third => panic!("the third one came later, and has {}", third.unwrap().token()),
+    };
+    assert!(token > 0);
 }
 
 /// The node counts how long a request waited, and its clock may be faster than the holder's by 1 %.
