@@ -76,17 +76,15 @@ impl Change<'_> {
         }
     }
 
-    /// Whether the request is about what is known here. If it names a larger token than is, another process has raised that, or has taken
+    /// Whether the request is about what is known here. If it names a token that is not, another process may have raised that, or have taken
     /// the lock for this owner once more.
     async fn knows(&self, holding: &mut Holding) -> Result<bool, Error> {
-        if self.token.is_none_or(|token| token <= holding.largest_token()) {
+        if holding.is(self.token) {
             return Ok(true);
         }
-        let views = self.views().await?;
-        let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
-        let largest = seen.iter().map(|(_, grant)| grant.token.get()).max();
-        holding.raised_to = holding.raised_to.max(largest.unwrap_or(0));
-        Ok(largest.is_some())
+        let seen = self.views().await?.tokens_of(&holding.guard.lease().owner);
+        holding.may_be_told(&seen);
+        Ok(!seen.is_empty())
     }
 
     /// What the nodes have of the lock.
@@ -121,9 +119,9 @@ impl Change<'_> {
         }
     }
 
-    async fn extend(&self, holding: &Holding, ttl_ms: u32) -> Result<Option<u64>, Error> {
+    async fn extend(&self, holding: &mut Holding, ttl_ms: u32) -> Result<Option<u64>, Error> {
         taking::extend(&holding.guard, self.this.nodes().len(), ttl_ms, self.came).await?;
-        Ok(Some(holding.guard.token()))
+        Ok(Some(holding.tell()))
     }
 
     async fn reenter(
@@ -146,13 +144,13 @@ impl Change<'_> {
         Ok(Some(holds.into()))
     }
 
-    async fn share(&self, holding: &Holding) -> Result<Option<u64>, Error> {
+    async fn share(&self, holding: &mut Holding) -> Result<Option<u64>, Error> {
         match holding.guard.lease().wanted() {
             Wanted::Permit { .. } => return Ok(None),
             Wanted::Shared => {}
             Wanted::Exclusive => holding.guard.share().await?,
         }
-        Ok(Some(holding.guard.token()))
+        Ok(Some(holding.tell()))
     }
 
     async fn note(&self, holding: &mut Holding, text: &[u8], sequence: Option<u64>) -> Result<Option<u64>, Error> {

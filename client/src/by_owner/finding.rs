@@ -33,7 +33,7 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let Some((_, first)) = seen.first() else { return Ok(None) };
     let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode), nodes.len()));
     let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
-    let first_token = seen.iter().map(|(_, grant)| grant.token.get()).min();
+    let told = views.tokens_of(&attempt);
     let (holds, times) = holds_of(seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1));
     let marks = (times + 1) * TAKEN_UP_HOLDS;
     if !marked(this, &lease, marks + holds, checked).await {
@@ -43,15 +43,7 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let thread = this.client.thread()?;
     let (shared, orders, lease) = renewer::start(nodes, Taken { held, calls, lease }, checked, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
-    Ok(Some(Holding {
-        first_token: first_token.unwrap_or(guard.token()),
-        guard,
-        holds,
-        marks,
-        sequence: sequence.unwrap_or(0),
-        raised_to: 0,
-        keeper: None,
-    }))
+    Ok(Some(Holding { told, guard, holds, marks, sequence: sequence.unwrap_or(0), keeper: None }))
 }
 
 /// The attempt of this owner that a majority has, and how it stands; `None`: that cannot be said. `Some(None)`: there is none.

@@ -6,6 +6,7 @@
 //! A name is one holder's, and new for each acquisition. On the nodes each *attempt* has a name of its own that begins with it and ends in 16
 //! digits of chance, so that no late message of one attempt can touch another.
 
+mod breaking;
 mod changing;
 mod finding;
 mod table;
@@ -102,10 +103,12 @@ pub struct Shown {
 pub struct ShownGrant {
     /// The name that it was taken under.
     pub owner: Vec<u8>,
-    /// The fencing token, as a majority has it at the least.
+    /// What the nodes call it.
+    pub(crate) attempt: Vec<u8>,
+    /// The fencing token: at least the one that its owner was told last. While its nodes are brought together it is the one to which they are brought.
     pub token: u64,
-    /// The largest that a node has. While a majority is brought to it, its owner may have been told one that lies between.
-    pub token_max: u64,
+    /// Those that name it: its owner may have been told one of them, and nobody before it.
+    pub(crate) tokens: Vec<u64>,
     /// In which mode.
     pub mode: Mode,
     /// How many holds there are.
@@ -165,7 +168,7 @@ pub struct NodeSet {
 impl ShownGrant {
     /// Whether it is the grant with this token.
     pub fn is(&self, token: u64) -> bool {
-        (self.token..=self.token_max).contains(&token)
+        self.tokens.contains(&token)
     }
 }
 
@@ -332,7 +335,7 @@ impl ByOwner {
 
     async fn look(&self, key: &[u8], waiters: Option<usize>) -> Result<Shown, Error> {
         let (key, given) = (key.to_vec(), self.of_another()?.given);
-        self.run(move |this| async move { telling::look(this.nodes(), &key, waiters, given).await }).await
+        self.run(move |this| async move { telling::look(&this, &key, waiters, given).await }).await
     }
 
     /// Returns as soon as the lock is not held with this token, or has a newer note than this one (0: as soon as it is not free), with how
@@ -351,7 +354,7 @@ impl ByOwner {
     /// `NoQuorum`: too few nodes answered.
     pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
         let (key, checked) = (key.to_vec(), self.of_another()?);
-        self.run(move |this| async move { telling::break_lock(&this, &key, token, checked).await }).await
+        self.run(move |this| async move { breaking::break_lock(&this, &key, token, checked).await }).await
     }
 
     /// What the nodes are together.

@@ -36,22 +36,29 @@ pub struct Holding {
     pub marks: u32,
     /// The number of its note.
     pub sequence: u64,
-    /// The smallest token that nodes had for it: it may have risen since somebody was told.
-    pub first_token: u64,
-    /// The largest that they were seen to have since: another process raised it.
-    pub raised_to: u64,
+    /// The tokens that its owner was told, or may have been told by another process: it may have risen since.
+    pub told: Vec<u64>,
     pub keeper: Option<Keeper>,
 }
 
 impl Holding {
     /// Whether it is the grant with this token, if one is named.
     pub fn is(&self, token: Option<u64>) -> bool {
-        token.is_none_or(|token| (self.first_token..=self.largest_token()).contains(&token))
+        token.is_none_or(|token| self.told.contains(&token) || self.guard.token() == token)
     }
 
-    /// The largest token that it is known to have had.
-    pub fn largest_token(&self) -> u64 {
-        self.guard.token().max(self.raised_to)
+    /// Its owner is told its token, which this returns.
+    pub fn tell(&mut self) -> u64 {
+        let token = self.guard.token();
+        self.may_be_told(&[token]);
+        token
+    }
+
+    /// Its owner may have been told these by another process.
+    pub fn may_be_told(&mut self, tokens: &[u64]) {
+        self.told.extend(tokens);
+        self.told.sort_unstable();
+        self.told.dedup();
     }
 }
 

@@ -147,7 +147,7 @@ impl Asked<'_> {
         if let Some((kept, keeper)) = self.take.keepalive {
             self.bind(holding, kept, keeper);
         }
-        let (token, number) = (holding.guard.token(), holding.guard.number());
+        let (token, number) = (holding.tell(), holding.guard.number());
         Ok(Some(Granted { token, waited: Duration::ZERO, number }))
     }
 
@@ -167,8 +167,8 @@ impl Asked<'_> {
         );
         let waited = Duration::from_micros(began.us_since(self.came.at));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
-        let mut holding =
-            Holding { first_token: granted.token, guard, holds: 1, marks: 0, sequence: 0, raised_to: 0, keeper: None };
+        let told = vec![granted.token];
+        let mut holding = Holding { told, guard, holds: 1, marks: 0, sequence: 0, keeper: None };
         if let Some((kept, keeper)) = self.take.keepalive {
             self.bind(&mut holding, kept, keeper);
         }

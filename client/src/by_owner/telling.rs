@@ -7,93 +7,56 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::quorum::majority;
-use redis::{Value, cmd};
+use redis::cmd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
+use super::table::Holding;
 use super::views::Views;
-use super::{ByOwner, NodeSet, Shown};
-use crate::attempt_name::name_of;
+use super::{ByOwner, NodeSet, Shown, ShownGrant};
 use crate::nodes::Nodes;
-use crate::options::Checked;
 use crate::pace::Given;
 use crate::thread::Running;
 use crate::wire::NodeFailure;
-use crate::{Error, ErrorKind, NodeError, wire};
+use crate::{Error, NodeError, wire};
 
-/// How the lock is, as a majority has it.
-pub async fn look(nodes: &Arc<Nodes>, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
-    let views = Views::ask(nodes, key, waiters, given, Views::is_decided).await;
-    if views.is_decided() { Ok(views.shown()) } else { Err(views.too_few()) }
+/// How the lock is, as a majority has it, and this process where it holds it.
+pub async fn look(this: &ByOwner, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
+    look_for(this, key, waiters, None, given).await
+}
+
+/// The same for whoever was told this token, maybe by a node that is not among the first to answer: all of them are heard before
+/// it is nobody's.
+async fn look_for(
+    this: &ByOwner,
+    key: &[u8],
+    waiters: Option<usize>,
+    token: Option<u64>,
+    given: Given,
+) -> Result<Shown, Error> {
+    let is_named = |views: &Views| token.is_none_or(|token| views.agreed().iter().any(|grant| grant.is(token)));
+    let enough = |views: &Views| views.is_decided() && (is_named(views) || views.agreed().is_empty());
+    let views = Views::ask(this.nodes(), key, waiters, given, enough).await;
+    if !views.is_decided() {
+        return Err(views.too_few());
+    }
+    let mut shown = views.shown();
+    for slot in this.table.of_key(key) {
+        // One that is being worked on is as the nodes say.
+        let Ok(held) = slot.held.try_lock() else { continue };
+        let Some(held) = &*held else { continue };
+        if let Some(grant) = shown.grants.iter_mut().find(|grant| *grant.attempt == *held.guard.lease().owner) {
+            grant.is_known_as(held);
+        }
+    }
+    Ok(shown)
 }
 
 /// What is left of the grant with this token.
 pub async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Result<Option<Duration>, Error> {
-    let shown = look(this.nodes(), key, None, given).await?;
-    let of = |token: u64| {
-        let grants = shown.grants.iter().filter(|grant| grant.is(token) && !grant.is_suspect);
-        grants.map(|grant| grant.ttl).max()
-    };
-    if let Some(left) = of(token) {
-        return Ok(Some(left));
-    }
-    // It may have risen since its owner was told, and be rising now: the grant is its owner's, with whichever token.
-    for slot in this.table.of_key(key) {
-        if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
-            let owner = name_of(&held.guard.lease().owner);
-            let own = shown.grants.iter().filter(|grant| grant.owner == owner && grant.token_max >= token);
-            return Ok(own.filter(|grant| !grant.is_suspect).map(|grant| grant.ttl).max());
-        }
-    }
-    Ok(None)
-}
-
-/// Ends the grants with this token, or all; the largest token of those that ended.
-pub async fn break_lock(
-    this: &ByOwner,
-    key: &[u8],
-    token: Option<u64>,
-    checked: Checked,
-) -> Result<Option<u64>, Error> {
-    let nodes = this.nodes();
-    let mut of_node = vec![token; nodes.len()];
-    if let Some(token) = token {
-        // An owner's tokens may differ from node to node: each is told its own.
-        let views = Views::ask(nodes, key, None, checked.given, Views::is_decided).await;
-        let by_attempt = views.by_attempt();
-        let own = by_attempt.values().find(|grants| grants.iter().any(|(_, grant)| grant.token.get() == token));
-        for (node, grant) in own.into_iter().flatten() {
-            of_node[*node] = Some(grant.token.get());
-        }
-    }
-    let ask = |place: usize| {
-        let mut command = cmd("LOCK.BREAK");
-        command.arg(key);
-        if let Some(token) = of_node[place] {
-            command.arg("TOKEN").arg(token);
-        }
-        async move { (place, nodes.list[place].ask(&command, checked.given, None).await.1) }
-    };
-    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
-    let (mut whys, mut largest) = (vec![None; nodes.len()], None);
-    while let Some((place, reply)) = asked.next().await {
-        match reply {
-            Ok(Value::Int(token)) => largest = largest.max(u64::try_from(token).ok()),
-            Ok(_) => {}
-            Err(why) => whys[place] = Some(why.to_string()),
-        }
-    }
-    for slot in this.table.of_key(key) {
-        let mut held = slot.held.lock().await;
-        if held.as_ref().is_some_and(|held| held.is(token)) {
-            *held = None;
-        }
-    }
-    if whys.iter().flatten().count() > nodes.len() - majority(nodes.len()) {
-        let text = "too few nodes answered that they ended it";
-        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)));
-    }
-    Ok(largest)
+    let shown = look_for(this, key, None, Some(token), given).await?;
+    let grants = shown.with(this, key, token).await.into_iter().filter(|grant| !grant.is_suspect);
+    Ok(grants.map(|grant| grant.ttl).max())
 }
 
 /// Who the nodes are, and whether they serve.
@@ -195,13 +158,30 @@ pub async fn watch(
 ) -> Result<Option<Shown>, Error> {
     let until = Instant::now() + wait;
     let mut watch = None;
+    // What the nodes call the grants that are known: that a token is raised is no change.
+    let mut attempts: Option<Vec<Vec<u8>>> = None;
+    let mut looked_again = known.0 == 0;
     let _counted = this.watching.begin();
     loop {
         // Too few nodes may answer for a while: that is no change.
-        match look(this.nodes(), key, None, given).await {
-            Ok(shown) if !shown.is(known) => return Ok(Some(shown)),
+        let token = (known.0 != 0 && attempts.is_none()).then_some(known.0);
+        match look_for(this, key, None, token, given).await {
+            Ok(shown) => {
+                if attempts.is_none() {
+                    let grants = shown.with(this, key, known.0).await;
+                    if grants.is_empty() && !looked_again {
+                        // Its owner may have been at work with it meanwhile, and given it back.
+                        looked_again = true;
+                        continue;
+                    }
+                    attempts = Some(grants.into_iter().map(|grant| grant.attempt.clone()).collect());
+                }
+                if !shown.is(known, attempts.as_deref().unwrap_or_default()) {
+                    return Ok(Some(shown));
+                }
+            }
             Err(error) if watch.is_none() => return Err(error),
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
         if Instant::now() >= until {
             return Ok(None);
@@ -225,14 +205,38 @@ pub async fn watch(
     }
 }
 
+impl ShownGrant {
+    /// This process holds it, and knows what nodes that it has not reached yet do not: for how long, and what its owner was told.
+    fn is_known_as(&mut self, held: &Holding) {
+        self.ttl = self.ttl.max(held.guard.valid_for());
+        // What its owner is told: a larger one may be on a node that no majority has followed yet.
+        self.token = held.guard.token();
+        self.tokens.extend(&held.told);
+    }
+}
+
 impl Shown {
-    /// Whether it is this grant with this note; 0: free.
-    fn is(&self, (token, sequence): (u64, Option<u64>)) -> bool {
+    /// The grants with this token.
+    async fn with(&self, this: &ByOwner, key: &[u8], token: u64) -> Vec<&ShownGrant> {
+        let named: Vec<_> = self.grants.iter().filter(|grant| grant.is(token)).collect();
+        if !named.is_empty() || self.grants.is_empty() {
+            return named;
+        }
+        // It may have risen since its owner was told, and be rising now: it is that grant, with whichever token.
+        for slot in this.table.of_key(key) {
+            if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
+                return self.grants.iter().filter(|grant| *grant.attempt == *held.guard.lease().owner).collect();
+            }
+        }
+        vec![]
+    }
+
+    /// Whether it is one of these grants, with a note that is not newer; token 0: free.
+    fn is(&self, (token, sequence): (u64, Option<u64>), attempts: &[Vec<u8>]) -> bool {
         if token == 0 {
             return self.grants.is_empty();
         }
-        let is_it =
-            |grant: &super::ShownGrant| grant.is(token) && sequence.is_none_or(|sequence| grant.sequence <= sequence);
-        self.grants.iter().any(is_it)
+        let is_old = |grant: &ShownGrant| sequence.is_none_or(|sequence| grant.sequence <= sequence);
+        self.grants.iter().any(|grant| attempts.contains(&grant.attempt) && is_old(grant))
     }
 }

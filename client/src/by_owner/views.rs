@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX};
-use palisade_core::quorum::{Has, NodeId, holds_of, majority};
+use palisade_core::quorum::{Has, NodeId, holds_of, is_named_by, majority};
 use palisade_core::{BootTime, Mode, Token};
 use redis::{Cmd, Value, cmd};
 
@@ -123,6 +123,12 @@ impl Views {
         self.by_node.iter().map(|view| view.as_ref().map(own)).collect()
     }
 
+    /// The tokens that nodes have for this attempt.
+    pub fn tokens_of(&self, attempt: &[u8]) -> Vec<u64> {
+        let seen = self.by_attempt().remove(attempt).unwrap_or_default();
+        seen.iter().map(|(_, grant)| grant.token.get()).collect()
+    }
+
     /// Whether no answer that is missing can change which grants a majority has.
     pub fn is_decided(&self) -> bool {
         let (count, silent) = (self.by_node.len(), self.by_node.len() - self.answered());
@@ -134,8 +140,8 @@ impl Views {
     pub fn agreed(&self) -> Vec<ShownGrant> {
         let needed = majority(self.by_node.len());
         let by_attempt = self.by_attempt();
-        let mut agreed: Vec<_> =
-            by_attempt.values().filter(|grants| grants.len() >= needed).map(|grants| agreed(grants, needed)).collect();
+        let held = by_attempt.values().filter(|grants| grants.len() >= needed);
+        let mut agreed: Vec<_> = held.map(|grants| agreed(grants, self.by_node.len())).collect();
         agreed.sort_by_key(|grant| std::cmp::Reverse(grant.held));
         agreed
     }
@@ -157,17 +163,21 @@ impl Views {
 }
 
 /// What is said of one attempt by the nodes that have it.
-fn agreed(grants: &[(usize, &GrantView)], needed: usize) -> ShownGrant {
+fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
+    let needed = majority(nodes);
     let kth = |mut values: Vec<u64>| {
         values.sort_unstable_by(|one, other| other.cmp(one));
         values[needed - 1]
     };
     let all = |of: fn(&GrantView) -> u64| grants.iter().map(|(_, grant)| of(grant)).collect::<Vec<_>>();
     let (_, newest) = grants.iter().max_by_key(|(_, grant)| grant.sequence).expect("a majority has it");
+    let tokens: Vec<_> = grants.iter().map(|(_, grant)| grant.token).collect();
+    let named = tokens.iter().filter(|token| is_named_by(nodes, &tokens, **token));
     ShownGrant {
         owner: name_of(&newest.attempt).to_vec(),
-        token: kth(all(|grant| grant.token.get())),
-        token_max: grants.iter().map(|(_, grant)| grant.token.get()).max().unwrap_or(0),
+        attempt: newest.attempt.clone(),
+        token: tokens.iter().max().map_or(0, |token| token.get()),
+        tokens: named.map(|token| token.get()).collect(),
         mode: newest.mode,
         holds: holds_of(grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1)).0,
         ttl: reliable(Duration::from_millis(kth(all(|grant| grant.left_ms)))),

@@ -32,7 +32,15 @@ async fn takes(locks: &ByOwner, take: Take) -> Granted {
     locks.take(take).await.unwrap().expect("it is free")
 }
 
+/// One that is as patient with its nodes as a busy machine needs it.
 async fn process(nodes: &Nodes) -> (Client, ByOwner) {
+    let client = patient(&nodes.addresses()).await;
+    let by_owner = client.by_owner();
+    (client, by_owner)
+}
+
+/// One that gives nodes as long as is usual.
+async fn impatient(nodes: &Nodes) -> (Client, ByOwner) {
     let client = nodes.client().await;
     let by_owner = client.by_owner();
     (client, by_owner)
@@ -113,9 +121,9 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_down() {
     let nodes = Nodes::start(5);
-    let (_first, gone) = process(&nodes).await;
+    let (_first, gone) = impatient(&nodes).await;
     let granted = takes(&gone, take("me")).await;
-    let (_second, locks) = process(&nodes).await;
+    let (_second, locks) = impatient(&nodes).await;
     let mut frozen: Vec<_> = nodes.0[..2].iter().map(Frozen::new).collect();
     let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
     assert!(token >= granted.token);
@@ -210,6 +218,27 @@ async fn tokens_that_another_process_raises() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
+/// Who extended a lock is told so by whoever did it, also where most nodes have not been reached yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_as_long_as_it_was_extended() {
+    let nodes = Nodes::start(5);
+    let (_client, locks) = process(&nodes).await;
+    for round in 0..10 {
+        let key = format!("k{round}");
+        let short = Take { key: key.clone().into(), ttl: ms(20_000), ..take("me") };
+        let granted = takes(&locks, short).await;
+        let began = Instant::now();
+        let token = locks.extend(key.as_bytes(), b"me", ms(60_000), Some(granted.token)).await.unwrap().unwrap();
+        let least = |began: Instant| (ms(60_000) * 99 / 100 - ms(3)).saturating_sub(began.elapsed());
+        let left = locks.check(key.as_bytes(), token).await.unwrap().unwrap();
+        assert!(left >= least(began), "{left:?} after {:?}", began.elapsed());
+        let shown = locks.info(key.as_bytes(), None).await.unwrap().unwrap();
+        assert!(shown.grants[0].ttl >= least(began) && shown.grants[0].token >= token, "{shown:?} {token}");
+        assert!(locks.break_lock(key.as_bytes(), Some(granted.token)).await.unwrap().is_some());
+        assert_eq!(nodes.holding(&key), 0, "wherever its token has risen");
+    }
+}
+
 /// Two processes write the note of one grant; each goes on after the other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_of_two_processes() {
@@ -239,8 +268,7 @@ async fn notes_of_two_processes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_behind_others_of_its_process() {
     let nodes = Nodes::start(3);
-    let client = patient(&nodes.addresses()).await;
-    let locks = client.by_owner();
+    let (_client, locks) = process(&nodes).await;
     let hang: Vec<_> = nodes.0[1..].iter().map(Frozen::new).collect();
     let first = tokio::spawn({
         let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..take("first") });

@@ -71,12 +71,12 @@ pub fn address(server: &Server) -> String {
     format!("unix://{}", server.socket().display())
 }
 
-/// Returns when the client has reached all of its nodes: the first use waits for connections, but no longer than a node may
-/// take, and this machine may be busy.
+/// Returns when the client has reached a majority of its nodes: a first use alone waits for connections no longer than one may take to be
+/// made, and this machine may be busy.
 pub async fn connected(client: &Client) {
     let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
     let key = format!("connected-{:x}", rand::random::<u64>());
-    client.try_lock_with(key, &options).await.unwrap().release().await;
+    client.lock_with(key, &options).await.unwrap().release().await;
 }
 
 /// Returns when `condition` holds.

@@ -52,28 +52,29 @@ async fn who_waits_is_served_in_order() {
 /// its turn there: so it was behind the other's on the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_over_processes_is_by_arrival() {
-    let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["handoff-window", "5000"]));
+    let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["handoff-window", "10000"]));
     let (holder, one, other) = (nodes.client().await, nodes.client().await, nodes.client().await);
-    let held = holder.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    // As patient as a busy machine needs it.
+    let options = Options::new().ttl(ms(60_000)).node_timeout(ms(60_000));
+    let held = holder.lock_with("k", &options).await.unwrap();
     let wait = |locks: &Client| {
-        let locks = locks.clone();
-        tokio::spawn(async move { locks.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap() })
+        let (locks, options) = (locks.clone(), options.clone());
+        tokio::spawn(async move { locks.lock_with("k", &options).await.unwrap() })
     };
-    let queued = async |count| {
-        until("they wait", async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
+    let queued = async |who: &str, count| {
+        until(who, async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
     };
     let first = wait(&one);
-    queued(1).await;
+    queued("the first one waits", 1).await;
     // It comes when it is polled first, which is here.
     let second = one.clone();
-    let options = Options::new().ttl(ms(60_000));
     let mut second = std::pin::pin!(second.lock_with("k", &options));
     assert!(poll_fn(|context| Poll::Ready(second.as_mut().poll(context))).await.is_pending());
     let third = wait(&other);
-    queued(2).await;
+    queued("the third one waits", 2).await;
     held.release().await;
     let first = first.await.unwrap();
-    queued(2).await;
+    queued("the second one waits", 2).await;
     first.release().await;
     let token = tokio::select! {
         second = &mut second => second.unwrap().token(),

@@ -70,6 +70,7 @@ mod election;
 mod held;
 mod release;
 mod resume;
+mod shown;
 #[cfg(test)]
 mod storm;
 mod turn;
@@ -81,4 +82,5 @@ pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Sa
 pub use held::Held;
 pub use release::{Release, Released};
 pub use resume::{Has, Resumed, TAKEN_UP_HOLDS, holds_of, resume};
+pub use shown::is_named_by;
 pub use turn::{Turn, TurnProgress};
