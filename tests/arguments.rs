@@ -125,7 +125,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.ACQUIRE k me 1000 WAIT 1 wait 1", "ERR option WAIT was given twice"),
         (
             "LOCK.ACQUIRE k me 1000 FIFO",
-            "ERR unknown option: this command takes SHARED, LIMIT k, PERMIT n, KEEPALIVE ms, WAIT ms, FENCE token, RETRY and NOTE text",
+            "ERR unknown option: this command takes SHARED, LIMIT k, PERMIT n, KEEPALIVE ms, WAIT ms, BEHIND n, FENCE token, RETRY and NOTE text",
         ),
         ("LOCK.WAIT k me", "ERR wrong number of arguments"),
         ("LOCK.WAIT k me 86400001", patience),
@@ -134,7 +134,10 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.WAIT k me 1 TICKET", "ERR option TICKET needs a value"),
         ("LOCK.WAIT k me 1 TICKET -1", "ERR TICKET must be an integer from 0 to 9007199254740991"),
         ("LOCK.WAIT k me 1 TICKET 9007199254740992", "ERR TICKET must be"),
-        ("LOCK.WAIT k me 1 RETRY", "ERR unknown option: this command takes TICKET n, SHARED, LIMIT k and PERMIT n"),
+        (
+            "LOCK.WAIT k me 1 RETRY",
+            "ERR unknown option: this command takes TICKET n, SHARED, LIMIT k, PERMIT n, NOTE text and BEHIND n",
+        ),
         ("LOCK.BREAK", "ERR wrong number of arguments"),
         ("LOCK.HELP me", "ERR wrong number of arguments"),
         ("LOCK.ACQUIRE k me 1000 FENCE -1", token),

@@ -57,7 +57,7 @@ fn every_reply_has_its_own_kind() {
     assert!(grants.contains("$6\r\ngrants\r\n*1\r\n%12\r\n$5\r\nowner\r\n$2\r\nme\r\n"), "{grants:?}");
     assert_eq!(me.say("LOCK.NOTE l me text SEQ 7"), ":7\r\n");
     let info = me.say("LOCK.INFO k WAITERS 3");
-    assert!(info.starts_with("%15\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
+    assert!(info.starts_with("%16\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
     assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), ":0\r\n");
     for line in [
         "LOCK.RELEASE k me",
@@ -70,7 +70,7 @@ fn every_reply_has_its_own_kind() {
         assert_eq!(me.say(line), null, "{line}");
     }
     assert_eq!((me.say("LOCK.INFO k"), me.say("LOCK.BREAK k")), (null.to_owned(), null.to_owned()));
-    assert!(me.say("LOCK.NODE").starts_with("%10\r\n$2\r\nid\r\n$32\r\n"));
+    assert!(me.say("LOCK.NODE").starts_with("%11\r\n$2\r\nid\r\n$32\r\n"));
     assert_eq!(me.say("LOCK.GUARD"), ":0\r\n");
     assert!(me.say("LOCK.HELP").starts_with('*'));
     assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
