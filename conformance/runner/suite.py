@@ -13,7 +13,7 @@ from .servers import Node
 from .target import Target
 
 SIDE_BY_SIDE = 16
-CLIENTS_SIDE_BY_SIDE = 6
+CLIENTS_SIDE_BY_SIDE = 4
 
 
 def run_commands(target: Target, scenarios: list[dict], report: Report) -> None:
