@@ -10,7 +10,7 @@ use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, granted_a
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
-use crate::give_back::GiveBack;
+use crate::give_back::{GiveBack, Tally};
 use crate::node::WINDOW;
 use crate::nodes::{Calls, Nodes};
 use crate::options::Checked;
@@ -98,12 +98,14 @@ pub async fn acquire_waiting(
     lease: Lease,
     checked: Checked,
     patience: Duration,
+    behind: &Tally,
 ) -> Result<Option<Taken>, Error> {
     let lease = Arc::new(lease);
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
     let proposal = nodes.clock.propose();
-    let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64);
+    let behind = nodes.list[0].knows_behind().then(|| behind.count());
+    let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64, behind);
     let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease)).await;
     let reply = lease.checked(reply);
     let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);

@@ -7,11 +7,13 @@ use std::time::Duration;
 use palisade_core::limits::WAIT_MAX_MS;
 use palisade_core::{Token, Wanted};
 use rand::RngExt;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use crate::attempt::{self, Taken};
 use crate::choosing::{self, Look};
+use crate::give_back::Tally;
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{Lease, ShownKey};
@@ -45,6 +47,8 @@ pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
 #[derive(Debug, Default)]
 struct Turn {
     queue: tokio::sync::Mutex<()>,
+    /// Those who do not have it: the nodes are told how many they are.
+    behind: Tally,
     /// Why the one whose turn it is does not have the lock yet.
     seen: Mutex<Option<Error>>,
 }
@@ -68,6 +72,12 @@ impl Turns {
 impl Turn {
     fn saw(&self, error: Option<Error>) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Waits for it until then.
+    async fn wait_until(&self, deadline: Instant) -> Result<tokio::sync::MutexGuard<'_, ()>, Elapsed> {
+        let _behind = self.behind.begin();
+        timeout_at(deadline, self.queue.lock()).await
     }
 
     fn seen(&self) -> Option<Error> {
@@ -162,9 +172,10 @@ pub async fn lock(
         (Ok(turn), _) => turn,
         (Err(_), None) => {
             refused_before = None;
+            let _behind = turn.behind.begin();
             turn.queue.lock().await
         }
-        (Err(_), Some(deadline)) => match timeout_at(deadline, turn.queue.lock()).await {
+        (Err(_), Some(deadline)) => match turn.wait_until(deadline).await {
             Ok(turn) => {
                 refused_before = None;
                 turn
@@ -193,7 +204,7 @@ pub async fn lock(
         let attempt = if let Some(refused) = refused_before.take() {
             Err(refused)
         } else if waited && nodes.len() == 1 && !left.is_zero() {
-            attempt::acquire_waiting(nodes, lease, checked, left).await
+            attempt::acquire_waiting(nodes, lease, checked, left, &turn.behind).await
         } else {
             take_free(nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
         };
@@ -244,7 +255,7 @@ pub async fn lock(
         if in_queue && nodes.len() > 1 {
             let patient = patience().max(Duration::from_millis(1));
             let chooses = choosing::limit(nodes, sought.wanted).is_some();
-            let turn = waiting::turn(nodes, lease, sought.ticket, patient, chooses, checked).await?;
+            let turn = waiting::turn(nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked).await?;
             // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
             collided = turn.is_some() || !patience().is_zero();
             lease = turn.unwrap_or_else(|| sought.lease(nodes));

@@ -63,6 +63,9 @@ const PAID_AGAIN: Duration = Duration::from_millis(100);
 /// The contract that this client speaks, as LOCK.NODE numbers it.
 const PROTOCOL: u64 = 1;
 
+/// The word of LOCK.NODE for a node that takes a note with LOCK.WAIT, and how many wait behind a request.
+const BEHIND: &str = "behind";
+
 /// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
 /// is noticed within a quarter of a minute.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
@@ -120,6 +123,8 @@ pub struct Link {
     pub id: NodeId,
     /// It tells over this connection when a key changes that is looked at.
     tracks: bool,
+    /// It takes a note with LOCK.WAIT, and how many wait behind a request.
+    knows_behind: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -392,6 +397,11 @@ impl Node {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it can be told for whom a request waits, as far as that is known.
+    pub fn knows_behind(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(link) if link.knows_behind)
+    }
+
     /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
     /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue.
     pub async fn ask_waiting(
@@ -614,7 +624,9 @@ impl Node {
             let mut tracking = redis::cmd("CLIENT");
             tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
             let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
-            Ok(Link { connection, number, id, tracks })
+            let features = wire::text(&node, "features").unwrap_or_default();
+            let knows_behind = features.split(' ').any(|feature| feature == BEHIND);
+            Ok(Link { connection, number, id, tracks, knows_behind })
         };
         let limit = CONNECT_TIMEOUT;
         timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))

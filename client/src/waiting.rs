@@ -11,7 +11,7 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use crate::give_back::GiveBack;
+use crate::give_back::{GiveBack, Tally};
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{self, Lease};
@@ -28,7 +28,7 @@ pub const LATE: Duration = Duration::from_secs(1);
 
 /// Waits until a majority says that the lock is free for this acquisition, for up to `patience`; then the lock is to be
 /// acquired at once; of several permits, with the number that most nodes keep for it if this client `chooses` it. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
-/// request leaves every queue.
+/// request leaves every queue. Nodes are told how many wait `behind` it in this process, and again at each renewal.
 ///
 /// # Errors
 /// A majority refuses to be waited for at all.
@@ -37,7 +37,7 @@ pub async fn turn(
     lease: Lease,
     ticket: Token,
     patience: Duration,
-    chooses: bool,
+    (chooses, behind): (bool, &Tally),
     checked: Checked,
 ) -> Result<Option<Lease>, Error> {
     let lease = Arc::new(lease);
@@ -49,7 +49,8 @@ pub async fn turn(
             sleep(after).await;
             let renewed = RENEWED.mul_f64(rand::rng().random_range(0.8..1.0));
             let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
-            let command = lease.wait(at_a_time.as_millis() as u64, ticket);
+            let behind = nodes.list[node].knows_behind().then(|| behind.count());
+            let command = lease.wait(at_a_time.as_millis() as u64, ticket, behind);
             (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE, Some(lease)).await)
         }
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use palisade_core::limits::BEHIND_MAX;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 use palisade_core::{Mode, Permit, Token, Wanted};
 use redis::{Cmd, RedisError, Value, cmd};
@@ -147,14 +148,17 @@ impl Lease {
         }
     }
 
-    /// Takes the lock, waiting in the queue of the one node there is.
-    pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64) -> Cmd {
+    /// Takes the lock, waiting in the queue of the one node there is; with so many behind it in this process, if the node takes that.
+    pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64, behind: Option<usize>) -> Cmd {
         // Sent again on another connection it must find its own grant.
-        self.acquire(ttl_ms, proposal).arg("RETRY").arg("WAIT").arg(wait_ms).take()
+        let mut command = self.acquire(ttl_ms, proposal);
+        command.arg("RETRY").arg("WAIT").arg(wait_ms);
+        add_behind(&mut command, behind);
+        command
     }
 
-    /// Waits until it is free for this owner.
-    pub fn wait(&self, ms: u64, ticket: Token) -> Cmd {
+    /// Waits until it is free for this owner; with its note and so many behind it in this process, if the node takes that.
+    pub fn wait(&self, ms: u64, ticket: Token, behind: Option<usize>) -> Cmd {
         let mut command = self.about("LOCK.WAIT");
         command.arg(ms).arg("TICKET").arg(ticket.get());
         // Which of several permits it is to be is the node's word.
@@ -162,6 +166,10 @@ impl Lease {
             Wanted::Permit { limit, .. } => add_mode(&mut command, Wanted::Permit { limit, number: None }),
             wanted => add_mode(&mut command, wanted),
         }
+        if behind.is_some() && !self.note.is_empty() {
+            command.arg("NOTE").arg(&self.note);
+        }
+        add_behind(&mut command, behind);
         command
     }
 
@@ -193,6 +201,13 @@ impl Lease {
 
     fn about(&self, name: &str) -> Cmd {
         cmd(name).arg(&self.key).arg(&*self.owner).take()
+    }
+}
+
+/// Says how many wait behind a request, if there are any.
+fn add_behind(command: &mut Cmd, behind: Option<usize>) {
+    if let Some(behind) = behind.filter(|behind| *behind > 0) {
+        command.arg("BEHIND").arg(behind.min(BEHIND_MAX as usize));
     }
 }
 
@@ -507,11 +522,35 @@ mod tests {
                 let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
                 assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
             }
-            let waiting = lease.acquire_waiting(9, token, 5);
+            let waiting = lease.acquire_waiting(9, token, 5, None);
             assert_eq!(said(&lease, waiting), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7 RETRY WAIT 5"));
-            assert_eq!(said(&lease, lease.wait(5, token)), format!("LOCK.WAIT k 5 TICKET 7{waits}"));
+            assert_eq!(said(&lease, lease.wait(5, token, None)), format!("LOCK.WAIT k 5 TICKET 7{waits}"));
             assert_eq!(said(&lease, lease.command(Ask::Share)), "LOCK.CONVERT k SHARED");
         }
+    }
+
+    /// A node that does not say that it knows them is told neither.
+    #[test]
+    fn for_whom_a_request_waits() {
+        let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {
+            String::from_utf8_lossy(&command.get_packed_command()).into_owned()
+        });
+        let noted = Lease::new(b"k", None, b"web-1", Wanted::Exclusive, 1);
+        let tells = |behind| (words(noted.wait(5, token, behind)), words(noted.acquire_waiting(9, token, 5, behind)));
+        let (wait, acquire) = tells(None);
+        assert!(
+            !wait.contains("NOTE")
+                && !wait.contains("BEHIND")
+                && acquire.contains("NOTE")
+                && !acquire.contains("BEHIND")
+        );
+        let (wait, acquire) = tells(Some(0));
+        assert!(wait.contains("web-1") && !wait.contains("BEHIND") && !acquire.contains("BEHIND"));
+        let (wait, acquire) = tells(Some(2_000_000));
+        assert!(
+            wait.contains("BEHIND\r\n$7\r\n1000000") && acquire.contains("BEHIND\r\n$7\r\n1000000"),
+            "{wait} {acquire}"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn worker(nodes: &Nodes, name: &str, outer: &str, inner: &str) -> Running {
 
 #[test]
 fn two_that_wait_for_each_other() {
-    for count in [1] {
+    for count in [1, 3] {
         let nodes = Nodes::start(count);
         assert_eq!(run(nodes.palisade("deadlocks")).out(), "no deadlock among 0 locks that are waited for\n");
         let workers = [worker(&nodes, "web-1", "a", "b"), worker(&nodes, "web-2", "b", "a")];

@@ -8,7 +8,7 @@ use palisade_client::{Client, ErrorKind, Options};
 
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
-use crate::harness::Setup;
+use crate::harness::{Setup, int};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_in_order() {
@@ -81,6 +81,41 @@ async fn order_over_processes_is_by_arrival() {
         third = third => panic!("the third one came later, and has {}", third.unwrap().token()),
     };
     assert!(token > 0);
+}
+
+/// One request stands for all callers of a process: the nodes are told how many these are, and whose it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_nodes_are_told_for_whom_it_waits() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count);
+        let (holder, process) = (nodes.client().await, nodes.client().await);
+        let guard = holder.lock("k").await.unwrap();
+        let (told, mut got) = tokio::sync::mpsc::unbounded_channel();
+        let tasks: Vec<_> = (0..3)
+            .map(|_| {
+                let (process, told) = (process.clone(), told.clone());
+                let options = Options::new().note("invoice run").holder("web-3/7");
+                tokio::spawn(async move { told.send(process.lock_with("k", &options).await.unwrap()).unwrap() })
+            })
+            .collect();
+        until("one of them waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+        guard.release().await;
+        let first = got.recv().await.unwrap();
+        // Whoever comes second knows of the third.
+        let second = || nodes.0[0].client().say("LOCK.INFO k WAITERS 5").field("queue").as_list();
+        until("another one waits, and one behind it", async || {
+            second().first().is_some_and(|waiter| waiter.field("behind") == int(1))
+        })
+        .await;
+        assert_eq!(second()[0].field("note").as_text(), "invoice run [holder=web-3/7]");
+        drop(first);
+        for _ in 1..3 {
+            drop(got.recv().await.unwrap());
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
 }
 
 /// The node counts how long a request waited, and its clock may be faster than the holder's by 1 %.
