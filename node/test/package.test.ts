@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, before, it } from 'node:test';
@@ -53,6 +53,27 @@ onNode('the package', (bench) => {
   it('is had by import', async () => {
     await writeFile(join(folder, 'a.mjs'), `import { Lock, Palisade } from 'palisade-client';${USE}`);
     const { stdout } = await run('node', [join(folder, 'a.mjs'), bench.url]);
+    assert.equal(stdout, 'number true true true\n');
+  });
+
+  it('is built where its folder is installed from a fresh clone', async () => {
+    const clone = join(folder, 'clone');
+    const unbuilt = [
+      'package.json',
+      'package-lock.json',
+      'tsconfig.json',
+      'src',
+      '../LICENSE-APACHE',
+      '../LICENSE-MIT',
+    ];
+    for (const name of unbuilt) await cp(join(PACKAGE, name), join(clone, 'node', name), { recursive: true });
+    const application = join(folder, 'application');
+    await mkdir(application);
+    await writeFile(join(application, 'package.json'), '{ "private": true }');
+    const quick = ['--prefer-offline', '--no-audit', '--no-fund', '--silent'];
+    await run('npm', ['install', ...quick, join(clone, 'node')], { cwd: application });
+    await writeFile(join(application, 'a.mjs'), `import { Lock, Palisade } from 'palisade-client';${USE}`);
+    const { stdout } = await run('node', [join(application, 'a.mjs'), bench.url]);
     assert.equal(stdout, 'number true true true\n');
   });
 
