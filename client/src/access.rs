@@ -331,9 +331,12 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::field_reassign_with_default, reason = "without TLS there is no other field")]
     fn credentials_are_not_shown() {
         let credentials = Credentials::from_fn(|| Ok(("user".to_owned(), "secret".to_owned())));
-        let access = Arc::new(Access { credentials: Some(credentials), ..Access::default() });
+        let mut access = Access::default();
+        access.credentials = Some(credentials);
+        let access = Arc::new(access);
         let way = Way::new(1, "redis://other:hidden@host", &access).unwrap();
         let shown = format!("{access:?} {way:?}");
         assert!(!shown.contains("secret") && !shown.contains("hidden"), "{shown}");
