@@ -61,20 +61,21 @@ async fn order_over_processes_is_by_arrival() {
         let (locks, options) = (locks.clone(), options.clone());
         tokio::spawn(async move { locks.lock_with("k", &options).await.unwrap() })
     };
-    let queued = async |who: &str, count| {
-        until(who, async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
+    let queued = async |who: &str, count, on: usize| {
+        until(who, async || nodes.0.iter().filter(|server| server.info("waiters") == count).count() >= on).await;
     };
     let first = wait(&one);
-    queued("the first one waits", 1).await;
+    queued("the first one waits", 1, 3).await;
     // It comes when it is polled first, which is here.
     let second = one.clone();
     let mut second = std::pin::pin!(second.lock_with("k", &options));
     assert!(poll_fn(|context| Poll::Ready(second.as_mut().poll(context))).await.is_pending());
     let third = wait(&other);
-    queued("the third one waits", 2).await;
+    queued("the third one waits", 2, 3).await;
     held.release().await;
     let first = first.await.unwrap();
-    queued("the second one waits", 2).await;
+    // A node that was told last that the lock is free may have kept it for the third one: the first had a majority, and left its queue.
+    queued("the second one waits", 2, 2).await;
     first.release().await;
     let token = tokio::select! {
         second = &mut second => second.unwrap().token(),
