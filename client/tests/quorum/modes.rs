@@ -51,7 +51,9 @@ async fn readers_read_together_and_a_writer_writes_alone() {
         let writing = writes.await.unwrap();
         assert!(writing.token() > read);
         let reads = tokio::spawn(async move { other.read().await.unwrap() });
-        until("a reader waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+        // On the nodes that the writer has; one that heard last of the readers' releases may keep the lock for the reader.
+        let queued = || nodes.0.iter().filter(|server| server.info("waiters") == 1).count();
+        until("a reader waits", async || queued() > count / 2).await;
         let written = writing.token();
         let reading = writing.downgrade().await.unwrap();
         let beside = reads.await.unwrap();
