@@ -328,6 +328,7 @@ MEMORY := --counts 100000,131072,140000
 EXPIRY := --count 200000 --times 1
 TOGETHER := --rounds 5 --times 1
 QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
+AGENT := --rounds 5 --tasks 1,16 --seconds 1
 PEERS_HAND_OVER := --waiters 1,100 --rounds 1 --length-ms 1000
 PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
 PEERS_ELECTION := --leaders 3 --broken 10
@@ -338,7 +339,7 @@ VALKEY ?= $(wildcard $(CURDIR)/target/servers/bin/valkey-9.1)
 
 .PHONY: bench
 bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about twelve minutes. QUICK=1: one
-	@cargo build --release --quiet --package palisade-bench
+	@cargo build --release --quiet --package palisade-bench --package palisade-cli
 	@on() { $(BENCH) --out "$(RESULTS)" --server "$$@"; }; \
 	for server in "$(SERVER)" $(VALKEY); do \
 	  on "$$server" server-cost $(SERVER_COST); on "$$server" memory $(MEMORY); on "$$server" expiry $(EXPIRY); \
@@ -346,6 +347,7 @@ bench: module ## Measure what things cost beside what else there is, on SERVER a
 	done; \
 	on "$(SERVER)" hand-over $(HAND_OVER); \
 	on "$(SERVER)" quorum $(QUORUM); \
+	on "$(SERVER)" agent $(AGENT) --program "$(dir $(MODULE))palisade"; \
 	on "$(SERVER)" budgets; \
 	echo "The results are in $(RESULTS)."
 
