@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use palisade_client::by_owner::{Granted, Take, Wanted};
+use palisade_client::by_owner::{Granted, Take, Wanted, reliable};
 use palisade_client::{Error, ErrorKind};
 use serde::Serialize;
 
@@ -20,9 +20,6 @@ use crate::nodes::Nodes;
 use crate::show::{json, out, printable};
 use crate::signals::Signals;
 use crate::taking::{conflict, connect, not_in_time, note_of};
-
-/// What clocks may differ by is taken off a lease: this part of it, and so much more.
-const MARGIN: (u32, Duration) = (100, Duration::from_millis(2));
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
@@ -161,8 +158,7 @@ fn wanted(asked: &Asked, number: Option<u16>) -> Result<Wanted, Failure> {
 
 /// Milliseconds that a lease granted then may still be relied on.
 fn left(granted: Duration, ttl: Duration) -> u64 {
-    let end = granted + ttl.saturating_sub(ttl / MARGIN.0 + MARGIN.1);
-    end.saturating_sub(clock::since_boot()).as_millis() as u64
+    (granted + reliable(ttl)).saturating_sub(clock::since_boot()).as_millis() as u64
 }
 
 /// Somebody else has it.

@@ -23,6 +23,7 @@ use self::changing::{Change, What, in_ms};
 use self::table::{Id, Table};
 use self::taking::Came;
 use self::telling::Watches;
+pub use self::views::reliable;
 use crate::attempt_name::SUFFIX_BYTES;
 use crate::give_back::Tally;
 use crate::nodes::Nodes;

@@ -189,7 +189,8 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     }
 }
 
-/// What of a time that nodes count may be relied on.
+/// What of a time that nodes count may be relied on: it is shorter by what clocks may differ by. A lease of a [`Granted`](super::Granted) may be
+/// relied on for so long from the end of the wait for it on, where that is counted from before it was asked for.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
 }
