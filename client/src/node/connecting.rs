@@ -1,0 +1,107 @@
+//! A connection to a node, and what its server says of itself.
+
+use std::sync::Arc;
+
+use palisade_core::quorum::NodeId;
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::{CONNECT_TIMEOUT, Node, WINDOW};
+use crate::access::Unreached;
+use crate::wire::{self, NodeFailure};
+
+/// The contract that this client speaks, as LOCK.NODE numbers it.
+const PROTOCOL: u64 = 1;
+
+/// The word of LOCK.NODE for a node that takes a note with LOCK.WAIT, and how many wait behind a request.
+const BEHIND: &str = "behind";
+
+/// A connection, and which server is at its other end.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub(super) connection: MultiplexedConnection,
+    /// Connections of this node are numbered from 1.
+    pub(super) number: u64,
+    /// The server.
+    pub id: NodeId,
+    /// It tells over this connection when a key changes that is looked at.
+    pub(super) tracks: bool,
+    /// It takes a note with LOCK.WAIT, and how many wait behind a request.
+    pub(super) knows_behind: bool,
+}
+
+impl Node {
+    /// A new connection to a server that can be a node.
+    pub(super) async fn connect(&self, number: u64) -> Result<Link, NodeFailure> {
+        let (broken, tracked, place) = (Arc::clone(&self.broken), Arc::clone(&self.tracked), self.place);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(WINDOW)
+            .set_push_sender(move |push: PushInfo| {
+                match push.kind {
+                    // The server hung up: noticed at once, not by the next request.
+                    PushKind::Disconnection => give_up(&broken, number),
+                    PushKind::Invalidate => tracked.changed(place, &push.data),
+                    _ => {}
+                }
+                Ok::<(), SendError>(())
+            });
+        let unreachable = |why: String| NodeFailure::Unreachable(why);
+        let unfit = |why: String| NodeFailure::Unfit(why);
+        let connected = async {
+            let mut connection = self.way.connect(config).await.map_err(|why| match why {
+                Unreached::Access(why) => unfit(why),
+                Unreached::Server(error) => {
+                    let why = format!("it cannot be reached: {error}");
+                    if NodeFailure::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
+                        unfit(why)
+                    } else {
+                        unreachable(why)
+                    }
+                }
+            })?;
+            let asked = Instant::now();
+            let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
+            let node = NodeFailure::or_value(node).map_err(|failure| match failure {
+                NodeFailure::Refused(code, text) if code == "ERR" && text.contains("unknown command") => {
+                    unfit("the server has no lock module: start it with --loadmodule libpalisade.so".to_owned())
+                }
+                failure if failure.is_lasting() => unfit(failure.to_string()),
+                failure => unreachable(failure.to_string()),
+            })?;
+            let took = asked.elapsed();
+            let id = wire::node_id(&node).ok_or_else(|| unfit("its LOCK.NODE has no id".to_owned()))?;
+            let protocol = wire::number(&node, "protocol").unwrap_or(0);
+            if protocol != PROTOCOL {
+                return Err(unfit(format!(
+                    "its lock module speaks protocol {protocol}, this client {PROTOCOL}: upgrade the older of them"
+                )));
+            }
+            if wire::text(&node, "role").as_deref() != Some("master") {
+                return Err(unreachable("it is a replica: give the address of a master".to_owned()));
+            }
+            self.answers().pace.heard_after(took, Instant::now());
+            // Of keys that are looked at, and not of what this connection changes itself. Those that wait do not look.
+            let mut tracking = redis::cmd("CLIENT");
+            tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+            let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
+            let features = wire::text(&node, "features").unwrap_or_default();
+            let knows_behind = features.split(' ').any(|feature| feature == BEHIND);
+            Ok(Link { connection, number, id, tracks, knows_behind })
+        };
+        let limit = CONNECT_TIMEOUT;
+        timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))
+    }
+}
+
+/// The connection with this number is of no use any more: another one is made.
+pub(super) fn give_up(broken: &watch::Sender<u64>, number: u64) {
+    broken.send_if_modified(|last| {
+        let news = number > *last;
+        *last = number.max(*last);
+        news
+    });
+}

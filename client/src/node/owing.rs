@@ -1,0 +1,92 @@
+//! What is to be given back to a node as soon as it answers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::{CONNECT_TIMEOUT, Node, State, WINDOW};
+use crate::clock;
+use crate::give_back::{Debt, is_final};
+use crate::pace::Given;
+
+/// Locks that are still to be given back to a node at most: beyond, their leases end by themselves.
+const OWED_MAX: usize = 16_384;
+
+/// So many of them are given back at a time, and so long after an attempt that failed.
+const PAID_AT_A_TIME: usize = WINDOW / 4;
+const PAID_AGAIN: Duration = Duration::from_millis(100);
+
+impl Node {
+    /// `debt` is to be given back here as soon as the node answers.
+    pub fn owe(&self, debt: &Arc<Debt>) {
+        let mut owed = self.outstanding_ttl();
+        if owed.len() < OWED_MAX {
+            owed.push_back(Arc::clone(debt));
+        }
+        self.owes.send_replace(owed.len());
+    }
+
+    /// What is still to be given back here.
+    pub fn outstanding_ttl(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when nothing is to be given back here any more, or the node is down: then that may take long.
+    pub async fn is_paid(&self) {
+        let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
+        tokio::select! {
+            _ = owes.wait_for(|count| *count == 0) => {}
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => {}
+        }
+    }
+
+    /// Gives back what is owed whenever the node answers, for ever.
+    pub async fn pay(self: Arc<Self>) {
+        let mut owes = self.owes.subscribe();
+        loop {
+            let _ = owes.wait_for(|count| *count > 0).await;
+            let mut states = self.state.subscribe();
+            let mut silent = self.silent_since.subscribe();
+            let ends = self.outstanding_ttl().front().map_or(clock::boot_now(), |debt| debt.until);
+            tokio::select! {
+                // By then the first of them has ended by itself.
+                () = sleep(clock::until(ends)) => {}
+                () = async {
+                    let _ = states.wait_for(|state| matches!(state, State::Up(_))).await;
+                    let _ = silent.wait_for(Option::is_none).await;
+                } => {}
+            }
+            let now = clock::boot_now();
+            let batch: Vec<_> = self.outstanding_ttl().iter().take(PAID_AT_A_TIME).cloned().collect();
+            let release = async |debt: &Arc<Debt>| {
+                if now >= debt.until {
+                    return true;
+                }
+                let reply = self
+                    .ask(&debt.command, Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, None)
+                    .await
+                    .1;
+                if reply.is_ok() {
+                    debt.is_freed();
+                }
+                is_final(&reply)
+            };
+            let paid = join_all(batch.iter().map(release)).await;
+            let all_paid = paid.iter().all(|paid| *paid);
+            {
+                let mut owed = self.outstanding_ttl();
+                owed.drain(..batch.len());
+                batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));
+                self.owes.send_replace(owed.len());
+            }
+            if !all_paid {
+                let jittered = PAID_AGAIN.mul_f64(rand::rng().random_range(0.5..1.0));
+                sleep(jittered).await;
+            }
+        }
+    }
+}

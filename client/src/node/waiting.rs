@@ -1,0 +1,72 @@
+//! Requests that wait in the node's queues, on connections of their own.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use palisade_core::quorum::NodeId;
+use redis::{Cmd, Value};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::connecting::Link;
+use super::{CONNECT_TIMEOUT, Node, State};
+use crate::wire::{Lease, NodeFailure};
+
+/// Idle connections for waiting that are kept.
+const IDLE_WAITERS: usize = 16;
+
+impl Node {
+    /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
+    /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue.
+    pub async fn ask_waiting(
+        &self,
+        command: &Cmd,
+        patience: Duration,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        // Who waits can wait for a connection, but not for a node that is known to be down.
+        let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
+        if let Err(failure) = self.link(connect_by).await {
+            return (None, Err(failure));
+        }
+        about.inspect(|lease| lease.goes_to(self.place));
+        let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(link) = idle {
+            let (id, reply) = self.ask_on(link, command, patience).await;
+            // One that was idle may have been closed meanwhile.
+            if !matches!(reply, Err(NodeFailure::Broken(_))) {
+                return (id, reply);
+            }
+        }
+        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(NodeFailure::Silent)) {
+            Ok(link) => self.ask_on(link, command, patience).await,
+            Err(failure) => (None, Err(failure)),
+        }
+    }
+
+    async fn ask_on(
+        &self,
+        mut link: Link,
+        command: &Cmd,
+        patience: Duration,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        let mut states = self.state.subscribe();
+        let reply = tokio::select! {
+            reply = timeout(patience, link.connection.send_packed_command(command)) => match reply {
+                Ok(reply) => NodeFailure::or_value(reply),
+                Err(_) => Err(NodeFailure::Silent),
+            },
+            // The other connection to the node broke: this one may be half open.
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => {
+                Err(NodeFailure::Unreachable("the node is down".to_owned()))
+            }
+        };
+        let id = link.id;
+        if matches!(reply, Ok(_) | Err(NodeFailure::Refused(..))) {
+            let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.len() < IDLE_WAITERS {
+                idle.push(link);
+            }
+        }
+        (Some(id), reply)
+    }
+}
