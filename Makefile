@@ -90,6 +90,8 @@ TESTED_CLIENTS := redis_cli redis_py redis_py_asyncio node_redis ioredis hiredis
 test: setup ## Run every test: the rules, the module on a real server, the client on five, the program at a terminal
 	@tests/clients/setup quick
 	@cargo test --workspace
+	@cargo test --package palisade-client --features metrics --test metrics
+	@cargo test --package palisade-client --features metrics --doc page_of_telemetry
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
 	@$(MAKE) --no-print-directory test-node
 	@$(MAKE) --no-print-directory test-python
@@ -461,6 +463,7 @@ setup-monitoring: setup
 lint: setup ## Check format, lints and documentation
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@cargo clippy --package palisade-client --features metrics --all-targets --quiet -- -D warnings
 	@cargo clippy --package palisade-bench --features peers --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 

@@ -52,6 +52,9 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);
     let ask = first[0].ask;
     let call = |call| nodes.call(&lease, 0, call, checked.given);
+    lease.class.round();
+    // A second round, by however many calls.
+    let mut is_aligned = false;
     let mut calls: Calls = first.into_iter().map(call).collect();
     let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
     let mut answered = vec![false; nodes.len()];
@@ -76,6 +79,9 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
         (seen.whys[node], seen.lasting[node]) = (reply.why, reply.is_lasting);
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
+                if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
+                    lease.class.round();
+                }
                 calls.extend(more.into_iter().map(call));
             }
             Progress::Held(held) => {
@@ -105,6 +111,7 @@ pub async fn acquire_waiting(
     let start = clock::boot_now();
     let proposal = nodes.clock.propose();
     let behind = nodes.list[0].knows_behind().then(|| behind.count());
+    lease.class.round();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64, behind);
     let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease)).await;
     let reply = lease.checked(reply);

@@ -13,6 +13,7 @@ use crate::access::Tls;
 use crate::access::{Access, Credentials};
 use crate::by_owner::ByOwner;
 use crate::locking::{self, Sought, Turns};
+use crate::metrics::Class;
 use crate::nodes::Nodes;
 use crate::renewer::{self, Auto};
 use crate::thread::Thread;
@@ -564,7 +565,8 @@ impl Client {
             true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
             false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
         };
-        let sought = Sought { key: key.to_vec(), owner: None, note: options.full_note(), wanted, ticket };
+        let (note, class) = (options.full_note(), Class::of(options));
+        let sought = Sought { key: key.to_vec(), owner: None, note, wanted, class, ticket };
         let wait = options.wait;
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);

@@ -88,7 +88,9 @@
 //!
 //! # Features
 //!
-//! `tls`: `rediss://` addresses, by rustls with the system's certificates, or those that `Builder::tls` names.
+//! - `tls`: `rediss://` addresses, by rustls with the system's certificates, or those that `Builder::tls` names.
+//! - `metrics`: counters and histograms for the recorder of the program (crate `metrics`): how long was waited, how locks ended, which nodes
+//!   answer. `Options::class` says which kind of lock it was.
 
 mod access;
 mod address;
@@ -108,6 +110,7 @@ pub mod holder_id;
 mod locking;
 mod looking;
 mod loss;
+mod metrics;
 mod node;
 mod nodes;
 mod options;
@@ -147,3 +150,8 @@ pub mod direct {
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/modes.md")]
 mod page_of_modes {}
+
+/// The same of the page about metrics and traces.
+#[cfg(all(doctest, feature = "metrics"))]
+#[doc = include_str!("../../docs/telemetry.md")]
+mod page_of_telemetry {}

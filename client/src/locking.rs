@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use crate::attempt::{self, Taken};
 use crate::choosing::{self, Look};
 use crate::give_back::Tally;
+use crate::metrics::{Acquiring, Class};
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{Lease, ShownKey};
@@ -93,6 +94,8 @@ pub struct Sought {
     pub owner: Option<Vec<u8>>,
     pub note: Vec<u8>,
     pub wanted: Wanted,
+    /// What it is counted as.
+    pub class: Class,
     /// Its caller's place in the queues of the nodes: taken when the caller came, so that who waits for others of this process first is
     /// not behind those of other processes who come meanwhile.
     pub ticket: Token,
@@ -106,14 +109,16 @@ impl Sought {
 
     /// The same in this mode.
     fn lease_in(&self, nodes: &Nodes, wanted: Wanted) -> Lease {
-        Lease::new(&self.key, self.owner.as_deref(), &self.note, wanted, nodes.len())
+        Lease::new(&self.key, self.owner.as_deref(), &self.note, wanted, nodes.len()).of_class(&self.class)
     }
 }
 
 /// Takes it if it is free, now.
 pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> Result<Taken, Error> {
-    let mut looks = 0;
-    take_free(nodes, sought, sought.lease(nodes), checked, None, &mut looks).await
+    let acquiring = Acquiring::begin(&sought.class, sought.wanted);
+    let taken = take_free(nodes, sought, sought.lease(nodes), checked, None, &mut 0).await;
+    acquiring.ended(&taken);
+    taken
 }
 
 /// Attempts to take it, by then if there is a limit; of several permits another one as long as any is free, up to
@@ -139,6 +144,7 @@ async fn take_free(
             return Err(refused);
         }
         *looks += 1;
+        sought.class.round();
         let Look { number, holder } = choosing::look(nodes, &sought.key, &owner, limit, checked.given).await;
         if number.is_none() {
             return Err(refused.with_holder(holder));
@@ -150,6 +156,19 @@ async fn take_free(
 
 /// Takes it, for up to `wait`.
 pub async fn lock(
+    nodes: &Arc<Nodes>,
+    turns: &Turns,
+    sought: &Sought,
+    wait: Option<Duration>,
+    checked: Checked,
+) -> Result<Taken, Error> {
+    let acquiring = Acquiring::begin(&sought.class, sought.wanted);
+    let taken = take_in_turn(nodes, turns, sought, wait, checked).await;
+    acquiring.ended(&taken);
+    taken
+}
+
+async fn take_in_turn(
     nodes: &Arc<Nodes>,
     turns: &Turns,
     sought: &Sought,

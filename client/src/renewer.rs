@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 use crate::attempt::Taken;
 use crate::give_back::{Counted, GiveBack};
 use crate::looking::Looking;
+use crate::metrics::{self, Holding};
 use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
@@ -135,6 +136,7 @@ pub fn start(
         proclaiming: None,
         looking: Looking::begin(nodes, &lease, checked),
         give_back,
+        holding: Holding::begin(&lease),
         _counted: nodes.held.begin(),
     };
     tokio::spawn(renewer.run(inbox).with_current_subscriber());
@@ -145,6 +147,7 @@ impl Drop for Renewer {
     /// However it ends, also with its runtime: nobody extends the lock from here on, and nobody is left relying on it.
     fn drop(&mut self) {
         self.shared.end(Loss::Closed);
+        self.holding.end(self.shared.ended.borrow().as_ref().unwrap_or(&Loss::Closed));
     }
 }
 
@@ -168,6 +171,7 @@ struct Renewer {
     /// If its nodes are to tell at once where it is taken away.
     looking: Option<Looking>,
     give_back: GiveBack,
+    holding: Holding,
     _counted: Counted,
 }
 
@@ -292,12 +296,14 @@ impl Renewer {
     fn report(&mut self, before: Option<bool>) {
         match self.held.outcome() {
             Some(true) if before != Some(true) => {
+                metrics::extended(&self.lease, true);
                 debug!(key = %self.lease.shown_key(), token = self.held.token().get(), "extended");
                 self.waiting.drain(..).for_each(|done| drop(done.send(Ok(()))));
             }
             // What is lost is told as such.
             _ if self.held.is_lost() => {}
             Some(false) if before != Some(false) && self.held.round() > 0 => {
+                metrics::extended(&self.lease, false);
                 let errors = self.nodes.errors(&self.whys);
                 warn!(key = %self.lease.shown_key(), token = self.held.token().get(), ?errors, "not extended, tried again while it is valid");
                 let error =
@@ -350,6 +356,7 @@ impl Renewer {
         self.give_back.disarm();
         let expired = clock::boot_now() >= self.held.valid_until();
         self.shared.end(Loss::Released);
+        self.holding.end(&Loss::Released);
         let mut answers = self.nodes.give_back(&self.lease, self.checked);
         drop(counted);
         let Some(done) = done else { return };

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::nodes::Nodes;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, metrics};
 
 /// Runs what it is given until it is dropped; then it ends, when what is being given back has been.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub struct Thread {
 impl Thread {
     /// Starts it, and connects to the nodes.
     pub fn start(nodes: &Arc<Nodes>) -> Result<Self, Error> {
+        metrics::describe();
         let failed =
             |why: std::io::Error| Error::new(ErrorKind::Configuration, format!("no thread can be started: {why}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;

@@ -58,6 +58,7 @@ pub async fn turn(
     let mut machine = Turn::begin(nodes.len());
     let mut whys = vec![None; nodes.len()];
     let mut turn = false;
+    lease.class.round();
     debug!(key = %lease.shown_key(), "waits in the queues of the nodes");
     while let Some((node, (id, reply))) = asked.next().await {
         let kept = reply.as_ref().ok().and_then(wire::kept_number);

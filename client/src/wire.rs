@@ -12,6 +12,7 @@ use redis::{Cmd, RedisError, Value, cmd};
 
 use crate::Holder;
 use crate::attempt_name::{attempt_of, name_of};
+use crate::metrics::Class;
 
 /// What a node says that was asked about a lock which it does not have, whoever has it now.
 pub const NOT_HELD: &str = "it does not have the lock any more";
@@ -27,6 +28,8 @@ pub struct Lease {
     is_named: bool,
     /// For people.
     pub note: Vec<u8>,
+    /// What it is counted as.
+    pub class: Class,
     /// In which mode it is asked for. It changes twice at most: when the number of a permit is known, and when a writer becomes
     /// a reader.
     wanted: Mutex<Wanted>,
@@ -42,6 +45,7 @@ impl Lease {
             owner: attempt_of(name),
             is_named: name.is_some(),
             note: note.to_vec(),
+            class: Class::default(),
             wanted: Mutex::new(wanted),
             may_have: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
         }
@@ -54,9 +58,16 @@ impl Lease {
             owner: attempt.into(),
             is_named: true,
             note: note.to_vec(),
+            class: Class::default(),
             wanted: Mutex::new(wanted),
             may_have: (0..nodes).map(|_| AtomicBool::new(true)).collect(),
         }
+    }
+
+    /// The same, counted as one of this class.
+    pub fn of_class(mut self, class: &Class) -> Self {
+        self.class = class.clone();
+        self
     }
 
     /// Whether another process may go on with it.

@@ -12,6 +12,7 @@ use super::{ByOwner, Granted, Keeper, Take};
 use crate::attempt::Taken;
 use crate::give_back::GiveBack;
 use crate::locking::{self, Sought};
+use crate::metrics::Class;
 use crate::options::Checked;
 use crate::renewer::{self, Auto};
 use crate::wire::NOT_HELD;
@@ -60,6 +61,7 @@ impl Asked<'_> {
             owner: Some(self.take.owner.clone()),
             note: self.take.note.clone(),
             wanted: self.take.wanted,
+            class: Class::of(self.this.client.defaults()),
             ticket: self.came.ticket,
         };
         let mut again = true;

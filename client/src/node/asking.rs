@@ -45,14 +45,14 @@ impl Node {
         let began = Instant::now();
         let Admitted { link, permit } = match self.admit(given, began).await {
             Ok(admitted) => admitted,
-            Err(failure) => return (None, Err(failure)),
+            Err(failure) => return (None, self.counted(Err(failure))),
         };
         about.inspect(|lease| lease.goes_to(self.place));
         let (id, number, mut connection) = (link.id, link.number, link.connection);
         let command = command.clone();
         // If that is answered later than the node's time allows, it is heard all the same.
         let request: Request = Box::pin(async move { connection.send_packed_command(&command).await });
-        (Some(id), self.send(number, request, permit, given, began).await)
+        (Some(id), self.counted(self.send(number, request, permit, given, began).await))
     }
 
     /// Sends `command`, which reads a key, as [`Node::ask`]; over that connection the node tells when the key changes next.
@@ -66,7 +66,7 @@ impl Node {
         let began = Instant::now();
         let Admitted { link, permit } = match self.admit(given, began).await {
             Ok(admitted) => admitted,
-            Err(failure) => return (None, 0, Err(failure)),
+            Err(failure) => return (None, 0, self.counted(Err(failure))),
         };
         let (id, number, mut connection) = (link.id, link.number, link.connection);
         // The server keeps in mind what the next command reads.
@@ -76,7 +76,13 @@ impl Node {
             let replies = connection.send_packed_commands(&both, 1, 1).await?;
             Ok(replies.into_iter().next().unwrap_or(Value::Nil))
         });
-        (Some(id), number, self.send(number, request, permit, given, began).await)
+        (Some(id), number, self.counted(self.send(number, request, permit, given, began).await))
+    }
+
+    /// What came of a request, which is counted.
+    pub(super) fn counted(&self, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
+        self.meter.asked(&reply);
+        reply
     }
 
     /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
@@ -176,7 +182,9 @@ impl Node {
         }
         answers.pace.was_silent();
         drop(answers);
-        self.silent_since.send_if_modified(|since| since.is_none() && since.replace(sent).is_none());
+        if self.silent_since.send_if_modified(|since| since.is_none() && since.replace(sent).is_none()) {
+            self.meter_state();
+        }
     }
 
     /// Hears an answer that comes late: then the node is not silent any more. A connection on which none comes is given up.
@@ -216,9 +224,11 @@ impl Node {
         let now = Instant::now();
         let mut answers = self.answers();
         answers.pace.heard_after(now - sent, now);
+        self.meter.responded(now - sent);
         answers.last = Some(now);
         drop(answers);
         if self.silent_since.send_if_modified(|since| since.take().is_some()) {
+            self.meter_state();
             self.answers_again.notify_waiters();
         }
         answer

@@ -29,6 +29,7 @@ use self::connecting::Link;
 use crate::Error;
 use crate::access::{Access, Way};
 use crate::give_back::Debt;
+use crate::metrics::NodeMeter;
 use crate::pace::Pace;
 use crate::tracking::Tracked;
 use crate::wire::NodeFailure;
@@ -72,6 +73,7 @@ pub struct Node {
     answers_again: Arc<Notify>,
     /// Of all nodes: held locks that this one tells of.
     tracked: Arc<Tracked>,
+    meter: NodeMeter,
 }
 
 /// What its answers tell of it.
@@ -103,6 +105,7 @@ impl Node {
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let way = Way::new(number, address, access)?.with(|info| info.set_tcp_settings(tcp));
         let state = watch::Sender::new(State::Connecting);
+        let meter = NodeMeter::new(way.name());
         Ok(Self {
             place: number - 1,
             way,
@@ -117,6 +120,7 @@ impl Node {
             owes: watch::Sender::new(0),
             answers_again: Arc::clone(answers_again),
             tracked: Arc::clone(tracked),
+            meter,
         })
     }
 
@@ -136,10 +140,12 @@ impl Node {
                     let made = Instant::now();
                     self.silent_since.send_replace(None);
                     self.state.send_replace(State::Up(link));
+                    self.meter_state();
                     self.answers_again.notify_waiters();
                     let _ = broken.wait_for(|&broken| broken >= number).await;
                     warn!(node = self.name(), "the connection is given up");
                     self.state.send_replace(State::Down(NodeFailure::Broken("the connection broke".to_owned())));
+                    self.meter_state();
                     if made.elapsed() > BACK_OFF.1 {
                         pause = BACK_OFF.0;
                         continue;
@@ -149,6 +155,7 @@ impl Node {
                     debug!(node = self.name(), %failure, "no connection");
                     let is_lasting = failure.is_lasting();
                     self.state.send_replace(State::Down(failure));
+                    self.meter_state();
                     if is_lasting {
                         self.answers_again.notify_waiters();
                     }
@@ -172,6 +179,12 @@ impl Node {
             State::Up(link) if link.tracks => Some(link.number),
             _ => None,
         }
+    }
+
+    /// Tells the recorder whether it can be asked now.
+    fn meter_state(&self) {
+        let is_up = matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none();
+        self.meter.up(is_up);
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {

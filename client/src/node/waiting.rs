@@ -26,7 +26,7 @@ impl Node {
         // Who waits can wait for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         if let Err(failure) = self.link(connect_by).await {
-            return (None, Err(failure));
+            return (None, self.counted(Err(failure)));
         }
         about.inspect(|lease| lease.goes_to(self.place));
         let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -39,7 +39,7 @@ impl Node {
         }
         match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(NodeFailure::Silent)) {
             Ok(link) => self.ask_on(link, command, patience).await,
-            Err(failure) => (None, Err(failure)),
+            Err(failure) => (None, self.counted(Err(failure))),
         }
     }
 
@@ -67,6 +67,6 @@ impl Node {
                 idle.push(link);
             }
         }
-        (Some(id), reply)
+        (Some(id), self.counted(reply))
     }
 }

@@ -1,0 +1,221 @@
+//! Names, labels and units, and the one place that says them to the recorder.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use metrics::{
+    Gauge, Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+use palisade_core::{BootTime, Wanted};
+
+use crate::wire::{Lease, NodeFailure};
+use crate::{Error, ErrorKind, Loss, Options, clock};
+
+const ACQUISITIONS: &str = "palisade_client_acquisitions_total";
+const WAIT: &str = "palisade_client_wait_seconds";
+const ROUNDS: &str = "palisade_client_acquire_rounds";
+const HELD: &str = "palisade_client_held";
+const HOLD: &str = "palisade_client_hold_seconds";
+const EXTENSIONS: &str = "palisade_client_extensions_total";
+const LOSSES: &str = "palisade_client_losses_total";
+const NODE_UP: &str = "palisade_client_node_up";
+const NODE_REQUESTS: &str = "palisade_client_node_requests_total";
+const NODE_RESPONSE: &str = "palisade_client_node_response_seconds";
+
+/// The class of locks whose options name none.
+const CLASS_DEFAULT: &str = "default";
+
+/// Says what each is, and its unit. A recorder that is installed later does not hear it.
+pub fn describe() {
+    describe_counter!(ACQUISITIONS, Unit::Count, "Acquisitions, by how they ended.");
+    describe_histogram!(WAIT, Unit::Seconds, "From the call to its end, by how it ended.");
+    describe_histogram!(ROUNDS, Unit::Count, "Rounds to the nodes that a granted acquisition took.");
+    describe_gauge!(HELD, Unit::Count, "Locks that are held now.");
+    describe_histogram!(HOLD, Unit::Seconds, "From the grant to the release or the loss.");
+    describe_counter!(EXTENSIONS, Unit::Count, "Rounds that extend a held lock, by what came of them.");
+    describe_counter!(LOSSES, Unit::Count, "Locks that were lost while a guard held them, by reason.");
+    describe_gauge!(NODE_UP, Unit::Count, "1: the node is connected and answers in its time.");
+    describe_counter!(NODE_REQUESTS, Unit::Count, "Requests to a node, by what came of them.");
+    describe_histogram!(NODE_RESPONSE, Unit::Seconds, "How long a node took to answer a request that does not wait.");
+}
+
+/// What an acquisition is counted as, and its rounds so far.
+#[derive(Clone, Debug)]
+pub struct Class {
+    name: SharedString,
+    rounds: Arc<AtomicU32>,
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Self { name: SharedString::const_str(CLASS_DEFAULT), rounds: Arc::default() }
+    }
+}
+
+impl Class {
+    pub fn of(options: &Options) -> Self {
+        match &options.class {
+            Some(name) => Self { name: SharedString::from_shared(Arc::clone(name)), rounds: Arc::default() },
+            None => Self::default(),
+        }
+    }
+
+    /// One more round to the nodes.
+    pub fn round(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn labels(&self, wanted: Wanted) -> Vec<Label> {
+        let mode = match wanted {
+            Wanted::Exclusive => "exclusive",
+            Wanted::Shared => "shared",
+            Wanted::Permit { .. } => "permit",
+        };
+        vec![Label::new("class", self.name.clone()), Label::from_static_parts("mode", mode)]
+    }
+}
+
+/// An acquisition under way.
+pub struct Acquiring {
+    class: Class,
+    wanted: Wanted,
+    began: BootTime,
+    is_told: bool,
+}
+
+impl Acquiring {
+    pub fn begin(class: &Class, wanted: Wanted) -> Self {
+        Self { class: class.clone(), wanted, began: clock::boot_now(), is_told: false }
+    }
+
+    pub fn ended<T>(mut self, came: &Result<T, Error>) {
+        self.tell(came.as_ref().map_or_else(|error| outcome(error.kind()), |_| "granted"));
+        if came.is_ok() {
+            let rounds = self.class.rounds.load(Ordering::Relaxed);
+            histogram!(ROUNDS, self.class.labels(self.wanted)).record(rounds);
+        }
+    }
+
+    fn tell(&mut self, outcome: &'static str) {
+        self.is_told = true;
+        let mut labels = self.class.labels(self.wanted);
+        labels.push(Label::from_static_parts("outcome", outcome));
+        counter!(ACQUISITIONS, labels.clone()).increment(1);
+        histogram!(WAIT, labels).record(clock::since(self.began));
+    }
+}
+
+impl Drop for Acquiring {
+    /// Its caller gave up, or the client was closed.
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell("cancelled");
+        }
+    }
+}
+
+fn outcome(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Contended => "contended",
+        ErrorKind::TimedOut => "timed_out",
+        ErrorKind::NoQuorum => "no_quorum",
+        ErrorKind::Guarded => "guarded",
+        ErrorKind::Expired => "expired",
+        ErrorKind::Owned => "owned",
+        ErrorKind::Lost => "lost",
+        ErrorKind::BadArgument => "bad_argument",
+        ErrorKind::Configuration => "configuration",
+        ErrorKind::Closed | ErrorKind::NotGivenBack => "cancelled",
+    }
+}
+
+/// A lock that is held.
+pub struct Holding {
+    class: Class,
+    /// As it was taken: one that is downgraded stays what it was here.
+    wanted: Wanted,
+    began: BootTime,
+    /// The recorder that it was counted by, so that another one is not told of its end alone.
+    held: Gauge,
+    has_ended: bool,
+}
+
+impl Holding {
+    pub fn begin(lease: &Lease) -> Self {
+        let (class, wanted) = (lease.class.clone(), lease.wanted());
+        let held = gauge!(HELD, class.labels(wanted));
+        held.increment(1);
+        Self { class, wanted, began: clock::boot_now(), held, has_ended: false }
+    }
+
+    /// It ended so; what ends later is told once.
+    pub fn end(&mut self, loss: &Loss) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        self.held.decrement(1);
+        let mut labels = self.class.labels(self.wanted);
+        histogram!(HOLD, labels.clone()).record(clock::since(self.began));
+        if let Some(reason) = reason(loss) {
+            labels.push(Label::from_static_parts("reason", reason));
+            counter!(LOSSES, labels).increment(1);
+        }
+    }
+}
+
+/// `None`: it was given back.
+fn reason(loss: &Loss) -> Option<&'static str> {
+    Some(match loss {
+        Loss::Released => return None,
+        Loss::TakenAway(_) => "taken_away",
+        Loss::TooFewNodes(_) => "too_few_nodes",
+        Loss::MaxHold => "max_hold",
+        Loss::NotExtended => "not_extended",
+        Loss::Asleep => "asleep",
+        Loss::Closed => "closed",
+    })
+}
+
+/// A round that extends a held lock came to an end.
+pub fn extended(lease: &Lease, is_extended: bool) {
+    let mut labels = lease.class.labels(lease.wanted());
+    labels.push(Label::from_static_parts("outcome", if is_extended { "extended" } else { "failed" }));
+    counter!(EXTENSIONS, labels).increment(1);
+}
+
+/// Requests to one node.
+#[derive(Debug)]
+pub struct NodeMeter(SharedString);
+
+impl NodeMeter {
+    /// Of the node with this address, which has no password in it.
+    pub fn new(name: &str) -> Self {
+        Self(SharedString::from_shared(name.into()))
+    }
+
+    fn label(&self) -> Label {
+        Label::new("node", self.0.clone())
+    }
+
+    pub fn up(&self, is_up: bool) {
+        gauge!(NODE_UP, vec![self.label()]).set(if is_up { 1 } else { 0 });
+    }
+
+    /// A request ended so; also one that was not sent, since the node is down.
+    pub fn asked<T>(&self, came: &Result<T, NodeFailure>) {
+        let outcome = match came {
+            Ok(_) => "answered",
+            Err(NodeFailure::Refused(..)) => "refused",
+            Err(NodeFailure::Silent) => "silent",
+            Err(NodeFailure::Broken(_)) => "broken",
+            Err(NodeFailure::Unreachable(_)) => "unreachable",
+            Err(NodeFailure::Unfit(_)) => "unfit",
+        };
+        counter!(NODE_REQUESTS, vec![self.label(), Label::from_static_parts("outcome", outcome)]).increment(1);
+    }
+
+    pub fn responded(&self, took: Duration) {
+        histogram!(NODE_RESPONSE, vec![self.label()]).record(took);
+    }
+}

@@ -1,0 +1,58 @@
+//! Nothing is counted: the feature `metrics` is off.
+
+use std::time::Duration;
+
+use palisade_core::Wanted;
+
+use crate::wire::{Lease, NodeFailure};
+use crate::{Error, Loss, Options};
+
+#[derive(Clone, Debug, Default)]
+pub struct Class(());
+
+impl Class {
+    pub fn of(_: &Options) -> Self {
+        Self(())
+    }
+
+    pub fn round(&self) {}
+}
+
+pub struct Acquiring;
+
+impl Acquiring {
+    pub fn begin(_: &Class, _: Wanted) -> Self {
+        Self
+    }
+
+    pub fn ended<T>(self, _: &Result<T, Error>) {}
+}
+
+pub struct Holding;
+
+impl Holding {
+    pub fn begin(_: &Lease) -> Self {
+        Self
+    }
+
+    pub fn end(&mut self, _: &Loss) {}
+}
+
+#[derive(Debug)]
+pub struct NodeMeter;
+
+impl NodeMeter {
+    pub fn new(_: &str) -> Self {
+        Self
+    }
+
+    pub fn up(&self, _: bool) {}
+
+    pub fn asked<T>(&self, _: &Result<T, NodeFailure>) {}
+
+    pub fn responded(&self, _: Duration) {}
+}
+
+pub fn describe() {}
+
+pub fn extended(_: &Lease, _: bool) {}
