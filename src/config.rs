@@ -10,7 +10,7 @@ use palisade_core::limits::{
     LOG_SLOWER_THAN_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS,
     MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT,
 };
-use palisade_core::{GuardPolicy, parse_integer};
+use palisade_core::{GuardPolicy, KeyPrefixes, parse_integer};
 
 use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
 
@@ -84,7 +84,24 @@ static RESTART_GUARD: ChoiceConfig =
     ChoiceConfig { name: c"restart-guard", words: [c"auto", c"always", c"never"], value: AtomicI64::new(0) };
 
 /// `lock.state-file`: where the node keeps what it must know over its incarnations; empty: nowhere.
-static STATE_FILE: TextConfig = TextConfig { name: c"state-file", value: Mutex::new(String::new()) };
+static STATE_FILE: TextConfig = TextConfig {
+    name: c"state-file",
+    value: Mutex::new(String::new()),
+    read: |path| Ok(String::from_utf8_lossy(path).into_owned()),
+    immutable: true,
+};
+
+/// `lock.metrics-prefixes`: figures are kept of the locks whose keys begin with these.
+static METRICS_PREFIXES: TextConfig = TextConfig {
+    name: c"metrics-prefixes",
+    value: Mutex::new(String::new()),
+    read: |text| KeyPrefixes::parse(text).map(|prefixes| prefixes.to_text()).ok_or(PREFIXES_NEEDED),
+    immutable: false,
+};
+
+/// What `lock.metrics-prefixes` takes.
+const PREFIXES_NEEDED: &str = "needs prefixes of keys, at most 32 of 1 to 128 bytes, each once, with spaces between; %20 stands for a \
+                               space in one, %25 for a %";
 
 /// When a start is guarded.
 pub fn restart_guard() -> GuardPolicy {
@@ -95,6 +112,11 @@ pub fn restart_guard() -> GuardPolicy {
 pub fn state_file() -> Option<PathBuf> {
     let path = STATE_FILE.get();
     (!path.is_empty()).then(|| std::path::absolute(&path).unwrap_or_else(|_| path.into()))
+}
+
+/// Of which locks figures are kept.
+pub fn metrics_prefixes() -> KeyPrefixes {
+    KeyPrefixes::parse(METRICS_PREFIXES.get().as_bytes()).unwrap_or_default()
 }
 
 /// The longest lease, in milliseconds.
@@ -134,7 +156,8 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
         register_config(ctx, config, value)?;
     }
     register_choice(ctx, &RESTART_GUARD, given.restart_guard.unwrap_or(0))?;
-    register_text(ctx, &STATE_FILE, &given.state_file.unwrap_or_else(|| default_state_file(ctx)))
+    register_text(ctx, &STATE_FILE, &given.state_file.unwrap_or_else(|| default_state_file(ctx)))?;
+    register_text(ctx, &METRICS_PREFIXES, &given.metrics_prefixes.unwrap_or_default())
 }
 
 /// Named after what tells servers in one folder apart: the port, the TLS port, or the socket.
@@ -153,6 +176,7 @@ struct Given {
     numbers: [Option<i64>; NUMBERS.len()],
     restart_guard: Option<usize>,
     state_file: Option<String>,
+    metrics_prefixes: Option<String>,
 }
 
 fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
@@ -177,10 +201,13 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
         } else if is(STATE_FILE.name) {
             let Some(path) = value else { return Err(format!("its argument `{name}` needs a path, or \"\" for none")) };
             given.state_file.replace(String::from_utf8_lossy(path).into_owned()).is_some()
+        } else if is(METRICS_PREFIXES.name) {
+            let text = value.map_or(Err(PREFIXES_NEEDED), METRICS_PREFIXES.read);
+            given.metrics_prefixes.replace(text.map_err(|why| format!("its argument `{name}` {why}"))?).is_some()
         } else {
             return Err(format!(
                 "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, handoff-window, log-max-len, \
-                 log-slower-than, restart-guard and state-file, each followed by a value"
+                 log-slower-than, restart-guard, state-file and metrics-prefixes, each followed by a value"
             ));
         };
         if again {
@@ -198,13 +225,18 @@ fn signed(bytes: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use palisade_core::limits::{PREFIX_BYTES_MAX, PREFIXES_MAX};
+
     use super::*;
 
     #[test]
     fn arguments_are_pairs_within_bounds() {
+        for limit in [PREFIXES_MAX, PREFIX_BYTES_MAX] {
+            assert!(PREFIXES_NEEDED.contains(&limit.to_string()));
+        }
         let numbers = |one, other| Given { numbers: [one, other, None, None, None, None], ..Given::default() };
         let off = Given { numbers: [None, None, None, None, None, Some(-1)], ..Given::default() };
-        let cases: [(&[&[u8]], Result<Given, &str>); 14] = [
+        let cases: [(&[&[u8]], Result<Given, &str>); 18] = [
             (&[], Ok(Given::default())),
             (&[b"max-ttl", b"30000"], Ok(numbers(Some(30_000), None))),
             (&[b"MAX-CLOCK-SKEW", b"0", b"max-ttl", b"1"], Ok(numbers(Some(1), Some(0)))),
@@ -220,6 +252,13 @@ mod tests {
             (&[b"restart-guard", b"sometimes"], Err("one of auto, always, never")),
             (&[b"restart-guard"], Err("one of auto, always, never")),
             (&[b"state-file"], Err("needs a path")),
+            (
+                &[b"metrics-prefixes", b" b:  a\0 "],
+                Ok(Given { metrics_prefixes: Some("a%00 b:".to_owned()), ..Given::default() }),
+            ),
+            (&[b"metrics-prefixes", b"a a"], Err("needs prefixes of keys, at most 32 of 1 to 128 bytes, each once")),
+            (&[b"metrics-prefixes", b"50%"], Err("%25 for a %")),
+            (&[b"metrics-prefixes"], Err("needs prefixes of keys")),
             (&[b"max-tll", b"1"], Err("no argument `max-tll`, only max-ttl, max-clock-skew")),
             (&[b"max-ttl", b"1", b"max-ttl", b"1"], Err("twice")),
         ];

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use palisade_core::IncarnationId;
+use palisade_core::{Figures, IncarnationId, Times, escape};
 
 use crate::driver::{blocked_clients, propagation};
 use crate::durability::incarnation;
@@ -13,6 +13,8 @@ use crate::{clock, config, state};
 pub struct Section;
 
 impl InfoSection for Section {
+    const LISTED: &'static CStr = c"prefixes";
+
     fn fields() -> Vec<(&'static CStr, Field)> {
         let now = clock::boot_now();
         let number = |value: u64| Field::Number(value);
@@ -67,4 +69,34 @@ impl InfoSection for Section {
             ]
         })
     }
+
+    fn listed() -> Vec<(String, String)> {
+        state::with(|node| {
+            let prefixes = node.history().prefixes();
+            if prefixes.is_empty() {
+                return vec![];
+            }
+            let row = |(n, (prefix, of)): (usize, (&[u8], &Figures))| {
+                (format!("prefix_{}", n + 1), format!("prefix={},{}", escape(prefix), figures(of)))
+            };
+            let other = ("prefix_other".to_owned(), figures(prefixes.other()));
+            prefixes.rows().enumerate().map(row).chain([other]).collect()
+        })
+    }
+}
+
+/// The figures of one prefix, as the server writes such lists.
+fn figures(of: &Figures) -> String {
+    let times = |kind: &str, times: &Times| {
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| times.quantile_us(share));
+        format!("{kind}_p50_us={p50},{kind}_p99_us={p99},{kind}_max_us={max}")
+    };
+    let Figures { grants, contended, waits, held } = of;
+    format!(
+        "grants={grants},contended={contended},waits={},{},ends={},{}",
+        waits.count(),
+        times("wait", waits),
+        held.count(),
+        times("held", held),
+    )
 }

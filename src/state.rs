@@ -29,6 +29,7 @@ pub fn configured(node: &mut Node) {
         log_max_len: config::log_max_len(),
         log_slower_than_ms: config::log_slower_than_ms(),
     });
+    node.count_by(&config::metrics_prefixes());
 }
 
 /// Calls `body` with the node's memory.

@@ -36,6 +36,12 @@ fn the_page_has_every_parameter_as_it_is() {
             assert_eq!(default, "lock-node-*port*.state");
             continue;
         }
+        if name == "lock.metrics-prefixes" {
+            assert_eq!((default, all.field(name)), ("empty", text("")));
+            let log = Setup::new().module_arguments(&["metrics-prefixes", "%"]).refused();
+            assert!(log.contains(&format!("needs {bounds}")), "{bounds} is on the page:\n{log}");
+            continue;
+        }
         assert_eq!(all.field(name), text(default), "{name}");
         let argument = name.trim_start_matches("lock.");
         let log = Setup::new().module_arguments(&[argument, "-2"]).refused();

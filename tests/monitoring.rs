@@ -49,6 +49,25 @@ fn the_exporters_script_exports_every_number() {
     assert_eq!(exported, numbers.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
     let held = answer.chunks(2).find(|pair| pair[0] == "lock_held").unwrap();
     assert_eq!(held[1], "1");
+    // And those of each prefix, with the prefix in the name, and of all other keys.
+    client.send(&[b"CONFIG", b"SET", b"lock.metrics-prefixes", b"k :%20=%20%2C%22:{}"]);
+    client.say("LOCK.RELEASE k me");
+    for key in [&b"k"[..], b": = ,\":{}1", b"x", b"y"] {
+        client.send(&[b"LOCK.ACQUIRE", key, b"me", b"60000"]);
+    }
+    let by_prefix = client.send(&[b"EVAL", script.as_bytes(), b"0"]);
+    for (name, value) in [
+        ("lock_prefix_grants:k", 1),
+        ("lock_prefix_ends:k", 1),
+        ("lock_prefix_grants::%20%3D%20%2C%22:{}", 1),
+        ("lock_prefix_held_max_us::%20%3D%20%2C%22:{}", 0),
+        ("lock_other_grants", 2),
+        ("lock_other_contended", 0),
+        ("lock_held", 4),
+    ] {
+        assert_eq!(by_prefix.field(name).as_text(), value.to_string(), "{name}");
+    }
+    assert_eq!(by_prefix.as_list().len(), answer.len() + 3 * 10 * 2, "nothing else");
 }
 
 #[test]

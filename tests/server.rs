@@ -43,6 +43,7 @@ mod monitoring;
 mod notes;
 mod permits;
 mod persistence;
+mod prefixes;
 mod promotion;
 mod propagation;
 mod readme;

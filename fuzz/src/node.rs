@@ -13,7 +13,7 @@ use palisade_core::request::{
     Acquire, Annotate, Behind, Conversion, Convert, Extend, Known, Level, Note, NoteSequence, Owner, Patience, Reenter,
     Release, Ticket, Ttl, Wait, permit,
 };
-use palisade_core::{Lock, Refusal, Settings, Token, Wanted, check};
+use palisade_core::{KeyPrefixes, Lock, Refusal, Settings, Token, Wanted, check};
 
 use crate::choice::{Name, Number, Passes, Wavering};
 use crate::oracle::Place;
@@ -353,6 +353,8 @@ impl World {
                     log_max_len: u32::from(max_waiters) % LOG_LEN_DEFAULT,
                     log_slower_than_ms: (skew_ms > 0).then(|| window_ms.into()),
                 });
+                let prefixes = ["", "k", "k %FF l"][usize::from(window_ms) % 3];
+                self.node.count_by(&KeyPrefixes::parse(prefixes.as_bytes()).expect("prefixes within bounds"));
             }
             Event::Ceiling { ahead_us } if self.disk.is_some() => self.disk_is(ahead_us),
             Event::Ceiling { ahead_us } => {

@@ -52,12 +52,16 @@ impl ChoiceConfig {
     }
 }
 
-/// A text that an operator sets before the server starts.
+/// A text that an operator sets.
 pub struct TextConfig {
     /// Its name after `lock.`.
     pub name: &'static CStr,
     /// Where it is kept.
     pub value: Mutex<String>,
+    /// The text to keep of what was set, or why it is refused.
+    pub read: fn(&[u8]) -> Result<String, &'static str>,
+    /// Whether it is fixed once the server runs.
+    pub immutable: bool,
 }
 
 impl TextConfig {
@@ -69,14 +73,13 @@ impl TextConfig {
 
 /// Makes `config` known, with `default` in place of its own if the module was given one as an argument.
 pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Option<i64>) -> Result<(), String> {
-    let flags = if config.immutable { raw::REDISMODULE_CONFIG_IMMUTABLE } else { raw::REDISMODULE_CONFIG_DEFAULT };
     // SAFETY: the module is being loaded; name and config are statics, the config is what the callbacks are given back.
     taken(config.name, unsafe {
         api!(RedisModule_RegisterNumericConfig(
             ctx.raw(),
             config.name.as_ptr(),
             default.unwrap_or(config.default),
-            flags,
+            flags(config.immutable),
             config.min,
             config.max,
             Some(get),
@@ -118,13 +121,17 @@ pub fn register_text(ctx: Context<'_>, config: &'static TextConfig, default: &st
             ctx.raw(),
             config.name.as_ptr(),
             default.as_ptr(),
-            raw::REDISMODULE_CONFIG_IMMUTABLE,
+            flags(config.immutable),
             Some(get_text),
             Some(set_text),
             None,
             std::ptr::from_ref(config).cast_mut().cast::<c_void>()
         ))
     })
+}
+
+fn flags(is_immutable: bool) -> u32 {
+    if is_immutable { raw::REDISMODULE_CONFIG_IMMUTABLE } else { raw::REDISMODULE_CONFIG_DEFAULT }
 }
 
 fn taken(name: &CStr, status: c_int) -> Result<(), String> {
@@ -170,15 +177,25 @@ extern "C" fn set_text(
     _name: *const c_char,
     value: *mut raw::RedisModuleString,
     config: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
+    error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     let set = boundary::run(c"setting a parameter", || {
         // SAFETY: `register_text` handed over a static; the value lasts for the call.
         let (config, value) = unsafe { (&*config.cast::<TextConfig>(), string_bytes(value)) };
-        let mut kept = config.value.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = String::from_utf8_lossy(value).into_owned();
+        let text = (config.read)(value)?;
+        *config.value.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        Ok(())
     });
-    (if set.is_some() { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR }) as c_int
+    match set {
+        Some(Ok(())) => return raw::REDISMODULE_OK as c_int,
+        // SAFETY: the server copies the bytes, and frees the string that it is handed.
+        Some(Err(why)) if !error.is_null() => unsafe {
+            let why: &str = why;
+            *error = api!(RedisModule_CreateString(null_mut(), why.as_ptr().cast(), why.len()));
+        },
+        _ => {}
+    }
+    raw::REDISMODULE_ERR as c_int
 }
 
 // None of the following can panic: they read or write an atomic.

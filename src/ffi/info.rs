@@ -9,8 +9,14 @@ use super::log::c_text;
 
 /// What INFO shows.
 pub trait InfoSection {
+    /// The name of a second section, after `lock_`.
+    const LISTED: &'static CStr;
+
     /// Names, without the `lock_` that the server puts before them, and values.
     fn fields() -> Vec<(&'static CStr, Field)>;
+
+    /// The same of the second section, which is there if it has any.
+    fn listed() -> Vec<(String, String)>;
 }
 
 /// A value in INFO.
@@ -37,8 +43,8 @@ extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_cr
         return;
     }
     boundary::run(c"INFO", || {
-        // SAFETY: the server's `info` lasts for the call; the names are constants. Without a name the section has the
-        // module's.
+        // SAFETY: the server's `info` lasts for the call; names and values last for it too. Without a name the section
+        // has the module's.
         unsafe {
             if api!(RedisModule_InfoAddSection(info, c"".as_ptr())) == raw::REDISMODULE_OK as c_int {
                 for (name, value) in S::fields() {
@@ -51,6 +57,15 @@ extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_cr
                             api!(RedisModule_InfoAddFieldCString(info, name.as_ptr(), word.as_ptr()));
                         }
                     }
+                }
+            }
+            let listed = S::listed();
+            if !listed.is_empty()
+                && api!(RedisModule_InfoAddSection(info, S::LISTED.as_ptr())) == raw::REDISMODULE_OK as c_int
+            {
+                for (name, value) in listed {
+                    let (name, value) = (c_text(&name), c_text(&value));
+                    api!(RedisModule_InfoAddFieldCString(info, name.as_ptr(), value.as_ptr()));
                 }
             }
         }

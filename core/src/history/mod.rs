@@ -4,17 +4,21 @@
 
 pub mod ending;
 pub mod log;
+pub mod prefixes;
 mod shortened;
+pub mod times;
 pub mod top;
 
 use crate::history::ending::Ending;
 use crate::history::log::{InVain, Log};
+use crate::history::prefixes::Prefixes;
 use crate::history::top::Top;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::values::key::Key;
 use crate::values::limits::LOGGED_TOGETHER_MAX;
 use crate::values::mode::Mode;
+use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
 
 /// Which keys are contended.
@@ -33,6 +37,7 @@ pub struct Contention {
 pub struct History {
     log: Log,
     contention: Contention,
+    prefixes: Prefixes,
     /// What took less is of no interest, in milliseconds.
     from_ms: u64,
     /// The same, in microseconds.
@@ -42,7 +47,8 @@ pub struct History {
 impl Default for History {
     fn default() -> Self {
         let contention = Contention::default();
-        let mut history = Self { log: Log::default(), contention, from_ms: 0, from_us: 0 };
+        let mut history =
+            Self { log: Log::default(), contention, prefixes: Prefixes::default(), from_ms: 0, from_us: 0 };
         history.look_from();
         history
     }
@@ -55,8 +61,15 @@ impl History {
         self.look_from();
     }
 
+    /// What an operator sets: `lock.metrics-prefixes`.
+    pub(crate) fn count_by(&mut self, prefixes: &KeyPrefixes) {
+        self.prefixes.configure(prefixes);
+        self.look_from();
+    }
+
     fn look_from(&mut self) {
-        self.from_ms = self.log.slower_than_ms();
+        // Of every grant it counts how long it was held.
+        self.from_ms = if self.prefixes.is_empty() { self.log.slower_than_ms() } else { 0 };
         self.from_us = self.from_ms.saturating_mul(1_000);
     }
 
@@ -78,6 +91,38 @@ impl History {
     /// Counts contended keys anew from `now` on.
     pub fn reset_contention(&mut self, now: BootTime) {
         self.contention = Contention { since: now, ..Contention::default() };
+    }
+
+    /// Figures of the locks whose keys begin alike.
+    pub fn prefixes(&self) -> &Prefixes {
+        &self.prefixes
+    }
+
+    /// The lock of `key` was granted.
+    #[inline(always)]
+    pub(crate) fn granted(&mut self, key: Key<'_>) {
+        if !self.prefixes.is_empty() {
+            self.count_grant(key);
+        }
+    }
+
+    #[cold]
+    fn count_grant(&mut self, key: Key<'_>) {
+        self.prefixes.of(key.name).grants += 1;
+    }
+
+    /// So many requests found that somebody else has the lock of `key`.
+    pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
+        if !self.prefixes.is_empty() {
+            self.prefixes.of(key.name).contended += count;
+        }
+    }
+
+    /// A request for the lock of `key` was served after `us` microseconds.
+    pub(crate) fn served(&mut self, key: Key<'_>, us: u64) {
+        if !self.prefixes.is_empty() {
+            self.prefixes.of(key.name).waits.record(us);
+        }
     }
 
     /// A request waits for the lock of `key`.
@@ -111,6 +156,9 @@ impl History {
             true => (Ending::Expired, grant.deadline()),
             false => (ending, now),
         };
+        if !self.prefixes.is_empty() {
+            self.prefixes.of(key.name).held.record(at.us_since(grant.granted()));
+        }
         self.log.push_grant(key, (mode, grant), ending, waiters, at);
     }
 

@@ -25,6 +25,12 @@ impl Node {
         self.waiting.history.reset_contention(now);
     }
 
+    /// So many requests are told that somebody else has the lock of `key`.
+    pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
+        self.counters.contended += count;
+        self.waiting.history.contended(key, count);
+    }
+
     /// All grants of `lock` of `key` end at `now`, by `ending`.
     #[inline(always)]
     pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {

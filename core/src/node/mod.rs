@@ -29,6 +29,7 @@ use crate::values::limits::{
     HANDOFF_WINDOW_DEFAULT_MS, LOG_LEN_DEFAULT, LOG_SLOWER_THAN_DEFAULT_MS, MAX_CLOCK_SKEW_DEFAULT_MS,
     MAX_WAITERS_DEFAULT,
 };
+use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
 
 /// What an operator sets for the rules.
@@ -124,6 +125,11 @@ impl Node {
         self.watching.max = settings.max_waiters;
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
         self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms);
+    }
+
+    /// Figures are kept of the locks whose keys begin with these: `lock.metrics-prefixes`.
+    pub fn count_by(&mut self, prefixes: &KeyPrefixes) {
+        self.waiting.history.count_by(prefixes);
     }
 
     /// Highest tokens and ceilings.

@@ -3,6 +3,5 @@
 mod kept;
 pub mod of_key;
 mod planned;
-pub mod wait_times;
 pub mod waiting;
 pub mod watching;

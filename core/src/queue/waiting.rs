@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use crate::history::History;
 use crate::history::ending::Ending;
+use crate::history::times::Times;
 use crate::lock::modes::Modes;
 use crate::queue::of_key::{Place, Queue, Waiter, WaiterId, Want};
 use crate::queue::planned::Planned;
-use crate::queue::wait_times::Waits;
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ticket, Ttl};
 use crate::values::key::Key;
@@ -86,7 +86,7 @@ pub struct Waiting {
     most: usize,
     timeouts_ever: u64,
     /// How long those waited who were served.
-    pub waits: Waits,
+    pub waits: Times,
     /// What is remembered of what is over.
     pub(crate) history: History,
 }
@@ -107,7 +107,7 @@ impl Default for Waiting {
             unused_turns_max: UNUSED_TURNS_MAX,
             most: 0,
             timeouts_ever: 0,
-            waits: Waits::default(),
+            waits: Times::default(),
             history: History::default(),
         }
     }
@@ -590,7 +590,9 @@ impl Waiting {
     /// Answers those who waited to the end.
     fn serve(&mut self, key: Key<'_>, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
         for waiter in &served {
-            self.waits.record(now.us_since(waiter.since));
+            let us = now.us_since(waiter.since);
+            self.waits.record(us);
+            self.history.served(key, us);
         }
         self.answer(key, served, now, |waiter| (answer(waiter), None));
     }

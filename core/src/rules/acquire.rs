@@ -108,7 +108,7 @@ fn contended(db: u32, name: &[u8], ask: &Acquire<'_>, node: &mut Node) -> Result
     if ask.patience.ms() > 0 {
         return node.waiting.room_for(db, name, ask.owner).map(|()| Acquired::Queues);
     }
-    node.counters.contended += 1;
+    node.contended(Key { db, name }, 1);
     node.waiting.history.is_refused(Key { db, name });
     Ok(Acquired::Contended)
 }

@@ -70,6 +70,7 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
     // What was kept for it is an earlier grant, which has ended.
     node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;
+    node.waiting.history.granted(key);
     match mode {
         Mode::Exclusive => {}
         Mode::Shared => node.counters.shared_grants += 1,
@@ -83,7 +84,8 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
         let since = node.waiting.granted(key, ask.owner, (mode, token), now.boot);
         waited = Waited::of_ms(now.boot.ms_since(since));
         if mode == Mode::Exclusive {
-            node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
+            let told = node.waiting.answer_at_once(db, name, now.boot);
+            node.contended(key, told);
         }
     }
     Grant::new(ask.owner, ask.note, token, now.boot, ttl).after(waited)

@@ -100,8 +100,9 @@ pub fn hand_over(
 }
 
 /// Nobody gets it now: those are told who want their answer at once.
-fn stays(Key { db, name }: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
-    node.counters.contended += node.waiting.answer_at_once(db, name, now.boot);
+fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
+    let told = node.waiting.answer_at_once(key.db, key.name, now.boot);
+    node.contended(key, told);
     HandedOver::Stays
 }
 

@@ -184,5 +184,11 @@ pub const LOG_NOTE_BYTES_MAX: usize = 128;
 /// Counters of contended keys, for each kind of contention: a count is too large by less than 0.4 % of all events.
 pub const TOP_KEYS: usize = 256;
 
+/// Most prefixes of keys that figures are kept of: each takes 75 KB at most, all 2.5 MB, and an operator can look at so many.
+pub const PREFIXES_MAX: usize = 32;
+
+/// Longest prefix of keys that figures are kept of, in bytes.
+pub const PREFIX_BYTES_MAX: usize = 128;
+
 /// Most grants that are logged where a whole lock ends in one step: others have to be served.
 pub const LOGGED_TOGETHER_MAX: usize = 64;

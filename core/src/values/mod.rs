@@ -1,10 +1,12 @@
 //! Values that everything else is made of.
 
 pub mod cause;
+pub mod escaped;
 pub mod integer;
 pub mod key;
 pub mod limits;
 pub mod mode;
+pub mod prefixes;
 pub mod time;
 pub mod token;
 pub mod wall_clock;

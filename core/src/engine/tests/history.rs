@@ -14,6 +14,7 @@ use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::request::{Conversion, Owner, Release};
 use crate::values::mode::Wanted;
+use crate::values::prefixes::KeyPrefixes;
 use crate::values::token::Token;
 
 const AT: At<'_> = At { db: 0, name: b"k" };
@@ -212,17 +213,60 @@ fn contention_is_counted_where_it_happens_and_nowhere_else() {
     assert_eq!((counts(&key), key.node.history().contention().since), ((0, 0), at(5).boot));
 }
 
+/// Of the keys with this prefix: grants, refusals, waits that were served, grants that ended.
+fn figures(key: &Key, prefix: &[u8]) -> (u64, u64, u64, u64) {
+    let prefixes = key.node.history().prefixes();
+    let of = prefixes.rows().find(|(listed, _)| *listed == prefix).map_or(prefixes.other(), |(_, figures)| figures);
+    (of.grants, of.contended, of.waits.count(), of.held.count())
+}
+
+/// What is too short for the log counts; nothing does without a prefix.
+#[test]
+fn figures_of_a_prefix_are_those_of_its_locks() {
+    let mut key = Key::new();
+    let prefixes = |key: &mut Key, text: &str| key.node.count_by(&KeyPrefixes::parse(text.as_bytes()).unwrap());
+    let story = |key: &mut Key| {
+        key.acquire("first", 1_000, 0).unwrap();
+        key.acquire("refused", 1_000, 0).unwrap();
+        key.acquire("second", 1_000, 60_000).unwrap();
+        key.now += 100;
+        key.release("first");
+        key.now += 7;
+        key.release("second");
+    };
+    story(&mut key);
+    prefixes(&mut key, "k");
+    assert_eq!(figures(&key, b"k"), (0, 0, 0, 0));
+    story(&mut key);
+    assert_eq!((figures(&key, b"k"), figures(&key, b"")), ((2, 1, 1, 2), (0, 0, 0, 0)));
+    assert_eq!(log(&key).len(), 0);
+    let told = |key: &Key| {
+        let (_, of) = key.node.history().prefixes().rows().next().unwrap();
+        [of.waits.quantile_us(1.0), of.held.quantile_us(0.5), of.held.quantile_us(1.0)]
+    };
+    for (told, us) in told(&key).into_iter().zip([100_000, 7_000, 100_000]) {
+        assert!(told.abs_diff(us) * 100 < us, "{told} {us}");
+    }
+    prefixes(&mut key, "other");
+    story(&mut key);
+    assert_eq!((figures(&key, b"other"), figures(&key, b"")), ((0, 0, 0, 0), (2, 1, 1, 2)));
+    prefixes(&mut key, "");
+    story(&mut key);
+    assert_eq!(figures(&key, b""), (0, 0, 0, 0));
+}
+
 const WANTED: [Wanted; 3] = [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: None }];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every grant is in the key, or in the log: once.
+    /// Every grant is in the key, or in the log: once. The figures of its prefix are those of the node.
     #[test]
     fn every_grant_ends_once(
         steps in proptest::collection::vec((0_u8..8, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)
     ) {
         let mut key = logging();
+        key.node.count_by(&KeyPrefixes::parse(b"j k l").unwrap());
         let mut granted: Vec<Token> = vec![];
         for (step, who, wanted, lease, passes) in steps {
             let name = who.to_string();
@@ -247,6 +291,10 @@ proptest! {
             let entries = key.node.history().log().entries();
             let in_log = entries.filter(|entry| matches!(entry.about, About::Grant(..))).count();
             prop_assert_eq!(key.node.counters.grants, (in_key + in_log) as u64);
+            let figures = figures(&key, b"k");
+            let counters = key.node.counters;
+            prop_assert_eq!((figures.0, figures.1), (counters.grants, counters.contended));
+            prop_assert_eq!((figures.2, figures.3), (key.node.waiting.waits.count(), in_log as u64));
         }
     }
 }
