@@ -175,7 +175,7 @@ fn owned() -> Error {
 /// Why no majority granted it.
 async fn refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
     let error = why_refused(nodes, lease, outs, seen, given).await;
-    debug!(key = %lease.shown_key(), %error, "not granted");
+    debug!(key = %lease.shown_key(), nodes = nodes.len(), %error, "not granted");
     error
 }
 

@@ -55,6 +55,6 @@ pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Gi
         }
     }
     let number = choice.number(rand::random());
-    debug!(key = %ShownKey(key), limit, number, "looked for a free permit");
+    debug!(key = %ShownKey(key), nodes = nodes.len(), limit, number, "looked for a free permit");
     Look { number, holder }
 }

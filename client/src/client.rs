@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use palisade_core::Wanted;
 use tokio::time::Instant;
+use tracing::field::Empty;
 use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug_span};
 
@@ -562,8 +563,8 @@ impl Client {
         let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
         let ticket = nodes.clock.ticket();
         let span = match waits {
-            true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
-            false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len()),
+            true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len(), token = Empty),
+            false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len(), token = Empty),
         };
         let (note, class) = (options.full_note(), Class::of(options));
         let sought = Sought { key: key.to_vec(), owner: None, note, wanted, class, ticket };
@@ -586,7 +587,8 @@ impl Client {
             let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold, ttl_ms: checked.ttl_ms });
             Ok(renewer::start(&nodes, taken, checked, auto))
         };
-        let (shared, orders, lease) = thread.run(taken.instrument(span).with_current_subscriber()).await??;
+        let (shared, orders, lease) = thread.run(taken.instrument(span.clone()).with_current_subscriber()).await??;
+        span.record("token", shared.token());
         Ok(Guard::new(thread, &self.0.nodes, lease, shared, orders, checked))
     }
 }

@@ -256,9 +256,9 @@ async fn take_in_turn(
             let jittered = longest.mul_f64(rand::rng().random_range(0.2..1.0));
             if refused.kind() == ErrorKind::NoQuorum && said.elapsed() > SAID_AGAIN {
                 said = Instant::now();
-                warn!(key = %ShownKey(key), error = %refused, "waits for nodes");
+                warn!(key = %ShownKey(key), nodes = nodes.len(), error = %refused, "waits for nodes");
             } else {
-                debug!(key = %ShownKey(key), pause = ?jittered, error = %refused, "asks again");
+                debug!(key = %ShownKey(key), nodes = nodes.len(), pause = ?jittered, error = %refused, "asks again");
             }
             sleep(jittered).await;
             pause = (pause * 2).min(BACK_OFF.1);

@@ -111,7 +111,8 @@ impl Proclaiming {
             Ok(Value::Nil) => Noted::NotHeld,
             Ok(_) => Noted::Failed,
             Err(failure) => {
-                debug!(node = self.nodes.list[node].name(), %failure, "not proclaimed there");
+                let (key, token) = (self.lease.shown_key(), self.machine.term().get());
+                debug!(%key, token, node = self.nodes.list[node].name(), %failure, "not proclaimed there");
                 self.refusals[node] = failure.is_lasting().then(|| failure.to_string());
                 Noted::Failed
             }

@@ -12,7 +12,7 @@ use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::instrument::WithSubscriber;
-use tracing::{debug, warn};
+use tracing::{Instrument, debug, debug_span, warn};
 
 use crate::attempt::Taken;
 use crate::give_back::{Counted, GiveBack};
@@ -139,7 +139,11 @@ pub fn start(
         holding: Holding::begin(&lease),
         _counted: nodes.held.begin(),
     };
-    tokio::spawn(renewer.run(inbox).with_current_subscriber());
+    let (key, token, count) = (lease.shown_key(), shared.token(), nodes.len());
+    debug!(%key, token, nodes = count, "granted");
+    // What the holder is told of while it holds the lock belongs together, however long after the call.
+    let span = debug_span!("held", %key, token, nodes = count);
+    tokio::spawn(renewer.run(inbox).instrument(span).with_current_subscriber());
     (shared, orders, lease)
 }
 
@@ -201,6 +205,8 @@ impl Renewer {
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
                 () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => {}
                 missing = Looking::goes_on(&mut self.looking, &self.held), if self.looking.is_some() => {
+                    let (key, token) = (self.lease.shown_key(), missing.token.get());
+                    debug!(%key, token, node = self.nodes.list[missing.node].name(), "a node does not have it any more");
                     let calls = self.held.on_missing(missing.node, missing.id, missing.token, clock::boot_now());
                     self.make(calls);
                 }
@@ -297,18 +303,18 @@ impl Renewer {
         match self.held.outcome() {
             Some(true) if before != Some(true) => {
                 metrics::extended(&self.lease, true);
-                debug!(key = %self.lease.shown_key(), token = self.held.token().get(), "extended");
+                debug!(key = %self.lease.shown_key(), token = self.held.token().get(), nodes = self.nodes.len(), "extended");
                 self.waiting.drain(..).for_each(|done| drop(done.send(Ok(()))));
             }
             // What is lost is told as such.
             _ if self.held.is_lost() => {}
             Some(false) if before != Some(false) && self.held.round() > 0 => {
                 metrics::extended(&self.lease, false);
-                let errors = self.nodes.errors(&self.whys);
-                warn!(key = %self.lease.shown_key(), token = self.held.token().get(), ?errors, "not extended, tried again while it is valid");
-                let error =
-                    Error::new(ErrorKind::NoQuorum, "too few nodes extended it: it stays valid as long as it was");
-                self.waiting.drain(..).for_each(|done| drop(done.send(Err(error.clone().with_nodes(errors.clone())))));
+                let text = "too few nodes extended it: it stays valid as long as it was";
+                let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
+                let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
+                warn!(%key, token, nodes, %error, "not extended, tried again while it is valid");
+                self.waiting.drain(..).for_each(|done| drop(done.send(Err(error.clone()))));
                 self.plan(self.again());
             }
             _ => {}
@@ -318,7 +324,8 @@ impl Renewer {
     /// Says that it is lost to all who rely on it.
     fn lose(mut self) {
         let loss = self.loss();
-        warn!(key = %self.lease.shown_key(), token = self.held.token().get(), reason = %loss, "the lock is lost");
+        let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
+        warn!(%key, token, nodes, reason = %loss, "the lock is lost");
         self.shared.end(loss);
         for done in self.waiting.drain(..).chain(self.sharing.drain(..)) {
             let _ = done.send(Err(self.shared.lost()));
@@ -359,7 +366,11 @@ impl Renewer {
         self.holding.end(&Loss::Released);
         let mut answers = self.nodes.give_back(&self.lease, self.checked);
         drop(counted);
-        let Some(done) = done else { return };
+        let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
+        let Some(done) = done else {
+            debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
+            return;
+        };
         self.whys.fill(None);
         let mut release = Release::begin(self.nodes.len());
         while release.outcome() == Outcome::Unknown
@@ -376,7 +387,7 @@ impl Renewer {
             release.on_answer(node, held);
         }
         let outcome = release.outcome();
-        debug!(key = %self.lease.shown_key(), token = self.held.token().get(), ?outcome, "released");
+        debug!(%key, token, nodes, ?outcome, "released");
         let _ = done.send(match outcome {
             Outcome::Released if !expired => Released::Released,
             Outcome::Released | Outcome::NotHeld => Released::AlreadyExpired,

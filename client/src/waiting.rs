@@ -59,7 +59,7 @@ pub async fn turn(
     let mut whys = vec![None; nodes.len()];
     let mut turn = false;
     lease.class.round();
-    debug!(key = %lease.shown_key(), "waits in the queues of the nodes");
+    debug!(key = %lease.shown_key(), nodes = nodes.len(), "waits in the queues of the nodes");
     while let Some((node, (id, reply))) = asked.next().await {
         let kept = reply.as_ref().ok().and_then(wire::kept_number);
         let goes_on = Instant::now() < deadline;
@@ -84,7 +84,7 @@ pub async fn turn(
             TurnProgress::Impossible => break,
         }
     }
-    debug!(key = %lease.shown_key(), turn, "waited");
+    debug!(key = %lease.shown_key(), nodes = nodes.len(), turn, "waited");
     // Those that did not answer close their connections here, and leave their queues with them.
     drop(asked);
     if turn {

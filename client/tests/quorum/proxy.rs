@@ -63,6 +63,11 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// What the client calls it.
+    pub fn name(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// Everything takes this much longer, each way.
     pub fn delay(&self, delay: Duration) {
         self.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);

@@ -4,27 +4,39 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, Once};
 
+use palisade_client::by_owner::{Take, Wanted};
 use palisade_client::{ErrorKind, Options};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::fixture::{Nodes, ms, until};
+use crate::proxy::{Proxy, proxied};
 
-/// Events of the client in this process, each a map of its fields.
+/// Events and spans of the client in this process, each a map of its fields. A span has its name as its message.
 static HEARD: Mutex<Vec<Heard>> = Mutex::new(vec![]);
 
+#[derive(Clone, Debug)]
 struct Heard {
     target: &'static str,
-    fields: Fields,
+    level: Level,
+    fields: BTreeMap<&'static str, String>,
 }
 
-#[derive(Default)]
-struct Fields(BTreeMap<&'static str, String>);
+impl Heard {
+    fn of(metadata: &'static Metadata<'static>) -> Self {
+        let fields = BTreeMap::from([("message", metadata.name().to_owned())]);
+        Self { target: metadata.target(), level: *metadata.level(), fields }
+    }
 
-impl Visit for Fields {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+}
+
+impl Visit for Heard {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
+        self.fields.insert(field.name(), format!("{value:?}"));
     }
 }
 
@@ -35,15 +47,21 @@ impl Subscriber for Ear {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("palisade_client")
     }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut heard = Heard::of(span.metadata());
+        span.record(&mut heard);
+        let mut all = HEARD.lock().unwrap();
+        all.push(heard);
+        Id::from_u64(all.len() as u64)
     }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        values.record(&mut HEARD.lock().unwrap()[span.into_u64() as usize - 1]);
+    }
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        HEARD.lock().unwrap().push(Heard { target: event.metadata().target(), fields });
+        let mut heard = Heard::of(event.metadata());
+        event.record(&mut heard);
+        HEARD.lock().unwrap().push(heard);
     }
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
@@ -56,38 +74,118 @@ pub fn listen() {
     ONCE.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
 }
 
-/// Who runs many locks could not tell which one an event is about.
+fn heard_so_far() -> Vec<Heard> {
+    HEARD.lock().unwrap().clone()
+}
+
+/// What was told of this key, by its message.
+fn told_of(key: &str, message: &str) -> Vec<Heard> {
+    let is = |heard: &&Heard| heard.field("key") == Some(key) && heard.field("message") == Some(message);
+    heard_so_far().into_iter().filter(|heard| is(&heard)).collect()
+}
+
+/// Who runs many locks could not tell which one an event is about, nor with which token: each says so, and of how many nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_name_the_key() {
+async fn each_step_names_the_key_the_token_and_the_nodes() {
     let nodes = Nodes::start(3);
-    let (locks, other) = (nodes.client().await, nodes.client().await);
+    let (proxies, locks) = proxied(&nodes).await;
+    let other = nodes.client().await;
     let (key, shown) = (b"told:\x1b[2J\n\xff", "told:\\u{1b}[2J\\n\u{fffd}");
-    let guard = locks.lock_with(key, &Options::new().ttl(ms(6_000))).await.unwrap();
+    let heard = |message: &str| !told_of(shown, message).is_empty();
+    let options = Options::new().ttl(ms(6_000));
+    let guard = locks.lock_with(key, &options).await.unwrap();
+    let token = guard.token().to_string();
     other.lock_with(key, &Options::new().wait(ms(1_000))).await.unwrap_err();
-    let heard = |message: &str| {
-        let is = |heard: &Heard| {
-            let field = |name| heard.fields.0.get(name).map(String::as_str);
-            field("key") == Some(shown) && field("message") == Some(message)
-        };
-        HEARD.lock().unwrap().iter().any(is)
-    };
-    until("it is extended", async || {
-        assert!(!guard.is_lost());
-        heard("extended")
-    })
-    .await;
-    for key in nodes.0.iter().map(|server| server.client().send(&[b"LOCK.BREAK", key])) {
-        key.as_int();
+    until("it is extended", async || heard("extended")).await;
+    // Two of them are cut off for a moment.
+    proxies[1..].iter().for_each(Proxy::cut);
+    guard.extend().await.unwrap_err();
+    assert!(heard("not extended, tried again while it is valid"));
+    proxies[1..].iter().for_each(Proxy::pass);
+    until("it is extended again", async || guard.extend().await.is_ok()).await;
+    for reply in nodes.0.iter().map(|server| server.client().send(&[b"LOCK.BREAK", key])) {
+        reply.as_int();
     }
     guard.lost().await;
-    for message in ["not granted", "waits in the queues of the nodes", "waited", "the lock is lost"] {
+    until("it is said to be lost", async || heard("the lock is lost")).await;
+    locks.lock_with(key, &options).await.unwrap().release().await;
+    until("it is said to be released", async || heard("released")).await;
+    drop(locks.lock_with(key, &options).await.unwrap());
+    let dropped = "its last guard was dropped: it is released in the background";
+    until("it is said to be dropped", async || heard(dropped)).await;
+
+    // Before there is a token, and with one.
+    for message in ["lock", "not granted", "waits in the queues of the nodes", "waited"] {
+        assert!(told_of(shown, message).iter().all(|heard| heard.field("nodes") == Some("3")), "{message}");
         assert!(heard(message), "{message}");
     }
-    locks.lock(key).await.unwrap().release().await;
-    assert!(heard("released"));
-    for Heard { target, fields } in HEARD.lock().unwrap().iter() {
-        let about_a_lock = ["renewer", "waiting", "attempt", "locking"].iter().any(|module| target.ends_with(module));
-        assert!(!about_a_lock || fields.0.contains_key("key"), "{target}: {:?}", fields.0);
+    let with_token = ["granted", "held", "extended", "not extended, tried again while it is valid", "the lock is lost"];
+    for message in with_token.into_iter().chain(["released", dropped]) {
+        let told = told_of(shown, message);
+        assert!(!told.is_empty(), "{message}");
+        for heard in told {
+            assert_eq!(heard.field("nodes"), Some("3"), "{heard:?}");
+            assert!(heard.field("token").is_some_and(|token| token.parse::<u64>().is_ok()), "{heard:?}");
+        }
+    }
+    for message in ["lock", "granted", "held"] {
+        assert!(told_of(shown, message).iter().any(|heard| heard.field("token") == Some(&token)), "{message}");
+    }
+    // Which nodes, and why.
+    let failed = &told_of(shown, "not extended, tried again while it is valid")[0];
+    assert!(proxies[1..].iter().all(|cut| failed.field("error").unwrap().contains(&cut.name())), "{failed:?}");
+    let lost = &told_of(shown, "the lock is lost")[0];
+    assert!(lost.field("reason").unwrap().contains("somebody took it away"), "{lost:?}");
+
+    for heard in heard_so_far() {
+        let about_a_lock = ["renewer", "waiting", "attempt", "locking", "choosing", "proclaiming", "client"]
+            .iter()
+            .any(|module| heard.target.split("::").nth(1) == Some(module));
+        let of_nodes = heard.field("nodes").or(heard.field("node"));
+        assert!(!about_a_lock || (heard.field("key").is_some() && of_nodes.is_some()), "{heard:?}");
+    }
+}
+
+/// Whoever knows the name of an owner can release its lock, and traces are read by many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_owner_and_no_password_is_told() {
+    let nodes = Nodes::start(3);
+    nodes.say("ACL SETUSER app on >told-password ~* +@all");
+    let with_password = nodes.addresses().into_iter().map(|address| format!("{address}?user=app&pass=told-password"));
+    let locks = palisade_client::Client::new(with_password).unwrap();
+    let by_owner = locks.by_owner();
+    let take = Take {
+        key: b"told:by-owner".to_vec(),
+        owner: b"told-owner".to_vec(),
+        ttl: ms(6_000),
+        wanted: Wanted::Exclusive,
+        wait: ms(0),
+        retry: false,
+        note: b"for people".to_vec(),
+        keepalive: None,
+    };
+    by_owner.take(take.clone()).await.unwrap().unwrap();
+    let second = Take { owner: b"told-owner-2".to_vec(), wait: ms(300), ..take.clone() };
+    assert!(by_owner.take(second).await.unwrap().is_none());
+    let guard = locks.lock("told:random").await.unwrap();
+    let owner = guard.owner().to_vec();
+    nodes.say("LOCK.BREAK told:random");
+    guard.extend().await.unwrap_err();
+    by_owner.release(b"told:by-owner", b"told-owner", Some(1), None).await.unwrap();
+    nodes.say("ACL SETUSER app resetpass");
+    nodes.say("CLIENT KILL TYPE normal SKIPME yes");
+    until("that is told", async || {
+        heard_so_far().iter().any(|heard| heard.level == Level::DEBUG && heard.field("failure").is_some())
+    })
+    .await;
+    assert!(!told_of("told:by-owner", "granted").is_empty());
+    let hex: String = owner.iter().map(|byte| format!("{byte:02x}")).collect();
+    let forms = [hex, format!("{owner:?}"), owner.escape_ascii().to_string(), String::from_utf8_lossy(&owner).into()];
+    for heard in heard_so_far() {
+        for value in heard.fields.values() {
+            assert!(!value.contains("told-owner") && !value.contains("told-password"), "{heard:?}");
+            assert!(!forms.iter().any(|form| value.contains(form)), "{heard:?}");
+        }
     }
 }
 
