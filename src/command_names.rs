@@ -8,6 +8,9 @@ pub const ACQUIRE: &CStr = c"LOCK.ACQUIRE";
 /// Waits for a lock.
 pub const WAIT: &CStr = c"LOCK.WAIT";
 
+/// Hears what became of requests that wait.
+pub const HEAR: &CStr = c"LOCK.HEAR";
+
 /// Tells when a lock is not what the client knows.
 pub const WATCH: &CStr = c"LOCK.WATCH";
 

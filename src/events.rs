@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use palisade_core::engine::Key;
 
-use crate::driver::{blocked_clients, cluster, propagation, timer};
+use crate::driver::{blocked_clients, cluster, listeners, propagation, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
@@ -20,6 +20,7 @@ impl Events for NodeEvents {
         propagation::look(ctx);
         tick::tick(ctx);
         cluster::tick(ctx);
+        listeners::look_after(ctx);
         timer::look_after(ctx);
     }
 

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use palisade_core::{Figures, IncarnationId, Times, escape};
 
-use crate::driver::{blocked_clients, propagation};
+use crate::driver::{pass, propagation};
 use crate::durability::incarnation;
 use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
 use crate::{clock, config, state};
@@ -41,11 +41,13 @@ impl InfoSection for Section {
                 (c"waiters", number(node.waiting().len() as u64)),
                 (c"max_waiters", number(config::max_waiters().into())),
                 (c"waiters_most", number(node.waiting().most() as u64)),
+                (c"listeners", number(node.listeners().len() as u64)),
+                (c"waiters_heard", number(node.listeners().requests() as u64)),
                 (c"watchers", number(node.watching().len() as u64)),
                 (c"hand_overs", number(counters.hand_overs)),
                 (c"turns", number(counters.turns)),
                 (c"wait_timeouts", number(node.waiting().timeouts())),
-                (c"answers_most", number(blocked_clients::most_answered() as u64)),
+                (c"answers_most", number(pass::most_answered() as u64)),
                 (c"wait_p50_us", number(node.waiting().waits.quantile_us(0.5))),
                 (c"wait_p99_us", number(node.waiting().waits.quantile_us(0.99))),
                 (c"wait_max_us", number(node.waiting().waits.quantile_us(1.0))),

@@ -136,7 +136,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.WAIT k me 1 TICKET 9007199254740992", "ERR TICKET must be"),
         (
             "LOCK.WAIT k me 1 RETRY",
-            "ERR unknown option: this command takes TICKET n, SHARED, LIMIT k, PERMIT n, NOTE text and BEHIND n",
+            "ERR unknown option: this command takes TICKET n, SHARED, LIMIT k, PERMIT n, NOTE text, BEHIND n and HEARD name",
         ),
         ("LOCK.BREAK", "ERR wrong number of arguments"),
         ("LOCK.HELP me", "ERR wrong number of arguments"),

@@ -124,6 +124,7 @@ fn refusals() -> Vec<Refusal> {
         Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
         OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | NoConnection => {}
+        NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
@@ -142,6 +143,10 @@ fn refusals() -> Vec<Refusal> {
         Patience,
         KeepAlive,
         NoConnection,
+        NoListener,
+        ListenerTaken,
+        ListenerName,
+        ListensNowhere,
         Ticket,
         ListedWaiters,
         FenceTooFar { max: 1_826_770_601_882_918 },
@@ -291,7 +296,7 @@ pub fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Null => "(nil)".to_owned(),
         Reply::Int(value) => format!("(integer) {value}"),
-        Reply::Text(bytes) if bytes == b"OK" => "OK".to_owned(),
+        Reply::Text(bytes) if bytes == b"OK" || bytes == b"WAITING" => String::from_utf8_lossy(bytes).into_owned(),
         Reply::Text(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         Reply::Error(text) => format!("(error) {text}"),
         Reply::List(list) if list.is_empty() => "(empty array)".to_owned(),

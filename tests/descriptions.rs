@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 18] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 19] = [
     (
         "LOCK.ACQUIRE",
         -4,
@@ -23,8 +23,9 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 18] = [
         -4,
         "update",
         false,
-        "key owner ms [TICKET n] [SHARED] [LIMIT limit] [PERMIT number] [NOTE text] [BEHIND behind]",
+        "key owner ms [TICKET n] [SHARED] [LIMIT limit] [PERMIT number] [NOTE text] [BEHIND behind] [HEARD name]",
     ),
+    ("LOCK.HEAR", 3, "", false, "name ms"),
     ("LOCK.INFO", -2, "access", false, "key [HOLDERS n] [WAITERS n]"),
     ("LOCK.WATCH", -3, "access", false, "key ms [TOKEN token] [SEQ n]"),
     ("LOCK.BREAK", -2, "delete", true, "key [TOKEN token]"),
@@ -49,7 +50,8 @@ fn command_docs_show_every_argument() {
         // Servers differ in the case in which they tell a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
-        let since = if ["LOCK.CONVERT", "LOCK.NOTE", "LOCK.WATCH", "LOCK.LOG", "LOCK.TOP"].contains(&name) {
+        let since = if ["LOCK.CONVERT", "LOCK.NOTE", "LOCK.HEAR", "LOCK.WATCH", "LOCK.LOG", "LOCK.TOP"].contains(&name)
+        {
             "0.2.0"
         } else {
             "0.1.0"
@@ -96,7 +98,7 @@ fn command_info_has_arity_flags_and_keys() {
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
         assert_eq!(flags.contains(&"denyoom".to_owned()), name == "LOCK.ACQUIRE", "{name}: {flags:?}");
-        let waits = ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.WATCH"].contains(&name);
+        let waits = ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.HEAR", "LOCK.WATCH"].contains(&name);
         assert_eq!(flags.contains(&"blocking".to_owned()), waits, "{name}: {flags:?}");
         let keys: Vec<_> = info[3..6].iter().map(Reply::as_int).collect();
         assert_eq!(keys, if access.is_empty() { [0, 0, 0] } else { [1, 1, 1] }, "{name}");

@@ -29,7 +29,7 @@ impl Raw {
     }
 
     fn hear(&mut self) -> String {
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; 1 << 16];
         let count = self.0.read(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     }

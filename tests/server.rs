@@ -26,6 +26,7 @@ mod failures;
 mod garbage;
 mod guard;
 mod hand_over;
+mod heard;
 mod hostile;
 mod imports;
 mod io_threads;

@@ -14,7 +14,7 @@ use crate::values::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, RENEW_AGAIN_
 use crate::values::time::BootTime;
 
 /// Names a connection, on its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
 /// `KEEPALIVE` of an ACQUIRE: the lease is kept as long as this connection is open, for this long at the most.

@@ -94,6 +94,7 @@ pub use node::counters::Counters;
 #[cfg(feature = "tamper")]
 pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
+pub use queue::listening::{Listeners, News, Told};
 pub use queue::of_key::{Waiter, WaiterId, Want};
 pub use queue::waiting::{Answer, Waiting};
 pub use queue::watching::Watching;

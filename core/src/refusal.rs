@@ -5,8 +5,8 @@ use std::fmt;
 use crate::values::cause::Cause;
 use crate::values::limits::{
     BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS,
-    LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX,
-    OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
+    OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -55,6 +55,14 @@ pub enum Refusal {
     KeepAlive,
     /// `ERR`: a lease cannot be kept alive for what came over no connection.
     NoConnection,
+    /// `NOLISTENER`: no connection of this user listens under this name.
+    NoListener,
+    /// `ERR`: another connection listens under this name.
+    ListenerTaken,
+    /// `ERR`: not a name for a listener.
+    ListenerName,
+    /// `ERR`: what came over no connection cannot listen on it.
+    ListensNowhere,
     /// `ERR`: not a ticket.
     Ticket,
     /// `ERR`: not a number of waiters to list.
@@ -226,6 +234,22 @@ impl fmt::Display for Refusal {
             Self::NoConnection => f.write_str(
                 "ERR KEEPALIVE follows the connection of a client, and this command came over none: send it outside of scripts",
             ),
+            Self::NoListener => f.write_str(
+                "NOLISTENER no connection of this user listens under that name on this node: send LOCK.HEAR with it over a connection \
+                 of its own first, and ask again",
+            ),
+            Self::ListenerTaken => {
+                f.write_str("ERR another connection listens under this name: draw a new one at random for each connection")
+            }
+            Self::ListenerName => write!(
+                f,
+                "ERR the name of a listener must be {} to {} bytes long: draw it at random",
+                LISTENER_NAME_BYTES.start(),
+                LISTENER_NAME_BYTES.end()
+            ),
+            Self::ListensNowhere => f.write_str(
+                "ERR LOCK.HEAR listens on the connection of a client, and this command came over none: send it outside of scripts",
+            ),
             Self::Ticket => write!(f, "ERR TICKET must be an integer from 0 to {TICKET_MAX}"),
             Self::ListedWaiters => write!(f, "ERR WAITERS must be an integer from 1 to {LISTED_WAITERS_MAX}"),
             Self::FenceTooFar { max } => write!(
@@ -350,6 +374,10 @@ mod tests {
                 "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds, and the ttl at least 100",
             ),
             (Refusal::NoConnection, "ERR KEEPALIVE follows the connection"),
+            (Refusal::NoListener, "NOLISTENER no connection"),
+            (Refusal::ListenerTaken, "ERR another connection listens"),
+            (Refusal::ListenerName, "ERR the name of a listener must be 16 to 64 bytes long"),
+            (Refusal::ListensNowhere, "ERR LOCK.HEAR listens"),
             (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
             (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),
             (Refusal::FenceTooFar { max: 5 }, "ERR token must be at most 5"),

@@ -2,8 +2,8 @@
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
-    BEHIND_MAX, FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LOG_LEN_LIMIT, NOTE_BYTES_MAX,
-    NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+    BEHIND_MAX, FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT,
+    NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
 };
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
@@ -16,6 +16,23 @@ impl<'a> Owner<'a> {
     /// These bytes as an owner.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.is_empty() || bytes.len() > OWNER_BYTES_MAX { Err(Refusal::OwnerLength) } else { Ok(Self(bytes)) }
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// What a listener is called: [`LISTENER_NAME_BYTES`] bytes of any value, which its client draws at random, so that a request that reaches
+/// another server than its listener finds none there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerName<'a>(&'a [u8]);
+
+impl<'a> ListenerName<'a> {
+    /// These bytes as a name.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        if LISTENER_NAME_BYTES.contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(Refusal::ListenerName) }
     }
 
     /// The bytes.
@@ -325,6 +342,9 @@ mod tests {
         assert_eq!(Owner::new(b""), Err(Refusal::OwnerLength));
         assert!(Owner::new(&[0; 256]).is_ok());
         assert_eq!(Owner::new(&[0xFF; 257]), Err(Refusal::OwnerLength));
+        for (bytes, valid) in [(0, false), (15, false), (16, true), (64, true), (65, false)] {
+            assert_eq!(ListenerName::new(&vec![7; bytes]).is_ok(), valid, "{bytes}");
+        }
         assert!(Note::new(b"").is_ok() && Note::new(&[b'x'; 1024]).is_ok());
         assert_eq!(Note::new(&[b'x'; 1025]), Err(Refusal::NoteLength));
         for (ms, valid) in [(None, false), (Some(0), false), (Some(1), true), (Some(500), true), (Some(501), false)] {

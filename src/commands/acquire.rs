@@ -70,7 +70,7 @@ fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Asker), Refusal> {
     // In a transaction or a script the answer is at once.
     let patience = wait.filter(|_| call.ctx.may_block()).unwrap_or(Patience::NONE);
     let keepalive = keepalive.map(|Milliseconds(ms)| kept(call, ms, ttl)).transpose()?;
-    let asker = Asker { form, keepalive };
+    let asker = Asker { keepalive, ..form.into() };
     let (note, behind) = (note.unwrap_or_default(), behind.unwrap_or_default());
     Ok((Ask { owner, ttl, wanted, fence, retry, note, patience, behind }, asker))
 }

@@ -11,6 +11,7 @@ mod extend;
 mod fence;
 mod floor;
 mod guard;
+mod hear;
 mod help;
 mod info;
 mod key;

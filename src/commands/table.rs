@@ -3,7 +3,8 @@
 #[cfg(debug_assertions)]
 use super::panic;
 use super::{
-    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, help, info, log, node, note,
+    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, hear, help, info, log, node,
+    note,
 };
 use super::{reenter, release, top, wait, watch};
 use crate::ffi::{Command, Context, Entry, register_command};
@@ -19,6 +20,7 @@ const COMMANDS: &[Row] = &[
     for_clients::<fence::Fence>(),
     for_clients::<check::Check>(),
     for_clients::<wait::Wait>(),
+    for_clients::<hear::Hear>(),
     for_clients::<info::Info>(),
     for_clients::<watch::Watch>(),
     for_clients::<break_lock::Break>(),

@@ -2,8 +2,8 @@
 
 use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
-    self, Behind, Conversion, Level, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor, listed_entries,
-    listed_holders, listed_waiters,
+    self, Behind, Conversion, Level, ListenerName, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor,
+    listed_entries, listed_holders, listed_waiters,
 };
 use palisade_core::{Refusal, Token, Wanted, parse_integer};
 
@@ -36,6 +36,14 @@ impl<'a> Value<'a> for Owner<'a> {
 }
 
 impl<'a> Value<'a> for Note<'a> {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        Self::new(bytes)
+    }
+}
+
+impl<'a> Value<'a> for ListenerName<'a> {
     const SHAPE: Shape = Shape::Bytes;
 
     fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {

@@ -1,13 +1,14 @@
-//! `LOCK.WAIT key owner ms [TICKET n] [SHARED | LIMIT k [PERMIT n]] [NOTE text] [BEHIND n]`
+//! `LOCK.WAIT key owner ms [TICKET n] [SHARED | LIMIT k [PERMIT n]] [NOTE text] [BEHIND n] [HEARD name]`
 
 use palisade_core::Refusal;
 use palisade_core::engine::Request;
-use palisade_core::request::{Behind, Note, Owner, Patience, Ticket, Wait as Ask};
+use palisade_core::request::{Behind, ListenerName, Note, Owner, Patience, Ticket, Wait as Ask};
 
 use super::declaration::arguments;
 use super::key::look;
 use super::values::{Count, wanted};
-use crate::driver::blocked_clients::Form;
+use crate::driver::blocked_clients::{Asker, Form};
+use crate::driver::listeners;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
 use crate::{clock, command_names, driver};
 
@@ -22,6 +23,7 @@ arguments! {
         [PERMIT n as number] permit: Count,
         [NOTE text] note: Note<'a>,
         [BEHIND n as behind] behind: Behind,
+        [HEARD name] heard: ListenerName<'a>,
     }
 }
 
@@ -46,12 +48,14 @@ impl Command for Wait {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { owner, ms, ticket, shared, limit, permit, note, behind } = Asked::read(call)?;
+        let Asked { owner, ms, ticket, shared, limit, permit, note, behind, heard } = Asked::read(call)?;
         // In a transaction or a script the answer is at once.
         let patience = if call.ctx.may_block() { ms } else { Patience::NONE };
         let (wanted, note, behind) =
             (wanted(shared, limit, permit)?, note.unwrap_or_default(), behind.unwrap_or_default());
+        let listener = heard.map(|name| listeners::named(call.ctx, name)).transpose()?;
+        let asker = Asker { listener, ..Form::Token.into() };
         let request = Request::Wait(Ask { owner, wanted, patience, ticket, note, behind });
-        driver::answer(call.ctx, &mut look(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut look(call)?, &request, asker, clock::now())
     }
 }

@@ -27,5 +27,5 @@ pub fn answer(
     if is_stored || touches_queue || asker.keepalive.is_some() {
         timer::arm(ctx);
     }
-    answer.map(|answer| blocked_clients::reply_at_once(answer, asker.form))
+    answer.map(|answer| blocked_clients::reply_at_once(answer, asker))
 }

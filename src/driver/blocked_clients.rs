@@ -1,13 +1,14 @@
 //! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::CStr;
 
 use palisade_core::engine::{Key, Reply as AtOnce, Request};
-use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use palisade_core::request::{Acquire, Owner, Ttl};
-use palisade_core::{Answer, KeepAlive, Refusal, Token, WaiterId, Want};
+use palisade_core::{Answer, ClientId, KeepAlive, Refusal, Token, Told, WaiterId, Want};
 
+use super::{listeners, pass};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
 use crate::{clock, command_names, state};
 
@@ -16,10 +17,6 @@ thread_local! {
     static BLOCKED: RefCell<HashMap<WaiterId, Waits>> = RefCell::new(HashMap::new());
     /// Those who waited when the node became a replica and are not told yet: in no queue any more.
     static LEAVING: RefCell<BTreeMap<WaiterId, Blocked>> = const { RefCell::new(BTreeMap::new()) };
-    /// So many may still be answered in this pass of the event loop.
-    static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
-    /// The most that were answered in one pass.
-    static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// How a grant is told.
@@ -40,11 +37,13 @@ pub struct Asker {
     pub form: Form,
     /// Its lease is kept from then on.
     pub keepalive: Option<KeepAlive>,
+    /// If it has to wait, this listener hears what came of it, and it is not blocked.
+    pub listener: Option<ClientId>,
 }
 
 impl From<Form> for Asker {
     fn from(form: Form) -> Self {
-        Self { form, keepalive: None }
+        Self { form, keepalive: None, listener: None }
     }
 }
 
@@ -87,8 +86,14 @@ impl Keeps {
 /// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 
-/// Blocks the client of this command until its request is answered. The name under which that is.
+/// What a client is told whose request waits while a listener hears for it: no answer to a wait is a simple string.
+const WAITING: &CStr = c"WAITING";
+
+/// Blocks the client of this command until its request is answered, unless a listener hears that. The name under which that is.
 pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: Asker) -> WaiterId {
+    if let Some(id) = asker.listener.and_then(|listener| listeners::begin(listener, name, request)) {
+        return id;
+    }
     let command = match request {
         Request::Wait(_) => command_names::WAIT,
         _ => command_names::ACQUIRE,
@@ -109,12 +114,17 @@ pub fn keep_alive_at_once(ctx: Context<'_>, name: KeyName<'_>, request: &Request
 }
 
 /// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
-/// the next ones ([`has_more`]). Each costs the server more than it costs the rules, and it does that work in one go.
+/// the next ones ([`has_more`]).
 pub fn deliver() {
-    for (id, answer) in state::with(|node| node.take_answers(MAY_ANSWER.get())) {
+    for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
+        if id.is_heard() {
+            listeners::tell(id, Told::Answer(answer));
+            continue;
+        }
         keep_alive(id, &answer);
         send(id, |form| reply(answer, form));
     }
+    listeners::tell_all();
 }
 
 /// A client that waited is told this: if it is of a grant to be kept, that begins now.
@@ -124,41 +134,29 @@ fn keep_alive(id: WaiterId, answer: &Answer) {
     }
 }
 
-/// A new pass of the event loop.
-pub fn new_pass() {
-    MAY_ANSWER.set(ANSWERS_A_PASS_MAX);
-}
-
-/// Whether anybody may still be answered in this pass.
-pub fn may_answer() -> bool {
-    MAY_ANSWER.get() > 0
-}
-
-/// So many may still be answered in this pass.
-pub fn answers_left() -> usize {
-    MAY_ANSWER.get()
-}
-
 /// Whether some wait for the next pass to be answered.
 pub fn has_more() -> bool {
     state::with(|node| node.waiting().has_answers()) || LEAVING.with_borrow(|leaving| !leaving.is_empty())
 }
 
-/// The most clients that were answered in one pass of the event loop, since load.
-pub fn most_answered() -> usize {
-    MOST_ANSWERED.get()
-}
-
 /// Answers those who wait for the lock `name` of `db` with an error of the server's own: as many as may be answered in this
 /// pass. The queue of the others is looked at in the next.
 pub fn dismiss(db: u32, name: &[u8], error: &str) {
-    for id in state::with(|node| node.dismiss(db, name, MAY_ANSWER.get(), clock::boot_now())) {
-        send(id, |_| Ok(Reply::Error(error.to_owned())));
+    for id in state::with(|node| node.dismiss(db, name, pass::answers_left(), clock::boot_now())) {
+        if id.is_heard() {
+            listeners::tell(id, Told::Error(error.into()));
+        } else {
+            send(id, |_| Ok(Reply::Error(error.to_owned())));
+        }
     }
+    listeners::tell_all();
 }
 
 /// Whether the user of a client that waits may still have the lock `name`: rules of access may have changed since it came.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
+    if id.is_heard() {
+        return listeners::is_permitted(id, name);
+    }
     BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|waits| waits.blocked.is_permitted(name)))
 }
 
@@ -167,7 +165,7 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 /// comes next, and are told from the next pass of the event loop on, as many in each as may be answered. Whether there are any.
 pub fn dismiss_all() -> bool {
     let all = BLOCKED.take();
-    let some = !all.is_empty();
+    let some = listeners::dismiss_all(DEMOTED) || !all.is_empty();
     let now = clock::boot_now();
     state::with(|node| all.keys().for_each(|id| drop(node.leave_queue(*id, now))));
     LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, waits)| (id, waits.blocked))));
@@ -177,32 +175,26 @@ pub fn dismiss_all() -> bool {
 /// Tells one of those who waited when the node became a replica; `false` if there is none.
 pub fn send_one_away() -> bool {
     let Some((_, blocked)) = LEAVING.with_borrow_mut(BTreeMap::pop_first) else { return false };
-    answer(blocked, Ok(Reply::Error(DEMOTED.to_owned())));
+    pass::answer(blocked, Ok(Reply::Error(DEMOTED.to_owned())));
     true
 }
 
 fn send(id: WaiterId, told: impl FnOnce(Form) -> Result<Reply, Refusal>) {
     if let Some(Waits { blocked, form, .. }) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
-        answer(blocked, told(form));
+        pass::answer(blocked, told(form));
     }
 }
 
-/// Answers a client that waited, or watched.
-pub(super) fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
-    blocked.answer(told);
-    MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
-    MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));
-}
-
-/// How a command is answered that does not wait.
-pub fn reply_at_once(answer: AtOnce, form: Form) -> Reply {
+/// How a command is answered.
+pub fn reply_at_once(answer: AtOnce, asker: Asker) -> Reply {
     match answer {
         AtOnce::Token(token) => Reply::Integer(token.get()),
-        AtOnce::Granted(token, number) => granted(token, number, 0, form),
+        AtOnce::Granted(token, number) => granted(token, number, 0, asker.form),
         AtOnce::Holds(holds) => Reply::Integer(holds.into()),
         AtOnce::Turn(number) => Reply::Integer(number.into()),
         AtOnce::Noted(number) => Reply::Integer(number.get()),
         AtOnce::Null => Reply::Null,
+        AtOnce::Later if asker.listener.is_some() => Reply::Simple(WAITING),
         AtOnce::Later => Reply::Later,
     }
 }

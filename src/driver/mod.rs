@@ -4,6 +4,8 @@ mod answer;
 pub mod blocked_clients;
 pub mod cluster;
 pub mod effects;
+pub mod listeners;
+pub mod pass;
 mod perform;
 pub mod propagation;
 mod questions;

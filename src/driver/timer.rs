@@ -11,7 +11,7 @@ use palisade_core::{BootTime, Now, Refusal};
 
 use super::blocked_clients::{self, Form};
 use super::perform::perform;
-use super::watchers;
+use super::{listeners, pass, watchers};
 use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId};
 use crate::{clock, state};
 
@@ -135,7 +135,7 @@ fn go_on(ctx: Context<'_>) {
 fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
-    blocked_clients::new_pass();
+    pass::begin();
     // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
     // What is being loaded is not all there yet.
@@ -143,14 +143,15 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
         idle = !(state::with(|node| node.time_out(now))
-            || blocked_clients::may_answer() && blocked_clients::send_one_away()
-            || may_look && blocked_clients::may_answer() && watchers::look_after(ctx, now)
+            || pass::may_answer() && (blocked_clients::send_one_away() || listeners::time_out(now))
+            || state::with(|node| node.let_one_leave(now))
+            || may_look && pass::may_answer() && watchers::look_after(ctx, now)
             || may_write && do_one(ctx, now));
         now = clock::boot_now();
     }
     BUSY.set(Some(now));
     blocked_clients::deliver();
-    if !idle || !blocked_clients::may_answer() || blocked_clients::has_more() {
+    if !idle || !pass::may_answer() || blocked_clients::has_more() {
         ctx.in_next_pass(go_on);
         return;
     }
@@ -162,7 +163,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
 
 /// Does what has been due longest; `false` if nothing is.
 fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
-    let Some(work) = state::with(|node| node.take_due(now, blocked_clients::may_answer())) else { return false };
+    let Some(work) = state::with(|node| node.take_due(now, pass::may_answer())) else { return false };
     let (db, name, request) = match &work {
         Work::Look(db, name) => (*db, &**name, Request::Look),
         Work::Renew(renewal) => (renewal.db(), renewal.name(), Request::Renew(renewal)),

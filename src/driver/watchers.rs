@@ -7,7 +7,7 @@ use palisade_core::engine::Key;
 use palisade_core::request::Watch;
 use palisade_core::{BootTime, Refusal, WaiterId};
 
-use super::{blocked_clients, cluster, sight};
+use super::{cluster, pass, sight};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
 use crate::{command_names, state};
 
@@ -28,7 +28,7 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) {
 /// loop. The lock is looked at again for the others.
 pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
-    let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, blocked_clients::answers_left());
+    let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());
     let told = state::with(|node| {
         let told = node.take_told(at, key.lock(), count, now);
         let sight = (!told.is_empty()).then(|| Reply::Map(sight::fields(key.lock(), at, node, now)));
@@ -72,7 +72,7 @@ fn elsewhere(ctx: Context<'_>, key: &LockKey<'_>) -> Option<String> {
 const ASK_AGAIN: &str = "TRYAGAIN the lock, or its slot, left this replica: ask again";
 
 fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
-    for id in state::with(|node| node.dismiss_watchers(key, blocked_clients::answers_left())) {
+    for id in state::with(|node| node.dismiss_watchers(key, pass::answers_left())) {
         answer(id, |_| told());
     }
 }
@@ -80,7 +80,7 @@ fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
 fn answer(id: WaiterId, told: impl FnOnce(&Blocked) -> Result<Reply, Refusal>) {
     if let Some(blocked) = WATCHING.with_borrow_mut(|all| all.remove(&id)) {
         let told = told(&blocked);
-        blocked_clients::answer(blocked, told);
+        pass::answer(blocked, told);
     }
 }
 

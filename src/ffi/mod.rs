@@ -50,7 +50,8 @@ pub use log::{notice, warn};
 pub use reply::Reply;
 pub use slots::SlotEvents;
 pub use string::KeyName;
-pub use timers::TimerId;
+pub use timers::{TimerId, in_next_pass};
+pub use user::User;
 pub use value::locks_in_memory;
 
 /// The server counts the module's memory as its own. Tests have no server, so they use the system's allocator.

@@ -1,6 +1,6 @@
 //! What a command answers.
 
-use std::ffi::c_long;
+use std::ffi::{CStr, c_long};
 
 use palisade_core::Refusal;
 
@@ -19,6 +19,8 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// OK.
     Ok,
+    /// A simple string.
+    Simple(&'static CStr),
     /// A list.
     List(Vec<Reply>),
     /// A map; for clients that speak RESP2 a flat array of names and values.
@@ -49,6 +51,10 @@ impl Reply {
             // SAFETY: as above; the text is a constant.
             Reply::Ok => unsafe {
                 api!(RedisModule_ReplyWithSimpleString(ctx.raw(), c"OK".as_ptr()));
+            },
+            // SAFETY: as above; the text is a constant.
+            Reply::Simple(text) => unsafe {
+                api!(RedisModule_ReplyWithSimpleString(ctx.raw(), text.as_ptr()));
             },
             Reply::List(elements) => {
                 // SAFETY: as above; as many elements follow as are announced.

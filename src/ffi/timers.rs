@@ -39,6 +39,11 @@ impl Context<'_> {
     }
 }
 
+/// Calls `callback` as [`Context::in_next_pass`] does, for a callback of the server that comes without a context.
+pub fn in_next_pass(callback: fn(Context<'_>)) {
+    detached(|ctx| ctx.in_next_pass(callback));
+}
+
 extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
     boundary::run(c"a timer", || {
         // SAFETY: `start_timer` is the only one that creates timers, and their data is such a function.

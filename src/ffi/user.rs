@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use super::api::{api, raw};
 use super::context::Context;
-use super::string::KeyName;
+use super::string::{KeyName, string_bytes};
 
 /// The user of a client, by name: the rules for that name may change, and the user may be deleted.
 #[derive(Debug)]
@@ -17,6 +17,12 @@ impl User {
         // SAFETY: the context is that of a client's command, and every client has a user; the name, a copy, is ours to free,
         // since nothing is freed with this context by itself.
         Self(unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        // SAFETY: the string is ours, and lives as long as this.
+        unsafe { string_bytes(self.0) }
     }
 
     /// Whether the rules, as they are now, let this user run `command` on `key`; all after the key is of no interest to them.

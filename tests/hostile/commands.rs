@@ -104,7 +104,7 @@ impl Source {
 
     fn of_the_module(&mut self) -> Command {
         let (key, owner, number) = (self.key(), self.owner(), self.number());
-        let (name, arguments, options): (_, Vec<Vec<u8>>, &[&str]) = match self.up_to(20) {
+        let (name, arguments, options): (_, Vec<Vec<u8>>, &[&str]) = match self.up_to(22) {
             0..4 => ("ACQUIRE", vec![key, owner, number], &["WAIT", "FENCE", "RETRY", "NOTE"]),
             4..6 => ("ACQUIRE", vec![key, owner, number], &["SHARED", "WAIT", "FENCE", "RETRY", "NOTE"]),
             6..8 => ("ACQUIRE", vec![key, owner, number], &["LIMIT", "PERMIT", "WAIT", "FENCE", "RETRY"]),
@@ -121,10 +121,14 @@ impl Source {
                 ("CONVERT", vec![key, owner, mode.into()], &["TOKEN"])
             }
             18 => ("EFFECT", vec![key, self.bytes()], &[]),
+            20 | 21 => ("HEAR", vec![self.listener(), number], &[]),
             _ => ("NODE", vec![], &[]),
         };
         let mut command = vec![format!("LOCK.{name}").into_bytes()];
         command.extend(arguments);
+        if name == "WAIT" && self.up_to(1) == 0 {
+            command.extend([b"HEARD".to_vec(), self.listener()]);
+        }
         while self.up_to(3) == 0 {
             let any = self.up_to(9) == 0 || options.is_empty();
             let options = if any { &OPTIONS[..] } else { options };
@@ -137,10 +141,15 @@ impl Source {
         command
     }
 
+    /// The name of a listener, of which there are so few that some listen.
+    fn listener(&mut self) -> Vec<u8> {
+        if self.up_to(19) == 0 { self.bytes() } else { vec![b'a' + self.up_to(3) as u8; 16] }
+    }
+
     /// A command of the module with anything behind it.
     fn garbage(&mut self) -> Command {
         let names = ["ACQUIRE", "RELEASE", "EXTEND", "REENTER", "FENCE", "CHECK", "WAIT", "INFO", "BREAK", "NODE"];
-        let names = [&names[..], &["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT"]].concat();
+        let names = [&names[..], &["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR"]].concat();
         let name = format!("LOCK.{}", names[self.up_to(names.len() - 1)]);
         let more = self.up_to(8);
         [name.into_bytes()].into_iter().chain((0..more).map(|_| self.bytes())).collect()

@@ -23,7 +23,7 @@ impl Node {
     /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
     pub fn next_due(&self) -> Option<BootTime> {
         let planned = [self.deadlines.earliest(), self.waiting.next_due(), self.watching.next_due()];
-        planned.into_iter().chain([self.keepalives.next_due()]).flatten().min()
+        planned.into_iter().chain([self.keepalives.next_due(), self.listeners.next_due()]).flatten().min()
     }
 
     /// Answers the one whose wait has been over longest at `now`; `false` if there is none. That changes no key, so it is also

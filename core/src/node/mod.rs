@@ -18,6 +18,7 @@ use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
 use crate::node::counters::Counters;
+use crate::queue::listening::Listeners;
 use crate::queue::waiting::Waiting;
 use crate::queue::watching::Watching;
 use crate::refusal::Refusal;
@@ -72,6 +73,8 @@ pub struct Node {
     pub(crate) waiting: Waiting,
     /// Clients that watch a lock.
     pub(crate) watching: Watching,
+    /// Connections that hear the answers to requests of others.
+    pub(crate) listeners: Listeners,
     /// Leases that are prolonged as long as a connection is open.
     pub(crate) keepalives: KeepAlives,
     /// What is on the disk, and must be.
@@ -112,6 +115,7 @@ impl Node {
             slots: Slots::default(),
             waiting: Waiting::default(),
             watching: Watching::default(),
+            listeners: Listeners::default(),
             keepalives: KeepAlives::default(),
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
@@ -180,6 +184,16 @@ impl Node {
     /// Clients that watch a lock.
     pub fn watching(&self) -> &Watching {
         &self.watching
+    }
+
+    /// Connections that hear the answers to requests of others.
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// The same, for the driver, which tells them.
+    pub fn listeners_mut(&mut self) -> &mut Listeners {
+        &mut self.listeners
     }
 
     /// Leases that are prolonged as long as a connection is open.

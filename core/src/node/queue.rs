@@ -31,4 +31,11 @@ impl Node {
     pub fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
         self.waiting.postpone(db, name, refusal, now);
     }
+
+    /// A request whose listener ended leaves its queue at `now`; `false` if there is none.
+    pub fn let_one_leave(&mut self, now: BootTime) -> bool {
+        let Some(id) = self.listeners.take_leaving() else { return false };
+        self.waiting.leave_in_vain(id, now);
+        true
+    }
 }

@@ -1,6 +1,7 @@
 //! Requests that wait for a lock, and those that watch one.
 
 mod kept;
+pub mod listening;
 pub mod of_key;
 mod planned;
 pub mod waiting;

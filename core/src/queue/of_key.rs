@@ -14,6 +14,21 @@ use crate::values::token::Token;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaiterId(pub u64);
 
+impl WaiterId {
+    /// Of those that name a request whose answer a listener hears. Clients that are blocked have names without it.
+    const HEARD: u64 = 1 << 63;
+
+    /// The request with this number of those whose answers a listener hears.
+    pub(crate) fn heard(number: u64) -> Self {
+        Self(Self::HEARD | number)
+    }
+
+    /// Whether a listener hears its answer.
+    pub fn is_heard(self) -> bool {
+        self.0 & Self::HEARD != 0
+    }
+}
+
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {

@@ -103,6 +103,12 @@ pub const RENEWALS_A_TTL: u64 = 3;
 /// How soon a lease is looked at again that could not be prolonged, in milliseconds: before the shortest one ends.
 pub const RENEW_AGAIN_MS: u32 = 20;
 
+/// How long the name of a listener is, in bytes: too long to guess, and no longer than it takes.
+pub const LISTENER_NAME_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
+
+/// Most news in one answer: each costs the server less than 1 µs to write, so it gets back to its other clients within 1 ms.
+pub const NEWS_AT_A_TIME_MAX: usize = 500;
+
 /// Largest ticket: integers up to here are exact in Lua, JavaScript and JSON.
 pub const TICKET_MAX: u64 = TOKEN_LIMIT - 1;
 

@@ -1,6 +1,7 @@
 //! What happens to one key and its queue, whoever brings it about.
 
 mod bounds;
+mod heard;
 mod history;
 mod keeping_alive;
 mod not_now;

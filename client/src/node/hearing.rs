@@ -1,0 +1,307 @@
+//! Requests that wait in the node's queues without a connection each: one more connection, the listener, hears what became of all of them.
+//!
+//! It is made when it is first needed, and closed when nobody has waited for long. When it breaks, the node lets its requests leave their
+//! queues, and those who wait are told, so that they ask again with their tickets.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use palisade_core::quorum::NodeId;
+use redis::{Cmd, Value};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::debug;
+
+use super::connecting::Link;
+use super::{CONNECT_TIMEOUT, Node, State, WINDOW};
+use crate::pace::Given;
+use crate::waiting::LATE;
+use crate::wire::{self, Lease, News, NodeFailure};
+
+/// Bytes of a listener's name.
+const NAME_BYTES: usize = 20;
+
+/// News are asked for so long at a time: a listener that is half open is noticed so soon.
+const HEARD: Duration = Duration::from_secs(5);
+
+/// So many requests for news are on their way at a time: the node has the next one as soon as it answers one.
+const ASKED_AHEAD: usize = 2;
+
+/// A timer that fires later than this after its time tells of this process, not of the node; so often it is given its time once more.
+const OVERSLEPT: (Duration, u32) = (Duration::from_millis(10), 5);
+
+/// A listener that nobody has needed for so long is closed.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// After a listener that could not be made another one is tried after so long.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Requests to wait on their way to a node at a time: extensions do not wait behind them.
+const ASKS: usize = WINDOW / 4;
+
+/// The code of a node that knows no such listener.
+const NO_LISTENER: &str = "NOLISTENER";
+
+/// What hears for this client on one node.
+#[derive(Debug)]
+pub struct Hearing {
+    last: tokio::sync::Mutex<Last>,
+    asks: Semaphore,
+    /// Requests that wait over it.
+    waits: Arc<AtomicUsize>,
+}
+
+/// What came of the last attempt to listen.
+#[derive(Debug, Default)]
+struct Last {
+    listener: Option<Arc<Listener>>,
+    failed: Option<(Instant, NodeFailure)>,
+    /// Over the connection with this number the node said that it lets this client not listen.
+    refused_on: u64,
+}
+
+impl Default for Hearing {
+    fn default() -> Self {
+        Self { last: tokio::sync::Mutex::default(), asks: Semaphore::new(ASKS), waits: Arc::default() }
+    }
+}
+
+/// A connection that listens.
+#[derive(Debug)]
+struct Listener {
+    name: [u8; NAME_BYTES],
+    waits: Mutex<Waits>,
+}
+
+/// Who waits for news of it.
+#[derive(Debug)]
+struct Waits {
+    is_open: bool,
+    asked: HashMap<About, (u64, oneshot::Sender<Result<Value, NodeFailure>>)>,
+    count: u64,
+    idle_since: Instant,
+}
+
+/// A lock and an owner.
+type About = (Box<[u8]>, Box<[u8]>);
+
+/// Somebody waits for news, as long as this lives.
+struct Waiting {
+    listener: Arc<Listener>,
+    about: About,
+    number: u64,
+    counted: Arc<AtomicUsize>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(1, Ordering::Relaxed);
+        let mut waits = self.listener.waits();
+        if waits.asked.get(&self.about).is_some_and(|(number, _)| *number == self.number) {
+            waits.asked.remove(&self.about);
+        }
+        waits.idle_since = Instant::now();
+    }
+}
+
+impl Node {
+    /// Sends `command`, a LOCK.WAIT of `lease`, to be answered within `patience`: over the listener where the node has one, else on a
+    /// connection of its own. Dropped meanwhile, the request stays in the queue over a listener: the lease is to be given back.
+    pub async fn ask_to_wait(
+        self: &Arc<Self>,
+        command: &Cmd,
+        lease: &Lease,
+        patience: Duration,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        let due = Instant::now() + patience;
+        let number = match self.link(Instant::now() + CONNECT_TIMEOUT.min(patience)).await {
+            Ok(link) if link.hears => link.number,
+            Ok(_) => return self.ask_waiting(command, patience, Some(lease)).await,
+            Err(failure) => return (None, Err(failure)),
+        };
+        // A listener may have ended without this client having heard of it: then once more.
+        for is_last in [false, true] {
+            let listener = match self.listener(number).await {
+                Ok(Some(listener)) => listener,
+                Ok(None) => return self.ask_waiting(command, patience, Some(lease)).await,
+                Err(failure) => return (None, Err(failure)),
+            };
+            let (id, reply) = self.ask_heard(&listener, command, lease, due).await;
+            match reply {
+                Err(NodeFailure::Refused(code, _)) if code == NO_LISTENER && !is_last => listener.end(),
+                reply => return (id, reply),
+            }
+        }
+        unreachable!("the last attempt is answered")
+    }
+
+    /// How many requests of this client wait here over a listener.
+    pub fn waits_heard(&self) -> usize {
+        self.hearing.waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests can wait here without a connection each, as far as that is known.
+    pub fn hears(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(link) if link.hears)
+    }
+
+    async fn ask_heard(
+        self: &Arc<Self>,
+        listener: &Arc<Listener>,
+        command: &Cmd,
+        lease: &Lease,
+        due: Instant,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        let broken = || NodeFailure::Broken("the connection that hears of its waits broke".to_owned());
+        // Before it is sent: the news can be faster than the answer.
+        let Some((_waiting, told)) = listener.waits_for(lease, &self.hearing.waits) else {
+            return (None, Err(broken()));
+        };
+        let mut command = command.clone();
+        command.arg("HEARD").arg(&listener.name);
+        let (id, reply) = {
+            // It is never closed, so that cannot fail.
+            let _turn = self.hearing.asks.acquire().await.ok();
+            self.ask(&command, Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, Some(lease)).await
+        };
+        if !reply.as_ref().is_ok_and(wire::is_waiting) {
+            return (id, reply);
+        }
+        let told = match timeout_at(due, told).await {
+            Ok(Ok(told)) => told,
+            Ok(Err(_)) => Err(broken()),
+            Err(_) => Err(NodeFailure::Silent),
+        };
+        (id, told)
+    }
+
+    /// The listener, a new one if there is none; `None`: the node does not let this client listen. (`number` is that of the connection
+    /// over which requests are sent.)
+    async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, NodeFailure> {
+        let mut last = self.hearing.last.lock().await;
+        if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waits().is_open) {
+            return Ok(Some(Arc::clone(listener)));
+        }
+        if last.refused_on == number {
+            return Ok(None);
+        }
+        if let Some((_, failure)) = last.failed.as_ref().filter(|(when, _)| when.elapsed() < AGAIN) {
+            return Err(failure.clone());
+        }
+        match self.begin_to_listen().await {
+            Ok(listener) => {
+                *last = Last { listener: Some(Arc::clone(&listener)), ..Last::default() };
+                Ok(Some(listener))
+            }
+            // It knows the command: it is this user that may not use it.
+            Err(failure) if failure.code().is_some() && failure.is_lasting() => {
+                debug!(node = self.name(), %failure, "each wait has a connection of its own");
+                *last = Last { refused_on: number, ..Last::default() };
+                Ok(None)
+            }
+            Err(failure) => {
+                last.failed = Some((Instant::now(), failure.clone()));
+                Err(failure)
+            }
+        }
+    }
+
+    async fn begin_to_listen(&self) -> Result<Arc<Listener>, NodeFailure> {
+        let mut link = self.connect(0).await?;
+        let name: [u8; NAME_BYTES] = rand::random();
+        // From the first answer on the node knows the name.
+        let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
+        NodeFailure::or_value(first)?;
+        debug!(node = self.name(), "listens");
+        let listener = Arc::new(Listener::new(name));
+        tokio::spawn(listen(Arc::clone(&listener), link, self.state.subscribe()));
+        Ok(listener)
+    }
+}
+
+/// Hears news until nobody needs them any more, or they cannot be heard.
+async fn listen(listener: Arc<Listener>, link: Link, mut states: watch::Receiver<State>) {
+    let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
+    let ask = || {
+        let (mut connection, hear) = (link.connection.clone(), hear.clone());
+        async move { NodeFailure::or_value(connection.send_packed_command(&hear).await) }
+    };
+    let mut asked: FuturesOrdered<_> = (0..ASKED_AHEAD).map(|_| ask()).collect();
+    let mut overslept = 0;
+    while !listener.ends_if_idle() {
+        let due = Instant::now() + HEARD + LATE;
+        let reply = tokio::select! {
+            biased;
+            reply = timeout_at(due, asked.next()) => reply,
+            // The other connection to the node broke: this one may be half open.
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => break,
+        };
+        match reply {
+            Ok(Some(Ok(news))) => {
+                overslept = 0;
+                let Some(news) = wire::news(news) else { break };
+                news.into_iter().for_each(|news| listener.tell(news));
+                asked.push_back(ask());
+            }
+            Err(_) if Instant::now() > due + OVERSLEPT.0 && overslept < OVERSLEPT.1 => overslept += 1,
+            _ => break,
+        }
+    }
+    listener.end();
+    debug!("listens no more");
+}
+
+impl Listener {
+    fn new(name: [u8; NAME_BYTES]) -> Self {
+        let waits = Waits { is_open: true, asked: HashMap::new(), count: 0, idle_since: Instant::now() };
+        Self { name, waits: Mutex::new(waits) }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody waits for news of `lease`; `None`: none will come.
+    fn waits_for(
+        self: &Arc<Self>,
+        lease: &Lease,
+        counted: &Arc<AtomicUsize>,
+    ) -> Option<(Waiting, oneshot::Receiver<Result<Value, NodeFailure>>)> {
+        let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
+        let (told, tells) = oneshot::channel();
+        let mut waits = self.waits();
+        if !waits.is_open {
+            return None;
+        }
+        waits.count += 1;
+        let number = waits.count;
+        waits.asked.insert(about.clone(), (number, told));
+        counted.fetch_add(1, Ordering::Relaxed);
+        Some((Waiting { listener: Arc::clone(self), about, number, counted: Arc::clone(counted) }, tells))
+    }
+
+    /// Tells who waits for it; of a request that was given up there is nobody.
+    fn tell(&self, News { key, owner, told }: News) {
+        if let Some((_, tells)) = self.waits().asked.remove(&(key, owner)) {
+            let _ = tells.send(told);
+        }
+    }
+
+    /// No news come any more: those who wait are told so.
+    fn end(&self) {
+        let mut waits = self.waits();
+        waits.is_open = false;
+        waits.asked = HashMap::new();
+    }
+
+    /// Ends if nobody has needed it for long; whether it has ended.
+    fn ends_if_idle(&self) -> bool {
+        let mut waits = self.waits();
+        waits.is_open &= !waits.asked.is_empty() || waits.idle_since.elapsed() < IDLE;
+        !waits.is_open
+    }
+}

@@ -1,0 +1,171 @@
+//! Connections that hear the answers to requests of others: between what the rules know of them and the clients of the server.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use palisade_core::engine::Request;
+use palisade_core::limits::ANSWERS_A_PASS_MAX;
+use palisade_core::request::{ListenerName, Patience};
+use palisade_core::{Answer, BootTime, ClientId, News, Refusal, Told, WaiterId};
+
+use super::pass;
+use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply, User, in_next_pass};
+use crate::{clock, command_names, state};
+
+thread_local! {
+    /// The listeners that ask for news now, blocked until there is some.
+    static ASKING: RefCell<HashMap<ClientId, Blocked>> = RefCell::new(HashMap::new());
+    /// Which each of them is, by the name that it has as a blocked client.
+    static BLOCKED: RefCell<HashMap<u64, ClientId>> = RefCell::new(HashMap::new());
+    /// The user of each listener.
+    static USERS: RefCell<HashMap<ClientId, User>> = RefCell::new(HashMap::new());
+    /// Listeners whose wait the server ended: most of them with their connection.
+    static PERHAPS_GONE: RefCell<Vec<ClientId>> = const { RefCell::new(vec![]) };
+    /// The last one whose connection was looked at because it does not ask.
+    static LOOKED_AT: Cell<ClientId> = const { Cell::new(ClientId(0)) };
+}
+
+/// The client of this command asks for news under `name`: those there are, else it is blocked until there are some.
+pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Result<Reply, Refusal> {
+    let client = ctx.connection().ok_or(Refusal::ListensNowhere)?;
+    let user = User::of_client(ctx);
+    let news = state::with(|node| node.listeners_mut().ask(client, name, user.name()))?;
+    USERS.with_borrow_mut(|all| all.insert(client, user));
+    if !news.is_empty() || patience == Patience::NONE {
+        return Ok(list(news));
+    }
+    let blocked = Blocked::new::<Hearers>(ctx, command_names::HEAR);
+    BLOCKED.with_borrow_mut(|all| all.insert(blocked.id(), client));
+    ASKING.with_borrow_mut(|all| all.insert(client, blocked));
+    let until = clock::boot_now().plus_ms(patience.ms());
+    state::with(|node| node.listeners_mut().waits(client, until));
+    Ok(Reply::Later)
+}
+
+/// The listener of this name, if the user of this command's client listens under it.
+pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
+    let user = User::of_client(ctx);
+    state::with(|node| node.listeners().named(name, user.name()))
+}
+
+/// `request` for the lock `name` waits, and `listener` hears its answer. The name under which that is.
+pub fn begin(listener: ClientId, name: KeyName<'_>, request: &Request<'_>) -> Option<WaiterId> {
+    let Request::Wait(ask) = request else { return None };
+    Some(state::with(|node| node.listeners_mut().begin(listener, name.bytes(), ask.owner)))
+}
+
+/// Whether the user who asked under this name may still have the lock `name`; nobody may whose listener ended.
+pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
+    let listener = state::with(|node| node.listeners().listener_of(id));
+    let may_run =
+        |client| USERS.with_borrow(|all| all.get(&client).is_some_and(|user| user.may_run(command_names::WAIT, name)));
+    listener.is_some_and(may_run)
+}
+
+/// A request is answered: that is news for its listener, and sent by [`tell_all`].
+pub fn tell(id: WaiterId, told: Told) {
+    state::with(|node| node.listeners_mut().tell(id, told));
+}
+
+/// Sends the news to those who ask for them.
+pub fn tell_all() {
+    while let Some((client, news)) = state::with(|node| node.listeners_mut().take_ready()) {
+        answer(client, news);
+    }
+}
+
+/// Tells the one whose time has been up longest that there is no news; `false` if there is none.
+pub fn time_out(now: BootTime) -> bool {
+    let Some(client) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
+    answer(client, vec![]);
+    true
+}
+
+/// Every request that waits leaves its queue, and its listener is told this. Whether there are any.
+pub fn dismiss_all(error: &str) -> bool {
+    let all = state::with(|node| node.listeners().all_requests());
+    let now = clock::boot_now();
+    for &id in &all {
+        state::with(|node| node.leave_queue(id, now));
+        tell(id, Told::Error(error.into()));
+    }
+    tell_all();
+    !all.is_empty()
+}
+
+/// The server's cron: a connection that closes while it does not ask for news is noticed here.
+pub fn look_after(ctx: Context<'_>) {
+    let idle = state::with(|node| node.listeners().idle_after(LOOKED_AT.get(), ANSWERS_A_PASS_MAX));
+    for &client in &idle {
+        LOOKED_AT.set(client);
+        end_if_closed(ctx, client);
+    }
+}
+
+/// Looks at the connections of those whose wait the server ended, and lets requests leave whose listener has gone.
+fn look_at_gone(ctx: Context<'_>) {
+    for client in PERHAPS_GONE.take() {
+        end_if_closed(ctx, client);
+    }
+    let now = clock::boot_now();
+    let left = (0..ANSWERS_A_PASS_MAX).take_while(|_| state::with(|node| node.let_one_leave(now))).count();
+    if left == ANSWERS_A_PASS_MAX {
+        in_next_pass(look_at_gone);
+    }
+}
+
+fn end_if_closed(ctx: Context<'_>, client: ClientId) {
+    if !ctx.is_open(client) {
+        USERS.with_borrow_mut(|all| all.remove(&client));
+        state::with(|node| node.listeners_mut().end(client));
+    }
+}
+
+fn answer(client: ClientId, news: Vec<News>) {
+    if let Some(blocked) = ASKING.with_borrow_mut(|all| all.remove(&client)) {
+        BLOCKED.with_borrow_mut(|all| all.remove(&blocked.id()));
+        pass::answer(blocked, Ok(list(news)));
+    }
+}
+
+fn list(news: Vec<News>) -> Reply {
+    let one = |News { key, owner, told }| {
+        let told = match told {
+            Told::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
+            Told::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
+            // As text: clients take an error inside of an answer for the answer.
+            Told::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),
+            Told::Error(error) => Reply::Bytes(error.into_string().into_bytes()),
+        };
+        Reply::List(vec![Reply::Bytes(key.into_vec()), Reply::Bytes(owner.into_vec()), told])
+    };
+    Reply::List(news.into_iter().map(one).collect())
+}
+
+/// What becomes of listeners whose wait the server ends. Only memory changes here.
+struct Hearers;
+
+impl BlockedClients for Hearers {
+    fn unblocked(blocked: u64) -> Result<Reply, Refusal> {
+        stops_asking(blocked);
+        Ok(list(vec![]))
+    }
+
+    fn gone(blocked: u64) {
+        if let Some(client) = stops_asking(blocked) {
+            // It is open still if an operator ended the wait with an error, and it is not closed yet where it is being closed.
+            PERHAPS_GONE.with_borrow_mut(|all| all.push(client));
+            in_next_pass(look_at_gone);
+        }
+    }
+}
+
+/// The listener that was blocked under this name does not ask any more: its handle goes back to the server.
+fn stops_asking(blocked: u64) -> Option<ClientId> {
+    let client = BLOCKED.with_borrow_mut(|all| all.remove(&blocked))?;
+    if let Some(blocked) = ASKING.with_borrow_mut(|all| all.remove(&client)) {
+        blocked.give_back();
+    }
+    state::with(|node| node.listeners_mut().waits_no_more(client));
+    Some(client)
+}

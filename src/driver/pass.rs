@@ -1,0 +1,43 @@
+//! How many clients are answered in one pass of the event loop: each answer costs the server more than it costs the rules, and it does
+//! that work in one go.
+
+use std::cell::Cell;
+
+use palisade_core::Refusal;
+use palisade_core::limits::ANSWERS_A_PASS_MAX;
+
+use crate::ffi::{Blocked, Reply};
+
+thread_local! {
+    /// So many may still be answered in this pass of the event loop.
+    static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
+    /// The most that were answered in one pass.
+    static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A new pass of the event loop.
+pub fn begin() {
+    MAY_ANSWER.set(ANSWERS_A_PASS_MAX);
+}
+
+/// Whether anybody may still be answered in this pass.
+pub fn may_answer() -> bool {
+    MAY_ANSWER.get() > 0
+}
+
+/// So many may still be answered in this pass.
+pub fn answers_left() -> usize {
+    MAY_ANSWER.get()
+}
+
+/// The most clients that were answered in one pass of the event loop, since load.
+pub fn most_answered() -> usize {
+    MOST_ANSWERED.get()
+}
+
+/// Answers a client that waited, watched or listened.
+pub fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
+    blocked.answer(told);
+    MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));
+    MOST_ANSWERED.set(MOST_ANSWERED.get().max(ANSWERS_A_PASS_MAX - MAY_ANSWER.get()));
+}

@@ -1,0 +1,450 @@
+//! Answers that a listener hears: many requests wait over one connection, each in its place as if it blocked one of its own.
+
+use crate::harness::{Client, Reply, Server, Setup, cluster, error, int, null, pair, queues, text, wait_until, waits};
+
+const NAME: &str = "drawn-at-random-1";
+
+/// A connection that listens, and does not ask now; and its id.
+fn listener(server: &Server) -> (Client, i64) {
+    let mut client = server.client();
+    let id = client.say("CLIENT ID").as_int();
+    assert_eq!(client.say(&format!("LOCK.HEAR {NAME} 0")), Reply::List(vec![]));
+    (client, id)
+}
+
+/// It asks for news, for a minute.
+fn asks(listener: &mut Client) {
+    listener.ask(&format!("LOCK.HEAR {NAME} 60000"));
+}
+
+/// What is told of each key and owner.
+#[track_caller]
+fn news(reply: &Reply) -> Vec<(String, String, Reply)> {
+    let one = |news: &Reply| match &news.as_list()[..] {
+        [key, owner, told] => (key.as_text(), owner.as_text(), told.clone()),
+        other => panic!("no news: {other:?}"),
+    };
+    reply.as_list().iter().map(one).collect()
+}
+
+fn told(key: &str, owner: &str, told: Reply) -> (String, String, Reply) {
+    (key.to_owned(), owner.to_owned(), told)
+}
+
+/// All of the next `count` news.
+fn hears(listener: &mut Client, count: usize) -> Vec<(String, String, Reply)> {
+    let mut all = vec![];
+    while all.len() < count {
+        asks(listener);
+        all.extend(news(&listener.hear()));
+    }
+    all
+}
+
+/// It waits, and is heard.
+#[track_caller]
+fn wait(client: &mut Client, key: &str, owner: &str, rest: &str) {
+    let line = format!("LOCK.WAIT {key} {owner} 60000 HEARD {NAME}{rest}");
+    assert_eq!(client.say(&line), text("WAITING"), "{line}");
+}
+
+/// A lock that is held, by `me`, and who holds it.
+fn held(server: &Server) -> Client {
+    let mut me = server.client();
+    assert!(me.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
+    me
+}
+
+#[test]
+fn many_wait_over_one_connection_and_another_hears_of_them() {
+    for resp3 in [false, true] {
+        let server = Server::start();
+        let mut me = held(&server);
+        let (mut ear, _) = listener(&server);
+        let mut asker = if resp3 { server.client_resp3() } else { server.client() };
+        asks(&mut ear);
+        // What can be said at once is said at once.
+        assert_eq!(asker.say(&format!("LOCK.WAIT free a 60000 HEARD {NAME}")), int(1));
+        assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
+        assert_eq!(asker.say(&format!("LOCK.WAIT k me 60000 HEARD {NAME}")), int(1));
+        assert!(asker.say(&format!("LOCK.WAIT k me 60000 SHARED HEARD {NAME}")).is_error("OWNED"));
+        for key in ["k", "l", "m"] {
+            me.say(&format!("LOCK.ACQUIRE {key} me 60000"));
+            wait(&mut asker, key, "a", " NOTE why BEHIND 3");
+        }
+        assert_eq!((server.info("waiters"), server.info("waiters_heard"), server.info("listeners")), (3, 3, 1));
+        let info = me.say("LOCK.INFO k");
+        assert_eq!((info.field("waiters"), info.field("waiters_behind")), (int(1), int(3)));
+        me.say("LOCK.RELEASE l me");
+        assert_eq!(news(&ear.hear()), [told("l", "a", int(1))]);
+        // It is reserved, as after any other turn.
+        assert_eq!(me.say("LOCK.ACQUIRE l me 60000"), null());
+        // What comes while nobody asks is kept.
+        me.say("LOCK.RELEASE m me");
+        me.say("LOCK.RELEASE k me");
+        asks(&mut ear);
+        assert_eq!(news(&ear.hear()), [told("m", "a", int(1)), told("k", "a", int(1))]);
+        assert_eq!((server.info("waiters"), server.info("turns")), (0, 3));
+        assert_eq!(ear.say("PING"), text("PONG"), "nothing else was sent");
+    }
+}
+
+/// Both kinds stand in one queue, by ticket and arrival.
+#[test]
+fn the_order_is_that_of_the_queue() {
+    let server = Server::start();
+    let mut me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    wait(&mut asker, "k", "second", " TICKET 20");
+    let (mut third, _) = waits(&server, "LOCK.WAIT k third 60000 TICKET 30");
+    wait(&mut asker, "k", "first", " TICKET 10");
+    wait(&mut asker, "k", "fourth", " TICKET 30");
+    let (mut fifth, _) = queues(&server, "fifth");
+    asks(&mut ear);
+    let mut take = |owner: &str, before: &str| {
+        me.say(&format!("LOCK.RELEASE k {before}"));
+        me.say(&format!("LOCK.ACQUIRE k {owner} 60000"));
+    };
+    take("first", "me");
+    assert_eq!(news(&ear.hear()), [told("k", "first", int(1))]);
+    asks(&mut ear);
+    take("second", "first");
+    assert_eq!(news(&ear.hear()), [told("k", "second", int(1))]);
+    take("third", "second");
+    assert_eq!(third.hear(), int(1));
+    asks(&mut ear);
+    take("fourth", "third");
+    assert_eq!(news(&ear.hear()), [told("k", "fourth", int(1))]);
+    take("x", "fourth");
+    assert_eq!(fifth.hear().as_list().len(), 2);
+}
+
+/// As a blocked client's connection: when it ends its requests leave, and nobody waits behind them.
+#[test]
+fn when_the_listener_ends_its_requests_leave() {
+    for how in ["closed, asking", "closed, idle", "killed, asking", "killed, idle", "renamed"] {
+        let server = Server::start();
+        let mut me = held(&server);
+        let (mut ear, id) = listener(&server);
+        let mut asker = server.client();
+        for n in 0..300 {
+            wait(&mut asker, "k", &format!("o{n}"), "");
+        }
+        let mut next = queues(&server, "next").0;
+        if how.ends_with("asking") {
+            asks(&mut ear);
+            wait_until("it asks", || server.client().info_field("blocked_clients") == 2);
+        }
+        match how.split(',').next() {
+            Some("closed") => drop(ear),
+            Some("killed") => assert_eq!(me.say(&format!("CLIENT KILL ID {id}")), int(1)),
+            _ => assert_eq!(ear.say("LOCK.HEAR another-name-of-its-own 0"), Reply::List(vec![])),
+        }
+        wait_until("they leave", || server.info("waiters") == 1);
+        assert!(asker.say(&format!("LOCK.WAIT k a 60000 HEARD {NAME}")).is_error("NOLISTENER"), "{how}");
+        assert_eq!((server.info("waiters_heard"), server.info("listeners")), (0, (how == "renamed").into()), "{how}");
+        me.say("LOCK.RELEASE k me");
+        assert_eq!(next.hear().as_list().len(), 2, "{how}");
+        assert_eq!(server.info("turns"), 0, "{how}");
+    }
+}
+
+/// An operator ends the wait of the listener's connection, not those of its requests.
+#[test]
+fn an_unblocked_listener_goes_on() {
+    let server = Server::start();
+    let mut me = held(&server);
+    let (mut ear, id) = listener(&server);
+    let mut asker = server.client();
+    wait(&mut asker, "k", "a", "");
+    for how in ["TIMEOUT", "ERROR"] {
+        asks(&mut ear);
+        wait_until("it asks", || server.client().info_field("blocked_clients") == 1);
+        assert_eq!(me.say(&format!("CLIENT UNBLOCK {id} {how}")), int(1));
+        match how {
+            "TIMEOUT" => assert_eq!(ear.hear(), Reply::List(vec![])),
+            _ => assert!(ear.hear().is_error("UNBLOCKED")),
+        }
+    }
+    // RESET makes a new client of it in all but this.
+    assert_eq!(ear.say("RESET"), text("RESET"));
+    me.say("LOCK.RELEASE k me");
+    asks(&mut ear);
+    assert_eq!(news(&ear.hear()), [told("k", "a", int(1))]);
+}
+
+#[test]
+fn each_is_told_when_its_time_is_up_and_the_listener_too() {
+    let server = Server::start();
+    let _me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    assert_eq!(asker.say(&format!("LOCK.WAIT k a 50 HEARD {NAME}")), text("WAITING"));
+    asks(&mut ear);
+    assert_eq!(news(&ear.hear()), [told("k", "a", int(0))]);
+    assert_eq!(ear.say(&format!("LOCK.HEAR {NAME} 50")), Reply::List(vec![]));
+    assert_eq!((server.info("waiters"), server.info("wait_timeouts")), (0, 1));
+}
+
+/// As RELEASE does for every request; asked again with its ticket it stands where it stood.
+#[test]
+fn a_request_is_taken_back_by_a_release_of_its_owner() {
+    let server = Server::start();
+    let mut me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    wait(&mut asker, "k", "a", " TICKET 1");
+    wait(&mut asker, "k", "b", " TICKET 2");
+    assert_eq!(asker.say("LOCK.RELEASE k a"), null());
+    asks(&mut ear);
+    assert_eq!(news(&ear.hear()), [told("k", "a", int(0))]);
+    wait(&mut asker, "k", "a", " TICKET 1");
+    wait(&mut asker, "k", "a", " TICKET 1");
+    me.say("LOCK.RELEASE k me");
+    assert_eq!(hears(&mut ear, 2), [told("k", "a", int(1)), told("k", "a", int(1))], "as often as it asked");
+    assert_eq!(server.info("waiters"), 1);
+}
+
+/// What is refused later is told as text, in the words of the error.
+#[test]
+fn refusals_that_come_later_are_news() {
+    let server = Setup::new().module_arguments(&["max-waiters", "1"]).start();
+    let mut me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    let line = format!("LOCK.WAIT k a 50000 HEARD {NAME}");
+    assert_eq!(asker.say(&line), text("WAITING"));
+    assert!(asker.say(&line).is_error("QUEUEFULL"));
+    me.say("LOCK.GUARD ARM 55000");
+    me.say("LOCK.RELEASE k me");
+    asks(&mut ear);
+    let reply = news(&ear.hear());
+    assert!(reply[0].2.as_text().starts_with("GUARDED 5"), "{reply:?}");
+    assert!(asker.insist(&line).is_error("GUARDED"));
+    me.say("LOCK.GUARD LIFT");
+    me.say("LOCK.ACQUIRE k me 60000");
+    assert_eq!(asker.say(&line), text("WAITING"));
+    me.say("SET k x");
+    asks(&mut ear);
+    assert!(news(&ear.hear())[0].2.as_text().starts_with("WRONGTYPE "));
+    me.say("DEL k");
+    me.say("LOCK.ACQUIRE k me 60000");
+    assert_eq!(asker.say(&line), text("WAITING"));
+    assert!(error(me.say("LOCK.PANIC")).starts_with("LOCKPANIC"));
+    me.say("LOCK.RELEASE k me");
+    asks(&mut ear);
+    assert!(news(&ear.hear())[0].2.as_text().starts_with("LOCKPANIC "));
+}
+
+#[test]
+fn what_cannot_be_heard_is_refused_and_changes_nothing() {
+    let server = Server::start();
+    let mut me = held(&server);
+    let line = format!("LOCK.WAIT k a 60000 HEARD {NAME}");
+    assert!(me.say(&line).is_error("NOLISTENER"), "nobody listens yet");
+    let (mut ear, _) = listener(&server);
+    assert!(error(me.say(&format!("LOCK.HEAR {NAME} 0"))).starts_with("ERR another connection listens"));
+    for name in ["short", &"x".repeat(65)] {
+        assert!(error(me.say(&format!("LOCK.HEAR {name} 0"))).contains("16 to 64 bytes"));
+        assert!(error(me.say(&format!("LOCK.WAIT k a 0 HEARD {name}"))).contains("16 to 64 bytes"));
+    }
+    assert!(error(me.say(&format!("LOCK.HEAR {NAME} -1"))).starts_with("ERR the time to wait"));
+    // Another user's is as if it were not there.
+    me.say("ACL SETUSER app on nopass ~* +lock.wait +lock.hear");
+    let mut app = server.client();
+    app.say("AUTH app x");
+    assert!(app.say(&line).is_error("NOLISTENER"));
+    assert!(error(app.say(&format!("LOCK.HEAR {NAME} 0"))).starts_with("ERR another connection listens"));
+    // A script has no connection, and in a transaction nobody waits.
+    assert!(
+        error(me.say(&format!("EVAL return{{redis.call('LOCK.HEAR','{NAME}','0')}} 0"))).contains("outside of scripts")
+    );
+    assert_eq!(
+        me.say(&format!("EVAL return{{redis.call('LOCK.WAIT','k','a','60000','HEARD','{NAME}')}} 0")),
+        Reply::List(vec![int(0)])
+    );
+    let mut lines = ["MULTI", &line, "EXEC"].map(str::to_owned).to_vec();
+    assert_eq!(me.pipeline(&lines)[2], Reply::List(vec![int(0)]));
+    lines[1] = format!("LOCK.HEAR {NAME} 60000");
+    assert_eq!(ear.pipeline(&lines)[2], Reply::List(vec![Reply::List(vec![])]));
+    assert_eq!((server.info("waiters"), server.info("listeners")), (0, 1));
+}
+
+/// The lock that a user may no longer ask for does not pass to it, over whichever connection it asked.
+#[test]
+fn who_lost_the_permission_is_passed_over() {
+    let server = Server::start();
+    let mut operator = held(&server);
+    operator.say("ACL SETUSER app on nopass ~k +lock.hear +lock.wait");
+    let (mut ear, mut asker) = (server.client(), server.client());
+    for client in [&mut ear, &mut asker] {
+        assert_eq!(client.say("AUTH app x"), text("OK"));
+    }
+    assert_eq!(ear.say(&format!("LOCK.HEAR {NAME} 0")), Reply::List(vec![]));
+    wait(&mut asker, "k", "a", "");
+    wait(&mut asker, "k", "b", "");
+    let (mut next, _) = queues(&server, "next");
+    assert_eq!(operator.say("ACL SETUSER app -lock.wait"), text("OK"));
+    operator.say("LOCK.RELEASE k me");
+    assert_eq!(next.hear().as_list().len(), 2);
+    let reply = hears(&mut ear, 2);
+    assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("NOPERM ")), "{reply:?}");
+    assert_eq!((server.info("turns"), server.info("waiters")), (0, 0));
+}
+
+#[test]
+fn a_demoted_master_tells_listeners_and_grants_nothing() {
+    let (server, replica) = pair();
+    let mut me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    for n in 0..150 {
+        wait(&mut asker, "k", &format!("o{n}"), "");
+    }
+    let port = replica.port();
+    replica.client().say("REPLICAOF NO ONE");
+    me.say(&format!("REPLICAOF 127.0.0.1 {port}"));
+    assert_eq!((server.info("waiters"), server.info("waiters_heard")), (0, 0));
+    assert!(error(asker.say(&format!("LOCK.WAIT k a 1 HEARD {NAME}"))).starts_with("READONLY"));
+    let reply = hears(&mut ear, 150);
+    assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("UNBLOCKED ")), "{reply:?}");
+    assert_eq!(server.info("turns"), 0);
+    // A replica can be listened to, and one that is promoted serves.
+    assert_eq!(ear.say(&format!("LOCK.HEAR {NAME} 20")), Reply::List(vec![]));
+    me.say("REPLICAOF NO ONE");
+    me.lift();
+    me.insist("LOCK.ACQUIRE l me 60000");
+    wait(&mut asker, "l", "a", "");
+    me.say("LOCK.RELEASE l me");
+    asks(&mut ear);
+    assert_eq!(news(&ear.hear()), [told("l", "a", int(1))]);
+}
+
+/// Who asks while the master is demoted is answered, by the server or with the news.
+#[test]
+fn a_listener_that_asks_is_not_forgotten_by_a_demotion() {
+    let (server, replica) = pair();
+    let mut me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    wait(&mut asker, "k", "a", "");
+    asks(&mut ear);
+    wait_until("it asks", || server.client().info_field("blocked_clients") == 1);
+    me.say(&format!("REPLICAOF 127.0.0.1 {}", replica.port()));
+    match ear.hear() {
+        // The server ends all waits itself, and hangs up afterwards.
+        Reply::Error(text) => assert!(text.starts_with("UNBLOCKED"), "{text}"),
+        reply => assert!(news(&reply)[0].2.as_text().starts_with("UNBLOCKED "), "{reply:?}"),
+    }
+    assert_eq!((server.info("waiters"), server.info("waiters_heard")), (0, 0));
+}
+
+#[test]
+fn a_slot_that_moves_sends_them_away() {
+    const SLOT: i64 = 7629;
+    let (one, other) = cluster();
+    let mut me = held(&one.server);
+    let (mut ear, _) = listener(&one.server);
+    let mut asker = one.client();
+    for n in 0..120 {
+        wait(&mut asker, "k", &format!("o{n}"), "");
+    }
+    other.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", one.id));
+    me.say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", other.id));
+    me.say("LOCK.RELEASE k me");
+    let reply = hears(&mut ear, 120);
+    assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("TRYAGAIN")), "{reply:?}");
+    assert_eq!((one.server.info("waiters"), one.server.info("turns")), (0, 0));
+    // A name is known on its own node alone.
+    assert!(error(asker.say(&format!("LOCK.WAIT k a 1 HEARD {NAME}"))).starts_with("ASK"));
+    for member in [&other, &one] {
+        assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", other.id)), text("OK"));
+    }
+    assert!(other.client().say(&format!("LOCK.WAIT k a 1 HEARD {NAME}")).is_error("NOLISTENER"));
+}
+
+/// While writes are paused nobody is told a turn; right after, the first is.
+#[test]
+fn a_pause_of_writes_is_waited_for() {
+    let server = Server::start();
+    let mut me = held(&server);
+    me.say("LOCK.ACQUIRE short me 100");
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    wait(&mut asker, "short", "a", "");
+    asks(&mut ear);
+    me.say("CLIENT PAUSE 600 WRITE");
+    assert_eq!(news(&ear.hear()), [told("short", "a", int(1))]);
+    assert_eq!(me.say("EXISTS short"), int(0));
+}
+
+/// Each of ten thousand has its place, costs about as much as the queue's own memory, and is told in order.
+#[test]
+fn ten_thousand_over_one_connection() {
+    const COUNT: u64 = 10_000;
+    let server = Setup::new().module_arguments(&["handoff-window", "1"]).start();
+    let mut me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    let before = me.info_field("used_memory");
+    let lines: Vec<_> =
+        (0..COUNT).map(|n| format!("LOCK.WAIT k an-owner-of-20-bytes{n:05} 600000 TICKET {n} HEARD {NAME}")).collect();
+    for slice in lines.chunks(500) {
+        assert!(asker.pipeline(slice).iter().all(|reply| *reply == text("WAITING")));
+    }
+    assert_eq!((server.info("waiters"), server.info("waiters_heard")), (COUNT, COUNT));
+    let each = (me.info_field("used_memory") - before) / COUNT;
+    println!("{each} bytes each");
+    assert!(each < 1_500, "{each} bytes each");
+    // Each lets its turn go at once.
+    let mut owner = "me".to_owned();
+    let mut next = 0;
+    me.say("CONFIG SET lock.handoff-window 60000");
+    while next < COUNT {
+        me.say(&format!("LOCK.RELEASE k {owner}"));
+        asks(&mut ear);
+        for (_, told, number) in news(&ear.hear()) {
+            assert_eq!((told.clone(), number), (format!("an-owner-of-20-bytes{next:05}"), int(1)));
+            owner = told;
+            next += 1;
+        }
+    }
+    assert_eq!((server.info("waiters"), server.info("waiters_heard")), (0, 0));
+    let left = me.info_field("used_memory");
+    // And as many at once, one key each: all are told, each once.
+    for slice in (0..COUNT).collect::<Vec<_>>().chunks(500) {
+        let lines: Vec<_> = slice.iter().map(|n| format!("LOCK.ACQUIRE k{n} me 60000")).collect();
+        assert!(me.pipeline(&lines).iter().all(|reply| reply.as_int() > 0));
+        let lines: Vec<_> = slice.iter().map(|n| format!("LOCK.WAIT k{n} o{n} 600000 HEARD {NAME}")).collect();
+        assert!(asker.pipeline(&lines).iter().all(|reply| *reply == text("WAITING")));
+    }
+    for slice in (0..COUNT).collect::<Vec<_>>().chunks(500) {
+        me.pipeline(&slice.iter().map(|n| format!("LOCK.RELEASE k{n} me")).collect::<Vec<_>>());
+    }
+    let all = hears(&mut ear, COUNT as usize);
+    let expected: Vec<_> = (0..COUNT).map(|n| told(&format!("k{n}"), &format!("o{n}"), int(1))).collect();
+    assert!(all == expected, "in the order of their releases");
+    // Reservations and what was kept of them go with the keys.
+    me.say("CONFIG SET lock.handoff-window 1");
+    me.say("FLUSHALL");
+    wait_until("memory is given back", || {
+        me.lift();
+        me.info_field("used_memory") < left + 500_000
+    });
+}
+
+#[test]
+fn shutdown_with_listeners_ends_cleanly() {
+    let mut server = Setup::new().aof().start();
+    let _me = held(&server);
+    let (mut ear, _) = listener(&server);
+    let mut asker = server.client();
+    wait(&mut asker, "k", "a", "");
+    asks(&mut ear);
+    server.shutdown("");
+    assert!(error(ear.hear()).starts_with("no code"), "the connection is closed");
+    server.start_again();
+    assert_eq!((server.info("waiters"), server.info("listeners")), (0, 0));
+    assert!(server.client().insist(&format!("LOCK.WAIT k a 1 HEARD {NAME}")).is_error("NOLISTENER"));
+}
