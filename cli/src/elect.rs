@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::arguments::{Asked, Elect, Exec, Take};
 use crate::exec;
 use crate::exit::{CONFLICT, End, Failure, LOST};
+use crate::holder::{self, HolderId};
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, printable, tell};
 use crate::signals::Signals;
@@ -34,7 +35,11 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     exec::check(&exec)?;
     let program = &elect.command[0];
     let value = elect.value.clone().map_or_else(|| note(program).into_bytes(), |value| value.as_bytes().to_vec());
-    let mut options = Options::new().ttl(elect.ttl).note(note(program));
+    let (note, holder) = (note(program), HolderId::of_process());
+    let mut options = Options::new().ttl(elect.ttl).note(&note);
+    if let Some(id) = holder.id_beside(&note) {
+        options = options.holder(id);
+    }
     if let Some(limit) = elect.max_hold {
         options = options.max_hold(limit);
     }
@@ -55,8 +60,8 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
         };
         let term = leadership.term();
         tell(&format!("{} leads in term {term}", printable(&value)));
-        let end =
-            exec::under(nodes, &exec, &leadership, Some((exec::group::TERM, term.to_string())), &mut signals).await;
+        let more = [(exec::group::TERM, term.to_string()), (holder::VARIABLE, holder.to_string())];
+        let end = exec::under(nodes, &exec, &leadership, more, &mut signals).await;
         leadership.resign().await;
         match (end, signals.asked_to_end()) {
             (Err(failure), None) if failure.code == LOST => tell(&format!("{}; it campaigns again", failure.text)),

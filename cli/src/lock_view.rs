@@ -37,6 +37,8 @@ pub struct LockView {
     pub grants: Vec<GrantView>,
     /// Most that wait for it on one node.
     pub waiters: u64,
+    /// Callers in the processes of those who wait behind them, as they told that node.
+    pub waiters_behind: u64,
     /// The first of them.
     pub queue: Vec<Waiter>,
 }
@@ -96,6 +98,8 @@ pub struct Together {
     pub holders: u64,
     /// As [`LockView::waiters`].
     pub waiters: u64,
+    /// As [`LockView::waiters_behind`].
+    pub waiters_behind: u64,
     /// As [`LockView::queue`].
     pub queue: Vec<Waiter>,
 }
@@ -163,12 +167,13 @@ impl Together {
     /// What `replies`, of one node each, come to.
     pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
         let mut owners: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
-        let (mut holders, mut waiters) = (0, 0);
+        let (mut holders, mut waiters, mut waiters_behind) = (0, 0, 0);
         let mut queue = vec![];
         for fields in replies.into_iter().filter_map(Fields::of) {
             let waiting: u64 = fields.get("waiters");
             if waiting > waiters {
                 waiters = waiting;
+                waiters_behind = fields.get("waiters_behind");
                 queue = fields.get("queue");
             }
             let counted: u64 = fields.get("holders");
@@ -180,16 +185,30 @@ impl Together {
         }
         let mut grants: Vec<_> = owners.into_values().filter_map(|told| GrantView::of(told, majority)).collect();
         grants.sort_by_key(|grant| Reverse((grant.nodes, grant.held_ms)));
-        Self { grants, holders, waiters, queue: queue.into_iter().filter_map(Waiter::of).collect() }
+        Self { grants, holders, waiters, waiters_behind, queue: queue.into_iter().filter_map(Waiter::of).collect() }
     }
 }
 
 impl LockView {
     /// What `replies`, of one node each, come to; `None`: nobody holds it anywhere.
     pub fn of(key: &[u8], replies: impl IntoIterator<Item = Value>, majority: usize) -> Option<Self> {
-        let Together { grants, holders, waiters, queue } = Together::of(replies, majority);
-        let (name, first) = (key.to_vec(), grants.first()?.clone());
-        Some(Self { key: String::from_utf8_lossy(key).into_owned(), name, first, holders, grants, waiters, queue })
+        let together = Together::of(replies, majority);
+        let first = together.grants.first()?.clone();
+        Some(Self::with(String::from_utf8_lossy(key).into_owned(), key.to_vec(), first, together))
+    }
+
+    /// Of what nodes tell together, with this holder first.
+    pub fn with(key: String, name: Vec<u8>, first: GrantView, together: Together) -> Self {
+        let Together { grants, holders, waiters, waiters_behind, queue } = together;
+        Self { key, name, first, holders, grants, waiters, waiters_behind, queue }
+    }
+
+    /// How many wait for it, and behind those who do.
+    pub fn waiters_line(&self) -> String {
+        match self.waiters_behind {
+            0 => self.waiters.to_string(),
+            behind => format!("{}, and {behind} behind them in their processes", self.waiters),
+        }
     }
 
     /// This lock on these nodes, now; with what each node had to say.

@@ -87,7 +87,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
             line("", grant.line(nodes.len()));
         }
     }
-    line("waiters", view.waiters.to_string());
+    line("waiters", view.waiters_line());
     for waiter in &view.queue {
         line("", waiter.line());
     }

@@ -8,6 +8,7 @@ mod arguments;
 mod break_lock;
 mod by_owner;
 mod clock;
+mod contention;
 mod deadlocks;
 mod doctor;
 mod elect;

@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::arguments::{Sort, Top};
+use crate::contention;
 use crate::exit::{End, Failure};
 use crate::lock_view::LockView;
 use crate::look::{self, locks};
@@ -30,6 +31,9 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Locks that are shown without a terminal.
 const SHOWN: usize = 20;
+
+/// Contended keys that are shown.
+const CONTENDED: usize = 5;
 
 /// Shows it, once or until the person has seen enough.
 ///
@@ -97,8 +101,10 @@ impl View<'_> {
         let rates = self.before.as_ref().map_or(String::new(), |before| rates(before, &now) + "\n");
         let rows = node_view::rows(&now.nodes);
         self.before = Some(now);
+        let contended = contention::rows(self.nodes, CONTENDED).await;
+        let contended = if contended.is_empty() { contended } else { contended + "\n" };
         let locks = look::rows(&found, self.nodes);
-        Ok(format!("{rows}\n{rates}{}\nlocks: {count}, by {}\n", locks.trim_end(), self.sort.word()))
+        Ok(format!("{rows}\n{rates}{contended}{}\nlocks: {count}, by {}\n", locks.trim_end(), self.sort.word()))
     }
 }
 

@@ -82,7 +82,7 @@ pub fn check(exec: &Exec) -> Result<(), Failure> {
     group::find(&exec.command[0]).map(drop)
 }
 
-/// Runs the command under a lock that is held, with one variable `more` in its environment.
+/// Runs the command under a lock that is held, with these variables `more` in its environment.
 ///
 /// # Errors
 /// The lock was lost; the command cannot be started.

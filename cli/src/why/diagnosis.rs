@@ -100,7 +100,8 @@ impl Facts {
             return (State::Kept, summary, "Look again in a second: it is being handed over.".to_owned());
         }
         if self.together.waiters > 0 {
-            let summary = format!("{key} is free, and {} wait for it", self.together.waiters);
+            let summary =
+                format!("{key} is free, and {} wait for it", self.together.waiters + self.together.waiters_behind);
             return (State::Free, summary, "Look again in a second: it is being handed over.".to_owned());
         }
         (State::Free, format!("{key} is free"), self.of_free())
@@ -122,10 +123,10 @@ impl Facts {
     fn of_held(&self, held: &LockView) -> String {
         let key = printable(self.key.as_bytes());
         let (name, lease) = (held.first.name(), time(held.first.ttl_ms));
-        if held.waiters >= LONG_QUEUE {
+        if held.waiters + held.waiters_behind >= LONG_QUEUE {
             return format!(
                 "Hold it shorter, or split it into several keys: {} wait, and each gets it only when all before it are done{}.",
-                held.waiters,
+                held.waiters + held.waiters_behind,
                 self.pace().map_or(String::new(), |pace| format!(", at {pace} each of late"))
             );
         }
@@ -191,6 +192,9 @@ impl Facts {
         let more = self.together.waiters.saturating_sub(queue.len().min(WAITERS_SHOWN) as u64);
         if more > 0 {
             found("waiter", format!("and {more} more"));
+        }
+        if self.together.waiters_behind > 0 {
+            found("waiter", format!("and {} behind them in their processes, in all", self.together.waiters_behind));
         }
         self.log.iter().for_each(|event| found("log", event.line(&self.zone)));
         if !self.log_untold.is_empty() {

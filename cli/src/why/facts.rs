@@ -63,9 +63,8 @@ impl Facts {
 
     /// The lock, as those who hold it on a majority have it.
     pub fn held(&self) -> Option<LockView> {
-        let Together { grants, holders, waiters, queue } = self.together.clone();
-        let first = grants.first().filter(|grant| grant.is_held)?.clone();
-        Some(LockView { key: self.key.clone(), name: vec![], first, holders, grants, waiters, queue })
+        let first = self.together.grants.first().filter(|grant| grant.is_held)?.clone();
+        Some(LockView::with(self.key.clone(), vec![], first, self.together.clone()))
     }
 
     /// How long until `missing` of these times have passed.

@@ -29,6 +29,7 @@ struct Said<'a> {
     holders: u64,
     grants: &'a [GrantView],
     waiters: u64,
+    waiters_behind: u64,
     queue: &'a [Waiter],
     log: &'a [Event],
 }
@@ -58,9 +59,10 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     };
     let diagnosis = diagnose(&facts);
     if as_json {
-        let Together { holders, grants, waiters, queue } = &facts.together;
+        let Together { grants, queue, .. } = &facts.together;
+        let Together { holders, waiters, waiters_behind, .. } = facts.together;
         let (key, log) = (&facts.key, &facts.log);
-        json(&Said { key, diagnosis: &diagnosis, holders: *holders, grants, waiters: *waiters, queue, log })?;
+        json(&Said { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log })?;
     } else {
         out(&text(&diagnosis))?;
     }

@@ -104,3 +104,17 @@ fn what_cannot_be_is_said_before_it_campaigns() {
     assert_eq!(run(nodes.palisade("elect e -- true")).code(), Some(0));
     nodes.wait_idle();
 }
+
+/// `palisade deadlocks` knows by it that who waits to lead is who holds another lock.
+#[test]
+fn a_candidate_has_a_holder_id_and_its_command_too() {
+    let nodes = Nodes::start(3);
+    let script = "echo $PALISADE_HOLDER > holder; exec sleep 1000";
+    let _first = elect(&nodes, "--value web-1", script);
+    assert!(nodes.wait_file("holder").trim().contains('/'));
+    let mut second = nodes.palisade("elect --value web-2 e -- true");
+    second.env("PALISADE_HOLDER", "web-2/batch");
+    let _second = Running::start(second);
+    let waits = || run(nodes.palisade("info e --json")).out().contains(r#""holder_id": "web-2/batch""#);
+    wait_until("it waits under its id", waits);
+}

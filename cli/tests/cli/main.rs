@@ -25,4 +25,5 @@ mod signals;
 mod statuses;
 mod terminal;
 mod tls;
+mod transcripts;
 mod watching;

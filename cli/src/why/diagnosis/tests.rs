@@ -233,6 +233,7 @@ fn everything_that_was_found_is_told() {
     };
     facts.together.queue = vec![waiter];
     facts.together.waiters = 10;
+    facts.together.waiters_behind = 6;
     facts.nodes[3].told = Ok(Told { kept: Some(("6f".to_owned(), 12)), ..Told::default() });
     facts.log_untold = "n2: NOPERM this user …".to_owned();
     let found: Vec<_> = diagnose(&facts).findings.into_iter().map(|f| format!("{} {}", f.about, f.found)).collect();
@@ -245,6 +246,7 @@ fn everything_that_was_found_is_told() {
             "kept on n4 for web-3, for 12ms more",
             "waiter web-3 (shared), for 5s, and 4 behind it in its process",
             "waiter and 9 more",
+            "waiter and 6 behind them in their processes, in all",
             "log not told by n2: NOPERM this user …",
         ]
     );

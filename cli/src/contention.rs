@@ -1,0 +1,101 @@
+//! The keys that are contended most, as all nodes together count them (LOCK.TOP).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use redis::{Value, cmd};
+
+use crate::node_failure::{NodeFailure, line};
+use crate::nodes::{Fields, Nodes, Reply};
+use crate::show::{printable, table};
+
+/// So many keys of each kind are asked of a node: all it has, since those with most there need not be those with most elsewhere.
+const ASKED: usize = 256;
+
+/// Requests, of which `error` may be another key's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    count: u64,
+    error: u64,
+}
+
+/// A key and its database, and how many waited for it and were refused.
+type Keys = BTreeMap<(u64, Vec<u8>), [Count; 2]>;
+
+/// What the nodes count, in the order of their fields.
+const KINDS: [&str; 2] = ["waited", "refused"];
+
+/// The `most` keys that most requests waited for or were refused, as rows for people; and what nodes do not tell.
+pub async fn rows(nodes: &Nodes, most: usize) -> String {
+    let replies = nodes.ask(cmd("LOCK.TOP").arg("COUNT").arg(ASKED)).await;
+    let failure = |reply: &Result<Reply, NodeFailure>| reply.as_ref().err().map(NodeFailure::with_remedy);
+    let named = nodes.list.iter().zip(&replies);
+    let untold: Vec<_> = named.filter_map(|(node, reply)| Some((node.name.as_str(), failure(reply)?))).collect();
+    let untold = match untold.is_empty() {
+        true => String::new(),
+        false => format!("contended keys are not told: {}\n", line(untold, nodes.len())),
+    };
+    text(&merged(replies.into_iter().flatten().map(|reply| reply.value)), most) + &untold
+}
+
+/// Of each key the count of the node that counts most: a request over several nodes is counted by each of them.
+fn merged(replies: impl IntoIterator<Item = Value>) -> Keys {
+    let mut keys = Keys::new();
+    for fields in replies.into_iter().filter_map(Fields::of) {
+        for (kind, name) in KINDS.iter().enumerate() {
+            for key in fields.get::<Vec<Value>>(name).into_iter().filter_map(Fields::of) {
+                let there = Count { count: key.get("count"), error: key.get("error") };
+                let known = &mut keys.entry((key.get("db"), key.get("key"))).or_default()[kind];
+                if there.count > known.count {
+                    *known = there;
+                }
+            }
+        }
+    }
+    keys
+}
+
+fn text(keys: &Keys, most: usize) -> String {
+    let mut keys: Vec<_> = keys.iter().collect();
+    keys.sort_by_key(|(_, counts)| Reverse(counts.iter().map(|count| count.count).sum::<u64>()));
+    keys.truncate(most);
+    if keys.is_empty() {
+        return String::new();
+    }
+    let error = |count: &Count| if count.error > 0 { format!("-{}", count.error) } else { String::new() };
+    let row = |((db, key), [waited, refused]): (&(u64, Vec<u8>), &[Count; 2])| {
+        let db = if *db > 0 { format!("{db}: ") } else { String::new() };
+        let key = db + &printable(key);
+        vec![key, waited.count.to_string(), error(waited), refused.count.to_string(), error(refused)]
+    };
+    table(&["CONTENDED", "WAITED", "ERROR", "REFUSED", "ERROR"], &[1, 2, 3, 4], keys.into_iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn node(waited: &[(i64, &str, i64, i64)], refused: &[(i64, &str, i64, i64)]) -> Value {
+        let key = |(db, key, count, error): &(i64, &str, i64, i64)| {
+            let fields = [("db", Value::Int(*db)), ("key", text(key)), ("count", Value::Int(*count))];
+            let fields = fields.into_iter().chain([("error", Value::Int(*error))]);
+            Value::Map(fields.map(|(name, value)| (text(name), value)).collect())
+        };
+        let list = |keys: &[(i64, &str, i64, i64)]| Value::Array(keys.iter().map(key).collect());
+        Value::Map(vec![(text("waited"), list(waited)), (text("refused"), list(refused))])
+    }
+
+    #[test]
+    fn the_node_that_counts_most_is_right_and_its_error_goes_with_it() {
+        let one = node(&[(0, "a", 7, 0), (0, "b", 5, 3)], &[(0, "a", 1, 0)]);
+        let other = node(&[(0, "b", 9, 1), (1, "a", 2, 0)], &[]);
+        let text = super::text(&merged([one, Value::Nil, other]), 10);
+        let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows, [vec!["b", "9", "-1", "0"], vec!["a", "7", "1"], vec!["1:", "a", "2", "0"]]);
+        assert_eq!(super::text(&merged([]), 10), "");
+    }
+}
