@@ -17,6 +17,7 @@ use crate::locking::{self, Sought, Turns};
 use crate::metrics::Class;
 use crate::nodes::Nodes;
 use crate::renewer::{self, Auto};
+use crate::session::Kept;
 use crate::thread::Thread;
 use crate::wire::ShownKey;
 use crate::{Changes, Election, Error, ErrorKind, Guard, Holder, Options, RwLock, Semaphore, watch};
@@ -235,7 +236,7 @@ impl Client {
     /// # Errors
     /// As [`Client::try_lock`], and `BadArgument`.
     pub async fn try_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        self.take(key.as_ref(), Wanted::Exclusive, options, false).await
+        self.take(key.as_ref(), Wanted::Exclusive, options, false, None).await
     }
 
     /// Takes the lock, waiting for it in turn, and extends it in the background while the guard lives, unless
@@ -277,7 +278,7 @@ impl Client {
     /// # Errors
     /// As [`Client::lock`], and `BadArgument`.
     pub async fn lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        self.take(key.as_ref(), Wanted::Exclusive, options, true).await
+        self.take(key.as_ref(), Wanted::Exclusive, options, true, None).await
     }
 
     /// Runs `body` under the lock, and gives it back. If the lock is lost meanwhile, `body` is cancelled at its next await, or
@@ -551,13 +552,14 @@ impl Client {
         Ok(started)
     }
 
-    /// Takes a lock in this mode, waiting for it if it `waits`, and keeps it.
+    /// Takes a lock in this mode, waiting for it if it `waits`, and keeps it; as one of a session, if it is one.
     pub(crate) async fn take(
         &self,
         key: &[u8],
         wanted: Wanted,
         options: &Options,
         waits: bool,
+        session: Option<&Arc<Kept>>,
     ) -> Result<Guard, Error> {
         let checked = options.checked()?;
         let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
@@ -571,6 +573,7 @@ impl Client {
         let wait = options.wait;
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);
+        let session = session.cloned();
         let taken = async move {
             let _under_way = nodes.under_way.begin();
             let taking = async {
@@ -585,7 +588,7 @@ impl Client {
                 taken = taking => taken?,
             };
             let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold, ttl_ms: checked.ttl_ms });
-            Ok(renewer::start(&nodes, taken, checked, auto))
+            Ok(renewer::start(&nodes, taken, checked, auto, session))
         };
         let (shared, orders, lease) = thread.run(taken.instrument(span.clone()).with_current_subscriber()).await??;
         span.record("token", shared.token());

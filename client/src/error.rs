@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::wire::ShownKey;
+
 /// Why there is no lock, or no lock any more.
 ///
 /// Its message says what to do. Match on [`Error::kind`].
@@ -131,6 +133,12 @@ impl Error {
 
     pub(crate) fn in_the_way(&self) -> Option<ErrorKind> {
         self.0.in_the_way
+    }
+
+    /// Of one of several locks: its text names which.
+    pub(crate) fn of_key(mut self, key: &[u8]) -> Self {
+        self.0.text = format!("{}: {}", ShownKey(key), self.0.text);
+        self
     }
 
     /// What it says, without nodes and holder.

@@ -353,6 +353,12 @@ impl Guard {
         outcome.await.unwrap_or_else(|_| self.ended())
     }
 
+    /// The same in the background.
+    pub(crate) fn give_back_later(&self) {
+        // If its renewer has ended, there is nothing to give back.
+        let _ = self.orders.send(Order::Release { done: None, counted: self.nodes.under_way.begin() });
+    }
+
     /// That it was lost meanwhile.
     pub(crate) fn lost_meanwhile(&self, text: &str) -> Error {
         Error::new(ErrorKind::Lost, text).with_nodes(self.shared.lost().nodes().to_vec())
@@ -369,9 +375,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.released && !self.lease.is_named() && self.shared.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // It was the last one. If its renewer has ended, there is nothing to give back.
-            let order = Order::Release { done: None, counted: self.nodes.under_way.begin() };
-            let _ = self.orders.send(order);
+            // It was the last one.
+            self.give_back_later();
         }
     }
 }

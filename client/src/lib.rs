@@ -38,6 +38,7 @@
 //! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
 //! | to read beside other readers, or to write alone | [`Client::rw_lock`], [`WriteGuard::downgrade`] |
 //! | so many at a time, each with a number | [`Client::semaphore`], [`Permit::number`] |
+//! | several locks, all or none, and kept together | [`Client::lock_all`], [`Client::session`], [`Session::done`] |
 //! | one leader of many, and to know who leads | [`Client::election`], [`Election::campaign`], [`Election::leader`], [`Election::observe`] |
 //! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
 //! | to know what a lock is worth | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
@@ -119,6 +120,7 @@ mod proclaiming;
 mod renewer;
 mod rw_lock;
 mod semaphore;
+mod session;
 mod thread;
 mod tracking;
 mod waiting;
@@ -139,6 +141,7 @@ pub use loss::Loss;
 pub use options::Options;
 pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
+pub use session::{Session, SessionEnd};
 
 /// How a single node is connected to, for the program `palisade`. No part of the API: it has types of redis-rs in it.
 #[doc(hidden)]

@@ -21,6 +21,7 @@ use crate::metrics::{self, Holding};
 use crate::nodes::{Calls, Nodes, Reply};
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
+use crate::session::Kept;
 use crate::wire::{Lease, NOT_HELD};
 use crate::{Error, ErrorKind, Loss, NodeError, Released, clock};
 
@@ -47,6 +48,9 @@ pub struct Shared {
     pub holds: AtomicU32,
     /// It is lost, or was released.
     pub ended: watch::Sender<Option<Loss>>,
+    key: Vec<u8>,
+    /// If it is one of a session.
+    session: Option<Arc<Kept>>,
 }
 
 impl Shared {
@@ -72,7 +76,10 @@ impl Shared {
     fn end(&self, loss: Loss) {
         // From here on nobody may rely on it, however long its leases run.
         self.valid_until_us.store(0, Ordering::Release);
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(loss).is_none());
+        let is_news = self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(loss.clone()).is_none());
+        if let Some(session) = self.session.as_ref().filter(|_| is_news) {
+            session.is_lost(&self.key, &loss);
+        }
     }
 }
 
@@ -99,18 +106,21 @@ pub struct Auto {
     pub ttl_ms: u32,
 }
 
-/// Begins to keep what was taken; ends when it is released or lost, or nobody gives orders any more.
+/// Begins to keep what was taken, in the rounds of its session if it is of one; ends when it is released or lost, or nobody gives orders any more.
 pub fn start(
     nodes: &Arc<Nodes>,
     taken: Taken,
     checked: Checked,
     auto: Option<Auto>,
+    session: Option<Arc<Kept>>,
 ) -> (Arc<Shared>, mpsc::UnboundedSender<Order>, Arc<Lease>) {
     let shared = Arc::new(Shared {
         token: AtomicU64::new(taken.held.token().get()),
         valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
         holds: AtomicU32::new(1),
         ended: watch::Sender::new(None),
+        key: taken.lease.key.clone(),
+        session,
     });
     let lease = Arc::clone(&taken.lease);
     let (orders, inbox) = mpsc::unbounded_channel();
@@ -181,7 +191,7 @@ struct Renewer {
 
 impl Renewer {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
-        self.plan(self.ttl() / ROUNDS_A_LEASE);
+        self.plan_round();
         loop {
             let left = clock::until(self.held.valid_until());
             let next = self.next.unwrap_or_else(Instant::now);
@@ -194,7 +204,7 @@ impl Renewer {
                     }
                     Some(Order::Keep { auto }) => {
                         self.auto = auto;
-                        self.plan(self.ttl() / ROUNDS_A_LEASE);
+                        self.plan_round();
                     }
                     Some(Order::Share { done }) => self.share(done),
                     Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
@@ -210,7 +220,7 @@ impl Renewer {
                     let calls = self.held.on_missing(missing.node, missing.id, missing.token, clock::boot_now());
                     self.make(calls);
                 }
-                () = sleep_until(next), if self.next.is_some() => self.begin_round(self.ttl_ms()),
+                () = sleep_until(next), if self.next.is_some() => self.next_round(),
                 () = sleep(left) => {}
             }
             if self.held.is_lost() || clock::boot_now() >= self.held.valid_until() {
@@ -234,11 +244,33 @@ impl Renewer {
         (self.ttl() / AGAIN).min(left / AGAIN_OF_LEFT).max(AGAIN_LEAST)
     }
 
-    /// The next round begins after about `pause`, if it is extended in the background at all.
+    /// The next round begins in its time, if it is extended in the background at all.
+    fn plan_round(&mut self) {
+        let period = self.ttl() / ROUNDS_A_LEASE;
+        match &self.shared.session {
+            Some(session) => self.plan_at(session.round_after(Instant::now(), period)),
+            None => self.plan(period),
+        }
+    }
+
+    /// It begins after about `pause`.
     fn plan(&mut self, pause: Duration) {
         // Never later, and not all holders at the same moment.
-        let next = Instant::now() + pause.mul_f64(rand::rng().random_range(0.85..1.0));
-        self.next = self.auto.filter(|auto| next < auto.until).map(|_| next);
+        self.plan_at(Instant::now() + pause.mul_f64(rand::rng().random_range(0.85..1.0)));
+    }
+
+    fn plan_at(&mut self, next: Instant) {
+        let is_over = self.shared.session.as_ref().is_some_and(|session| session.is_over());
+        self.next = self.auto.filter(|auto| next < auto.until && !is_over).map(|_| next);
+    }
+
+    /// It is time for one, unless it is of a session that is over.
+    fn next_round(&mut self) {
+        if self.shared.session.as_ref().is_some_and(|session| session.is_over()) {
+            self.next = None;
+        } else {
+            self.begin_round(self.ttl_ms());
+        }
     }
 
     fn begin_round(&mut self, ttl_ms: u32) {
@@ -254,7 +286,7 @@ impl Renewer {
         if let Some(looking) = &mut self.looking {
             looking.look_after();
         }
-        self.plan(self.ttl() / ROUNDS_A_LEASE);
+        self.plan_round();
         // Where too few nodes have it to begin with, there is nothing to wait for.
         self.report(None);
     }

@@ -49,7 +49,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::lock`].
     pub async fn read(&self) -> Result<ReadGuard, Error> {
-        self.client.take(&self.key, Wanted::Shared, &self.options, true).await.map(ReadGuard)
+        self.client.take(&self.key, Wanted::Shared, &self.options, true, None).await.map(ReadGuard)
     }
 
     /// The same, but it does not wait.
@@ -68,7 +68,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::try_lock`]; `Contended` if a writer has the lock or waits for it.
     pub async fn try_read(&self) -> Result<ReadGuard, Error> {
-        self.client.take(&self.key, Wanted::Shared, &self.options, false).await.map(ReadGuard)
+        self.client.take(&self.key, Wanted::Shared, &self.options, false, None).await.map(ReadGuard)
     }
 
     /// Waits until nobody has the lock, or is before this writer; for as long as [`Options::wait`] says.
@@ -86,7 +86,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::lock`].
     pub async fn write(&self) -> Result<WriteGuard, Error> {
-        self.client.take(&self.key, Wanted::Exclusive, &self.options, true).await.map(WriteGuard)
+        self.client.take(&self.key, Wanted::Exclusive, &self.options, true, None).await.map(WriteGuard)
     }
 
     /// The same, but it does not wait.
@@ -102,7 +102,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::try_lock`]; `Contended` if anybody has the lock or waits for it.
     pub async fn try_write(&self) -> Result<WriteGuard, Error> {
-        self.client.take(&self.key, Wanted::Exclusive, &self.options, false).await.map(WriteGuard)
+        self.client.take(&self.key, Wanted::Exclusive, &self.options, false, None).await.map(WriteGuard)
     }
 }
 

@@ -43,7 +43,7 @@ impl Semaphore {
     /// # Errors
     /// As [`Client::lock`]; `BadArgument` if the limit is 0.
     pub async fn acquire(&self) -> Result<Permit, Error> {
-        self.client.take(&self.key, self.wanted()?, &self.options, true).await.map(Permit)
+        self.client.take(&self.key, self.wanted()?, &self.options, true, None).await.map(Permit)
     }
 
     /// Takes a permit if one is free, now.
@@ -62,7 +62,7 @@ impl Semaphore {
     /// # Errors
     /// As [`Client::try_lock`]; `Contended` if all are held, or somebody waits for one. `BadArgument` if the limit is 0.
     pub async fn try_acquire(&self) -> Result<Permit, Error> {
-        self.client.take(&self.key, self.wanted()?, &self.options, false).await.map(Permit)
+        self.client.take(&self.key, self.wanted()?, &self.options, false, None).await.map(Permit)
     }
 
     /// How many permits there are.

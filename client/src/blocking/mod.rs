@@ -14,6 +14,7 @@ mod changes;
 mod election;
 mod rw_lock;
 mod semaphore;
+mod session;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use self::changes::Changes;
 pub use self::election::{Election, Leadership};
 pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use self::semaphore::{Permit, Semaphore};
+pub use self::session::{Session, SessionLock};
 use crate::client::RAN_ON;
 use crate::{Builder, Error, Holder, Loss, Options, Released};
 

@@ -41,7 +41,7 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     }
     let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
     let thread = this.client.thread()?;
-    let (shared, orders, lease) = renewer::start(nodes, Taken { held, calls, lease }, checked, None);
+    let (shared, orders, lease) = renewer::start(nodes, Taken { held, calls, lease }, checked, None, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
     Ok(Some(Holding { told, guard, holds, marks, sequence: sequence.unwrap_or(0), keeper: None }))
 }

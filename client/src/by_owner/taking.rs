@@ -182,7 +182,7 @@ impl Asked<'_> {
     fn guard(&self, taken: Taken) -> Result<Guard, Error> {
         let (client, nodes) = (&self.this.client, self.this.nodes());
         let thread = client.thread()?;
-        let (shared, orders, lease) = renewer::start(nodes, taken, self.checked, None);
+        let (shared, orders, lease) = renewer::start(nodes, taken, self.checked, None, None);
         Ok(Guard::new(thread, nodes, lease, shared, orders, self.checked))
     }
 

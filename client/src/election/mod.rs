@@ -86,7 +86,7 @@ impl Election {
         loop {
             let mut options = self.options.clone();
             options.wait = by.map(|by| by.saturating_duration_since(Instant::now()));
-            let guard = self.client.take(&self.name, Wanted::Exclusive, &options, true).await?;
+            let guard = self.client.take(&self.name, Wanted::Exclusive, &options, true, None).await?;
             match guard.proclaim(value.clone()).await {
                 Ok((term, sequence)) => return Ok(Leadership { guard, term, sequence: AtomicU64::new(sequence) }),
                 // It had won, and nobody has heard of it.

@@ -48,10 +48,9 @@ impl Node {
             Err(failure) => return (None, self.counted(Err(failure))),
         };
         about.inspect(|lease| lease.goes_to(self.place));
-        let (id, number, mut connection) = (link.id, link.number, link.connection);
-        let command = command.clone();
+        let (id, number) = (link.id, link.number);
         // If that is answered later than the node's time allows, it is heard all the same.
-        let request: Request = Box::pin(async move { connection.send_packed_command(&command).await });
+        let request: Request = Box::pin(self.gathering.ask(number, command.clone()));
         (Some(id), self.counted(self.send(number, request, permit, given, began).await))
     }
 

@@ -10,6 +10,7 @@
 
 mod asking;
 mod connecting;
+mod gathering;
 mod owing;
 mod waiting;
 
@@ -26,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
 use self::connecting::Link;
+use self::gathering::Gathering;
 use crate::Error;
 use crate::access::{Access, Way};
 use crate::give_back::Debt;
@@ -61,6 +63,7 @@ pub struct Node {
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
     window: Arc<Semaphore>,
+    gathering: Gathering,
     looks: Semaphore,
     answers: Mutex<Answers>,
     /// When the request was sent that it did not answer in its time; `None`: it answers.
@@ -112,6 +115,7 @@ impl Node {
             state,
             broken: Arc::new(watch::Sender::new(0)),
             window: Arc::new(Semaphore::new(WINDOW)),
+            gathering: Gathering::default(),
             looks: Semaphore::new(LOOKS),
             answers: Mutex::default(),
             silent_since: watch::Sender::new(None),
@@ -139,13 +143,18 @@ impl Node {
                     info!(node = self.name(), id = format!("{:032x}", link.id.0), "connected");
                     let made = Instant::now();
                     self.silent_since.send_replace(None);
+                    let writer = self.gathering.writer(&link);
                     self.state.send_replace(State::Up(link));
                     self.meter_state();
                     self.answers_again.notify_waiters();
-                    let _ = broken.wait_for(|&broken| broken >= number).await;
+                    tokio::select! {
+                        _ = broken.wait_for(|&broken| broken >= number) => {}
+                        () = writer.run() => {}
+                    }
                     warn!(node = self.name(), "the connection is given up");
                     self.state.send_replace(State::Down(NodeFailure::Broken("the connection broke".to_owned())));
                     self.meter_state();
+                    drop(writer);
                     if made.elapsed() > BACK_OFF.1 {
                         pause = BACK_OFF.0;
                         continue;

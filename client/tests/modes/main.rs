@@ -44,8 +44,11 @@ impl Nodes {
         let patient = Options::new().ttl(Duration::from_secs(60)).node_timeout(Duration::from_secs(10));
         let client = Client::builder().nodes(self.addresses()).defaults(patient).build().unwrap();
         let key = format!("connected-{:x}", rand::random::<u64>());
-        client.lock(&key).await.unwrap().release().await;
-        until("it is free again", || self.0.iter().all(|node| node.grants(&key).is_empty())).await;
+        let guard = client.lock(&key).await.unwrap();
+        // Not a majority alone: what the others are asked would come later, and be counted.
+        until("all have it", || self.holding(&key) == self.0.len()).await;
+        guard.release().await;
+        until("it is free again", || self.holding(&key) == 0).await;
         self.0.iter().for_each(Node::hear_no_more);
         client
     }

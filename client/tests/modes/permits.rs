@@ -175,6 +175,7 @@ async fn one_of_one_is_the_lock() {
     let locks = nodes.client().await;
     let only = locks.semaphore("k", 1).acquire().await.unwrap();
     assert_eq!(only.number(), 1);
+    until("all have it", || nodes.holding("k") == 3).await;
     assert_eq!(nodes.0[0].grants("k")[0].mode, Mode::Exclusive);
     assert_eq!(locks.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     assert_eq!(locks.semaphore("k", 0).try_acquire().await.unwrap_err().kind(), ErrorKind::BadArgument);

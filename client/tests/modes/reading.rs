@@ -1,5 +1,7 @@
 //! Readers together, a writer alone, and in the order in which they came.
 
+use std::time::{Duration, Instant};
+
 use palisade_client::{ErrorKind, Options};
 use palisade_core::{Mode, Wanted};
 
@@ -120,7 +122,11 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
     let writing = waits.await.unwrap();
     assert!(writing.token() > read);
     nodes.0[2].goes_down();
-    assert_eq!(lock.try_read().await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    // As long as its connection is not known to be broken, the one that is left may be the first to answer, that a writer holds it.
+    let start = Instant::now();
+    while lock.try_read().await.unwrap_err().kind() != ErrorKind::NoQuorum {
+        assert!(start.elapsed() < Duration::from_secs(60), "a majority is down");
+    }
 }
 
 /// A node that lost a reader's grant gives it back to the reader, as a reader's.

@@ -22,6 +22,7 @@ mod misconfigured;
 mod modes;
 mod proxy;
 mod reviewed;
+mod sessions;
 mod taking;
 mod told;
 mod unwell;
