@@ -127,6 +127,7 @@ impl Node {
         self.skew_ms = settings.max_clock_skew_ms;
         self.waiting.max = settings.max_waiters;
         self.watching.max = settings.max_waiters;
+        self.listeners.max = settings.max_waiters;
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
         self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms);
     }

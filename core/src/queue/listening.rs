@@ -4,7 +4,7 @@
 //! name, and requests that came over others name it: their answers are its *news*. Where a request stands and what it is told does
 //! not depend on that. A listener is to its requests what its connection is to a blocked client: when it ends, they leave their queues.
 //!
-//! Each request is news once, so those that wait bound what is kept for a listener that does not ask.
+//! News that nobody has asked for yet are bounded with the requests that wait: a client that sends requests and never hears gets no more in.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::queue::of_key::WaiterId;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::{ListenerName, Owner};
-use crate::values::limits::NEWS_AT_A_TIME_MAX;
+use crate::values::limits::{MAX_WAITERS_DEFAULT, NEWS_AT_A_TIME_MAX};
 use crate::values::time::BootTime;
 
 /// What became of a request, for its listener.
@@ -59,7 +59,7 @@ struct Listener {
 }
 
 /// The listeners of a node, each named by its connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Listeners {
     all: HashMap<ClientId, Listener>,
     names: HashMap<Arc<[u8]>, ClientId>,
@@ -73,6 +73,27 @@ pub struct Listeners {
     leaving: VecDeque<WaiterId>,
     /// Requests so far.
     last: u64,
+    /// News that are kept, of all listeners.
+    kept: usize,
+    /// How many requests there may be, those that wait and those whose news are kept.
+    pub(crate) max: u32,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        Self {
+            all: HashMap::new(),
+            names: HashMap::new(),
+            requests: HashMap::new(),
+            timeouts: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            leaving: VecDeque::new(),
+            last: 0,
+            kept: 0,
+            max: MAX_WAITERS_DEFAULT,
+        }
+    }
 }
 
 impl Listeners {
@@ -107,7 +128,9 @@ impl Listeners {
             self.idle.insert(client);
             Listener { name, user: user.into(), requests: BTreeSet::new(), news: VecDeque::new(), until: None }
         });
-        Ok(listener.take_news())
+        let news = listener.take_news();
+        self.kept -= news.len();
+        Ok(news)
     }
 
     /// The listener, which had no news, is to be told as soon as it has, or at `until`.
@@ -128,9 +151,12 @@ impl Listeners {
         self.idle.insert(client)
     }
 
-    /// The listener of this name, if `user` listens under it.
+    /// The listener of this name, if `user` listens under it and more can be kept for listeners.
     pub fn named(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
         let client = self.names.get(name.bytes()).filter(|client| *self.all[client].user == *user);
+        if self.requests.len() + self.kept >= self.max as usize {
+            return Err(Refusal::QueueFull { max: self.max });
+        }
         client.copied().ok_or(Refusal::NoListener)
     }
 
@@ -160,6 +186,7 @@ impl Listeners {
         listener.requests.remove(&id);
         let (key, owner) = about.split_at(key_bytes);
         listener.news.push_back(News { key: key.into(), owner: owner.into(), told });
+        self.kept += 1;
         if listener.until.is_some() {
             self.ready.insert(client);
         }
@@ -174,6 +201,7 @@ impl Listeners {
         let client = *self.ready.first()?;
         self.waits_no_more(client);
         let news = self.all.get_mut(&client).map(Listener::take_news).unwrap_or_default();
+        self.kept -= news.len();
         Some((client, news))
     }
 
@@ -204,8 +232,9 @@ impl Listeners {
     pub fn end(&mut self, client: ClientId) {
         self.waits_no_more(client);
         self.idle.remove(&client);
-        let Some(Listener { name, requests, .. }) = self.all.remove(&client) else { return };
+        let Some(Listener { name, requests, news, .. }) = self.all.remove(&client) else { return };
         self.names.remove(&name);
+        self.kept -= news.len();
         for id in requests {
             self.requests.remove(&id);
             self.leaving.push_back(id);
@@ -309,5 +338,31 @@ mod tests {
         assert_eq!(node.listeners.next_due(), Some(at(100).boot.plus_us(1)));
         assert_eq!(node.listeners.take_timed_out(at(101).boot), Some(ClientId(7)));
         assert_eq!((node.listeners.next_due(), node.listeners.idle_after(ClientId(7), 5)), (None, vec![ClientId(7)]));
+    }
+
+    /// Requests that are answered wait no more, but what nobody hears is kept: it counts until it is heard, or its listener ends.
+    #[test]
+    fn a_client_that_never_hears_gets_no_more_in() {
+        let mut node = Node::new(0);
+        node.listeners.max = 3;
+        let named = |node: &Node, n| node.listeners.named(ListenerName::new(&name(n)).unwrap(), b"ann");
+        asks(&mut node, 7, 1).unwrap();
+        asks(&mut node, 8, 2).unwrap();
+        for _ in 0..2 {
+            let id = node.listeners.begin(ClientId(7), b"k", owner("a"));
+            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+        }
+        assert_eq!(named(&node, 2), Ok(ClientId(8)));
+        node.listeners.begin(ClientId(8), b"k", owner("b"));
+        assert_eq!(named(&node, 1), Err(Refusal::QueueFull { max: 3 }));
+        assert_eq!(named(&node, 2), Err(Refusal::QueueFull { max: 3 }));
+        assert_eq!(asks(&mut node, 7, 1).unwrap().len(), 2, "heard");
+        assert_eq!((named(&node, 1), named(&node, 2)), (Ok(ClientId(7)), Ok(ClientId(8))));
+        for _ in 0..2 {
+            let id = node.listeners.begin(ClientId(7), b"k", owner("a"));
+            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+        }
+        node.listeners.end(ClientId(7));
+        assert_eq!(named(&node, 2), Ok(ClientId(8)));
     }
 }
