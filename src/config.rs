@@ -81,7 +81,12 @@ static NUMBERS: [&NumericConfig; 6] =
 
 /// `lock.restart-guard`: when a start is guarded.
 static RESTART_GUARD: ChoiceConfig =
-    ChoiceConfig { name: c"restart-guard", words: [c"auto", c"always", c"never"], value: AtomicI64::new(0) };
+    ChoiceConfig { name: c"restart-guard", words: &[c"auto", c"always", c"never"], value: AtomicI64::new(0) };
+
+/// `lock.events`: whether what happens to grants is published.
+static EVENTS: ChoiceConfig = ChoiceConfig { name: c"events", words: &[c"no", c"yes"], value: AtomicI64::new(0) };
+
+static CHOICES: [&ChoiceConfig; 2] = [&RESTART_GUARD, &EVENTS];
 
 /// `lock.state-file`: where the node keeps what it must know over its incarnations; empty: nowhere.
 static STATE_FILE: TextConfig = TextConfig {
@@ -102,6 +107,11 @@ static METRICS_PREFIXES: TextConfig = TextConfig {
 /// What `lock.metrics-prefixes` takes.
 const PREFIXES_NEEDED: &str = "needs prefixes of keys, at most 32 of 1 to 128 bytes, each once, with spaces between; %20 stands for a \
                                space in one, %25 for a %";
+
+/// Whether what happens to grants is published.
+pub fn events() -> bool {
+    EVENTS.get() == 1
+}
 
 /// When a start is guarded.
 pub fn restart_guard() -> GuardPolicy {
@@ -155,7 +165,9 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     for (config, value) in NUMBERS.iter().zip(given.numbers) {
         register_config(ctx, config, value)?;
     }
-    register_choice(ctx, &RESTART_GUARD, given.restart_guard.unwrap_or(0))?;
+    for (choice, word) in CHOICES.iter().zip(given.choices) {
+        register_choice(ctx, choice, word.unwrap_or(0))?;
+    }
     register_text(ctx, &STATE_FILE, &given.state_file.unwrap_or_else(|| default_state_file(ctx)))?;
     register_text(ctx, &METRICS_PREFIXES, &given.metrics_prefixes.unwrap_or_default())
 }
@@ -174,7 +186,7 @@ fn default_state_file(ctx: Context<'_>) -> String {
 #[derive(Debug, Default, PartialEq)]
 struct Given {
     numbers: [Option<i64>; NUMBERS.len()],
-    restart_guard: Option<usize>,
+    choices: [Option<usize>; CHOICES.len()],
     state_file: Option<String>,
     metrics_prefixes: Option<String>,
 }
@@ -192,12 +204,14 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
                 return Err(format!("its argument `{name}` needs an integer from {} to {}", config.min, config.max));
             };
             given.numbers[n].replace(number).is_some()
-        } else if is(RESTART_GUARD.name) {
+        } else if let Some(n) = CHOICES.iter().position(|choice| is(choice.name)) {
+            let words = CHOICES[n].words;
             let word = |word: &&CStr| value.is_some_and(|value| word.to_bytes().eq_ignore_ascii_case(value));
-            let Some(n) = RESTART_GUARD.words.iter().position(word) else {
-                return Err(format!("its argument `{name}` needs one of auto, always, never"));
+            let Some(word) = words.iter().position(word) else {
+                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+                return Err(format!("its argument `{name}` needs one of {}", words.join(", ")));
             };
-            given.restart_guard.replace(n).is_some()
+            given.choices[n].replace(word).is_some()
         } else if is(STATE_FILE.name) {
             let Some(path) = value else { return Err(format!("its argument `{name}` needs a path, or \"\" for none")) };
             given.state_file.replace(String::from_utf8_lossy(path).into_owned()).is_some()
@@ -207,7 +221,7 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
         } else {
             return Err(format!(
                 "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, handoff-window, log-max-len, \
-                 log-slower-than, restart-guard, state-file and metrics-prefixes, each followed by a value"
+                 log-slower-than, restart-guard, events, state-file and metrics-prefixes, each followed by a value"
             ));
         };
         if again {
@@ -236,13 +250,13 @@ mod tests {
         }
         let numbers = |one, other| Given { numbers: [one, other, None, None, None, None], ..Given::default() };
         let off = Given { numbers: [None, None, None, None, None, Some(-1)], ..Given::default() };
-        let cases: [(&[&[u8]], Result<Given, &str>); 18] = [
+        let cases: [(&[&[u8]], Result<Given, &str>); 20] = [
             (&[], Ok(Given::default())),
             (&[b"max-ttl", b"30000"], Ok(numbers(Some(30_000), None))),
             (&[b"MAX-CLOCK-SKEW", b"0", b"max-ttl", b"1"], Ok(numbers(Some(1), Some(0)))),
             (
                 &[b"restart-guard", b"Never", b"state-file", b""],
-                Ok(Given { restart_guard: Some(2), state_file: Some(String::new()), ..Given::default() }),
+                Ok(Given { choices: [Some(2), None], state_file: Some(String::new()), ..Given::default() }),
             ),
             (&[b"log-slower-than", b"-1"], Ok(off)),
             (&[b"log-slower-than", b"-2"], Err("from -1 to 86400000")),
@@ -250,6 +264,8 @@ mod tests {
             (&[b"max-ttl", b"soon"], Err("from 1 to 86400000")),
             (&[b"max-ttl"], Err("from 1 to 86400000")),
             (&[b"restart-guard", b"sometimes"], Err("one of auto, always, never")),
+            (&[b"events", b"YES"], Ok(Given { choices: [None, Some(1)], ..Given::default() })),
+            (&[b"events", b"on"], Err("one of no, yes")),
             (&[b"restart-guard"], Err("one of auto, always, never")),
             (&[b"state-file"], Err("needs a path")),
             (

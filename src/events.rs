@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use palisade_core::engine::Key;
 
-use crate::driver::{blocked_clients, cluster, listeners, propagation, timer};
+use crate::driver::{blocked_clients, cluster, grant_events, listeners, propagation, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
 use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
@@ -78,6 +78,7 @@ impl Events for NodeEvents {
         let detached = state::with(|node| node.flush(db));
         if ctx.is_master() && LOADING.get().is_none() {
             dropped_locks::log_flushed(ctx, &detached);
+            grant_events::publish_soon(ctx);
         }
         // Replayed from the AOF it is final; else the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);

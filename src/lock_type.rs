@@ -7,7 +7,7 @@ use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{BootTime, DeadlineEntry, Lock};
 
-use crate::driver::{cluster, timer};
+use crate::driver::{cluster, grant_events, timer};
 use crate::durability::dropped_locks;
 use crate::ffi::{Context, DataType, KeyName, warn};
 use crate::{clock, command_names, config, events, state};
@@ -42,9 +42,10 @@ impl DataType for LockType {
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock, by_us: bool) {
         if !by_us {
             cluster::dropped(name, lock.end());
-            // On a replica the lock goes on elsewhere, and what is replayed is no news.
+            // On a replica the lock goes on elsewhere, and what is replayed is no grant_events.
             if ctx.is_master() && !ctx.is_loading() {
                 state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
+                grant_events::publish_soon(ctx);
             }
         }
         dropped_locks::unlinked(db, name, lock);

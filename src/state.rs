@@ -28,6 +28,7 @@ pub fn configured(node: &mut Node) {
         handoff_window_ms: config::handoff_window_ms(),
         log_max_len: config::log_max_len(),
         log_slower_than_ms: config::log_slower_than_ms(),
+        events: config::events(),
     });
     node.count_by(&config::metrics_prefixes());
 }

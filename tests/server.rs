@@ -21,6 +21,7 @@ mod copied_data;
 mod crashes;
 mod defragmentation;
 mod descriptions;
+mod events;
 mod expiry;
 mod failures;
 mod garbage;

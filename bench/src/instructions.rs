@@ -29,6 +29,10 @@ pub struct Options {
     #[arg(long)]
     only: Option<String>,
 
+    /// Set this parameter before, as "lock.events yes": what that costs. More than one: one after the other.
+    #[arg(long)]
+    set: Vec<String>,
+
     /// Compare with the run of the same server in this folder.
     #[arg(long)]
     pub against: Option<PathBuf>,
@@ -50,6 +54,10 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     for n in 1..=options.servers {
         let callgrind = Callgrind::start(server, module);
         let mut connection = Raw::connect(callgrind.server.port());
+        for set in &options.set {
+            let answer = connection.ask(&format!("CONFIG SET {set}"));
+            assert_eq!(answer, redis::Value::Okay, "CONFIG SET {set}");
+        }
         for workload in Workload::all_on(&mut connection) {
             if options.only.as_ref().is_some_and(|part| !workload.name.contains(part.as_str())) {
                 continue;

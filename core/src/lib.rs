@@ -77,6 +77,8 @@ pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slots::{CLUSTER_SLOTS, Gained, SlotSet, Slots, slot_of};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
 pub use history::ending::Ending;
+pub use history::grant_events::{GrantEvent, Happened};
+pub use history::json::missed_to_json;
 pub use history::log::{About, Entry, Log};
 pub use history::prefixes::{Figures, Prefixes};
 pub use history::times::Times;

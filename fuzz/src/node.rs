@@ -352,6 +352,7 @@ impl World {
                     max_clock_skew_ms: u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS),
                     log_max_len: u32::from(max_waiters) % LOG_LEN_DEFAULT,
                     log_slower_than_ms: (skew_ms > 0).then(|| window_ms.into()),
+                    events: window_ms % 2 == 1,
                 });
                 let prefixes = ["", "k", "k %FF l"][usize::from(window_ms) % 3];
                 self.node.count_by(&KeyPrefixes::parse(prefixes.as_bytes()).expect("prefixes within bounds"));

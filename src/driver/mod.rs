@@ -4,6 +4,7 @@ mod answer;
 pub mod blocked_clients;
 pub mod cluster;
 pub mod effects;
+pub mod grant_events;
 pub mod listeners;
 pub mod pass;
 mod perform;

@@ -8,7 +8,7 @@ use palisade_core::{Now, Refusal};
 
 use super::blocked_clients::{self, Asker};
 use super::questions::Questions;
-use super::{cluster, effects, watchers};
+use super::{cluster, effects, grant_events, watchers};
 use crate::durability::incarnation;
 use crate::ffi::{Context, LockKey};
 use crate::state;
@@ -74,5 +74,6 @@ pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, a
             break answer;
         }
     };
+    grant_events::publish(ctx);
     Performed { answer, is_stored, touches_queue: run.touches_queue() }
 }

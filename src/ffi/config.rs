@@ -40,7 +40,7 @@ pub struct ChoiceConfig {
     /// Its name after `lock.`.
     pub name: &'static CStr,
     /// What can be chosen.
-    pub words: [&'static CStr; 3],
+    pub words: &'static [&'static CStr],
     /// Which of them is chosen; which it is if nobody chooses stands first.
     pub value: AtomicI64,
 }
@@ -92,8 +92,8 @@ pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Optio
 
 /// Makes a choice known, with the word number `default` if nobody chooses.
 pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default: usize) -> Result<(), String> {
-    let mut words = config.words.map(CStr::as_ptr);
-    let values = [0, 1, 2];
+    let mut words: Vec<_> = config.words.iter().map(|word| word.as_ptr()).collect();
+    let values: Vec<c_int> = (0..words.len() as c_int).collect();
     // SAFETY: as in `register`; the server copies words and values.
     taken(config.name, unsafe {
         api!(RedisModule_RegisterEnumConfig(

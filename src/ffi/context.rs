@@ -174,6 +174,16 @@ impl<'a> Context<'a> {
         };
     }
 
+    /// Publishes `message` on `channel`, in a cluster on all nodes, as PUBLISH does.
+    pub fn publish(self, channel: &str, message: &str) {
+        KeyName::with(channel.as_bytes(), |channel| {
+            KeyName::with(message.as_bytes(), |message| {
+                // SAFETY: the context is live for 'a, the strings for the call; the server keeps its own references.
+                unsafe { api!(RedisModule_PublishMessage(self.raw, channel.raw(), message.raw())) };
+            });
+        });
+    }
+
     pub(super) fn has(self, flag: u32) -> bool {
         // SAFETY: the context is live for 'a.
         unsafe { api!(RedisModule_GetContextFlags(self.raw)) & flag as c_int != 0 }

@@ -5,6 +5,7 @@
 
 use super::step::{By, Event, Question, Said, Step};
 use crate::history::ending::Ending;
+use crate::history::grant_events::Happened;
 use crate::lock::Lock;
 use crate::lock::modes::Modes;
 use crate::node::Node;
@@ -140,10 +141,14 @@ impl Passing {
                     let ready = if somebody_waits { node.ready(now.boot) } else { Ok(()) };
                     match ready.and_then(|()| hand_over(db, name, in_key, node, now)) {
                         Ok(HandedOver::Granted(lock)) => {
+                            node.notice(Key { db, name }, &lock, lock.first_id(), Happened::HandedOver, now.boot);
                             *granted = Some(lock);
                             return self.then(Stage::Stored, Step::Store(Event::HandedOver));
                         }
                         Ok(HandedOver::Joined(id)) => {
+                            if let Some(lock) = held.as_deref() {
+                                node.notice(Key { db, name }, lock, id, Happened::HandedOver, now.boot);
+                            }
                             node.schedule_expiry(Key { db, name }, held);
                             return self.then(Stage::Again, Step::Changed(Some(Event::HandedOver), id));
                         }

@@ -5,6 +5,7 @@
 use super::passing::Passing;
 use super::step::{By, Event, Question, Reply, Said, Step};
 use crate::history::ending::Ending;
+use crate::history::grant_events::Happened;
 use crate::keepalive::Renewal;
 use crate::lock::Lock;
 use crate::lock::deadlines::Due;
@@ -378,11 +379,13 @@ impl<'a> Run<'a> {
                     Ok(Acquired::Granted(lock)) => {
                         let (mode, grant) = lock.oldest();
                         self.stage = Stage::Stored(grant.token(), mode.number());
-                        self.granted = Some(lock);
                         node.lock_ends(self.key, held.as_deref(), Ending::Expired, now.boot);
+                        node.notice(self.key, &lock, lock.first_id(), Happened::Granted, now.boot);
+                        self.granted = Some(lock);
                         Some(if is_in_key { Step::Replace } else { Step::Store(Event::Acquired) })
                     }
                     Ok(Acquired::Joined(id)) => {
+                        self.notice(held.as_deref(), id, Happened::Granted, node, now);
                         let reply = granted(held.as_deref(), id);
                         self.changed(held, id, Some(Event::Acquired), reply, node)
                     }
@@ -435,7 +438,10 @@ impl<'a> Run<'a> {
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
             Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), *owner, *token, node, now) {
-                Ok(Fenced::Raised(own, token)) => self.changed(held, own, None, Reply::Token(token), node),
+                Ok(Fenced::Raised(own, token)) => {
+                    self.notice(held.as_deref(), own, Happened::Raised, node, now);
+                    self.changed(held, own, None, Reply::Token(token), node)
+                }
                 Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
                 Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
@@ -482,6 +488,7 @@ impl<'a> Run<'a> {
         let Key { db, name } = self.key;
         match convert(db, name, held.as_deref_mut(), ask, node, now) {
             Ok(Converted::Changed(own, token)) => {
+                self.notice(held.as_deref(), own, Happened::Converted, node, now);
                 node.schedule_expiry(self.key, held.as_deref_mut());
                 // Those who wait may join it now.
                 let look = serve_queue(self.key, held.as_deref(), By::Command, node, now);
@@ -549,6 +556,14 @@ impl<'a> Run<'a> {
         };
         self.stage = queues.unwrap_or_else(|refusal| Stage::Answers(Err(refusal)));
         (refusal == Refusal::NotYet && node.wants_write(now)).then_some(Step::Write)
+    }
+
+    /// `happened` to the grant `id` of the lock in the key.
+    #[inline(always)]
+    fn notice(&self, held: Option<&Lock>, id: GrantId, happened: Happened, node: &mut Node, now: Now) {
+        if let Some(lock) = held {
+            node.notice(self.key, lock, id, happened, now.boot);
+        }
     }
 
     fn changed(

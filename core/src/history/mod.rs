@@ -3,6 +3,8 @@
 //! The engine and the queues tell of each end here. Where nothing of it is wanted that costs two comparisons.
 
 pub mod ending;
+pub mod grant_events;
+pub mod json;
 pub mod log;
 pub mod prefixes;
 mod shortened;
@@ -10,6 +12,7 @@ pub mod times;
 pub mod top;
 
 use crate::history::ending::Ending;
+use crate::history::grant_events::{GrantEvent, Happened, Outbox};
 use crate::history::log::{InVain, Log};
 use crate::history::prefixes::Prefixes;
 use crate::history::top::Top;
@@ -38,6 +41,9 @@ pub struct History {
     log: Log,
     contention: Contention,
     prefixes: Prefixes,
+    outbox: Outbox,
+    /// Grants are of interest when they begin.
+    notices_grants: bool,
     /// What took less is of no interest, in milliseconds.
     from_ms: u64,
     /// The same, in microseconds.
@@ -47,17 +53,19 @@ pub struct History {
 impl Default for History {
     fn default() -> Self {
         let contention = Contention::default();
-        let mut history =
-            Self { log: Log::default(), contention, prefixes: Prefixes::default(), from_ms: 0, from_us: 0 };
+        let (log, prefixes, outbox) = (Log::default(), Prefixes::default(), Outbox::default());
+        let mut history = Self { log, contention, prefixes, outbox, notices_grants: false, from_ms: 0, from_us: 0 };
         history.look_from();
         history
     }
 }
 
 impl History {
-    /// What an operator sets: `lock.log-max-len`, and `lock.log-slower-than` in milliseconds, if anything is to be kept.
-    pub(crate) fn configure(&mut self, log_max_len: u32, log_slower_than_ms: Option<u32>) {
+    /// What an operator sets: `lock.log-max-len`, and `lock.log-slower-than` in milliseconds, if anything is to be kept;
+    /// `lock.events`.
+    pub(crate) fn configure(&mut self, log_max_len: u32, log_slower_than_ms: Option<u32>, events: bool) {
         self.log.configure(log_max_len, log_slower_than_ms);
+        self.outbox.configure(events);
         self.look_from();
     }
 
@@ -68,8 +76,8 @@ impl History {
     }
 
     fn look_from(&mut self) {
-        // Of every grant it counts how long it was held.
-        self.from_ms = if self.prefixes.is_empty() { self.log.slower_than_ms() } else { 0 };
+        self.notices_grants = self.outbox.is_on() || !self.prefixes.is_empty();
+        self.from_ms = if self.notices_grants { 0 } else { self.log.slower_than_ms() };
         self.from_us = self.from_ms.saturating_mul(1_000);
     }
 
@@ -98,17 +106,41 @@ impl History {
         &self.prefixes
     }
 
-    /// The lock of `key` was granted.
+    /// Whether it matters that a grant begins, or goes on in another way.
     #[inline(always)]
-    pub(crate) fn granted(&mut self, key: Key<'_>) {
-        if !self.prefixes.is_empty() {
-            self.count_grant(key);
-        }
+    pub(crate) fn notices_grants(&self) -> bool {
+        self.notices_grants
     }
 
+    /// `happened` to `grant` of the lock of `key` at `now`, which did not end; so many wait.
     #[cold]
-    fn count_grant(&mut self, key: Key<'_>) {
-        self.prefixes.of(key.name).grants += 1;
+    pub(crate) fn notice(
+        &mut self,
+        key: Key<'_>,
+        grant: (Mode, &Grant),
+        happened: Happened,
+        waiters: usize,
+        now: BootTime,
+    ) {
+        if !self.prefixes.is_empty() && matches!(happened, Happened::Granted | Happened::HandedOver) {
+            self.prefixes.of(key.name).grants += 1;
+        }
+        self.outbox.push(key, grant, happened, waiters, now);
+    }
+
+    /// Whether there are events to be published.
+    pub fn has_events(&self) -> bool {
+        self.outbox.has_events()
+    }
+
+    /// Takes out the oldest event.
+    pub(crate) fn take_event(&mut self) -> Option<GrantEvent> {
+        self.outbox.pop()
+    }
+
+    /// How many events are missing behind those that were taken, as too many came at once.
+    pub(crate) fn take_missed_events(&mut self) -> u64 {
+        self.outbox.take_missed()
     }
 
     /// So many requests found that somebody else has the lock of `key`.
@@ -159,6 +191,7 @@ impl History {
         if !self.prefixes.is_empty() {
             self.prefixes.of(key.name).held.record(at.us_since(grant.granted()));
         }
+        self.outbox.push(key, (mode, grant), Happened::Ended(ending), waiters, at);
         self.log.push_grant(key, (mode, grant), ending, waiters, at);
     }
 
@@ -180,22 +213,28 @@ impl History {
     /// The lock that was deleted from `name` in `db` last was evicted.
     pub(crate) fn was_evicted(&mut self, Key { db, name }: Key<'_>) {
         self.log.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |entry| entry.db == db && *entry.name == *name);
+        self.outbox.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |event| event.db == db && *event.name == *name);
     }
 
     /// `lock` came to a key: if it was deleted from another one just now it was renamed.
     pub(crate) fn arrived(&mut self, lock: &Lock) {
-        if self.log.is_empty() {
+        if self.log.is_empty() && !self.outbox.has_events() {
             return;
         }
         for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX).filter(|(_, grant)| !grant.is_from_outside()) {
             let about = log::About::Grant(grant.token(), mode);
             let is_same = |entry: &log::Entry| entry.about == about && *entry.owner == *grant.owner();
             self.log.deleted_by(Ending::Renamed, LOGGED_TOGETHER_MAX, is_same);
+            let is_same = |event: &GrantEvent| {
+                (event.token, event.mode) == (grant.token(), mode) && *event.owner == *grant.owner()
+            };
+            self.outbox.deleted_by(Ending::Renamed, LOGGED_TOGETHER_MAX, is_same);
         }
     }
 
     /// The last flush was the start of a reload: what it took is back.
     pub(crate) fn reloaded(&mut self) {
         self.log.unflush();
+        self.outbox.unflush();
     }
 }

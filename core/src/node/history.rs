@@ -2,8 +2,9 @@
 
 use crate::history::History;
 use crate::history::ending::Ending;
+use crate::history::grant_events::{GrantEvent, Happened};
 use crate::lock::Lock;
-use crate::lock::grant::Grant;
+use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::values::key::Key;
 use crate::values::mode::Mode;
@@ -23,6 +24,25 @@ impl Node {
     /// Counts contended keys anew from `now` on.
     pub fn reset_contention(&mut self, now: BootTime) {
         self.waiting.history.reset_contention(now);
+    }
+
+    /// `happened` to the grant `id` of `lock` of `key` at `now`, which did not end.
+    #[inline(always)]
+    pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
+        if self.waiting.history.notices_grants() {
+            let waiters = self.waiting.len_of(key.db, key.name);
+            self.waiting.history.notice(key, (lock.mode(id), lock.grant(id)), happened, waiters, now);
+        }
+    }
+
+    /// Takes out the oldest of the events that are to be published.
+    pub fn take_event(&mut self) -> Option<GrantEvent> {
+        self.waiting.history.take_event()
+    }
+
+    /// How many events are missing behind those that were taken, as too many came at once.
+    pub fn take_missed_events(&mut self) -> u64 {
+        self.waiting.history.take_missed_events()
     }
 
     /// So many requests are told that somebody else has the lock of `key`.

@@ -46,6 +46,8 @@ pub struct Settings {
     pub log_max_len: u32,
     /// `lock.log-slower-than`, in milliseconds; `None`: nothing is logged.
     pub log_slower_than_ms: Option<u32>,
+    /// `lock.events`: what happens to grants is told to those who listen.
+    pub events: bool,
 }
 
 /// One node's own memory: the rules read and write it, the locks live in the keys.
@@ -91,6 +93,7 @@ impl Default for Settings {
             handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
             log_max_len: LOG_LEN_DEFAULT,
             log_slower_than_ms: Some(LOG_SLOWER_THAN_DEFAULT_MS),
+            events: false,
         }
     }
 }
@@ -129,7 +132,7 @@ impl Node {
         self.watching.max = settings.max_waiters;
         self.listeners.max = settings.max_waiters;
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
-        self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms);
+        self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms, settings.events);
     }
 
     /// Figures are kept of the locks whose keys begin with these: `lock.metrics-prefixes`.

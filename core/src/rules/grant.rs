@@ -70,7 +70,6 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
     // What was kept for it is an earlier grant, which has ended.
     node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;
-    node.waiting.history.granted(key);
     match mode {
         Mode::Exclusive => {}
         Mode::Shared => node.counters.shared_grants += 1,

@@ -190,6 +190,10 @@ pub const LOG_NOTE_BYTES_MAX: usize = 128;
 /// Counters of contended keys, for each kind of contention: a count is too large by less than 0.4 % of all events.
 pub const TOP_KEYS: usize = 256;
 
+/// Most events of grants (`lock.events`) that are kept until they are published, which is in the same pass of the event loop, or the next: one
+/// command can delete any number of locks.
+pub const EVENTS_MAX: usize = 1_024;
+
 /// Most prefixes of keys that figures are kept of: each takes 75 KB at most, all 2.5 MB, and an operator can look at so many.
 pub const PREFIXES_MAX: usize = 32;
 

@@ -1,6 +1,7 @@
 //! What happens to one key and its queue, whoever brings it about.
 
 mod bounds;
+mod grant_events;
 mod heard;
 mod history;
 mod keeping_alive;

@@ -1,0 +1,187 @@
+//! Events: what happens to grants, for those who listen (`lock.events`). They are kept until the driver publishes them, at the end of the
+//! step or in the next pass of the event loop, in the order in which they came about.
+
+use std::collections::VecDeque;
+
+use crate::history::ending::Ending;
+use crate::history::shortened::shortened;
+use crate::lock::grant::Grant;
+use crate::values::key::Key;
+use crate::values::limits::{EVENTS_MAX, LOG_KEY_BYTES_MAX, LOG_NOTE_BYTES_MAX};
+use crate::values::mode::Mode;
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// What happened to a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// It was given to one who asked.
+    Granted,
+    /// It was given to one who waited.
+    HandedOver,
+    /// It has a larger token.
+    Raised,
+    /// It has another mode.
+    Converted,
+    /// It ended.
+    Ended(Ending),
+}
+
+impl Happened {
+    /// For people.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::HandedOver => "handed_over",
+            Self::Raised => "raised",
+            Self::Converted => "converted",
+            Self::Ended(ending) => ending.word(),
+        }
+    }
+}
+
+/// What happened to one grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantEvent {
+    /// What.
+    pub happened: Happened,
+    /// When.
+    pub at: BootTime,
+    /// The database of the key.
+    pub db: u32,
+    /// The key; if it is longer than [`LOG_KEY_BYTES_MAX`] its beginning, and how many bytes are left out.
+    pub name: Box<[u8]>,
+    /// Whose grant it is.
+    pub owner: Box<[u8]>,
+    /// Its token, from then on.
+    pub token: Token,
+    /// Its mode, from then on.
+    pub mode: Mode,
+    /// Its note, shortened as in the log.
+    pub note: Box<[u8]>,
+    /// The length of its lease, in milliseconds.
+    pub ttl_ms: u32,
+    /// How long was waited for it, in milliseconds.
+    pub waited_ms: u64,
+    /// How long it had been held, in milliseconds.
+    pub held_ms: u64,
+    /// How many requests waited for the lock.
+    pub waiters: usize,
+}
+
+/// Events that were not published yet.
+#[derive(Clone, Debug, Default)]
+pub struct Outbox {
+    is_on: bool,
+    events: VecDeque<GrantEvent>,
+    missed: u64,
+}
+
+impl Outbox {
+    /// Whether anybody listens. What is not published yet when they stop is dropped.
+    pub(super) fn configure(&mut self, is_on: bool) {
+        if !is_on {
+            *self = Self::default();
+        }
+        self.is_on = is_on;
+    }
+
+    /// Whether anybody listens.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// `happened` to `grant` of the lock of `key` at `at`; so many wait for it.
+    pub(super) fn push(
+        &mut self,
+        Key { db, name }: Key<'_>,
+        (mode, grant): (Mode, &Grant),
+        happened: Happened,
+        waiters: usize,
+        at: BootTime,
+    ) {
+        if !self.is_on {
+            return;
+        }
+        if self.events.len() == EVENTS_MAX {
+            self.missed += 1;
+            return;
+        }
+        self.events.push_back(GrantEvent {
+            happened,
+            at,
+            db,
+            name: shortened(name, LOG_KEY_BYTES_MAX),
+            owner: grant.owner().into(),
+            token: grant.token(),
+            mode,
+            note: shortened(grant.note(), LOG_NOTE_BYTES_MAX),
+            ttl_ms: grant.ttl_ms(),
+            waited_ms: grant.waited().ms(),
+            held_ms: at.ms_since(grant.granted()),
+            waiters,
+        });
+    }
+
+    /// Whether there are any.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Takes out the oldest.
+    pub(super) fn pop(&mut self) -> Option<GrantEvent> {
+        self.events.pop_front()
+    }
+
+    /// How many were dropped since the last call, as too many came at once: those that would have come after all that are there.
+    pub(super) fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Of the newest those that say that a grant was deleted, and that `which` picks, say `ending` instead.
+    pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&GrantEvent) -> bool) {
+        let newest = self.events.iter_mut().rev().take(count);
+        let deleted = Happened::Ended(Ending::Deleted);
+        newest
+            .filter(|event| event.happened == deleted && which(event))
+            .for_each(|event| event.happened = Happened::Ended(ending));
+    }
+
+    /// The newest that say that a flush took the lock are wrong.
+    pub(super) fn unflush(&mut self) {
+        while self.events.back().is_some_and(|event| event.happened == Happened::Ended(Ending::Flushed)) {
+            self.events.pop_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::request::Note;
+
+    #[test]
+    fn too_many_at_once_are_counted_and_texts_are_cut_as_in_the_log() {
+        let note = [b'n'; LOG_NOTE_BYTES_MAX + 1];
+        let grant = Grant::new(owner("me"), Note::new(&note).unwrap(), token(7), ms(10), ttl(60_000));
+        let name = [b'k'; LOG_KEY_BYTES_MAX + 2];
+        let mut outbox = Outbox::default();
+        let push = |outbox: &mut Outbox| {
+            let key = Key { db: 3, name: &name };
+            outbox.push(key, (Mode::Exclusive, &grant), Happened::Granted, 0, ms(15));
+        };
+        push(&mut outbox);
+        assert!(!outbox.has_events(), "off");
+        outbox.configure(true);
+        (0..EVENTS_MAX + 5).for_each(|_| push(&mut outbox));
+        let first = outbox.pop().unwrap();
+        assert!(first.name.ends_with(b"k... (2 more bytes)") && first.note.ends_with(b"n... (1 more bytes)"));
+        assert_eq!((first.db, first.token, first.ttl_ms, first.held_ms), (3, token(7), 60_000, 5));
+        assert_eq!(std::iter::from_fn(|| outbox.pop()).count(), EVENTS_MAX - 1);
+        assert_eq!((outbox.take_missed(), outbox.take_missed()), (5, 0));
+        push(&mut outbox);
+        outbox.configure(false);
+        assert!(!outbox.has_events());
+    }
+}

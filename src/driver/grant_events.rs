@@ -1,0 +1,54 @@
+//! Publishes what happens to grants (`lock.events`) to those who subscribed to [`CHANNEL`].
+//!
+//! Publishing changes no data: nothing of it goes to the AOF or to replicas, and what becomes of a message decides nothing. Where the
+//! server takes a lock for a command of its own, while it is in the middle of that, events wait for the next pass of the event loop.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use palisade_core::missed_to_json;
+
+use crate::ffi::Context;
+use crate::{clock, config, state};
+
+/// Where events are published.
+const CHANNEL: &str = "lock.events";
+
+/// The next pass will publish.
+static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
+
+/// Publishes what has happened since the last time.
+#[inline]
+pub fn publish(ctx: Context<'_>) {
+    if config::events() {
+        publish_all(ctx);
+    }
+}
+
+#[cold]
+fn publish_all(ctx: Context<'_>) {
+    let has_events = state::with(|node| node.history().has_events());
+    if !has_events {
+        return;
+    }
+    let now = clock::now();
+    let wall_ms = |ago_us| now.wall_us.saturating_sub(ago_us) / 1_000;
+    let id = state::with(|node| node.ledger().incarnation().node);
+    // Nothing of the node is borrowed while the server is called.
+    while let Some(event) = state::with(|node| node.take_event()) {
+        ctx.publish(CHANNEL, &event.to_json(wall_ms(now.boot.us_since(event.at)), id));
+    }
+    let missed = state::with(|node| node.take_missed_events());
+    if missed > 0 {
+        ctx.publish(CHANNEL, &missed_to_json(missed, wall_ms(0), id));
+    }
+}
+
+/// The same in the next pass of the event loop: the server is in the middle of something.
+pub fn publish_soon(ctx: Context<'_>) {
+    if config::events() && !IS_UNDER_WAY.swap(true, Relaxed) {
+        ctx.in_next_pass(|ctx| {
+            IS_UNDER_WAY.store(false, Relaxed);
+            publish(ctx);
+        });
+    }
+}
