@@ -94,6 +94,15 @@ pub fn cpu_of_process(process: u32) -> Duration {
     threads.map(|thread| cpu_of_thread(process, &thread.unwrap().file_name().to_string_lossy())).sum()
 }
 
+/// CPU time that its threads of this name have used.
+pub fn cpu_of_threads(process: u32, name: &str) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|thread| thread.unwrap());
+    let named = threads.filter(|thread| {
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|found| found.trim_end() == name)
+    });
+    named.map(|thread| cpu_of_thread(process, &thread.file_name().to_string_lossy())).sum()
+}
+
 /// The first field of proc(5)'s schedstat: nanoseconds. None for a thread that has just ended.
 fn cpu_of_thread(process: u32, thread: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).unwrap_or_default();

@@ -33,6 +33,13 @@ const ROUNDS_A_LEASE: u32 = 3;
 const AGAIN: u32 = 10;
 const AGAIN_OF_LEFT: u32 = 4;
 
+/// Rounds begin at multiples of this on the boot clock: those of the locks of a client that fall together go out together, and a client of thousands
+/// does not wake up for each. Short enough that others do not wait behind a crowd of them.
+const TOGETHER_US: u64 = 10_000;
+
+/// But not more than this part of the pause before.
+const TOGETHER_OF_PAUSE: u32 = 8;
+
 /// That a lease has ended is noticed within this time, in microseconds, by a process that can run.
 const OVERSLEPT_US: u64 = 100_000;
 
@@ -256,7 +263,10 @@ impl Renewer {
     /// It begins after about `pause`.
     fn plan(&mut self, pause: Duration) {
         // Never later, and not all holders at the same moment.
-        self.plan_at(Instant::now() + pause.mul_f64(rand::rng().random_range(0.85..1.0)));
+        let pause = pause.mul_f64(rand::rng().random_range(0.85..1.0));
+        let together_us = TOGETHER_US.min((pause / TOGETHER_OF_PAUSE).as_micros() as u64).max(1);
+        let early_us = (clock::boot_now().as_us() + pause.as_micros() as u64) % together_us;
+        self.plan_at(Instant::now() + pause.saturating_sub(Duration::from_micros(early_us)));
     }
 
     fn plan_at(&mut self, next: Instant) {

@@ -1,6 +1,7 @@
 //! A lock on a majority of the nodes, beside what any Redlock client must do.
 
 mod burst;
+mod holding;
 mod latency;
 mod one_round;
 mod raw_sets;
@@ -43,6 +44,7 @@ pub struct Options {
     tasks: Vec<usize>,
 }
 
+/// Measures on nodes that `start` starts.
 pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let length = Duration::from_secs(options.seconds);
     // A new node's tokens do not follow its clock at first, and locks take two rounds: nodes of the later parts start first, and have
@@ -59,6 +61,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let (latencies, mut plots, mut budgets) = latency::measure(&of_latency, options.rounds).await;
     let (throughput, plot_of_throughput) = throughput::measure(&of_throughput, &options.tasks, length).await;
     let (bursts, budgets_of_bursts) = burst::measure(&of_bursts).await;
+    let held = holding::measure(&of_throughput).await;
     plots.extend(plots_of_shares);
     plots.push(plot_of_throughput);
     budgets.extend(budgets_of_shares);
@@ -67,5 +70,6 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     tables.extend(shares);
     tables.push(throughput);
     tables.push(bursts);
+    tables.push(held);
     Outcome { title: "Quorum".to_owned(), tables, plots, budgets }
 }

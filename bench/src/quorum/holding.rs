@@ -1,0 +1,89 @@
+//! What it costs to hold many locks: one client extends them all in the background.
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+use hdrhistogram::Histogram;
+use palisade_client::{Client, Options};
+
+use crate::raw::Raw;
+use crate::results::Table;
+use crate::server::{Server, cpu_of_threads, field};
+
+/// How many nodes it is measured on.
+pub const NODES: usize = 5;
+
+/// How many locks are held.
+const HELD: [usize; 3] = [100, 1_000, 10_000];
+
+/// Their leases: extended every third of that.
+const TTL: Duration = Duration::from_secs(10);
+
+/// Locks that are taken at a time, to begin with.
+const AT_A_TIME: usize = 100;
+
+/// A bystander takes a lock so often meanwhile.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The name of the client's thread.
+const THREAD: &str = "palisade";
+
+/// Measures on `nodes`, for two rounds of each number. Table.
+pub async fn measure(nodes: &[Server]) -> Table {
+    let mut table = Table::new("holding", format!("Locks held by one client, leases of 10 s, {NODES} nodes"))
+        .numbers("locks", "", 0)
+        .numbers("extensions", "1/s", 0)
+        .numbers("reads of a node", "1/s", 0)
+        .numbers("extensions / read", "", 1)
+        .numbers("CPU of the client", "% of a core", 1)
+        .numbers("CPU / extension on all nodes", "us", 1)
+        .numbers("bystander p50", "us", 0)
+        .numbers("bystander p99", "us", 0);
+    table.note(
+        "Every lock is extended on every node each third of its lease. Extensions and reads are those of the first node. The bystander takes a free lock of the \
+         same client every 5 ms; that is in its CPU.",
+    );
+    for held in HELD {
+        eprintln!("quorum: {held} locks held");
+        let locks = Client::new(nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()))).unwrap();
+        locks.connect().await.unwrap();
+        let options = Options::new().ttl(TTL).told_at_once(false);
+        let take = |n: usize| {
+            let (locks, options) = (&locks, &options);
+            async move { locks.lock_with(format!("held-{n}"), options).await.unwrap() }
+        };
+        let guards: Vec<_> = stream::iter(0..held).map(take).buffer_unordered(AT_A_TIME).collect().await;
+        let mut node = Raw::connect(nodes[0].port());
+        let mut figures =
+            || (field(&mut node, "lock", "lock_extensions"), field(&mut node, "stats", "total_reads_processed"));
+        // Until the extensions are spread over their time.
+        tokio::time::sleep(TTL).await;
+        let cpu = || cpu_of_threads(process::id(), THREAD);
+        let (before, cpu_before, start) = (figures(), cpu(), Instant::now());
+        let mut times = Histogram::<u64>::new(3).unwrap();
+        while start.elapsed() < TTL * 2 / 3 {
+            let begun = Instant::now();
+            let guard = locks.try_lock("bystander").await.unwrap();
+            times.record(begun.elapsed().as_micros() as u64).unwrap();
+            guard.release().await;
+            tokio::time::sleep(PAUSE).await;
+        }
+        let (took, now, cpu) = (start.elapsed().as_secs_f64(), figures(), cpu() - cpu_before);
+        let (extensions, reads) = ((now.0 - before.0) as f64, (now.1 - before.1) as f64);
+        table.row([
+            held.into(),
+            (extensions / took).into(),
+            (reads / took).into(),
+            (extensions / reads).into(),
+            (cpu.as_secs_f64() / took * 100.0).into(),
+            (cpu.as_secs_f64() / extensions * 1e6).into(),
+            times.value_at_quantile(0.5).into(),
+            times.value_at_quantile(0.99).into(),
+        ]);
+        for guard in guards {
+            guard.release().await;
+        }
+    }
+    table
+}
