@@ -13,6 +13,7 @@ use palisade_agent::limits::CONNECTIONS_DEFAULT;
 
 use crate::exit;
 use crate::reaching::Reaching;
+use crate::roles::Role;
 
 /// Locks for shells, cron and people on call: on a Redis or Valkey server with the Palisade module, or on a quorum of them
 #[derive(Debug, Parser)]
@@ -129,7 +130,29 @@ pub enum Command {
     Top(Top),
     /// Check a set of nodes against what locks on them need. Exit status: 0, all is well; 1, something should be changed;
     /// 2, locks are not safe, or cannot be had
-    Doctor,
+    Doctor {
+        /// Also checks that the user may do what this role needs; unless it is said, an application's
+        #[arg(long, value_enum)]
+        role: Option<Role>,
+        /// Checks this user in place of the one that palisade runs as, by ACL DRYRUN
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        /// And that it may use this key
+        #[arg(long)]
+        key: Option<OsString>,
+    },
+    /// Print the ACL SETUSER line for a user of this role: for the servers at --nodes, or one that every version takes
+    Acl {
+        /// What the user is for
+        #[arg(value_enum)]
+        role: Role,
+        /// What it is called; unless it is said, as its role
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        /// Keys that it may use, as a pattern; can be repeated
+        #[arg(long = "key", value_name = "PATTERN")]
+        keys: Vec<String>,
+    },
     /// Serve the LOCK commands on a local socket, over the nodes: so that every Redis client locks on a quorum
     Agent(Agent),
     /// Print completions for a shell

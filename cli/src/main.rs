@@ -3,6 +3,7 @@
 //! Locks are taken by `palisade-client`, on a quorum. What is a matter of single nodes (who they are, what they hold, their
 //! guard) is asked of each of them directly.
 
+mod acl;
 mod agent;
 mod arguments;
 mod break_lock;
@@ -25,6 +26,7 @@ mod node_failure;
 mod node_view;
 mod nodes;
 mod reaching;
+mod roles;
 mod show;
 mod signals;
 mod taking;
@@ -117,7 +119,14 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Guard(guard) => node_view::guard(&shared.reaching, &guard, json).await,
         Command::Top(top) => top::run(&nodes()?, &top).await,
         Command::Agent(agent) => agent::run(&shared.reaching, &agent).await,
-        Command::Doctor => doctor::run(&nodes()?, json).await,
+        Command::Acl { role, user, keys } => {
+            let nodes = if shared.reaching.addresses().is_empty() { None } else { Some(nodes()?) };
+            acl::run(nodes.as_ref(), role, user.as_deref(), &keys).await
+        }
+        Command::Doctor { role, user, key } => {
+            let whose = doctor::Whose { role, user: user.as_deref(), key: key.as_ref().map(|key| key.as_bytes()) };
+            doctor::run(&nodes()?, &whose, json).await
+        }
         Command::Completions { shell } => {
             let mut text = vec![];
             clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);

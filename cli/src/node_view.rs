@@ -59,7 +59,6 @@ pub struct Info(String);
 
 impl Info {
     /// This text.
-    #[cfg(test)]
     pub fn of(text: &str) -> Self {
         Self(text.to_owned())
     }

@@ -185,11 +185,11 @@ impl Node {
         Ok(Self { number, name: way.name().to_owned(), way })
     }
 
-    /// A connection to it, if it is a lock node.
+    /// A connection to the server there, whatever it is.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn connect(&self) -> Result<Link, NodeFailure> {
+    pub async fn reach(&self) -> Result<Link, NodeFailure> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connected = timeout(PATIENCE, self.way.connect(config)).await.map_err(|_| NodeFailure::late())?;
@@ -197,7 +197,15 @@ impl Node {
             Unreached::Access(why) => NodeFailure::Silent(why),
             Unreached::Server(error) => NodeFailure::unreachable(&error),
         })?;
-        let mut link = Link { connection, guard: None };
+        Ok(Link { connection, guard: None })
+    }
+
+    /// A connection to it, if it is a lock node.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn connect(&self) -> Result<Link, NodeFailure> {
+        let mut link = self.reach().await?;
         // A server without the module answers to SCAN too, and has no locks.
         let told = link.ask(&redis::cmd("LOCK.NODE")).await?;
         let told = Fields::of(told).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `palisade doctor`: whether a set of nodes is fit for locks, and what to change.
 
 mod each;
+mod rights;
 mod set;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use futures_util::future::join_all;
 use redis::{FromRedisValue, cmd};
 use serde::Serialize;
 
+pub use self::rights::Whose;
 use crate::exit::{End, Failure};
 use crate::node_view::NodeView;
 use crate::nodes::{Link, Nodes};
@@ -68,7 +70,7 @@ impl Finding {
 ///
 /// # Errors
 /// The output cannot be written.
-pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
+pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End, Failure> {
     let looked_at = NodeView::all(nodes).await;
     let patients = join_all(looked_at.into_iter().map(|(view, link)| async {
         let settings = match link {
@@ -80,6 +82,7 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     .await;
     let mut findings = set::check(&patients);
     findings.extend(patients.iter().flat_map(each::check));
+    findings.extend(rights::check(nodes, whose).await);
     findings.sort_by_key(|finding| finding.level);
     let worst = findings.last().map_or(Level::Ok, |finding| finding.level);
     if as_json {

@@ -21,6 +21,7 @@ mod plumbing;
 mod pty;
 mod races;
 mod remembering;
+mod roles;
 mod signals;
 mod statuses;
 mod terminal;

@@ -1,0 +1,100 @@
+//! `palisade acl`: the line that gives a user what its role needs, for the servers that are asked.
+
+use futures_util::future::join_all;
+use redis::{FromRedisValue, cmd};
+
+use crate::exit::{End, Failure};
+use crate::node_failure::NodeFailure;
+use crate::node_view::Info;
+use crate::nodes::{Node, Nodes};
+use crate::roles::Role;
+use crate::show::{out, printable, tell};
+
+/// From these versions on a server knows the category `@lock` of a module: of Redis, and of Valkey.
+const KNOWS_CATEGORIES: [(u32, u32); 2] = [(7, 4), (8, 0)];
+
+/// Stands for the password: none is made up here, nor put where a shell remembers it.
+const PASSWORD: &str = "PASSWORD";
+
+/// `palisade acl ROLE`
+///
+/// # Errors
+/// It is not said for which keys; a name is none.
+pub async fn run(nodes: Option<&Nodes>, role: Role, user: Option<&str>, keys: &[String]) -> Result<End, Failure> {
+    let user = user.unwrap_or(role.name());
+    if keys.is_empty() && role.needs_keys() {
+        return Err(Failure::usage("which keys? Say --key 'orders:*'; it can be repeated"));
+    }
+    if let Some(wrong) = keys.iter().map(String::as_str).chain([user]).find(|word| !is_word(word)) {
+        let text = format!(
+            "{} has a space or a quote in it, or nothing: write that rule by hand",
+            printable(wrong.as_bytes())
+        );
+        return Err(Failure::usage(text));
+    }
+    let knows_categories = match nodes {
+        None => false,
+        Some(nodes) => {
+            let versions = join_all(nodes.list.iter().map(version)).await;
+            for (node, version) in nodes.list.iter().zip(&versions) {
+                if let Err(failure) = version {
+                    tell(&format!("{}: {failure}; the line is one that every version takes", node.name));
+                }
+            }
+            versions.iter().all(|version| matches!(version, Ok(true)))
+        }
+    };
+    out(&(role.line(user, PASSWORD, keys, knows_categories) + "\n"))?;
+    Ok(End::OK)
+}
+
+/// Whether it can stand in the line as it is.
+fn is_word(word: &str) -> bool {
+    !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'')
+}
+
+/// Whether the server of a node knows categories.
+async fn version(node: &Node) -> Result<bool, NodeFailure> {
+    let mut link = node.reach().await?;
+    let told = link.ask(cmd("INFO").arg("server")).await?;
+    let told: String = FromRedisValue::from_redis_value(told).map_err(|why| NodeFailure::strange("INFO", why))?;
+    Ok(knows_categories(&Info::of(&told)))
+}
+
+fn knows_categories(server: &Info) -> bool {
+    let [redis, valkey] = KNOWS_CATEGORIES;
+    // Valkey says a version of Redis too: the one that it is compatible with.
+    let (version, least) = match server.word("valkey_version") {
+        "" => (server.word("redis_version"), redis),
+        version => (version, valkey),
+    };
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_by_version() {
+        let cases = [
+            ("redis_version:7.0.15\r\n", false),
+            ("redis_version:7.2.4\r\n", false),
+            ("redis_version:7.4.0\r\n", true),
+            ("redis_version:8.2.1\r\n", true),
+            ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n", true),
+            ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.9\r\n", false),
+            ("", false),
+        ];
+        for (told, expected) in cases {
+            assert_eq!(knows_categories(&Info::of(told)), expected, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_rule_is_one_word() {
+        assert!(is_word("orders:*") && is_word("{a}:[0-9]"));
+        assert!(!["", "a b", "a\nFLUSHALL", "a\"", "'"].iter().any(|word| is_word(word)));
+    }
+}

@@ -1,0 +1,162 @@
+//! Whether a user may do what its role needs, and the line that gives what it lacks.
+
+use futures_util::future::join_all;
+use redis::{FromRedisValue, Value, cmd};
+
+use super::Finding;
+use super::Level::{Change, Note, Ok as Fine};
+use crate::node_failure::NodeFailure;
+use crate::nodes::{Link, Node, Nodes};
+use crate::roles::{Permission, Role};
+use crate::show::printable;
+
+/// The key that is asked about if nobody names one: what is found of keys does not count then.
+const ANY_KEY: &[u8] = b"palisade:doctor";
+
+/// Whose rights are looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Whose<'a> {
+    /// `None`: an application's.
+    pub role: Option<Role>,
+    /// `None`: of the user that asks.
+    pub user: Option<&'a str>,
+    /// A key that it has to have.
+    pub key: Option<&'a [u8]>,
+}
+
+/// What a server says of a permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Granted,
+    /// It may not run that.
+    Denied,
+    /// It may run it, but not about this key.
+    NotThisKey,
+}
+
+/// Looks at each node that can be connected to.
+pub async fn check(nodes: &Nodes, whose: &Whose<'_>) -> Vec<Finding> {
+    join_all(nodes.list.iter().map(|node| check_one(node, whose))).await.into_iter().flatten().collect()
+}
+
+async fn check_one(node: &Node, whose: &Whose<'_>) -> Option<Finding> {
+    // That there is no connection is said elsewhere.
+    let mut link = node.reach().await.ok()?;
+    let role = whose.role.unwrap_or(Role::Application);
+    let mut lacking = vec![];
+    for permission in role.permissions() {
+        match verdict(&mut link, &permission, whose).await {
+            Ok(Verdict::Granted) => {}
+            Ok(verdict) => lacking.push((permission, verdict)),
+            Err(failure) => {
+                let text = format!("what {} may do cannot be checked: {failure}", shown(whose, "its user"));
+                let advice = "run doctor as that user, or as one with +acl|dryrun (Redis 7.0)";
+                return Some(Finding::new(if whose.user.is_some() { Change } else { Note }, &node.name, text, advice));
+            }
+        }
+    }
+    let name = match whose.user {
+        Some(user) => Some(user.to_owned()),
+        // Not asked without need: it may be refused, and what is refused is logged.
+        None if lacking.is_empty() => None,
+        None => own_name(&mut link).await,
+    };
+    Some(told(node, role, name.as_deref(), &lacking, whose))
+}
+
+fn told(node: &Node, role: Role, name: Option<&str>, lacking: &[(Permission, Verdict)], whose: &Whose<'_>) -> Finding {
+    let name = name.map(|name| printable(name.as_bytes()));
+    let (user, role_name) = (name.as_deref().unwrap_or("its user"), role.name());
+    let denied: Vec<_> = lacking.iter().filter(|(_, verdict)| *verdict == Verdict::Denied).map(|(p, _)| p).collect();
+    let key = whose.key.filter(|_| lacking.iter().any(|(_, verdict)| *verdict == Verdict::NotThisKey));
+    if denied.is_empty() && key.is_none() {
+        let keys = if whose.key.is_none() && role.permissions().iter().any(Permission::is_of_key) {
+            "; which keys was not looked at (--key)"
+        } else {
+            ""
+        };
+        return Finding::new(Fine, &node.name, format!("{user} may do what the role {role_name} needs{keys}"), "");
+    }
+    let mut purposes: Vec<&str> = denied.iter().map(|permission| permission.purpose).collect();
+    purposes.dedup();
+    let mut lacks: Vec<String> = denied.iter().map(|permission| permission.rule.to_owned()).collect();
+    let mut rules: Vec<String> = denied.iter().map(|permission| format!("+{}", permission.rule)).collect();
+    if let Some(key) = key {
+        let key = printable(key);
+        lacks.push(format!("the key {key}"));
+        purposes.push("it may not use that key");
+        rules.insert(0, role.key_rule(&key));
+    }
+    let text = format!("{user} lacks {}, which the role {role_name} needs: {}", lacks.join(", "), purposes.join("; "));
+    Finding::new(
+        Change,
+        &node.name,
+        text,
+        format!("ACL SETUSER {} {}", name.as_deref().unwrap_or("NAME"), rules.join(" ")),
+    )
+}
+
+fn shown(whose: &Whose<'_>, nobody: &str) -> String {
+    whose.user.map_or(nobody.to_owned(), |user| printable(user.as_bytes()))
+}
+
+/// Asks as the user itself, or whether that user might.
+async fn verdict(link: &mut Link, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, NodeFailure> {
+    let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
+    let Some(user) = whose.user else {
+        return match link.ask(&probe).await {
+            Err(NodeFailure::Error(code, text)) if code == "NOPERM" => Ok(meaning(&text)),
+            // Its arguments are wrong, on purpose; or the module does not have it.
+            Ok(_) | Err(NodeFailure::Error(..)) => Ok(Verdict::Granted),
+            Err(failure) => Err(failure),
+        };
+    };
+    let mut dry = cmd("ACL");
+    dry.arg("DRYRUN").arg(user);
+    for argument in probe.args_iter() {
+        if let redis::Arg::Simple(word) = argument {
+            dry.arg(word);
+        }
+    }
+    match link.ask(&dry).await {
+        Ok(Value::BulkString(text)) => Ok(meaning(&String::from_utf8_lossy(&text))),
+        Ok(Value::VerbatimString { text, .. }) => Ok(meaning(&text)),
+        Ok(_) => Ok(Verdict::Granted),
+        Err(NodeFailure::Error(_, text)) if text.starts_with("Command ") => Ok(Verdict::Granted),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// What a server says of a command that it refuses: servers have different words for it.
+fn meaning(text: &str) -> Verdict {
+    if text.contains("permissions to run the '") { Verdict::Denied } else { Verdict::NotThisKey }
+}
+
+/// What the user is called that asks.
+async fn own_name(link: &mut Link) -> Option<String> {
+    String::from_redis_value(link.ask(cmd("ACL").arg("WHOAMI")).await.ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Redis 7.0 to 8.2 and Valkey say it, to the user and of it.
+    #[test]
+    fn the_words_of_each_server() {
+        for text in [
+            "this user has no permissions to run the 'LOCK.FENCE' command",
+            "User app has no permissions to run the 'lock.fence' command",
+            "This user has no permissions to run the 'client|tracking' command",
+        ] {
+            assert_eq!(meaning(text), Verdict::Denied, "{text}");
+        }
+        for text in [
+            "this user has no permissions to access one of the keys used as arguments",
+            "No permissions to access a key",
+            "User app has no permissions to access the 'k' key",
+        ] {
+            assert_eq!(meaning(text), Verdict::NotThisKey, "{text}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What each role needs of the nodes, as rules for ACL SETUSER: the one table of them. docs/acl.md, docs/cli.md and docs/monitoring.md show
+//! its lines, and a test compares them.
+
+use clap::ValueEnum;
+
+/// A permission, and how to find out whether a user has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Permission {
+    /// As ACL SETUSER takes it, after the plus.
+    pub rule: &'static str,
+    /// What goes without it.
+    pub purpose: &'static str,
+    /// A command that needs it and changes nothing: where its arguments could, they are wrong, and permissions are looked at before them.
+    probe: &'static [&'static str],
+}
+
+/// Stands for the key in a probe.
+const KEY: &str = "<key>";
+
+const fn may(rule: &'static str, purpose: &'static str, probe: &'static [&'static str]) -> Permission {
+    Permission { rule, purpose, probe }
+}
+
+const HOLDING: &str = "locks cannot be taken and held";
+
+/// What takes locks, on one node or on several.
+const APPLICATION: [Permission; 15] = [
+    may("lock.acquire", HOLDING, &["LOCK.ACQUIRE", KEY, "", "0"]),
+    may("lock.release", "locks cannot be given back: they end with their leases", &["LOCK.RELEASE", KEY, ""]),
+    may("lock.extend", HOLDING, &["LOCK.EXTEND", KEY, "", "0"]),
+    may("lock.reenter", "locks cannot be re-entered", &["LOCK.REENTER", KEY, ""]),
+    may("lock.convert", "a writer cannot become a reader", &["LOCK.CONVERT", KEY, "", "SHARED"]),
+    may("lock.note", "a leader cannot proclaim that it leads", &["LOCK.NOTE", KEY, "", ""]),
+    may("lock.check", "a resource cannot check tokens, and losses are noticed late", &["LOCK.CHECK", KEY, "1"]),
+    may("lock.wait", "locks of several nodes cannot be waited for", &["LOCK.WAIT", KEY, "", "0"]),
+    may("lock.hear", "each wait blocks a connection of its own", &["LOCK.HEAR", "", "0"]),
+    may(
+        "lock.info",
+        "who holds a lock cannot be told, and permits of several nodes are hard to get",
+        &["LOCK.INFO", KEY],
+    ),
+    may("lock.watch", "locks and elections cannot be observed", &["LOCK.WATCH", KEY, "0"]),
+    may("lock.node", "the node cannot be used by clients of several nodes", &["LOCK.NODE"]),
+    may(
+        "lock.fence",
+        "tokens cannot be raised, so some locks of several nodes are not granted",
+        &["LOCK.FENCE", KEY, "", "0"],
+    ),
+    may("client|tracking", TOLD_LATE, &["CLIENT", "TRACKING", "OFF"]),
+    may("client|caching", TOLD_LATE, &["CLIENT", "CACHING", "YES"]),
+];
+
+const TOLD_LATE: &str = "that a lock was taken away is noticed only when it is next extended";
+
+/// What operators need besides.
+const OPERATOR: [Permission; 8] = [
+    may("lock.break", "`palisade break` is refused", &["LOCK.BREAK", KEY, "TOKEN", ""]),
+    may("lock.guard", "`palisade guard` is refused", &["LOCK.GUARD"]),
+    may("lock.log", "`palisade history` is refused, and `why` tells less", &["LOCK.LOG", "COUNT", "0"]),
+    may("lock.top", "`palisade top` does not show contended keys", &["LOCK.TOP", "COUNT", "0"]),
+    may("ping", "`palisade nodes`, `top` and `doctor` are refused", &["PING"]),
+    may("scan", "`palisade ls`, `top` and `deadlocks` are refused", &["SCAN", "0", "COUNT", "1"]),
+    may("info", "`palisade nodes`, `top` and `doctor` are refused", &["INFO", "server"]),
+    may("config|get", "`palisade doctor` does not see how the node is set up", &["CONFIG", "GET", "port"]),
+];
+
+/// What the exporter for Prometheus needs.
+const MONITORING: [Permission; 8] = [
+    may("eval", "the exporter's script is refused", &["EVAL", "return 1", "0"]),
+    may("evalsha", "the exporter's script is refused", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
+    may("info", "the exporter is refused", &["INFO", "server"]),
+    may("config|get", "the exporter does not see settings", &["CONFIG", "GET", "port"]),
+    may("slowlog", "the exporter does not see slow commands", &["SLOWLOG", "LEN"]),
+    may("latency", "the exporter does not see latencies", &["LATENCY", "LATEST"]),
+    may("client|setname", "the exporter logs an error at each scrape", &["CLIENT", "SETNAME", "palisade-doctor"]),
+    may("ping", "the exporter does not see whether the node answers", &["PING"]),
+];
+
+/// Of an application's, what those need who only look.
+const LOOKING: [&str; 4] = ["lock.info", "lock.watch", "lock.check", "lock.node"];
+
+/// What a user is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Takes locks, on one node or on several; leads, and observes who leads
+    Application,
+    /// Looks at locks and elections, and takes nothing
+    Watcher,
+    /// Runs every command of palisade
+    Operator,
+    /// Is scraped by Prometheus' exporter (docs/monitoring.md)
+    Monitoring,
+}
+
+impl Role {
+    /// All that it needs.
+    pub fn permissions(self) -> Vec<Permission> {
+        let looks = |permission: &Permission| LOOKING.contains(&permission.rule);
+        match self {
+            Self::Application => APPLICATION.to_vec(),
+            Self::Watcher => APPLICATION.into_iter().filter(looks).collect(),
+            Self::Operator => APPLICATION.into_iter().chain(OPERATOR).collect(),
+            Self::Monitoring => MONITORING.to_vec(),
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Watcher => "watcher",
+            Self::Operator => "operator",
+            Self::Monitoring => "monitoring",
+        }
+    }
+
+    /// Which keys, unless somebody says so: those of an application have to be named.
+    fn patterns(self) -> &'static [&'static str] {
+        match self {
+            Self::Application => &[],
+            Self::Watcher | Self::Operator => &["*"],
+            Self::Monitoring => &[],
+        }
+    }
+
+    /// Whether it has to be said which keys.
+    pub fn needs_keys(self) -> bool {
+        self == Self::Application
+    }
+
+    /// The rule for keys of this pattern: to read is all that a watcher may.
+    pub fn key_rule(self, pattern: &str) -> String {
+        let kind = if self == Self::Watcher { "%R~" } else { "~" };
+        format!("{kind}{pattern}")
+    }
+
+    /// The line that makes such a user: of a server that knows the categories of modules' commands by these, where that is shorter.
+    pub fn line(self, user: &str, password: &str, patterns: &[String], knows_categories: bool) -> String {
+        let given = patterns.iter().map(String::as_str);
+        let patterns: Vec<_> = if patterns.is_empty() { self.patterns().to_vec() } else { given.collect() };
+        let patterns = if self == Self::Monitoring { vec![] } else { patterns };
+        let keys = patterns.into_iter().map(|pattern| self.key_rule(pattern));
+        let in_category = |permission: &Permission| permission.rule.starts_with("lock.");
+        let category: &[&str] = match self {
+            Self::Application if knows_categories => &["+@lock", "-@dangerous"],
+            Self::Operator if knows_categories => &["+@lock"],
+            _ => &[],
+        };
+        let named = self.permissions().into_iter().filter(|permission| category.is_empty() || !in_category(permission));
+        let rules = category.iter().map(|rule| (*rule).to_owned()).chain(named.map(|named| format!("+{}", named.rule)));
+        let words: Vec<String> = keys.chain(rules).collect();
+        format!("ACL SETUSER {user} on >{password} {}", words.join(" "))
+    }
+}
+
+impl Permission {
+    /// The command that needs it, about this key.
+    pub fn probe(&self, key: &[u8]) -> redis::Cmd {
+        let mut command = redis::Cmd::new();
+        for word in self.probe {
+            if *word == KEY {
+                command.arg(key)
+            } else {
+                command.arg(word)
+            };
+        }
+        command
+    }
+
+    /// Whether its command is about a key.
+    pub fn is_of_key(&self) -> bool {
+        self.probe.contains(&KEY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page that names fewer than a client needs fails its reader; the three have to agree with the table.
+    #[test]
+    fn the_pages_show_the_lines_of_the_table() {
+        let page =
+            |name: &str| std::fs::read_to_string(format!("{}/../docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let orders = ["orders:*".to_owned()];
+        for (name, line) in [
+            ("acl.md", Role::Application.line("app", "secret", &orders, false)),
+            ("acl.md", Role::Application.line("app", "secret", &orders, true)),
+            ("acl.md", Role::Watcher.line("watcher", "secret", &[], false)),
+            ("cli.md", Role::Operator.line("operator", "secret", &[], false)),
+            ("monitoring.md", Role::Monitoring.line("exporter", "secret", &[], false)),
+        ] {
+            assert!(page(name).lines().any(|shown| shown == line), "{name} should have:\n{line}");
+        }
+    }
+
+    /// What is new in the module is in a role, or it is known why not.
+    #[test]
+    fn every_command_is_somebodys() {
+        let table = include_str!("../../docs/commands/README.md");
+        // Of an operator who moves tokens by hand, and what nobody may call.
+        let nobodys = ["lock.floor", "lock.help"];
+        let named = table.lines().filter_map(|line| line.strip_prefix("| [LOCK.")?.split(']').next());
+        let named: Vec<String> = named.map(|name| format!("lock.{}", name.to_lowercase())).collect();
+        assert!(named.len() > 15, "{named:?}");
+        let all = Role::Operator.permissions();
+        for command in named {
+            let is_known = all.iter().any(|permission| permission.rule == command) || nobodys.contains(&&*command);
+            assert!(is_known, "{command} is in no role");
+        }
+    }
+}

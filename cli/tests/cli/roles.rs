@@ -1,0 +1,230 @@
+//! Users as `palisade acl` makes them can do what their role needs and no more; and `palisade doctor` names what is taken away.
+
+use std::process::Command;
+use std::time::Duration;
+
+use palisade_client::{Client, Loss, Options};
+
+use crate::fixture::{Nodes, run};
+use crate::harness::{Server, patience, text, wait_until};
+
+/// The line of `palisade acl` for this role: the one that every version takes, or that of these servers.
+fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
+    let mut command = nodes.palisade(&format!("acl {options}"));
+    if !of_these {
+        command.env_remove("PALISADE_NODES");
+    }
+    let ended = run(command);
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    ended.out().trim().replace("PASSWORD", "secret")
+}
+
+/// The user of this role, on all nodes, by the line that every version takes; returns the permissions it has.
+fn make(nodes: &Nodes, options: &str) -> Vec<String> {
+    let line = line(nodes, options, false);
+    assert!(nodes.say(&line).iter().all(|reply| *reply == text("OK")), "{line}");
+    line.split(' ').filter(|word| word.starts_with('+')).map(|rule| rule[1..].to_owned()).collect()
+}
+
+fn address(server: &Server, user: &str) -> String {
+    format!("unix://{}?user={user}&pass=secret", server.socket().display())
+}
+
+/// The program, as this user.
+fn palisade_as(nodes: &Nodes, user: &str, line: &str) -> Command {
+    let mut command = nodes.palisade(line);
+    let addresses: Vec<_> = nodes.servers.iter().map(|server| address(server, user)).collect();
+    command.env("PALISADE_NODES", addresses.join(","));
+    command
+}
+
+/// What was refused to anybody so far. (What a client says of itself, where the server knows that, nothing depends on.)
+fn refused(nodes: &Nodes) -> Vec<String> {
+    let all = nodes.say("ACL LOG").into_iter().flat_map(|log| log.as_list());
+    let all = all.map(|entry| entry.field("object").as_text());
+    all.filter(|what| what != "client|setinfo").collect()
+}
+
+/// Whether the node refuses this to the user for want of a permission.
+fn is_refused(nodes: &Nodes, user: &str, line: &str) -> bool {
+    let mut client = nodes.servers[0].client();
+    assert_eq!(client.say(&format!("AUTH {user} secret")), text("OK"));
+    client.say(line).is_error("NOPERM")
+}
+
+const CHANGES_MUCH: [&str; 8] = [
+    "LOCK.BREAK orders:1",
+    "LOCK.GUARD LIFT",
+    "LOCK.GUARD ARM 1",
+    "LOCK.EFFECT orders:1 x",
+    "FLUSHALL",
+    "DEL orders:1",
+    "CONFIG SET maxmemory 1",
+    "ACL WHOAMI",
+];
+
+/// All that the client can do, over three nodes: by the line for every version, and by that of the servers where it is another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_can_do_all_that_a_client_does_and_no_more() {
+    let nodes = Nodes::start(3);
+    let options = "application --user app --key orders:*";
+    let mut lines = vec![line(&nodes, options, false), line(&nodes, options, true)];
+    lines.dedup();
+    for line in lines {
+        let nodes = Nodes::start(3);
+        assert!(nodes.say(&line).iter().all(|reply| *reply == text("OK")), "{line}");
+        all_that_a_client_does(&nodes).await;
+        let others = ["LOCK.ACQUIRE users:1 me 1000", "LOCK.LOG", "LOCK.TOP", "SCAN 0"];
+        for line in CHANGES_MUCH.into_iter().chain(others) {
+            assert!(is_refused(&nodes, "app", line), "{line}");
+        }
+    }
+}
+
+async fn all_that_a_client_does(nodes: &Nodes) {
+    let locks = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
+    let long = Options::new().ttl(Duration::from_secs(30)).node_timeout(patience()).note("by a test");
+    let guard = locks.lock_with("orders:1", &long).await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    // Another one waits, is told who holds it, and is next.
+    let other = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
+    let refusal = other.try_lock_with("orders:1", &long).await.unwrap_err();
+    assert_eq!(refusal.holder().unwrap().note, "by a test");
+    let mut changes = other.watch("orders:1").unwrap();
+    assert!(changes.changed().await.unwrap().is_some());
+    let next = tokio::spawn({
+        let (other, long) = (other.clone(), long.clone());
+        async move { other.lock_with("orders:1", &long).await.unwrap() }
+    });
+    wait_until("it waits", || nodes.servers.iter().all(|server| server.info("waiters") >= 1));
+    guard.extend().await.unwrap();
+    inner.release().await;
+    guard.release().await;
+    let guard = next.await.unwrap();
+    // Healed, with another token.
+    wait_until("all nodes have it", || nodes.servers.iter().all(|server| server.info("held") == 1));
+    nodes.servers[0].client().say("DEL orders:1");
+    wait_until("it is healed", || {
+        tokio::task::block_in_place(|| {
+            let _ = tokio::runtime::Handle::current().block_on(guard.extend());
+        });
+        nodes.servers[0].info("held") == 1
+    });
+    // Told at once.
+    wait_until("every node tells of it", || {
+        nodes.servers.iter().all(|server| server.client().info_field("tracking_total_keys") >= 1)
+    });
+    nodes.say("LOCK.BREAK orders:1");
+    assert!(matches!(guard.lost().await, Loss::TakenAway(_)));
+    let lock = locks.rw_lock_with("orders:2", &long);
+    let reading = lock.write().await.unwrap().downgrade().await.unwrap();
+    let beside = lock.read().await.unwrap();
+    reading.release().await;
+    beside.release().await;
+    let permits = locks.semaphore_with("orders:3", 2, &long);
+    let (one, two) = (permits.acquire().await.unwrap(), permits.acquire().await.unwrap());
+    assert!(permits.try_acquire().await.is_err());
+    one.release().await;
+    two.release().await;
+    let election = locks.election_with("orders:4", &long);
+    let leads = election.campaign("here").await.unwrap();
+    assert_eq!(election.leader().await.unwrap().unwrap().value, b"here");
+    let mut observer = other.election("orders:4").observe().unwrap();
+    assert!(observer.changed().await.unwrap().is_some());
+    leads.resign().await;
+    // For the resource.
+    let mut app = nodes.servers[0].client();
+    app.say("AUTH app secret");
+    let token = app.say("LOCK.ACQUIRE orders:5 me 60000").as_int();
+    assert!(app.say(&format!("LOCK.CHECK orders:5 {token}")).as_int() > 0);
+    assert_eq!(refused(nodes), Vec::<String>::new());
+}
+
+#[test]
+fn a_watcher_looks_and_takes_nothing() {
+    let nodes = Nodes::start(3);
+    make(&nodes, "watcher --user sees");
+    nodes.say("LOCK.ACQUIRE orders:1 me 60000 NOTE ann");
+    let info = run(palisade_as(&nodes, "sees", "info orders:1"));
+    assert!(info.out().contains("ann"), "{info:?}");
+    run(palisade_as(&nodes, "sees", "leader e")).assert_refused(194, "nobody leads");
+    // Who holds nothing need not be told that it was taken away.
+    assert!(refused(&nodes).iter().all(|what| what == "client|tracking"), "{:?}", refused(&nodes));
+    for line in CHANGES_MUCH.into_iter().chain(["LOCK.ACQUIRE orders:2 me 1000", "LOCK.RELEASE orders:1 me"]) {
+        assert!(is_refused(&nodes, "sees", line), "{line}");
+    }
+}
+
+/// What the exporter's script and the exporter itself ask (`make test-monitoring` runs the real one).
+#[test]
+fn the_exporter_scrapes_and_does_nothing_else() {
+    let nodes = Nodes::start(1);
+    make(&nodes, "monitoring --user exporter");
+    let script = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../monitoring/exporter.lua")).unwrap();
+    let mut client = nodes.servers[0].client();
+    client.say("AUTH exporter secret");
+    assert!(!client.send(&[b"EVAL", script.as_bytes(), b"0"]).as_list().is_empty());
+    for line in ["PING", "INFO all", "CONFIG GET *", "SLOWLOG LEN", "LATENCY LATEST", "CLIENT SETNAME exporter"] {
+        assert!(!client.say(line).is_error("NOPERM"), "{line}");
+    }
+    for line in CHANGES_MUCH.into_iter().chain(["LOCK.ACQUIRE orders:1 me 1000", "LOCK.INFO orders:1"]) {
+        assert!(is_refused(&nodes, "exporter", line), "{line}");
+    }
+}
+
+/// Taken away one by one: named by the user itself and by somebody who may ask about it, with a line that helps.
+#[test]
+fn the_doctor_names_what_is_missing() {
+    let nodes = Nodes::start(1);
+    for role in ["application", "watcher", "operator", "monitoring"] {
+        let key = if role == "monitoring" { "" } else { "--key orders:*" };
+        let rules = make(&nodes, &format!("{role} --user u {key}"));
+        assert!(rules.len() >= 4);
+        let key = if role == "monitoring" { "" } else { "--key orders:1" };
+        let whole = [
+            palisade_as(&nodes, "u", &format!("doctor --role {role} {key}")),
+            nodes.palisade(&format!("doctor --role {role} --user u {key}")),
+        ];
+        for doctor in whole {
+            let out = run(doctor).out();
+            assert!(out.contains(&format!("may do what the role {role} needs")), "{role}: {out}");
+        }
+        for rule in rules {
+            nodes.say(&format!("ACL SETUSER u -{rule}"));
+            let mut advice = String::new();
+            for (own, doctor) in [
+                (true, palisade_as(&nodes, "u", &format!("doctor --role {role} {key}"))),
+                (false, nodes.palisade(&format!("doctor --role {role} --user u {key}"))),
+            ] {
+                let out = run(doctor).out();
+                let found = format!("lacks {rule}, which the role {role} needs: ");
+                let mut lines = out.lines().skip_while(|line| !line.contains(&found));
+                assert!(lines.next().is_some(), "{role} without {rule}: {out}");
+                advice = lines.next().unwrap().trim().to_owned();
+                let name = if own { "NAME" } else { "u" };
+                assert_eq!(advice, format!("ACL SETUSER {name} +{rule}"));
+            }
+            assert_eq!(nodes.say(&advice)[0], text("OK"));
+        }
+        let out = run(nodes.palisade(&format!("doctor --role {role} --user u {key}"))).out();
+        assert!(out.contains("may do what"), "{out}");
+    }
+}
+
+#[test]
+fn the_doctor_names_a_key_and_says_what_it_cannot_check() {
+    let nodes = Nodes::start(1);
+    make(&nodes, "application --user app --key orders:*");
+    let ended = run(nodes.palisade("doctor --user app --key users:1"));
+    let lacks = "app lacks the key users:1, which the role application needs: it may not use that key";
+    assert!(ended.out().contains(lacks) && ended.out().contains("ACL SETUSER app ~users:1\n"), "{ended:?}");
+    assert_eq!(ended.code(), Some(1));
+    assert!(run(nodes.palisade("doctor --user app")).out().contains("which keys was not looked at (--key)"));
+    let ended = run(nodes.palisade("doctor --user nobody"));
+    assert!(ended.out().contains("what nobody may do cannot be checked: ERR User 'nobody' not found"), "{ended:?}");
+    // An operator, as this program makes one, may not ask about others.
+    make(&nodes, "operator");
+    let ended = run(palisade_as(&nodes, "operator", "doctor --user app"));
+    assert!(ended.out().contains("what app may do cannot be checked: NOPERM"), "{ended:?}");
+    assert!(ended.out().contains("run doctor as that user, or as one with +acl|dryrun"), "{ended:?}");
+}
