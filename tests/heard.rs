@@ -65,7 +65,6 @@ fn many_wait_over_one_connection_and_another_hears_of_them() {
         asks(&mut ear);
         // What can be said at once is said at once.
         assert_eq!(asker.say(&format!("LOCK.WAIT free a 60000 HEARD {NAME}")), int(1));
-        assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
         assert_eq!(asker.say(&format!("LOCK.WAIT k me 60000 HEARD {NAME}")), int(1));
         assert!(asker.say(&format!("LOCK.WAIT k me 60000 SHARED HEARD {NAME}")).is_error("OWNED"));
         for key in ["k", "l", "m"] {
@@ -199,11 +198,26 @@ fn a_request_is_taken_back_by_a_release_of_its_owner() {
     assert_eq!(asker.say("LOCK.RELEASE k a"), null());
     asks(&mut ear);
     assert_eq!(news(&ear.hear()), [told("k", "a", int(0))]);
+    // Or by a wait of no time, which does not touch what it holds or what is kept for it.
+    assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
+    assert_eq!(server.info("waiters"), 1, "it had none any more");
+    wait(&mut asker, "k", "a", " TICKET 1");
+    assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
+    asks(&mut ear);
+    assert_eq!(news(&ear.hear()), [told("k", "a", int(0))]);
+    assert!(asker.say(&format!("LOCK.WAIT k b 0 HEARD {}", "x".repeat(16))).is_error("NOLISTENER"));
+    assert_eq!(asker.say("LOCK.WAIT k b 0"), int(0), "without a listener it is only asked");
+    for line in ["LOCK.WAIT k me 0", "LOCK.WAIT free a 0"] {
+        assert_eq!(asker.say(&format!("{line} HEARD {NAME}")), int(0));
+    }
+    assert_eq!(server.info("waiters"), 1);
+    assert!(me.say("LOCK.ACQUIRE free me 60000").as_int() > 0, "it is not kept for who stopped");
     wait(&mut asker, "k", "a", " TICKET 1");
     wait(&mut asker, "k", "a", " TICKET 1");
     me.say("LOCK.RELEASE k me");
     assert_eq!(hears(&mut ear, 2), [told("k", "a", int(1)), told("k", "a", int(1))], "as often as it asked");
     assert_eq!(server.info("waiters"), 1);
+    assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
 }
 
 /// What is refused later is told as text, in the words of the error.

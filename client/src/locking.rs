@@ -60,9 +60,11 @@ impl Turns {
         if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
             return turn;
         }
-        // Not at each one: of many keys each would look at all of them.
+        // Not at each one: of many keys each would look at all of them. So afterwards there is room for as many more.
         if turns.len() == turns.capacity() {
             turns.retain(|_, turn| turn.strong_count() > 0);
+            let live = turns.len();
+            turns.reserve(live + 1);
         }
         let turn = Arc::default();
         turns.insert(key.to_vec(), Arc::downgrade(&turn));
@@ -213,6 +215,7 @@ async fn take_in_turn(
     let mut said = Instant::now();
     // The last attempt came after a wait in the queues.
     let (mut waited, mut collided, mut too_late, mut looks) = (false, false, 0, 0);
+    let mut by_turn = nodes.len() > 1;
     let mut before: Option<Error> = None;
     let patience = || {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -222,7 +225,7 @@ async fn take_in_turn(
         let left = patience();
         let attempt = if let Some(refused) = refused_before.take() {
             Err(refused)
-        } else if waited && nodes.len() == 1 && !left.is_zero() {
+        } else if waited && !by_turn && !left.is_zero() {
             attempt::acquire_waiting(nodes, lease, checked, left, &turn.behind).await
         } else {
             take_free(nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
@@ -251,7 +254,7 @@ async fn take_in_turn(
         turn.saw(Some(refused.clone()));
         // Not all at the same moment again, nor again and again: where it was told that the lock is free and somebody else was
         // faster, where the nodes let nobody wait or grant nothing for a while, and where too few can be asked.
-        if !in_queue || collided || (is_guarded && (waited || nodes.len() > 1)) {
+        if !in_queue || collided || (is_guarded && (waited || by_turn)) {
             let longest = refused.retry_after().unwrap_or(pause).min(patience()).min(BACK_OFF.1);
             let jittered = longest.mul_f64(rand::rng().random_range(0.2..1.0));
             if refused.kind() == ErrorKind::NoQuorum && said.elapsed() > SAID_AGAIN {
@@ -271,7 +274,9 @@ async fn take_in_turn(
         lease = sought.lease(nodes);
         waited = in_queue;
         collided = false;
-        if in_queue && nodes.len() > 1 {
+        // Of one node a request for the lock itself can wait: one message less. But each blocks a connection.
+        by_turn = nodes.len() > 1 || nodes.list[0].has_many_blocked();
+        if in_queue && by_turn {
             let patient = patience().max(Duration::from_millis(1));
             let chooses = choosing::limit(nodes, sought.wanted).is_some();
             let turn = waiting::turn(nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked).await?;

@@ -20,15 +20,19 @@ use crate::{Error, ErrorKind};
 /// A wait is renewed so often, in its place: a node that hangs or was replaced is noticed, and asked again.
 const RENEWED: Duration = Duration::from_secs(20);
 
-/// A node that cannot be waited on is asked again after so long.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Of more waits than this over one listener each is renewed as many times more seldom, and asked again so much later: nodes and this
+/// process are not kept busy by waiting alone.
+const WAITS_AT_ONCE: usize = 1_000;
+
+/// A node that cannot be waited on is asked again after so long, and after no longer than that.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// How much later than it promised a node may answer, before its connection is taken for dead.
 pub const LATE: Duration = Duration::from_secs(1);
 
 /// Waits until a majority says that the lock is free for this acquisition, for up to `patience`; then the lock is to be
 /// acquired at once; of several permits, with the number that most nodes keep for it if this client `chooses` it. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
-/// request leaves every queue. Nodes are told how many wait `behind` it in this process, and again at each renewal.
+/// request leaves every queue: its connections close, or it is given back. Nodes are told how many wait `behind` it in this process, and again at each renewal.
 ///
 /// # Errors
 /// A majority refuses to be waited for at all.
@@ -47,11 +51,12 @@ pub async fn turn(
         let (nodes, lease) = (&nodes, &lease);
         async move {
             sleep(after).await;
-            let renewed = RENEWED.mul_f64(rand::rng().random_range(0.8..1.0));
+            let many = 1 + nodes.list[node].waits_heard() / WAITS_AT_ONCE;
+            let renewed = (RENEWED * many as u32).mul_f64(rand::rng().random_range(0.8..1.0));
             let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
             let behind = nodes.list[node].knows_behind().then(|| behind.count());
             let command = lease.wait(at_a_time.as_millis() as u64, ticket, behind);
-            (node, nodes.list[node].ask_waiting(&command, at_a_time + LATE, Some(lease)).await)
+            (node, nodes.list[node].ask_to_wait(&command, lease, at_a_time + LATE).await)
         }
     };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
@@ -72,7 +77,7 @@ pub async fn turn(
             Ok(_) => {}
             // What does not pass by itself.
             Err(failure) if failure.is_lasting() => whys[node] = Some(failure.to_string()),
-            Err(_) if goes_on => asked.push(ask(node, AGAIN)),
+            Err(_) if goes_on => asked.push(ask(node, again(nodes.list[node].waits_heard()))),
             Err(_) => {}
         }
         match machine.on_answer(node, id.zip(kept)) {
@@ -85,7 +90,7 @@ pub async fn turn(
         }
     }
     debug!(key = %lease.shown_key(), nodes = nodes.len(), turn, "waited");
-    // Those that did not answer close their connections here, and leave their queues with them.
+    // Those that did not answer leave their queues: their connections close, or their nodes are told.
     drop(asked);
     if turn {
         give_back.disarm();
@@ -102,4 +107,10 @@ pub async fn turn(
         return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(true));
     }
     Ok(None)
+}
+
+/// How long after it failed a node is asked again, where so many wait over its listener.
+fn again(waits: usize) -> Duration {
+    let pause = AGAIN.0.mul_f64(1.0 + waits as f64 / (WAITS_AT_ONCE as f64 / 5.0));
+    pause.min(AGAIN.1).mul_f64(rand::rng().random_range(0.5..1.0))
 }

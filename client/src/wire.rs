@@ -259,6 +259,51 @@ pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     command
 }
 
+/// Hears of waits for up to so many milliseconds, under this name.
+pub fn hear(name: &[u8], ms: u64) -> Cmd {
+    cmd("LOCK.HEAR").arg(name).arg(ms).take()
+}
+
+/// What waits of this owner and a listener of this name hears waits no longer; what is held or kept stays.
+pub fn wait_no_more(key: &[u8], owner: &[u8], listener: &[u8]) -> Cmd {
+    cmd("LOCK.WAIT").arg(key).arg(owner).arg(0).arg("HEARD").arg(listener).take()
+}
+
+/// Whether a node says that a request waits, and a listener hears the rest.
+pub fn is_waiting(reply: &Value) -> bool {
+    matches!(reply, Value::SimpleString(text) if text == "WAITING")
+}
+
+/// What became of a request that waits.
+#[derive(Debug)]
+pub struct News {
+    pub key: Box<[u8]>,
+    pub owner: Box<[u8]>,
+    /// What LOCK.WAIT would have answered.
+    pub told: Result<Value, NodeFailure>,
+}
+
+/// What a listener is told; `None`: it is no such answer.
+pub fn news(reply: Value) -> Option<Vec<News>> {
+    let Value::Array(list) = reply else { return None };
+    let one = |news| {
+        let Value::Array(news) = news else { return None };
+        let [Value::BulkString(key), Value::BulkString(owner), told] = <[Value; 3]>::try_from(news).ok()? else {
+            return None;
+        };
+        let told = match told {
+            Value::BulkString(text) => {
+                let text = String::from_utf8_lossy(&text);
+                let (code, rest) = text.split_once(' ').unwrap_or((&text, ""));
+                Err(NodeFailure::Refused(code.to_owned(), rest.to_owned()))
+            }
+            number => Ok(number),
+        };
+        Some(News { key: key.into(), owner: owner.into(), told })
+    };
+    list.into_iter().map(one).collect()
+}
+
 /// Is `key` held with this token?
 pub fn check(key: &[u8], token: Token) -> Cmd {
     cmd("LOCK.CHECK").arg(key).arg(token.get()).take()

@@ -1,16 +1,16 @@
 //! `LOCK.WAIT key owner ms [TICKET n] [SHARED | LIMIT k [PERMIT n]] [NOTE text] [BEHIND n] [HEARD name]`
 
-use palisade_core::Refusal;
-use palisade_core::engine::Request;
+use palisade_core::engine::{Key, Request};
 use palisade_core::request::{Behind, ListenerName, Note, Owner, Patience, Ticket, Wait as Ask};
+use palisade_core::{ClientId, Refusal};
 
 use super::declaration::arguments;
 use super::key::look;
 use super::values::{Count, wanted};
-use crate::driver::blocked_clients::{Asker, Form};
-use crate::driver::listeners;
+use crate::driver::blocked_clients::{self, Asker, Form};
+use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, command_names, driver};
+use crate::{clock, command_names, driver, state};
 
 arguments! {
     /// What is asked.
@@ -53,9 +53,22 @@ impl Command for Wait {
         let patience = if call.ctx.may_block() { ms } else { Patience::NONE };
         let (wanted, note, behind) =
             (wanted(shared, limit, permit)?, note.unwrap_or_default(), behind.unwrap_or_default());
-        let listener = heard.map(|name| listeners::named(call.ctx, name)).transpose()?;
+        let listener = heard.map(|name| listeners::named(call.ctx, name, ms != Patience::NONE)).transpose()?;
+        if let Some(listener) = listener.filter(|_| ms == Patience::NONE) {
+            return Ok(stop_waiting(call, owner, listener));
+        }
         let asker = Asker { listener, ..Form::Token.into() };
         let request = Request::Wait(Ask { owner, wanted, patience, ticket, note, behind });
         driver::answer(call.ctx, &mut look(call)?, &request, asker, clock::now())
     }
+}
+
+/// What `owner` waits for and `listener` hears leaves the queue.
+fn stop_waiting(call: &Call<'_>, owner: Owner<'_>, listener: ClientId) -> Reply {
+    let (name, now) = (call.key(), clock::boot_now());
+    let key = Key { db: call.ctx.db(), name: name.bytes() };
+    state::with(|node| node.stop_waiting(key, owner, listener, now));
+    blocked_clients::deliver();
+    timer::arm(call.ctx);
+    Reply::Integer(0)
 }

@@ -42,10 +42,13 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     Ok(Reply::Later)
 }
 
-/// The listener of this name, if the user of this command's client listens under it.
-pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
+/// The listener of this name, if the user of this command's client listens under it; for one more request if there `is_more`.
+pub fn named(ctx: Context<'_>, name: ListenerName<'_>, is_more: bool) -> Result<ClientId, Refusal> {
     let user = User::of_client(ctx);
-    state::with(|node| node.listeners().named(name, user.name()))
+    state::with(|node| match is_more {
+        true => node.listeners().named(name, user.name()),
+        false => node.listeners().find(name, user.name()),
+    })
 }
 
 /// `request` for the lock `name` waits, and `listener` hears its answer. The name under which that is.

@@ -18,6 +18,9 @@ const PROTOCOL: u64 = 1;
 /// The word of LOCK.NODE for a node that takes a note with LOCK.WAIT, and how many wait behind a request.
 const BEHIND: &str = "behind";
 
+/// The word of LOCK.NODE for a node where one connection hears of many waits.
+const HEAR: &str = "hear";
+
 /// A connection, and which server is at its other end.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -30,6 +33,8 @@ pub struct Link {
     pub(super) tracks: bool,
     /// It takes a note with LOCK.WAIT, and how many wait behind a request.
     pub(super) knows_behind: bool,
+    /// One connection can hear what became of many that wait.
+    pub(super) hears: bool,
 }
 
 impl Node {
@@ -89,8 +94,8 @@ impl Node {
             tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
             let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
             let features = wire::text(&node, "features").unwrap_or_default();
-            let knows_behind = features.split(' ').any(|feature| feature == BEHIND);
-            Ok(Link { connection, number, id, tracks, knows_behind })
+            let knows = |word| features.split(' ').any(|feature| feature == word);
+            Ok(Link { connection, number, id, tracks, knows_behind: knows(BEHIND), hears: knows(HEAR) })
         };
         let limit = CONNECT_TIMEOUT;
         timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))

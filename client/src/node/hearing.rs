@@ -12,7 +12,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use palisade_core::quorum::NodeId;
 use redis::{Cmd, Value};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
@@ -43,6 +45,12 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Requests to wait on their way to a node at a time: extensions do not wait behind them.
 const ASKS: usize = WINDOW / 4;
 
+/// A request that nobody waits for any more may be answered by what is on its way already: after so long it is taken back.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The time a node is given to take a request.
+const GIVEN: Given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
+
 /// The code of a node that knows no such listener.
 const NO_LISTENER: &str = "NOLISTENER";
 
@@ -52,7 +60,7 @@ pub struct Hearing {
     last: tokio::sync::Mutex<Last>,
     asks: Semaphore,
     /// Requests that wait over it.
-    waits: Arc<AtomicUsize>,
+    waits: AtomicUsize,
 }
 
 /// What came of the last attempt to listen.
@@ -66,7 +74,7 @@ struct Last {
 
 impl Default for Hearing {
     fn default() -> Self {
-        Self { last: tokio::sync::Mutex::default(), asks: Semaphore::new(ASKS), waits: Arc::default() }
+        Self { last: tokio::sync::Mutex::default(), asks: Semaphore::new(ASKS), waits: AtomicUsize::default() }
     }
 }
 
@@ -91,26 +99,47 @@ type About = (Box<[u8]>, Box<[u8]>);
 
 /// Somebody waits for news, as long as this lives.
 struct Waiting {
+    node: Arc<Node>,
     listener: Arc<Listener>,
     about: About,
     number: u64,
-    counted: Arc<AtomicUsize>,
+    /// What it waits for; `None`: it was told.
+    told: Option<Told>,
+    /// The node may have the request in its queue.
+    is_sent: bool,
 }
+
+type Told = oneshot::Receiver<Result<Value, NodeFailure>>;
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.counted.fetch_sub(1, Ordering::Relaxed);
-        let mut waits = self.listener.waits();
-        if waits.asked.get(&self.about).is_some_and(|(number, _)| *number == self.number) {
-            waits.asked.remove(&self.about);
+        let Self { node, listener, about, number, told, is_sent } = self;
+        node.hearing.waits.fetch_sub(1, Ordering::Relaxed);
+        listener.waits().idle_since = Instant::now();
+        // Outside of the client's thread, which has ended, nothing can be sent: the listener has ended with it.
+        match (told.take(), Handle::try_current()) {
+            (Some(told), Ok(runtime)) if *is_sent => {
+                runtime.spawn(stop_waiting(Arc::clone(node), Arc::clone(listener), about.clone(), *number, told));
+            }
+            (Some(_), _) => listener.forget(about, *number),
+            (None, _) => {}
         }
-        waits.idle_since = Instant::now();
+    }
+}
+
+/// Nobody wants to know any more what became of a request: it leaves the queue, unless it has for another reason: the lock was granted
+/// there, or given back. Nothing that its owner holds is touched, whenever that arrives.
+async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: Told) {
+    if timeout(SETTLED, told).await.is_err() {
+        listener.forget(&about, number);
+        let command = wire::wait_no_more(&about.0, &about.1, &listener.name);
+        let _ = node.ask(&command, GIVEN, None).await;
     }
 }
 
 impl Node {
     /// Sends `command`, a LOCK.WAIT of `lease`, to be answered within `patience`: over the listener where the node has one, else on a
-    /// connection of its own. Dropped meanwhile, the request stays in the queue over a listener: the lease is to be given back.
+    /// connection of its own. Dropped meanwhile, the request leaves the queue.
     pub async fn ask_to_wait(
         self: &Arc<Self>,
         command: &Cmd,
@@ -124,7 +153,7 @@ impl Node {
             Err(failure) => return (None, Err(failure)),
         };
         // A listener may have ended without this client having heard of it: then once more.
-        for is_last in [false, true] {
+        for _ in 0..2 {
             let listener = match self.listener(number).await {
                 Ok(Some(listener)) => listener,
                 Ok(None) => return self.ask_waiting(command, patience, Some(lease)).await,
@@ -132,11 +161,11 @@ impl Node {
             };
             let (id, reply) = self.ask_heard(&listener, command, lease, due).await;
             match reply {
-                Err(NodeFailure::Refused(code, _)) if code == NO_LISTENER && !is_last => listener.end(),
+                Err(NodeFailure::Refused(code, _)) if code == NO_LISTENER => listener.end(),
                 reply => return (id, reply),
             }
         }
-        unreachable!("the last attempt is answered")
+        (None, Err(NodeFailure::Silent))
     }
 
     /// How many requests of this client wait here over a listener.
@@ -158,22 +187,26 @@ impl Node {
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let broken = || NodeFailure::Broken("the connection that hears of its waits broke".to_owned());
         // Before it is sent: the news can be faster than the answer.
-        let Some((_waiting, told)) = listener.waits_for(lease, &self.hearing.waits) else {
-            return (None, Err(broken()));
-        };
+        let Some(mut waiting) = listener.waits_for(self, lease) else { return (None, Err(broken())) };
         let mut command = command.clone();
         command.arg("HEARD").arg(&listener.name);
         let (id, reply) = {
             // It is never closed, so that cannot fail.
             let _turn = self.hearing.asks.acquire().await.ok();
-            self.ask(&command, Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, Some(lease)).await
+            waiting.is_sent = true;
+            self.ask(&command, GIVEN, Some(lease)).await
         };
         if !reply.as_ref().is_ok_and(wire::is_waiting) {
+            // Of a node that did not answer in time it is not known.
+            waiting.is_sent = matches!(reply, Err(NodeFailure::Silent));
             return (id, reply);
         }
+        let Some(told) = &mut waiting.told else { return (id, Err(broken())) };
         let told = match timeout_at(due, told).await {
-            Ok(Ok(told)) => told,
-            Ok(Err(_)) => Err(broken()),
+            Ok(told) => {
+                waiting.told = None;
+                told.unwrap_or_else(|_| Err(broken()))
+            }
             Err(_) => Err(NodeFailure::Silent),
         };
         (id, told)
@@ -245,6 +278,8 @@ async fn listen(listener: Arc<Listener>, link: Link, mut states: watch::Receiver
                 overslept = 0;
                 let Some(news) = wire::news(news) else { break };
                 news.into_iter().for_each(|news| listener.tell(news));
+                // Those who were told go first: the node has another request for news already.
+                yield_now().await;
                 asked.push_back(ask());
             }
             Err(_) if Instant::now() > due + OVERSLEPT.0 && overslept < OVERSLEPT.1 => overslept += 1,
@@ -265,12 +300,8 @@ impl Listener {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody waits for news of `lease`; `None`: none will come.
-    fn waits_for(
-        self: &Arc<Self>,
-        lease: &Lease,
-        counted: &Arc<AtomicUsize>,
-    ) -> Option<(Waiting, oneshot::Receiver<Result<Value, NodeFailure>>)> {
+    /// Somebody waits for news of `lease` from `node`; `None`: none will come.
+    fn waits_for(self: &Arc<Self>, node: &Arc<Node>, lease: &Lease) -> Option<Waiting> {
         let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
         let (told, tells) = oneshot::channel();
         let mut waits = self.waits();
@@ -280,8 +311,17 @@ impl Listener {
         waits.count += 1;
         let number = waits.count;
         waits.asked.insert(about.clone(), (number, told));
-        counted.fetch_add(1, Ordering::Relaxed);
-        Some((Waiting { listener: Arc::clone(self), about, number, counted: Arc::clone(counted) }, tells))
+        node.hearing.waits.fetch_add(1, Ordering::Relaxed);
+        let (node, listener) = (Arc::clone(node), Arc::clone(self));
+        Some(Waiting { node, listener, about, number, told: Some(tells), is_sent: false })
+    }
+
+    /// Nobody waits for that any more.
+    fn forget(&self, about: &About, number: u64) {
+        let mut waits = self.waits();
+        if waits.asked.get(about).is_some_and(|(last, _)| *last == number) {
+            waits.asked.remove(about);
+        }
     }
 
     /// Tells who waits for it; of a request that was given up there is nobody.

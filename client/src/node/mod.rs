@@ -1,8 +1,8 @@
 //! One node: its connections, who it is, and what it answers.
 //!
 //! One connection carries all requests; it is made, watched and made again by a task of its own, so that no caller waits for
-//! a node that is down. Requests that wait in the node's queues have connections of their own, or everything behind them
-//! would wait too.
+//! a node that is down. Requests that wait in the node's queues are answered over another one, the listener, or, where the node
+//! has none, each over one of its own: everything behind them would wait too.
 //!
 //! So many requests are on their way at a time; the others wait for their turn here, and the time that the node is given begins
 //! when a request is sent. A node that did not answer in its time is *silent* until it answers again: it is not asked meanwhile,
@@ -11,6 +11,7 @@
 mod asking;
 mod connecting;
 mod gathering;
+mod hearing;
 mod owing;
 mod waiting;
 
@@ -28,9 +29,10 @@ use tracing::{debug, info, warn};
 
 use self::connecting::Link;
 use self::gathering::Gathering;
+use self::hearing::Hearing;
 use crate::Error;
 use crate::access::{Access, Way};
-use crate::give_back::Debt;
+use crate::give_back::{Debt, Tally};
 use crate::metrics::NodeMeter;
 use crate::pace::Pace;
 use crate::tracking::Tracked;
@@ -69,6 +71,9 @@ pub struct Node {
     /// When the request was sent that it did not answer in its time; `None`: it answers.
     silent_since: watch::Sender<Option<Instant>>,
     waiters: Mutex<Vec<Link>>,
+    hearing: Hearing,
+    /// Requests that wait on connections of their own.
+    blocked: Tally,
     owed: Mutex<VecDeque<Arc<Debt>>>,
     /// How many these are.
     owes: watch::Sender<usize>,
@@ -120,6 +125,8 @@ impl Node {
             answers: Mutex::default(),
             silent_since: watch::Sender::new(None),
             waiters: Mutex::default(),
+            hearing: Hearing::default(),
+            blocked: Tally::default(),
             owed: Mutex::default(),
             owes: watch::Sender::new(0),
             answers_again: Arc::clone(answers_again),

@@ -14,6 +14,9 @@ use crate::wire::{Lease, NodeFailure};
 /// Idle connections for waiting that are kept.
 const IDLE_WAITERS: usize = 16;
 
+/// So many requests wait on connections of their own where there is a choice.
+const BLOCKED_FEW: usize = IDLE_WAITERS;
+
 impl Node {
     /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
     /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue.
@@ -29,6 +32,7 @@ impl Node {
             return (None, self.counted(Err(failure)));
         }
         about.inspect(|lease| lease.goes_to(self.place));
+        let _blocked = self.blocked.begin();
         let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience).await;
@@ -41,6 +45,11 @@ impl Node {
             Ok(link) => self.ask_on(link, command, patience).await,
             Err(failure) => (None, self.counted(Err(failure))),
         }
+    }
+
+    /// Whether so many wait here on connections of their own already that others had better not, and the node offers another way.
+    pub fn has_many_blocked(&self) -> bool {
+        self.hears() && self.blocked.count() >= BLOCKED_FEW
     }
 
     async fn ask_on(

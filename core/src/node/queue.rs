@@ -1,9 +1,12 @@
 //! What a driver does with those who wait, beside performing steps.
 
+use crate::keepalive::ClientId;
 use crate::node::Node;
 use crate::queue::of_key::{Waiter, WaiterId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
+use crate::request::Owner;
+use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 impl Node {
@@ -37,5 +40,12 @@ impl Node {
         let Some(id) = self.listeners.take_leaving() else { return false };
         self.waiting.leave_in_vain(id, now);
         true
+    }
+
+    /// The requests of `owner` for the lock of `key` that this listener hears leave the queue at `now`; what is kept for it stays. How many
+    /// they were.
+    pub fn stop_waiting(&mut self, key: Key<'_>, owner: Owner<'_>, listener: ClientId, now: BootTime) -> usize {
+        let is_heard = |id| self.listeners.listener_of(id) == Some(listener);
+        self.waiting.stop(key, owner, is_heard, now)
     }
 }

@@ -151,13 +151,19 @@ impl Listeners {
         self.idle.insert(client)
     }
 
-    /// The listener of this name, if `user` listens under it and more can be kept for listeners.
-    pub fn named(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
+    /// The listener of this name, if `user` listens under it.
+    pub fn find(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
         let client = self.names.get(name.bytes()).filter(|client| *self.all[client].user == *user);
+        client.copied().ok_or(Refusal::NoListener)
+    }
+
+    /// The same, for one more request, if more can be kept for listeners.
+    pub fn named(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
+        let listener = self.find(name, user)?;
         if self.requests.len() + self.kept >= self.max as usize {
             return Err(Refusal::QueueFull { max: self.max });
         }
-        client.copied().ok_or(Refusal::NoListener)
+        Ok(listener)
     }
 
     /// A request of `owner` for `key` waits; its answer is news for this listener. The request's name.
@@ -356,6 +362,8 @@ mod tests {
         node.listeners.begin(ClientId(8), b"k", owner("b"));
         assert_eq!(named(&node, 1), Err(Refusal::QueueFull { max: 3 }));
         assert_eq!(named(&node, 2), Err(Refusal::QueueFull { max: 3 }));
+        let find = |n| node.listeners.find(ListenerName::new(&name(n)).unwrap(), b"ann");
+        assert_eq!((find(2), find(3)), (Ok(ClientId(8)), Err(Refusal::NoListener)), "to take one back");
         assert_eq!(asks(&mut node, 7, 1).unwrap().len(), 2, "heard");
         assert_eq!((named(&node, 1), named(&node, 2)), (Ok(ClientId(7)), Ok(ClientId(8))));
         for _ in 0..2 {

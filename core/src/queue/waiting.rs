@@ -187,6 +187,27 @@ impl Waiting {
         self.tidy(db, name);
     }
 
+    /// The requests of `owner` that `which` picks wait no longer for the lock of `key`; what is kept free for it is. How many they were.
+    pub(crate) fn stop(
+        &mut self,
+        key @ Key { db, name }: Key<'_>,
+        owner: Owner<'_>,
+        which: impl Fn(WaiterId) -> bool,
+        now: BootTime,
+    ) -> usize {
+        let unused_max = self.unused_turns_max;
+        let Some(queue) = self.queue_mut(db, name) else { return 0 };
+        let was_first = queue.first(unused_max).map(|first| first.id);
+        let gone = queue.leave_all_of(owner, |waiter| which(waiter.id));
+        let (count, first_left) = (gone.len(), gone.iter().any(|waiter| Some(waiter.id) == was_first));
+        self.answer(key, gone, now, |waiter| (Answer::TimedOut(waiter.want), Some(Ending::Withdrawn)));
+        if first_left {
+            self.first_left(db, name);
+        }
+        self.tidy(db, name);
+        count
+    }
+
     /// Answers the one whose time has been up longest at `now`; `false` if there is none.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         let Some(&(_, id)) = self.timeouts.first().filter(|(until, _)| now > *until) else { return false };

@@ -92,8 +92,16 @@ proptest! {
                 4 => while node.listeners.take_timed_out(at(now).boot).is_some() {},
                 _ => if let Some((_, _, who)) = open.first().cloned() {
                     let key = Key { db: 0, name: b"k" };
-                    match ms % 2 {
-                        0 => node.waiting.withdraw(0, b"k", owner(&who), at(now).boot),
+                    match ms % 3 {
+                            0 => {
+                                // Of another listener's request nothing changes.
+                                let (_, listener, _) = open[0];
+                                let mut stop = |listener| {
+                                    node.stop_waiting(key, owner(&who), ClientId(listener), at(now).boot)
+                                };
+                                prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
+                            }
+                            1 => node.waiting.withdraw(0, b"k", owner(&who), at(now).boot),
                         _ => drop(node.waiting.granted(key, owner(&who), (Mode::Exclusive, token(9)), at(now).boot)),
                     }
                 },

@@ -1,0 +1,277 @@
+//! Many waits of one process: one connection more to each node hears of all of them. In a process of its own, whose descriptors are counted.
+
+#![allow(clippy::disallowed_methods)]
+
+#[allow(dead_code)]
+#[path = "../quorum/fixture.rs"]
+mod fixture;
+#[allow(dead_code, unused_imports)]
+#[path = "../../../tests/harness/mod.rs"]
+mod harness;
+#[allow(dead_code)]
+#[path = "../quorum/proxy.rs"]
+mod proxy;
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use palisade_client::{Client, Guard, Options};
+use tokio::task::JoinSet;
+
+use crate::fixture::{Nodes, connected, ms, until};
+use crate::harness::{Frozen, Server, Setup};
+use crate::proxy::proxied;
+
+/// What the fixture has listen to events; nobody does here.
+mod told {
+    pub fn listen() {}
+}
+
+/// Tests of this file one after the other: they count what their process has.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Locks of these names, held on each node by nobody of this process.
+fn hold(servers: &[Server], keys: Range<usize>) {
+    say(servers, keys, |n| format!("LOCK.ACQUIRE k{n} holder 3600000"));
+}
+
+/// They are released, one after the other.
+fn release(servers: &[Server], keys: Range<usize>) {
+    say(servers, keys, |n| format!("LOCK.RELEASE k{n} holder LEVEL 1"));
+}
+
+fn say(servers: &[Server], keys: Range<usize>, line: impl Fn(usize) -> String) {
+    let lines: Vec<_> = keys.map(line).collect();
+    for server in servers {
+        let mut client = server.client();
+        lines.chunks(500).for_each(|some| drop(client.pipeline(some)));
+    }
+}
+
+fn setup() -> Setup {
+    Setup::new().module_arguments(&["max-ttl", "3600000", "handoff-window", "20"])
+}
+
+fn options() -> Options {
+    Options::new().ttl(ms(60_000)).node_timeout(Duration::from_secs(10)).auto_extend(false)
+}
+
+/// Everybody waits for a lock of its own.
+fn all_wait(client: &Client, keys: Range<usize>) -> JoinSet<Guard> {
+    let mut waiting = JoinSet::new();
+    for n in keys {
+        let client = client.clone();
+        waiting.spawn(async move { client.lock_with(format!("k{n}"), &options()).await.unwrap() });
+    }
+    waiting
+}
+
+/// Open descriptors of this process, those of its tests included.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// On each node so many wait.
+async fn wait_on(servers: &[Server], count: usize) {
+    let all_wait = || servers.iter().all(|server| server.info("waiters") == count as u64);
+    until(&format!("{count} wait on each node"), async || all_wait()).await;
+}
+
+/// All of them get their locks.
+async fn are_served(mut waiting: JoinSet<Guard>) {
+    while let Some(served) = waiting.join_next().await {
+        drop(served.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_keys_wait_with_less_than_a_hundred_descriptors() {
+    let _alone = ALONE.lock().await;
+    const KEYS: usize = 10_000;
+    let nodes = Nodes::start_with(5, setup);
+    let client = nodes.client().await;
+    hold(&nodes.0, 0..KEYS);
+    let memory = nodes.0[0].client().info_field("used_memory");
+    let start = Instant::now();
+    let mut cancelled = all_wait(&client, 0..KEYS / 2);
+    let waiting = all_wait(&client, KEYS / 2..KEYS);
+    wait_on(&nodes.0, KEYS).await;
+    let (open, took) = (descriptors(), start.elapsed());
+    let each = (nodes.0[0].client().info_field("used_memory") - memory) / KEYS as u64;
+    println!("{KEYS} wait: {open} descriptors, {each} bytes each on a node, after {took:?}");
+    assert!(open < 100, "{open} descriptors");
+    for server in &nodes.0 {
+        assert_eq!(server.info("waiters_heard"), KEYS as u64);
+        let connections = server.client().info_field("connected_clients");
+        assert!(connections <= 4, "{connections} connections");
+    }
+    // Half of them are cancelled, and leave every queue.
+    cancelled.shutdown().await;
+    wait_on(&nodes.0, KEYS / 2).await;
+    // All are released; those who still wait are served.
+    let start = Instant::now();
+    release(&nodes.0, 0..KEYS);
+    are_served(waiting).await;
+    println!("{} served in {:?}, {} descriptors", KEYS / 2, start.elapsed(), descriptors());
+    wait_on(&nodes.0, 0).await;
+    assert!(descriptors() < 100, "{} descriptors", descriptors());
+}
+
+/// Those of a node that was killed ask again when it is there; the others serve meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_killed_and_started_again() {
+    let _alone = ALONE.lock().await;
+    const KEYS: usize = 300;
+    let mut nodes = Nodes::start_with(3, setup);
+    let client = nodes.client().await;
+    hold(&nodes.0, 0..KEYS);
+    let (first, second) = (all_wait(&client, 0..100), all_wait(&client, 100..KEYS));
+    wait_on(&nodes.0, KEYS).await;
+    nodes.0[2].kill();
+    release(&nodes.0[..2], 0..100);
+    are_served(first).await;
+    // It knows of no lock any more, so each has a turn there: the next of the others that frees it decides.
+    nodes.0[2].start_again();
+    nodes.0[2].lift();
+    until("they ask there", async || nodes.0[2].info("listeners") == 1).await;
+    nodes.0[0].kill();
+    release(&nodes.0[1..2], 100..KEYS);
+    are_served(second).await;
+    wait_on(&nodes.0[1..], 0).await;
+}
+
+/// A network that is cut, or half open: their requests leave the queues of that node, and come back to their places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_that_fails() {
+    let _alone = ALONE.lock().await;
+    const KEYS: usize = 200;
+    let nodes = Nodes::start_with(3, setup);
+    let (proxies, client) = proxied(&nodes).await;
+    hold(&nodes.0, 0..KEYS);
+    let (first, second) = (all_wait(&client, 0..100), all_wait(&client, 100..KEYS));
+    wait_on(&nodes.0, KEYS).await;
+    proxies[0].cut();
+    wait_on(&nodes.0[..1], 0).await;
+    proxies[0].pass();
+    wait_on(&nodes.0, KEYS).await;
+    proxies[1].swallow();
+    // The client notices that it hears nothing.
+    wait_on(&nodes.0[1..2], 0).await;
+    release(&nodes.0, 0..100);
+    are_served(first).await;
+    proxies[1].pass();
+    wait_on(&nodes.0, KEYS - 100).await;
+    release(&nodes.0, 100..KEYS);
+    are_served(second).await;
+    wait_on(&nodes.0, 0).await;
+}
+
+/// The connections that listen are closed: their requests leave, ask again, and stand where they stood.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_is_killed_costs_nobody_its_place() {
+    let _alone = ALONE.lock().await;
+    let nodes = Nodes::start_with(3, || setup().module_arguments(&["max-ttl", "3600000", "handoff-window", "10000"]));
+    let (one, other) = (nodes.client().await, nodes.client().await);
+    hold(&nodes.0, 0..1);
+    let mut first = all_wait(&one, 0..1);
+    wait_on(&nodes.0, 1).await;
+    let listeners = |server: &Server| {
+        let list = server.client().say("CLIENT LIST").as_text();
+        let of = |line: &str| line.split(' ').find_map(|field| field.strip_prefix("id=").map(str::to_owned));
+        list.lines().filter(|line| line.to_lowercase().contains("cmd=lock.hear")).filter_map(of).collect::<Vec<_>>()
+    };
+    let of_first: Vec<_> = nodes.0.iter().map(listeners).collect();
+    assert!(of_first.iter().all(|ids| ids.len() == 1), "{of_first:?}");
+    let mut second = all_wait(&other, 0..1);
+    wait_on(&nodes.0, 2).await;
+    for (server, ids) in nodes.0.iter().zip(&of_first) {
+        server.client().say(&format!("CLIENT KILL ID {}", ids[0]));
+    }
+    until("they are gone", async || {
+        nodes.0.iter().zip(&of_first).all(|(server, ids)| !listeners(server).contains(&ids[0]))
+    })
+    .await;
+    wait_on(&nodes.0, 2).await;
+    release(&nodes.0, 0..1);
+    let guard = tokio::select! {
+        guard = first.join_next() => guard.unwrap().unwrap(),
+        _ = second.join_next() => panic!("the second was served first"),
+    };
+    guard.release().await;
+    are_served(second).await;
+}
+
+/// A node that stands still keeps nobody from the others, and those who gave up have left when it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stands_still_while_waits_are_given_up() {
+    let _alone = ALONE.lock().await;
+    const KEYS: usize = 100;
+    let nodes = Nodes::start_with(3, setup);
+    let client = nodes.client().await;
+    hold(&nodes.0, 0..KEYS);
+    let (mut gives_up, waiting) = (all_wait(&client, 0..50), all_wait(&client, 50..KEYS));
+    wait_on(&nodes.0, KEYS).await;
+    let frozen = Frozen::new(&nodes.0[0]);
+    gives_up.shutdown().await;
+    wait_on(&nodes.0[1..], 50).await;
+    release(&nodes.0[1..], 50..KEYS);
+    are_served(waiting).await;
+    drop(frozen);
+    wait_on(&nodes.0, 0).await;
+}
+
+/// Where the user may not listen each wait has a connection of its own, as with nodes that do not know it. From release to grant both take
+/// about as long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_that_may_not_listen_waits_as_before() {
+    let _alone = ALONE.lock().await;
+    let nodes = Nodes::start_with(5, setup);
+    for server in &nodes.0 {
+        server.client().say("ACL SETUSER app on >secret ~* +@all -lock.hear");
+    }
+    let with = |user: &str| {
+        let addresses = nodes.0.iter().map(move |server| format!("unix://{}?{user}", server.socket().display()));
+        Client::new(addresses).unwrap()
+    };
+    let (holder, heard, blocked) = (nodes.client().await, with(""), with("user=app&pass=secret"));
+    let mut delays: [Vec<Duration>; 2] = Default::default();
+    for client in [&heard, &blocked] {
+        connected(client).await;
+    }
+    for turn in 0..60 {
+        let n = turn % 2;
+        let client = [&heard, &blocked][n].clone();
+        let held = holder.lock_with("k", &options()).await.unwrap();
+        let waits = tokio::spawn(async move { (client.lock_with("k", &options()).await.unwrap(), Instant::now()) });
+        // A node that heard last of the release before may not be held.
+        let waiters = |field: &str| nodes.0.iter().filter(|server| server.info(field) == 1).count();
+        until("it waits", async || waiters("waiters") >= 3).await;
+        assert_eq!(waiters("waiters_heard") >= 3, n == 0);
+        let start = Instant::now();
+        held.release().await;
+        let (guard, got) = waits.await.unwrap();
+        delays[n].push(got - start);
+        guard.release().await;
+    }
+    for (how, delays) in ["heard", "blocked"].iter().zip(&mut delays) {
+        delays.sort();
+        println!("{how}: from release to grant p50 {:?}, p90 {:?}", delays[15], delays[27]);
+    }
+}
+
+/// Of one node the first few wait for the lock itself, each on a connection; the others hear of their turns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_wait_on_one_node_with_few_connections() {
+    let _alone = ALONE.lock().await;
+    const KEYS: usize = 500;
+    let nodes = Nodes::start_with(1, setup);
+    let client = nodes.client().await;
+    hold(&nodes.0, 0..KEYS);
+    let waiting = all_wait(&client, 0..KEYS);
+    wait_on(&nodes.0, KEYS).await;
+    let connections = nodes.0[0].client().info_field("connected_clients");
+    assert!(connections < 60, "{connections} connections");
+    release(&nodes.0, 0..KEYS);
+    are_served(waiting).await;
+    wait_on(&nodes.0, 0).await;
+}
