@@ -5,7 +5,7 @@
 //! counted so often before, for others. So with *N* events in all a count is never too small, too large by at most its error, and no
 //! error is above *N* / [`TOP_KEYS`]; every key with more events than that has a counter.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
@@ -40,8 +40,6 @@ pub struct Top {
     /// Where the counter of each key is.
     places: HashTable<usize>,
     hasher: RandomState,
-    /// The counters in the order of their counts.
-    order: BTreeSet<(u64, usize)>,
     total: u64,
 }
 
@@ -59,19 +57,18 @@ impl Top {
         let hash = self.hasher.hash_one((db, name));
         let known = self.places.find(hash, |&place| self.counters[place].is_of(db, name)).copied();
         let place = known.unwrap_or_else(|| self.begins(db, name, hash));
-        let counter = &mut self.counters[place];
-        self.order.remove(&(counter.count, place));
-        counter.count += 1;
-        self.order.insert((counter.count, place));
+        self.counters[place].count += 1;
     }
 
-    /// A counter for a key that has none: a new one, or the smallest.
+    /// A counter for a key that has none: a new one, or the smallest. It is looked for among all, which are few: to keep them in order
+    /// would cost each event more.
     fn begins(&mut self, db: u32, name: &[u8], hash: u64) -> usize {
-        let least = self.order.first().filter(|_| self.counters.len() == TOP_KEYS).copied();
-        let error = least.map_or(0, |(count, _)| count);
+        let places = 0..self.counters.len();
+        let least = places.min_by_key(|&place| self.counters[place].count).filter(|_| self.counters.len() == TOP_KEYS);
+        let error = least.map_or(0, |place| self.counters[place].count);
         let counter = Counted { db, name: name.into(), count: error, error };
         let place = match least {
-            Some((_, place)) => {
+            Some(place) => {
                 let taken = std::mem::replace(&mut self.counters[place], counter);
                 let hash = self.hasher.hash_one((taken.db, &*taken.name));
                 if let Ok(entry) = self.places.find_entry(hash, |&other| other == place) {
@@ -92,7 +89,9 @@ impl Top {
 
     /// The keys with the largest counts, the largest first.
     pub fn keys(&self) -> impl Iterator<Item = &Counted> {
-        self.order.iter().rev().map(|&(_, place)| &self.counters[place])
+        let mut counters: Vec<&Counted> = self.counters.iter().collect();
+        counters.sort_by_key(|counted| Reverse(counted.count));
+        counters.into_iter()
     }
 
     /// How often it happened, to whatever key.
