@@ -89,6 +89,9 @@ fn each_way_in_which_a_grant_ends() {
     let lock = key.lock.clone().unwrap();
     key.node.flushed(AT, &lock, at(key.now).boot);
     assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
+    // It was the start of a reload.
+    key.node.waiting.history.reloaded();
+    assert_ne!(last(&key).1, Ending::Flushed);
 }
 
 #[test]
@@ -165,9 +168,9 @@ fn a_lease_that_was_kept_alive_ended_with_its_connection_unless_it_was_extended_
         }
         key.now = 5_000;
         key.settle();
-        last(&key).1
+        (last(&key).1, last(&key).3)
     };
-    assert_eq!((ends(false), ends(true)), (Ending::Unconnected, Ending::Expired));
+    assert_eq!((ends(false), ends(true)), ((Ending::Unconnected, 1_000), (Ending::Expired, 1_500)));
 }
 
 #[test]
@@ -247,6 +250,11 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
     for (told, us) in told(&key).into_iter().zip([100_000, 7_000, 100_000]) {
         assert!(told.abs_diff(us) * 100 < us, "{told} {us}");
     }
+    // The lease counts, not when somebody noticed.
+    key.acquire("over", 1_000, 0).unwrap();
+    key.now += 50_000;
+    key.settle();
+    assert!(told(&key)[2].abs_diff(1_000_000) * 100 < 1_000_000, "{:?}", told(&key));
     prefixes(&mut key, "other");
     story(&mut key);
     assert_eq!((figures(&key, b"other"), figures(&key, b"")), ((0, 0, 0, 0), (2, 1, 1, 2)));
