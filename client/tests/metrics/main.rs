@@ -14,10 +14,14 @@ mod fixture;
 #[path = "../quorum/proxy.rs"]
 mod proxy;
 
+#[path = "../../examples/telemetry/setup.rs"]
+mod setup;
+
 mod ends;
 mod losses;
 mod page;
 mod recorder;
+mod spans;
 
 /// The fixture listens to events where it is used for tests of them.
 mod told {

@@ -47,3 +47,10 @@ async fn the_page_is_right() {
         assert!(text.contains(&format!("# HELP {name} ")), "{name}");
     }
 }
+
+#[test]
+fn the_page_shows_the_code_of_the_example() {
+    let code = include_str!("../../examples/telemetry/setup.rs");
+    let code = code.split_once("\n\n").unwrap().1;
+    assert!(include_str!("../../../docs/telemetry.md").contains(code));
+}

@@ -2,21 +2,32 @@
 
 use std::sync::OnceLock;
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 
-static SCRAPED: OnceLock<PrometheusHandle> = OnceLock::new();
+use crate::setup;
 
-/// Installs it, before the first client of the process.
-pub fn install() -> &'static PrometheusHandle {
-    SCRAPED.get_or_init(|| {
-        let builder = PrometheusBuilder::new().set_buckets(&[0.01, 0.1, 1.0, 10.0]).unwrap();
-        builder.install_recorder().unwrap()
+static INSTALLED: OnceLock<Installed> = OnceLock::new();
+
+/// What hears of this process.
+pub struct Installed {
+    pub scraped: PrometheusHandle,
+    pub provider: SdkTracerProvider,
+    pub spans: InMemorySpanExporter,
+}
+
+/// Installs it, before the first client of the process, as docs/telemetry.md says.
+pub fn install() -> &'static Installed {
+    INSTALLED.get_or_init(|| {
+        let spans = InMemorySpanExporter::default();
+        let (scraped, provider) = setup::install(spans.clone());
+        Installed { scraped, provider, spans }
     })
 }
 
 /// What Prometheus would read.
 pub fn scraped() -> String {
-    install().render()
+    install().scraped.render()
 }
 
 /// The value of `name` summed over all series that have these labels: `of("palisade_client_held", r#"class="a""#)`.

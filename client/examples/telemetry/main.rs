@@ -1,0 +1,26 @@
+//! What Prometheus and OpenTelemetry hear of a lock that is taken, held for a moment and given back.
+//!
+//! ```text
+//! cargo run --features metrics --example telemetry redis://127.0.0.1:6379
+//! ```
+
+#[path = "../addresses/mod.rs"]
+mod addresses;
+mod setup;
+
+use std::time::Duration;
+
+use palisade_client::{Client, Options};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (scraped, spans) = setup::install(opentelemetry_stdout::SpanExporter::default());
+    let locks = Client::new(addresses::of_nodes())?;
+    let guard = locks.lock_with("orders:42", &Options::new().class("orders")).await?;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    guard.release().await;
+    locks.close().await?;
+    spans.shutdown()?;
+    print!("{}", scraped.render());
+    Ok(())
+}

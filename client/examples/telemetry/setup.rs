@@ -1,0 +1,23 @@
+//! Where a program's metrics and spans of locks go: to Prometheus, and to OpenTelemetry.
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanExporter};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+/// Before the first use of a client. What Prometheus scrapes is the handle's `render()`; the provider is shut down at the end, so that no
+/// span is left behind.
+pub fn install(exporter: impl SpanExporter + 'static) -> (PrometheusHandle, SdkTracerProvider) {
+    // In seconds: from an idle lock on a near node to a queue of minutes.
+    let buckets = [0.001, 0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
+    let prometheus = PrometheusBuilder::new().set_buckets(&buckets).expect("there are some");
+    let scraped = prometheus.install_recorder().expect("no other recorder is installed");
+
+    let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
+    let to_opentelemetry = tracing_opentelemetry::layer().with_tracer(provider.tracer("palisade_client"));
+    let of_locks = Targets::new().with_target("palisade_client", Level::DEBUG);
+    tracing_subscriber::registry().with(to_opentelemetry.with_filter(of_locks)).init();
+    (scraped, provider)
+}
