@@ -78,6 +78,7 @@ impl Reaching {
             #[cfg(feature = "tls")]
             tls,
             credentials: self.credentials.clone().map(Credentials::file),
+            sentinel_credentials: None,
         })
     }
 

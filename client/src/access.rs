@@ -160,6 +160,8 @@ pub struct Access {
     pub tls: Option<Tls>,
     /// See [`Credentials`].
     pub credentials: Option<Credentials>,
+    /// Those for Sentinels, which know no users of the servers that they watch.
+    pub sentinel_credentials: Option<Credentials>,
 }
 
 impl Access {
@@ -202,6 +204,11 @@ pub struct Way {
     access: Arc<Access>,
 }
 
+/// A server's address, as people read it.
+pub fn name_of(host: &str, port: u16) -> String {
+    format!("{host}:{port}")
+}
+
 /// Why there is no connection.
 #[derive(Debug)]
 pub enum Unreached {
@@ -224,7 +231,7 @@ impl Way {
             wrong(format!("not an address ({why}); it must be like host:6379, [::1]:6379, redis://user:password@host:6379 or unix:///path"))
         })?;
         let name = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => name_of(host, *port),
             ConnectionAddr::Unix(path) => path.display().to_string(),
             other => other.to_string(),
         };
@@ -254,6 +261,37 @@ impl Way {
     /// Its address, without passwords.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// That to another server, which is reached in the same manner.
+    pub fn to(&self, host: &str, port: u16) -> Self {
+        let mut way = self.clone();
+        way.name = name_of(host, port);
+        let addr = match self.info.addr() {
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host: server, insecure, .. } if self.elsewhere.is_some() => {
+                way.elsewhere = Some(host.to_owned());
+                ConnectionAddr::TcpTls { host: server.clone(), port, insecure: *insecure, tls_params: None }
+            }
+            ConnectionAddr::TcpTls { insecure, .. } => {
+                ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure: *insecure, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        way.info = self.info.clone().set_addr(addr);
+        way
+    }
+
+    /// The host that it leads to; `None`: a socket of this one.
+    pub fn host(&self) -> Option<&str> {
+        #[cfg(feature = "tls")]
+        if let Some(host) = &self.elsewhere {
+            return Some(host);
+        }
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            _ => None,
+        }
     }
 
     /// The same, with these settings of its connections.

@@ -110,7 +110,7 @@ pub async fn acquire_waiting(
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
     let proposal = nodes.clock.propose();
-    let behind = nodes.list[0].knows_behind().then(|| behind.count());
+    let behind = nodes.list[0].knows_behind(&lease.key).then(|| behind.count());
     lease.class.round();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64, behind);
     let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease)).await;

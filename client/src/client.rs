@@ -12,6 +12,7 @@ use tracing::{Instrument, debug_span};
 #[cfg(feature = "tls")]
 use crate::access::Tls;
 use crate::access::{Access, Credentials};
+use crate::address::Address;
 use crate::by_owner::ByOwner;
 use crate::locking::{self, Sought, Turns};
 use crate::metrics::Class;
@@ -40,14 +41,16 @@ struct Inner {
 /// Makes a [`Client`].
 #[derive(Clone, Default)]
 pub struct Builder {
-    addresses: Vec<String>,
+    /// Or what is wrong with it.
+    addresses: Vec<Result<Address, String>>,
     access: Access,
     defaults: Options,
 }
 
 impl Builder {
     /// Adds a node, by its URL: `redis://user:password@host:6379`, `rediss://…` with the feature `tls`, `unix:///path`; or by
-    /// `host:port`.
+    /// `host:port`. A cluster is `redis+cluster://host:port,host:port`, a master that Sentinels know
+    /// `redis+sentinel://host:port,host:port/name`, both with `rediss` too; see [`Builder::cluster`] and [`Builder::sentinel`].
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -56,7 +59,42 @@ impl Builder {
     /// # }
     /// ```
     pub fn node(mut self, address: impl Into<String>) -> Self {
-        self.addresses.push(address.into());
+        self.addresses.push(Address::parse(&address.into()));
+        self
+    }
+
+    /// Adds a cluster, by some of its servers; the others are found by themselves. Each lock is taken at the master that serves its
+    /// slot, wherever that goes. A user and a password that the first address has are for all of its servers.
+    ///
+    /// One cluster is the usual thing. Several independent ones are the nodes of a quorum: a lock is then taken on a majority of them.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::builder().cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"]).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cluster<A: AsRef<str>>(mut self, seeds: impl IntoIterator<Item = A>) -> Self {
+        self.addresses.push(Address::of_cluster(seeds));
+        self
+    }
+
+    /// Adds the master that Sentinels call `name`, by their addresses: `host:26379`, or a URL with their own user and password. The
+    /// master is found by what most of them say, and followed when another server takes over.
+    ///
+    /// It is connected to over TLS if the first Sentinel is, and with [`Builder::credentials`]. Where that is not right, give the address as
+    /// a URL to [`Builder::node`]: `rediss+sentinel://user:password@host:26379,host:26379/name?sentinelTls=no`; with
+    /// `sentinelUsername` and `sentinelPassword` for the Sentinels' own.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let sentinels = ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"];
+    /// let locks = palisade_client::Client::builder().sentinel("locks", sentinels).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel<A: AsRef<str>>(mut self, name: &str, sentinels: impl IntoIterator<Item = A>) -> Self {
+        self.addresses.push(Address::of_master(name, sentinels));
         self
     }
 
@@ -69,9 +107,8 @@ impl Builder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn nodes<A: Into<String>>(mut self, addresses: impl IntoIterator<Item = A>) -> Self {
-        self.addresses.extend(addresses.into_iter().map(Into::into));
-        self
+    pub fn nodes<A: Into<String>>(self, addresses: impl IntoIterator<Item = A>) -> Self {
+        addresses.into_iter().fold(self, Self::node)
     }
 
     /// Certificates for `rediss://` addresses, where the system's are not the right ones, or the nodes ask for the client's own.
@@ -81,9 +118,15 @@ impl Builder {
         self
     }
 
-    /// The user and the password for all nodes, in place of those in their addresses.
+    /// The user and the password for all nodes, in place of those in their addresses. Sentinels have [their own](Self::sentinel_credentials).
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.access.credentials = Some(credentials);
+        self
+    }
+
+    /// The same for Sentinels.
+    pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
+        self.access.sentinel_credentials = Some(credentials);
         self
     }
 
@@ -129,7 +172,12 @@ impl Builder {
                 "give the address of one node at least, better of three or five",
             ));
         }
-        let nodes = Nodes::new(&self.addresses, self.access)?;
+        let numbered = self.addresses.into_iter().enumerate();
+        // Not the address itself: there may be a password in it.
+        let wrong = |n, why| Error::new(ErrorKind::Configuration, format!("address number {} is no use: {why}", n + 1));
+        let addresses =
+            numbered.map(|(n, address)| address.map_err(|why| wrong(n, why))).collect::<Result<Vec<_>, _>>()?;
+        let nodes = Nodes::new(&addresses, self.access)?;
         for (n, node) in nodes.list.iter().enumerate() {
             if nodes.list[..n].iter().any(|other| other.name() == node.name()) {
                 return Err(Error::new(
@@ -176,6 +224,36 @@ impl Client {
     /// As [`Builder::build`].
     pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
         Self::builder().nodes(addresses).build()
+    }
+
+    /// A client of a cluster, by some of its servers, with the defaults of [`Options`]: [`Builder::cluster`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn cluster<A: AsRef<str>>(seeds: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        Self::builder().cluster(seeds).build()
+    }
+
+    /// A client of the master that these Sentinels call `name`, with the defaults of [`Options`]: [`Builder::sentinel`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::sentinel("locks", ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn sentinel<A: AsRef<str>>(name: &str, sentinels: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        Self::builder().sentinel(name, sentinels).build()
     }
 
     /// Connects to a majority of the nodes, for up to a second. Not needed, but a wrong address shows here already.

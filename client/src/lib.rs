@@ -45,6 +45,7 @@
 //! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
 //! | to know why there is none | [`Error::kind`] |
+//! | locks on a cluster, or on a master that Sentinels watch | [`Client::cluster`], [`Client::sentinel`] |
 //! | certificates, or passwords that change | [`Builder::credentials`], and `Builder::tls` with the feature `tls` |
 //!
 //! # Readers and writers, permits
@@ -103,7 +104,9 @@ mod changes;
 mod choosing;
 mod client;
 mod clock;
+mod cluster;
 mod election;
+mod endpoint;
 mod error;
 mod give_back;
 mod guard;
@@ -120,6 +123,7 @@ mod proclaiming;
 mod renewer;
 mod rw_lock;
 mod semaphore;
+mod sentinels;
 mod session;
 mod thread;
 mod tracking;
@@ -148,6 +152,11 @@ pub use session::{Session, SessionEnd};
 pub mod direct {
     pub use crate::access::{Access, Unreached, Way};
 }
+
+/// The page about clusters and Sentinel: its examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/cluster.md")]
+mod page_of_clusters {}
 
 /// The page that shows users how locks are shared: its examples compile.
 #[cfg(doctest)]

@@ -268,14 +268,14 @@ async fn take_in_turn(
         }
         if refused.kind() == ErrorKind::NoQuorum {
             // Not again and again meanwhile: as soon as they answer, those who wait go on, as many at a time as can.
-            let _ = timeout(patience().min(SAID_AGAIN), nodes.majority_answers()).await;
+            let _ = timeout(patience().min(SAID_AGAIN), nodes.majority_answers(key)).await;
         }
         // A new name for each attempt: a late message about the last one cannot touch it.
         lease = sought.lease(nodes);
         waited = in_queue;
         collided = false;
         // Of one node a request for the lock itself can wait: one message less. But each blocks a connection.
-        by_turn = nodes.len() > 1 || nodes.list[0].has_many_blocked();
+        by_turn = nodes.len() > 1 || nodes.list[0].has_many_blocked(key);
         if in_queue && by_turn {
             let patient = patience().max(Duration::from_millis(1));
             let chooses = choosing::limit(nodes, sought.wanted).is_some();

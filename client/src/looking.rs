@@ -90,7 +90,7 @@ impl Looking {
     /// Where the connection was made anew, the node tells of nothing any more.
     pub fn look_after(&mut self) {
         for node in 0..self.at.len() {
-            let over = self.nodes.list[node].tracks_over();
+            let over = self.nodes.list[node].tracks_over(&self.lease.key);
             if over.is_some() && self.at[node].told_over != over {
                 self.plan(node);
             }
@@ -156,9 +156,9 @@ impl Looking {
             }
             at.next = None;
             // One that does not have it, or cannot tell, is not looked at before it has been extended there.
-            let (Some(token), Some(_)) = (held.token_at(node), nodes.list[node].tracks_over()) else { continue };
+            let (Some(token), Some(_)) = (held.token_at(node), nodes.list[node].tracks_over(key)) else { continue };
             (at.last, at.is_under_way) = (Some(now), true);
-            let (server, command, given) = (Arc::clone(&nodes.list[node]), wire::check(key, token), self.given);
+            let (server, command, given) = (nodes.list[node].clone(), wire::check(key, token), self.given);
             let look = async move {
                 let (id, over, answer) = server.look(command, given).await;
                 (node, id, over, token, answer)

@@ -13,9 +13,11 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::access::Access;
+use crate::address::Address;
 use crate::clock::HybridClock;
+use crate::endpoint::Endpoint;
 use crate::give_back::{Answered, Tally};
-use crate::node::{CONNECT_TIMEOUT, Node, WINDOW};
+use crate::node::{CONNECT_TIMEOUT, Common, Node, WINDOW};
 use crate::pace::Given;
 use crate::tracking::Tracked;
 use crate::wire::{self, Lease, NodeFailure};
@@ -27,7 +29,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// What all locks of a client share.
 #[derive(Debug)]
 pub struct Nodes {
-    pub list: Vec<Arc<Node>>,
+    pub list: Vec<Endpoint>,
     pub clock: HybridClock,
     /// Attempts at a time. The others have not begun: their leases do not run yet, and extensions do not queue behind them.
     pub attempts: Semaphore,
@@ -62,13 +64,13 @@ pub type Calls = FuturesUnordered<BoxFuture<'static, Reply>>;
 
 impl Nodes {
     /// Those at `addresses`; nothing is connected yet.
-    pub fn new(addresses: &[String], access: Access) -> Result<Arc<Self>, Error> {
+    pub fn new(addresses: &[Address], access: Access) -> Result<Arc<Self>, Error> {
         let access = Arc::new(access);
-        let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(addresses.len())));
+        let common = Common { answers_again: Arc::default(), tracked: Arc::new(Tracked::new(addresses.len())) };
         let numbered = addresses.iter().enumerate();
-        let node =
-            |(n, address): (usize, &String)| Node::new(n + 1, address, &access, &answers_again, &tracked).map(Arc::new);
-        let list = numbered.map(node).collect::<Result<Vec<_>, _>>()?;
+        let endpoint = |(n, address): (usize, &Address)| Endpoint::new(n + 1, address, &access, &common);
+        let list = numbered.map(endpoint).collect::<Result<Vec<_>, _>>()?;
+        let Common { answers_again, tracked } = common;
         Ok(Arc::new(Self {
             list,
             answers_again,
@@ -81,11 +83,11 @@ impl Nodes {
         }))
     }
 
-    /// Returns when it makes sense to ask a majority.
-    pub async fn majority_answers(&self) {
+    /// Returns when it makes sense to ask a majority about `key`.
+    pub async fn majority_answers(&self, key: &[u8]) {
         loop {
             let news = self.answers_again.notified();
-            if self.list.iter().filter(|node| node.is_worth_asking()).count() >= majority(self.len()) {
+            if self.list.iter().filter(|node| node.is_worth_asking(key)).count() >= majority(self.len()) {
                 return;
             }
             news.await;
@@ -99,13 +101,7 @@ impl Nodes {
 
     /// Begins to connect to each, and to give back there what is owed.
     pub fn stay_connected(&self) {
-        for node in &self.list {
-            tokio::spawn({
-                let node = Arc::clone(node);
-                async move { node.stay_connected().await }
-            });
-            tokio::spawn(Arc::clone(node).pay());
-        }
+        self.list.iter().for_each(Endpoint::stay_connected);
     }
 
     /// From here on nobody gets a lock.
@@ -128,18 +124,23 @@ impl Nodes {
     pub async fn settled(&self) {
         let all = async {
             self.under_way.none().await;
-            for node in &self.list {
+            for node in self.masters() {
                 node.is_paid().await;
             }
         };
         let _ = timeout(SETTLING, all).await;
     }
 
+    /// The servers that locks are asked of.
+    fn masters(&self) -> Vec<Arc<Node>> {
+        self.list.iter().flat_map(Endpoint::masters).collect()
+    }
+
     /// What is not given back: how many locks others have to wait for, and what the nodes have to do with it.
     pub fn unpaid(&self) -> (usize, Vec<NodeError>) {
         let mut leases = HashSet::new();
         let mut nodes = vec![];
-        for node in &self.list {
+        for node in self.masters() {
             let owed = node.outstanding_ttl();
             let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
             leases.extend(unpaid.iter().map(|debt| Arc::clone(&debt.lease.owner)));
@@ -248,7 +249,7 @@ impl Nodes {
         self.told_holder(key, self.list.iter(), given).await
     }
 
-    async fn told_holder(&self, key: &[u8], nodes: impl Iterator<Item = &Arc<Node>>, given: Given) -> Option<Holder> {
+    async fn told_holder(&self, key: &[u8], nodes: impl Iterator<Item = &Endpoint>, given: Given) -> Option<Holder> {
         let command = wire::info(key);
         let mut asked: FuturesUnordered<_> = nodes.map(|node| node.ask(&command, given, None)).collect();
         while let Some((_, reply)) = asked.next().await {

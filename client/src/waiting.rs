@@ -51,10 +51,10 @@ pub async fn turn(
         let (nodes, lease) = (&nodes, &lease);
         async move {
             sleep(after).await;
-            let many = 1 + nodes.list[node].waits_heard() / WAITS_AT_ONCE;
+            let many = 1 + nodes.list[node].waits_heard(&lease.key) / WAITS_AT_ONCE;
             let renewed = (RENEWED * many as u32).mul_f64(rand::rng().random_range(0.8..1.0));
             let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
-            let behind = nodes.list[node].knows_behind().then(|| behind.count());
+            let behind = nodes.list[node].knows_behind(&lease.key).then(|| behind.count());
             let command = lease.wait(at_a_time.as_millis() as u64, ticket, behind);
             (node, nodes.list[node].ask_to_wait(&command, lease, at_a_time + LATE).await)
         }
@@ -77,7 +77,7 @@ pub async fn turn(
             Ok(_) => {}
             // What does not pass by itself.
             Err(failure) if failure.is_lasting() => whys[node] = Some(failure.to_string()),
-            Err(_) if goes_on => asked.push(ask(node, again(nodes.list[node].waits_heard()))),
+            Err(_) if goes_on => asked.push(ask(node, again(nodes.list[node].waits_heard(&lease.key)))),
             Err(_) => {}
         }
         match machine.on_answer(node, id.zip(kept)) {

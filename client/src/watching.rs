@@ -93,7 +93,7 @@ pub fn ask(
             (Some(id), Ok(info)) => match known_of(&info) {
                 Some((0, _)) => {
                     // What a guarded node has forgotten looks the same.
-                    let (server, reply) = nodes.list[node].ask(&redis::cmd("LOCK.NODE"), given, None).await;
+                    let (server, reply) = nodes.list[node].ask_at(&key, &redis::cmd("LOCK.NODE"), given).await;
                     match reply {
                         Ok(_) if server != Some(id) => What::Silent("it was replaced by another server".to_owned()),
                         Ok(reply) if wire::text(&reply, "state").as_deref() == Some("serving") => {

@@ -518,6 +518,16 @@ impl NodeFailure {
         matches!(self, Self::Refused(..))
     }
 
+    /// The same, with the name of the server of several that it came from.
+    pub fn of_server(self, name: &str) -> Self {
+        match self {
+            Self::Unreachable(why) => Self::Unreachable(format!("{name}: {why}")),
+            Self::Unfit(why) => Self::Unfit(format!("{name}: {why}")),
+            Self::Broken(why) => Self::Broken(format!("{name}: {why}")),
+            Self::Silent | Self::Refused(..) => self,
+        }
+    }
+
     /// The milliseconds that GUARDED and NOTYET name.
     pub fn ms(&self) -> u64 {
         match self {

@@ -51,9 +51,9 @@ pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> S
 
 fn member(how: fn(Setup) -> Setup) -> Member {
     let bus_port = free_port();
-    let setup = how(Setup::new()).replication().option("cluster-enabled", "yes");
+    let setup = Setup::new().replication().option("cluster-enabled", "yes");
     let setup = setup.option("cluster-port", &bus_port.to_string()).option("cluster-node-timeout", "60000");
-    let server = setup.option("cluster-require-full-coverage", "no").guarded().start();
+    let server = how(setup.option("cluster-require-full-coverage", "no")).guarded().start();
     let id = server.client().say("CLUSTER MYID").as_text();
     Member { server, bus_port, id }
 }

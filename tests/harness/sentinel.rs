@@ -14,6 +14,7 @@ const MASTER: &str = "locks";
 pub struct Sentinel {
     dir: TempDir,
     child: Child,
+    port: u16,
 }
 
 impl Sentinel {
@@ -21,23 +22,32 @@ impl Sentinel {
     /// milliseconds.
     pub fn watching(master: &Server, down_after_ms: u32) -> Self {
         let dir = tempfile::Builder::new().prefix("palisade-").tempdir().unwrap();
-        let (folder, port) = (dir.path().to_str().unwrap(), master.port());
+        let (folder, port, own_port) = (dir.path().to_str().unwrap(), master.port(), free_port());
         let config = format!(
-            "port {}\nunixsocket {folder}/socket\ndir {folder}\nlogfile {folder}/log\n\
+            "port {own_port}\nunixsocket {folder}/socket\ndir {folder}\nlogfile {folder}/log\n\
              sentinel monitor {MASTER} 127.0.0.1 {port} 1\n\
              sentinel down-after-milliseconds {MASTER} {down_after_ms}\n\
              sentinel failover-timeout {MASTER} 20000\n",
-            free_port()
         );
         let path = dir.path().join("sentinel.conf");
         fs::write(&path, config).unwrap();
         let mut command = Command::new(server_binary());
         command.arg(path).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let sentinel = Self { dir, child: command.spawn().unwrap() };
+        let sentinel = Self { dir, child: command.spawn().unwrap(), port: own_port };
         let socket = sentinel.dir.path().join("socket");
         wait_until("the sentinel answers", || Client::try_connect(&socket, false).is_some());
         wait_until("the sentinel knows of the replica", || sentinel.master_field("num-slaves") == text("1"));
         sentinel
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it answers.
+    pub fn say(&self, line: &str) -> super::Reply {
+        self.client().say(line)
     }
 
     /// The port of the server that it takes for the master.
@@ -47,7 +57,7 @@ impl Sentinel {
 
     /// Has the replica take over from a master that is well.
     pub fn fail_over(&self) {
-        wait_until("the sentinel begins", || self.client().say(&format!("SENTINEL FAILOVER {MASTER}")) == text("OK"));
+        wait_until("the sentinel begins", || self.say(&format!("SENTINEL FAILOVER {MASTER}")) == text("OK"));
     }
 
     /// Waits until it takes `server` for the master, whom all others follow.
@@ -58,7 +68,8 @@ impl Sentinel {
         wait_until("the others follow", || client.say("WAIT 1 1000") == int(1));
     }
 
-    fn master_field(&self, name: &str) -> super::Reply {
+    /// What it knows of the master under this name.
+    pub fn master_field(&self, name: &str) -> super::Reply {
         self.client().say(&format!("SENTINEL MASTER {MASTER}")).field(name)
     }
 
@@ -73,7 +84,7 @@ impl Drop for Sentinel {
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = fs::read(self.dir.path().join("log")).unwrap_or_default();
-            eprintln!("--- log of the sentinel\n{}---", String::from_utf8_lossy(&log));
+            eprintln!("--- log of the sentinel at {}\n{}---", self.port(), String::from_utf8_lossy(&log));
         }
     }
 }

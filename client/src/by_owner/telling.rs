@@ -62,7 +62,7 @@ pub async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Resu
 /// Who the nodes are, and whether they serve.
 pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     let command = &cmd("LOCK.NODE");
-    let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };
+    let ask = |place: usize| async move { (place, nodes.list[place].ask_each(command, given).await) };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
     let mut set = NodeSet {
         id: 0,
@@ -75,30 +75,39 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
         unreachable: vec![],
     };
     let (mut clocks, mut guards) = (vec![], vec![]);
-    while let Some((place, (id, reply))) = asked.next().await {
-        let (id, info) = match (id, reply) {
-            (Some(id), Ok(info)) => (id, info),
-            (id, reply) => {
-                let why = match (id, reply) {
-                    (_, Err(why)) => why,
-                    (_, Ok(_)) => NodeFailure::Broken("it is not known which server answered".to_owned()),
-                };
-                let node = nodes.list[place].name().to_owned();
-                set.unreachable.push(NodeError { node, why: why.to_string() });
-                continue;
-            }
-        };
-        set.id ^= id.0;
-        if let Some(ms) = wire::number(&info, "max_ttl").map(Duration::from_millis) {
-            set.max_ttl = Some(set.max_ttl.map_or(ms, |least: Duration| least.min(ms)));
+    while let Some((place, answers)) = asked.next().await {
+        // Of a cluster each master: it serves as a whole, or not.
+        let (mut guard, mut all_answer) = (None, !answers.is_empty());
+        if answers.is_empty() {
+            let node = nodes.list[place].name().to_owned();
+            set.unreachable.push(NodeError { node, why: "none of its masters is known yet".to_owned() });
         }
-        clocks.extend(wire::number(&info, "clock_us"));
-        match wire::text(&info, "state").as_deref() {
-            Some("serving") => set.serving += 1,
-            _ => guards.push((
-                Duration::from_millis(wire::number(&info, "guard_ms").unwrap_or(0)),
-                wire::text(&info, "guard_reason").unwrap_or_default(),
-            )),
+        for (node, id, reply) in answers {
+            let (id, info) = match (id, reply) {
+                (Some(id), Ok(info)) => (id, info),
+                (id, reply) => {
+                    let why = match (id, reply) {
+                        (_, Err(why)) => why,
+                        (_, Ok(_)) => NodeFailure::Broken("it is not known which server answered".to_owned()),
+                    };
+                    all_answer = false;
+                    set.unreachable.push(NodeError { node, why: why.to_string() });
+                    continue;
+                }
+            };
+            set.id ^= id.0;
+            if let Some(ms) = wire::number(&info, "max_ttl").map(Duration::from_millis) {
+                set.max_ttl = Some(set.max_ttl.map_or(ms, |least: Duration| least.min(ms)));
+            }
+            clocks.extend(wire::number(&info, "clock_us"));
+            if wire::text(&info, "state").as_deref() != Some("serving") {
+                let ms = Duration::from_millis(wire::number(&info, "guard_ms").unwrap_or(0));
+                guard = guard.max(Some((ms, wire::text(&info, "guard_reason").unwrap_or_default())));
+            }
+        }
+        match guard {
+            Some(guard) => guards.push(guard),
+            None => set.serving += usize::from(all_answer),
         }
     }
     clocks.sort_unstable();

@@ -9,8 +9,8 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-use super::connecting::{Link, give_up};
-use super::{CONNECT_TIMEOUT, Node, State};
+use super::connecting::{Link, give_up, send_asking};
+use super::{CONNECT_TIMEOUT, Node, Server, State};
 use crate::pace::Given;
 use crate::wire::{Lease, NodeFailure};
 
@@ -42,6 +42,17 @@ impl Node {
         given: Given,
         about: Option<&Lease>,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        self.ask_as(command, given, about, false).await
+    }
+
+    /// The same; `asking`: as another master of the cluster told, while the key's slot is on its way to this one.
+    pub async fn ask_as(
+        self: &Arc<Self>,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+        asking: bool,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let began = Instant::now();
         let Admitted { link, permit } = match self.admit(given, began).await {
             Ok(admitted) => admitted,
@@ -50,7 +61,13 @@ impl Node {
         about.inspect(|lease| lease.goes_to(self.place));
         let (id, number) = (link.id, link.number);
         // If that is answered later than the node's time allows, it is heard all the same.
-        let request: Request = Box::pin(self.gathering.ask(number, command.clone()));
+        let request: Request = match asking {
+            false => Box::pin(self.gathering.ask(number, command.clone())),
+            true => {
+                let (command, mut connection) = (command.clone(), link.connection);
+                Box::pin(async move { send_asking(&mut connection, command).await })
+            }
+        };
         (Some(id), self.counted(self.send(number, request, permit, given, began).await))
     }
 
@@ -220,6 +237,11 @@ impl Node {
             give_up(&self.broken, number);
             return answer;
         }
+        if let (Server::Named(_), Some("READONLY")) = (&self.server, answer.as_ref().err().and_then(NodeFailure::code))
+        {
+            // It is the master no more: the Sentinels know who is.
+            give_up(&self.broken, number);
+        }
         let now = Instant::now();
         let mut answers = self.answers();
         answers.pace.heard_after(now - sent, now);
@@ -228,7 +250,7 @@ impl Node {
         drop(answers);
         if self.silent_since.send_if_modified(|since| since.take().is_some()) {
             self.meter_state();
-            self.answers_again.notify_waiters();
+            self.common.answers_again.notify_waiters();
         }
         answer
     }

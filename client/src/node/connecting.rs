@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use palisade_core::quorum::NodeId;
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::{CONNECT_TIMEOUT, Node, WINDOW};
-use crate::access::Unreached;
+use super::{CONNECT_TIMEOUT, Node, Server, State, WINDOW};
+use crate::access::{Unreached, Way};
 use crate::wire::{self, NodeFailure};
 
 /// The contract that this client speaks, as LOCK.NODE numbers it.
@@ -25,6 +25,8 @@ const HEAR: &str = "hear";
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(super) connection: MultiplexedConnection,
+    /// Where it leads to.
+    pub(super) way: Arc<Way>,
     /// Connections of this node are numbered from 1.
     pub(super) number: u64,
     /// The server.
@@ -40,7 +42,25 @@ pub struct Link {
 impl Node {
     /// A new connection to a server that can be a node.
     pub(super) async fn connect(&self, number: u64) -> Result<Link, NodeFailure> {
-        let (broken, tracked, place) = (Arc::clone(&self.broken), Arc::clone(&self.tracked), self.place);
+        let sentinels = match &self.server {
+            Server::At(way) => return self.connect_to(Arc::clone(way), number).await,
+            Server::Named(sentinels) => sentinels,
+        };
+        let known = match &*self.state.borrow() {
+            // Where the connection for requests leads to, the others lead to.
+            State::Up(link) if number == 0 => Some(Arc::clone(&link.way)),
+            _ => None,
+        };
+        let way = match known {
+            Some(way) => way,
+            None => Arc::new(sentinels.master().await?),
+        };
+        let connected = self.connect_to(Arc::clone(&way), number).await;
+        connected.map_err(|failure| failure.of_server(way.name()))
+    }
+
+    async fn connect_to(&self, way: Arc<Way>, number: u64) -> Result<Link, NodeFailure> {
+        let (broken, tracked, place) = (Arc::clone(&self.broken), Arc::clone(&self.common.tracked), self.place);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(None)
@@ -57,7 +77,7 @@ impl Node {
         let unreachable = |why: String| NodeFailure::Unreachable(why);
         let unfit = |why: String| NodeFailure::Unfit(why);
         let connected = async {
-            let mut connection = self.way.connect(config).await.map_err(|why| match why {
+            let mut connection = way.connect(config).await.map_err(|why| match why {
                 Unreached::Access(why) => unfit(why),
                 Unreached::Server(error) => {
                     let why = format!("it cannot be reached: {error}");
@@ -86,7 +106,9 @@ impl Node {
                 )));
             }
             if wire::text(&node, "role").as_deref() != Some("master") {
-                return Err(unreachable("it is a replica: give the address of a master".to_owned()));
+                let is_fixed = matches!(self.server, Server::At(_)) && self.cluster.strong_count() == 0;
+                let todo = if is_fixed { ": give the address of a master" } else { "" };
+                return Err(unreachable(format!("it is a replica{todo}")));
             }
             self.answers().pace.heard_after(took, Instant::now());
             // Of keys that are looked at, and not of what this connection changes itself. Those that wait do not look.
@@ -95,7 +117,7 @@ impl Node {
             let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
             let features = wire::text(&node, "features").unwrap_or_default();
             let knows = |word| features.split(' ').any(|feature| feature == word);
-            Ok(Link { connection, number, id, tracks, knows_behind: knows(BEHIND), hears: knows(HEAR) })
+            Ok(Link { connection, way, number, id, tracks, knows_behind: knows(BEHIND), hears: knows(HEAR) })
         };
         let limit = CONNECT_TIMEOUT;
         timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))
@@ -109,4 +131,12 @@ pub(super) fn give_up(broken: &watch::Sender<u64>, number: u64) {
         *last = number.max(*last);
         news
     });
+}
+
+/// Sends `command` as one about a key whose slot is on its way to the server.
+pub(super) async fn send_asking(connection: &mut MultiplexedConnection, command: Cmd) -> Result<Value, RedisError> {
+    let mut both = redis::pipe();
+    both.cmd("ASKING").add_command(command);
+    let replies = connection.send_packed_commands(&both, 1, 1).await?;
+    Ok(replies.into_iter().next().unwrap_or(Value::Nil))
 }

@@ -149,14 +149,14 @@ impl Node {
         let due = Instant::now() + patience;
         let number = match self.link(Instant::now() + CONNECT_TIMEOUT.min(patience)).await {
             Ok(link) if link.hears => link.number,
-            Ok(_) => return self.ask_waiting(command, patience, Some(lease)).await,
+            Ok(_) => return self.ask_waiting(command, patience, Some(lease), false).await,
             Err(failure) => return (None, Err(failure)),
         };
         // A listener may have ended without this client having heard of it: then once more.
         for _ in 0..2 {
             let listener = match self.listener(number).await {
                 Ok(Some(listener)) => listener,
-                Ok(None) => return self.ask_waiting(command, patience, Some(lease)).await,
+                Ok(None) => return self.ask_waiting(command, patience, Some(lease), false).await,
                 Err(failure) => return (None, Err(failure)),
             };
             let (id, reply) = self.ask_heard(&listener, command, lease, due).await;

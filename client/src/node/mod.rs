@@ -16,25 +16,24 @@ mod owing;
 mod waiting;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use palisade_core::quorum::NodeId;
 use rand::RngExt;
-use redis::io::tcp::TcpSettings;
-use socket2::TcpKeepalive;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
-use self::connecting::Link;
+use self::connecting::{Link, give_up};
 use self::gathering::Gathering;
 use self::hearing::Hearing;
-use crate::Error;
-use crate::access::{Access, Way};
+use crate::access::Way;
+use crate::cluster::Cluster;
 use crate::give_back::{Debt, Tally};
 use crate::metrics::NodeMeter;
 use crate::pace::Pace;
+use crate::sentinels::Sentinels;
 use crate::tracking::Tracked;
 use crate::wire::NodeFailure;
 
@@ -51,16 +50,43 @@ pub const WINDOW: usize = 128;
 /// Looks on their way to a node at a time, of these: extensions do not wait behind them.
 const LOOKS: usize = WINDOW / 8;
 
-/// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
-/// is noticed within a quarter of a minute.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
+/// Where the server of a node is.
+#[derive(Debug)]
+pub enum Server {
+    /// Always there.
+    At(Arc<Way>),
+    /// Where these say.
+    Named(Box<Sentinels>),
+}
 
-/// A node of the list.
+impl Server {
+    fn name(&self) -> &str {
+        match self {
+            Self::At(way) => way.name(),
+            Self::Named(sentinels) => sentinels.name(),
+        }
+    }
+}
+
+/// What all nodes of a client have in common.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// One of them began to answer.
+    pub answers_again: Arc<Notify>,
+    /// Held locks that they tell of.
+    pub tracked: Arc<Tracked>,
+}
+
+/// A node of the list, or a master of a cluster in it.
 #[derive(Debug)]
 pub struct Node {
     /// Its place in the list, from 0.
     place: usize,
-    way: Way,
+    server: Server,
+    /// What its connections are numbered from.
+    first: u64,
+    /// The cluster that it is a master of.
+    cluster: Weak<Cluster>,
     state: watch::Sender<State>,
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
@@ -77,10 +103,7 @@ pub struct Node {
     owed: Mutex<VecDeque<Arc<Debt>>>,
     /// How many these are.
     owes: watch::Sender<usize>,
-    /// Of all nodes: one of them began to answer.
-    answers_again: Arc<Notify>,
-    /// Of all nodes: held locks that this one tells of.
-    tracked: Arc<Tracked>,
+    common: Common,
     meter: NodeMeter,
 }
 
@@ -100,24 +123,15 @@ enum State {
 }
 
 impl Node {
-    /// A node at `address`, the one with this number in the list, as [`Way::new`] takes them. Nothing is connected yet.
-    pub fn new(
-        number: usize,
-        address: &str,
-        access: &Arc<Access>,
-        answers_again: &Arc<Notify>,
-        tracked: &Arc<Tracked>,
-    ) -> Result<Self, Error> {
-        let (time, interval, retries) = KEEPALIVE;
-        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let way = Way::new(number, address, access)?.with(|info| info.set_tcp_settings(tcp));
-        let state = watch::Sender::new(State::Connecting);
-        let meter = NodeMeter::new(way.name());
-        Ok(Self {
-            place: number - 1,
-            way,
-            state,
+    /// A node at this place in the list, from 0. Nothing is connected yet.
+    pub fn new(place: usize, server: Server, common: &Common) -> Self {
+        let meter = NodeMeter::new(server.name());
+        Self {
+            place,
+            server,
+            first: 1,
+            cluster: Weak::new(),
+            state: watch::Sender::new(State::Connecting),
             broken: Arc::new(watch::Sender::new(0)),
             window: Arc::new(Semaphore::new(WINDOW)),
             gathering: Gathering::default(),
@@ -129,31 +143,68 @@ impl Node {
             blocked: Tally::default(),
             owed: Mutex::default(),
             owes: watch::Sender::new(0),
-            answers_again: Arc::clone(answers_again),
-            tracked: Arc::clone(tracked),
+            common: common.clone(),
             meter,
-        })
+        }
+    }
+
+    /// The same as a master of `cluster`, with its connections numbered from `first`: all masters there are one node of the list.
+    pub fn of_cluster(self, cluster: &Weak<Cluster>, first: u64) -> Self {
+        Self { cluster: Weak::clone(cluster), first, ..self }
+    }
+
+    /// Nobody is to ask it any more.
+    pub fn retire(&self) {
+        self.state.send_replace(State::Down(NodeFailure::Unreachable("it is no master of the cluster now".to_owned())));
     }
 
     /// Its address, without passwords.
     pub fn name(&self) -> &str {
-        self.way.name()
+        self.server.name()
+    }
+
+    /// The way to its server, if that is always the same.
+    pub fn way(&self) -> Option<&Arc<Way>> {
+        match &self.server {
+            Server::At(way) => Some(way),
+            Server::Named(_) => None,
+        }
+    }
+
+    /// Has it connect anew whenever its Sentinels name another server, for ever; returns at once if it has none.
+    pub async fn follow(&self) {
+        let Server::Named(sentinels) = &self.server else { return };
+        let mut states = self.state.subscribe();
+        loop {
+            let link = match states.wait_for(|state| matches!(state, State::Up(_))).await.as_deref() {
+                Ok(State::Up(link)) => link.clone(),
+                _ => return,
+            };
+            tokio::select! {
+                () = sentinels.name_another(link.way.name()) => {
+                    info!(node = self.name(), was = link.way.name(), "the Sentinels name another master");
+                    give_up(&self.broken, link.number);
+                    let _ = states.changed().await;
+                }
+                _ = states.changed() => {}
+            }
+        }
     }
 
     /// Keeps a connection up, for ever.
     pub async fn stay_connected(&self) {
         let mut pause = BACK_OFF.0;
         let mut broken = self.broken.subscribe();
-        for number in 1.. {
+        for number in self.first.. {
             match self.connect(number).await {
                 Ok(link) => {
-                    info!(node = self.name(), id = format!("{:032x}", link.id.0), "connected");
+                    info!(node = self.name(), at = link.way.name(), id = format!("{:032x}", link.id.0), "connected");
                     let made = Instant::now();
                     self.silent_since.send_replace(None);
                     let writer = self.gathering.writer(&link);
                     self.state.send_replace(State::Up(link));
                     self.meter_state();
-                    self.answers_again.notify_waiters();
+                    self.common.answers_again.notify_waiters();
                     tokio::select! {
                         _ = broken.wait_for(|&broken| broken >= number) => {}
                         () = writer.run() => {}
@@ -173,7 +224,7 @@ impl Node {
                     self.state.send_replace(State::Down(failure));
                     self.meter_state();
                     if is_lasting {
-                        self.answers_again.notify_waiters();
+                        self.common.answers_again.notify_waiters();
                     }
                 }
             }
@@ -207,6 +258,11 @@ impl Node {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it is connected, and answers.
+    pub fn is_connected(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none()
+    }
+
     /// Whether it can be told for whom a request waits, as far as that is known.
     pub fn knows_behind(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.knows_behind)
@@ -236,25 +292,5 @@ impl Node {
             Ok(Ok(state)) => known(&state).unwrap_or(Err(NodeFailure::Silent)),
             _ => Err(NodeFailure::Unreachable("no connection yet".to_owned())),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ErrorKind;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        for address in
-            ["http://user:secret@host", "redis://user:secret", "unix:///x?db=a&pass=secret", "rediss//:secret@host"]
-        {
-            if let Err(error) = Node::new(3, address, &Arc::default(), &Arc::default(), &Arc::new(Tracked::new(3))) {
-                assert_eq!(error.kind(), ErrorKind::Configuration);
-                assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
-            }
-        }
-        let builder = crate::Client::builder().node("redis://user:secret@host");
-        assert!(!format!("{builder:?} {:?}", builder.clone().build().unwrap()).contains("secret"));
     }
 }

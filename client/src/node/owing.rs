@@ -66,10 +66,12 @@ impl Node {
                 if now >= debt.until {
                     return true;
                 }
-                let reply = self
-                    .ask(&debt.command, Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT }, None)
-                    .await
-                    .1;
+                let given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
+                // In a cluster the slot may have moved meanwhile.
+                let reply = match self.cluster.upgrade() {
+                    Some(cluster) => cluster.ask(&debt.command, given, None).await.1,
+                    None => self.ask(&debt.command, given, None).await.1,
+                };
                 if reply.is_ok() {
                     debt.is_freed();
                 }

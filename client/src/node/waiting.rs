@@ -1,13 +1,13 @@
 //! Requests that wait in the node's queues, on connections of their own.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use palisade_core::quorum::NodeId;
 use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connecting::Link;
+use super::connecting::{Link, send_asking};
 use super::{CONNECT_TIMEOUT, Node, State};
 use crate::wire::{Lease, NodeFailure};
 
@@ -19,30 +19,37 @@ const BLOCKED_FEW: usize = IDLE_WAITERS;
 
 impl Node {
     /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
-    /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue.
+    /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue. `asking`: as with [`Node::ask_as`].
     pub async fn ask_waiting(
         &self,
         command: &Cmd,
         patience: Duration,
         about: Option<&Lease>,
+        asking: bool,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         // Who waits can wait for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
-        if let Err(failure) = self.link(connect_by).await {
-            return (None, self.counted(Err(failure)));
-        }
+        let now = match self.link(connect_by).await {
+            Ok(link) => link,
+            Err(failure) => return (None, self.counted(Err(failure))),
+        };
         about.inspect(|lease| lease.goes_to(self.place));
         let _blocked = self.blocked.begin();
-        let idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = {
+            let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those to a server that is the master no more are of no use.
+            idle.retain(|link| Arc::ptr_eq(&link.way, &now.way));
+            idle.pop()
+        };
         if let Some(link) = idle {
-            let (id, reply) = self.ask_on(link, command, patience).await;
+            let (id, reply) = self.ask_on(link, command, patience, asking).await;
             // One that was idle may have been closed meanwhile.
             if !matches!(reply, Err(NodeFailure::Broken(_))) {
                 return (id, reply);
             }
         }
         match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(NodeFailure::Silent)) {
-            Ok(link) => self.ask_on(link, command, patience).await,
+            Ok(link) => self.ask_on(link, command, patience, asking).await,
             Err(failure) => (None, self.counted(Err(failure))),
         }
     }
@@ -57,10 +64,17 @@ impl Node {
         mut link: Link,
         command: &Cmd,
         patience: Duration,
+        asking: bool,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let mut states = self.state.subscribe();
+        let sent = async {
+            match asking {
+                false => link.connection.send_packed_command(command).await,
+                true => send_asking(&mut link.connection, command.clone()).await,
+            }
+        };
         let reply = tokio::select! {
-            reply = timeout(patience, link.connection.send_packed_command(command)) => match reply {
+            reply = timeout(patience, sent) => match reply {
                 Ok(reply) => NodeFailure::or_value(reply),
                 Err(_) => Err(NodeFailure::Silent),
             },

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use palisade_client::{Client, Options};
+use redis::cluster_routing::Slot;
 
 use crate::harness::{Reply, Server, Setup, int, patience};
 
@@ -86,6 +87,12 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnM
         assert!(start.elapsed() < patience(), "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The slot of a key.
+pub fn slot(key: &str) -> u16 {
+    let slot = Slot::for_key(key);
+    (0..16_384).find(|&number| Slot::new(number) == Some(slot)).unwrap()
 }
 
 /// A resource that takes a write only with a token at least as large as the largest it has seen.

@@ -263,6 +263,9 @@ impl Held {
                 }
                 vec![]
             }
+            // The server behind this name was replaced by one that has the lock: in a cluster, where its slot has moved. It takes the seat,
+            // and counts from the next round on, as one that was healed.
+            Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token),
             Answer::No => {
                 let member = &mut self.members[node];
                 member.acked = None;
@@ -790,6 +793,25 @@ mod tests {
         // And a server that is in the set already does not count under a second name.
         assert!(held.on_answer(1, 4, id(0), held.heal(), Answer::Token(token(100)), at(110).boot).is_empty());
         assert_eq!(held.nodes_held(), 3);
+    }
+
+    /// A slot of a cluster moved with its locks: who has it now was not asked when the round began, and is asked in the next one.
+    #[test]
+    fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
+        let member = (id(0), Some(token(100)), false);
+        let mut held = Held::new(vec![member], token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        let until = held.valid_until();
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        extend(&mut held, 100);
+        assert!(held.on_answer(1, 0, id(77), ask, Answer::Token(token(100)), at(110).boot).is_empty());
+        assert_eq!((held.outcome(), held.valid_until(), held.nodes_held()), (Some(false), until, 1));
+        extend(&mut held, 200);
+        held.on_answer(2, 0, id(77), ask, Answer::Token(token(100)), at(210).boot);
+        assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(200).boot, TTL_MS)));
+        // One that does not have it takes nobody's seat.
+        extend(&mut held, 300);
+        held.on_answer(3, 0, id(78), ask, Answer::No, at(310).boot);
+        assert!(held.is_lost());
     }
 
     #[test]

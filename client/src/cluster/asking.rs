@@ -1,0 +1,159 @@
+//! Requests to the master of their key, wherever its slot goes meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_core::quorum::NodeId;
+use rand::RngExt;
+use redis::{Arg, Cmd, Value};
+use tokio::time::{Instant, sleep};
+
+use super::Cluster;
+use super::map::Redirection;
+use crate::node::{CONNECT_TIMEOUT, Node};
+use crate::pace::Given;
+use crate::wire::{Lease, NodeFailure};
+
+/// A request follows so many redirections at most: two for a slot on its way that arrives meanwhile, and more for old maps.
+const REDIRECTIONS_MAX: u32 = 5;
+
+/// A slot that is on its way is asked about again after so long.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// A wait that was sent elsewhere after it had lasted for longer than this is begun anew there by its caller, with what is left of its time.
+const JUST_BEGUN: Duration = Duration::from_millis(100);
+
+/// Who answered, and what.
+type Answer = (Option<NodeId>, Result<Value, NodeFailure>);
+
+/// Where a request goes next.
+struct Next {
+    node: Arc<Node>,
+    asking: bool,
+}
+
+impl Cluster {
+    /// Sends `command`, the first argument of which is its key, as [`Node::ask`].
+    pub async fn ask(self: &Arc<Self>, command: &Cmd, given: Given, about: Option<&Lease>) -> Answer {
+        self.ask_at(key_of(command), command, given, about).await
+    }
+
+    /// The same to the master of `key`, whatever the command's arguments are.
+    pub async fn ask_at(self: &Arc<Self>, key: &[u8], command: &Cmd, given: Given, about: Option<&Lease>) -> Answer {
+        let until = Instant::now() + given.most().max(TRY_AGAIN);
+        let mut next = match self.master_of(key, Instant::now() + connect_within(given)).await {
+            Ok(node) => Next { node, asking: false },
+            Err(failure) => return (None, Err(failure)),
+        };
+        for redirections in 0.. {
+            let (id, reply) = next.node.ask_as(command, given, about, next.asking).await;
+            let may_follow = redirections < REDIRECTIONS_MAX && Instant::now() < until;
+            match self.after(key, &next.node, &reply).await {
+                Some(following) if may_follow => next = following,
+                _ => return (id, told_by(&next.node, reply)),
+            }
+        }
+        unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")
+    }
+
+    /// Sends `command`, which reads a key, as [`Node::look`].
+    pub async fn look(
+        self: &Arc<Self>,
+        command: Cmd,
+        given: Given,
+    ) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+        let key = key_of(&command).to_vec();
+        let node = match self.master_of(&key, Instant::now() + connect_within(given)).await {
+            Ok(node) => node,
+            Err(failure) => return (None, 0, Err(failure)),
+        };
+        let (id, over, reply) = node.look(command, given).await;
+        // Not followed: the lock is looked at again after it has been extended where it is now.
+        self.after(&key, &node, &reply).await;
+        (id, over, reply)
+    }
+
+    /// Sends `command`, which may wait in a queue of its key's master, as [`Node::ask_waiting`]. Where the slot goes to another master meanwhile
+    /// the answer is Null, as at the end of the wait: whoever still waits asks again.
+    pub async fn ask_waiting(self: &Arc<Self>, command: &Cmd, patience: Duration, about: Option<&Lease>) -> Answer {
+        self.wait(command, patience, about, false).await
+    }
+
+    /// The same as [`Node::ask_to_wait`].
+    pub async fn ask_to_wait(self: &Arc<Self>, command: &Cmd, lease: &Lease, patience: Duration) -> Answer {
+        self.wait(command, patience, Some(lease), true).await
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        command: &Cmd,
+        patience: Duration,
+        about: Option<&Lease>,
+        may_be_heard: bool,
+    ) -> Answer {
+        let began = Instant::now();
+        let key = key_of(command);
+        let mut next = match self.master_of(key, began + CONNECT_TIMEOUT.min(patience)).await {
+            Ok(node) => Next { node, asking: false },
+            Err(failure) => return (None, Err(failure)),
+        };
+        for redirections in 0.. {
+            let (id, reply) = match about {
+                Some(lease) if may_be_heard && !next.asking => next.node.ask_to_wait(command, lease, patience).await,
+                about => next.node.ask_waiting(command, patience, about, next.asking).await,
+            };
+            let Some(following) = self.after(key, &next.node, &reply).await else {
+                return (id, told_by(&next.node, reply));
+            };
+            if redirections >= REDIRECTIONS_MAX || began.elapsed() > JUST_BEGUN {
+                return (id, Ok(Value::Nil));
+            }
+            next = following;
+        }
+        unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")
+    }
+
+    /// Where to go on after `node` answered so; `None`: that is the answer.
+    async fn after(self: &Arc<Self>, key: &[u8], node: &Node, reply: &Result<Value, NodeFailure>) -> Option<Next> {
+        let failure = reply.as_ref().err()?;
+        let host = node.way().and_then(|way| way.host()).unwrap_or_default();
+        match Redirection::of(failure, host) {
+            Some(Redirection::Moved(place)) => Some(Next { node: self.moved(key, &place), asking: false }),
+            Some(Redirection::Ask(place)) => Some(Next { node: self.importing(&place), asking: true }),
+            Some(Redirection::TryAgain) => {
+                let jittered = TRY_AGAIN.mul_f64(rand::rng().random_range(0.5..1.0));
+                sleep(jittered).await;
+                let node = self.master_of(key, Instant::now()).await.ok()?;
+                Some(Next { node, asking: false })
+            }
+            None => {
+                // What a master refuses for a while is its own affair; one that does not answer may have been replaced.
+                if !failure.is_answer() || failure.code() == Some("CLUSTERDOWN") {
+                    self.stale.notify_one();
+                }
+                None
+            }
+        }
+    }
+}
+
+/// How long a request waits for the very first map and connection.
+fn connect_within(given: Given) -> Duration {
+    match given {
+        Given::Exactly(time) => time,
+        Given::Within { .. } => CONNECT_TIMEOUT,
+    }
+}
+
+/// The key that a command of the module is about.
+fn key_of(command: &Cmd) -> &[u8] {
+    match command.args_iter().nth(1) {
+        Some(Arg::Simple(key)) => key,
+        _ => &[],
+    }
+}
+
+/// A failure with the name of its server.
+fn told_by(node: &Node, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
+    reply.map_err(|failure| failure.of_server(node.name()))
+}

@@ -1,0 +1,154 @@
+//! Keeping the map of a cluster true: renewed when a master fails or redirects, and now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+use redis::{AsyncConnectionConfig, Cmd, RedisError, Value, cmd};
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use super::map::View;
+use super::{Cluster, Known};
+use crate::access::{Unreached, Way};
+use crate::node::{CONNECT_TIMEOUT, Node};
+use crate::pace::Given;
+use crate::wire::NodeFailure;
+
+/// The map is renewed so often while all masters answer, and while one does not or a slot has none.
+const CALM: Duration = Duration::from_secs(10);
+const TROUBLED: Duration = Duration::from_millis(200);
+
+/// It is not renewed sooner than so long after the last time, whatever asks for it.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// So many servers are asked at a time: one of them may be cut off, with an old map.
+const ASKED: usize = 3;
+
+/// What a server that belongs to no cluster answers.
+const NO_CLUSTER: &str = "cluster support disabled";
+
+impl Cluster {
+    /// Keeps the map true, for ever.
+    pub async fn stay_informed(self: Arc<Self>) {
+        loop {
+            match self.view().await {
+                Ok(view) => self.install(&view),
+                Err(failure) => {
+                    debug!(cluster = self.name(), %failure, "no map of the cluster");
+                    self.known.send_if_modified(|known| match known {
+                        // The old one is better than none.
+                        Known::Map(_) => false,
+                        _ => {
+                            *known = Known::Failed(failure);
+                            true
+                        }
+                    });
+                }
+            }
+            let is_calm = match &*self.known.borrow() {
+                Known::Map(map) => {
+                    map.slots.len() == super::SLOTS.into() && map.masters.iter().all(|node| node.is_worth_asking())
+                }
+                Known::Nothing | Known::Failed(_) => false,
+            };
+            let pause = if is_calm { CALM } else { TROUBLED };
+            let jittered = pause.mul_f64(rand::rng().random_range(0.7..1.0));
+            sleep(LEAST).await;
+            let _ = timeout(jittered, self.stale.notified()).await;
+        }
+    }
+
+    /// What some servers say, the one that knows best.
+    async fn view(&self) -> Result<View, NodeFailure> {
+        let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
+        let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
+        let mut said = join_all(some.into_iter().map(ask_master)).await;
+        if said.iter().all(Result::is_err) {
+            // Whoever else is known, also replicas: one of them may be a master by now.
+            let replicas = match &*self.known.borrow() {
+                Known::Map(map) => map.replicas.clone(),
+                Known::Nothing | Known::Failed(_) => vec![],
+            };
+            let replicas = replicas.iter().map(|place| self.seeds[0].to(&place.host, place.port));
+            let ways: Vec<_> = self.seeds.iter().cloned().chain(replicas).collect();
+            said = join_all(ways.iter().map(ask_server)).await;
+        }
+        let (views, failures): (Vec<_>, Vec<_>) = said.into_iter().partition(Result::is_ok);
+        // A server that was taken out of its cluster knows of no shards.
+        let views = views.into_iter().flatten().filter(|view| !view.shards.is_empty());
+        if let Some(view) = views.max_by_key(|view| view.standing) {
+            return Ok(view);
+        }
+        let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
+        let whys: Vec<_> = failures.iter().map(ToString::to_string).collect();
+        Err(match failures.iter().any(NodeFailure::is_lasting) {
+            true => NodeFailure::Unfit(whys.join("; ")),
+            false if whys.is_empty() => {
+                NodeFailure::Unreachable("its servers know of no master with slots: CLUSTER ADDSLOTS".to_owned())
+            }
+            false => NodeFailure::Unreachable(whys.join("; ")),
+        })
+    }
+}
+
+fn questions() -> [Cmd; 2] {
+    [cmd("CLUSTER").arg("INFO").take(), cmd("CLUSTER").arg("SLOTS").take()]
+}
+
+fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, NodeFailure> {
+    let wrong = || NodeFailure::Broken("it does not answer as a server of a cluster does".to_owned());
+    View::read(info, slots, way.host().unwrap_or("127.0.0.1")).ok_or_else(wrong)
+}
+
+/// What a master says over the connection that it has.
+async fn ask_master(node: &Arc<Node>) -> Result<View, NodeFailure> {
+    let Some(way) = node.way() else { return Err(NodeFailure::Silent) };
+    let given = Given::Within { least: CONNECT_TIMEOUT / 4, most: CONNECT_TIMEOUT };
+    let [info, slots] = &questions();
+    let (info, slots) = (node.ask(info, given, None).await.1, node.ask(slots, given, None).await.1);
+    let view = async || read(&info?, &slots?, way);
+    view().await.map_err(|failure| told_by(failure, way))
+}
+
+/// What a server says over a connection that is made for it.
+async fn ask_server(way: &Way) -> Result<View, NodeFailure> {
+    let asked = async {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
+        let mut connection = way.connect(config).await.map_err(|why| match why {
+            Unreached::Access(why) => NodeFailure::Unfit(why),
+            Unreached::Server(error) if NodeFailure::of(&error).is_lasting() || is_refused(&error) => {
+                NodeFailure::Unfit(format!("it cannot be reached: {error}"))
+            }
+            Unreached::Server(error) => NodeFailure::Unreachable(format!("it cannot be reached: {error}")),
+        })?;
+        let [info, slots] = &questions();
+        let info = NodeFailure::or_value(connection.send_packed_command(info).await)?;
+        let slots = NodeFailure::or_value(connection.send_packed_command(slots).await)?;
+        read(&info, &slots, way)
+    };
+    let answer = timeout(CONNECT_TIMEOUT, asked).await;
+    answer.unwrap_or(Err(NodeFailure::Silent)).map_err(|failure| told_by(failure, way))
+}
+
+fn is_refused(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::AuthenticationFailed
+}
+
+/// The failure with the server's name.
+fn told_by(failure: NodeFailure, way: &Way) -> NodeFailure {
+    match failure {
+        NodeFailure::Refused(_, text) if text.contains(NO_CLUSTER) => NodeFailure::Unfit(format!(
+            "{}: it belongs to no cluster (cluster-enabled no): give its address as redis://",
+            way.name()
+        )),
+        NodeFailure::Refused(code, text) if code == "NOPERM" => {
+            NodeFailure::Unfit(format!("{}: {code} {text}: allow +cluster|info +cluster|slots", way.name()))
+        }
+        NodeFailure::Refused(code, text) => NodeFailure::Unreachable(format!("{}: {code} {text}", way.name())),
+        NodeFailure::Silent => NodeFailure::Unreachable(format!("{}: it did not answer in time", way.name())),
+        failure => failure.of_server(way.name()),
+    }
+}

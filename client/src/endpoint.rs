@@ -1,0 +1,255 @@
+//! One of the N that a quorum is of: a server, the master that Sentinels name, or a cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use palisade_core::quorum::NodeId;
+use redis::io::tcp::TcpSettings;
+use redis::{Cmd, Value};
+use socket2::TcpKeepalive;
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::access::{Access, Way};
+use crate::address::Address;
+use crate::cluster::Cluster;
+use crate::give_back::Debt;
+use crate::node::{Common, Node, Server};
+use crate::pace::Given;
+use crate::sentinels::Sentinels;
+use crate::wire::{Lease, NodeFailure};
+
+/// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
+/// is noticed within a quarter of a minute.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
+
+/// One of the list. Commands for it have their key as their first argument.
+#[derive(Clone, Debug)]
+pub enum Endpoint {
+    /// One server at a time.
+    One(Arc<Node>),
+    /// Many.
+    Cluster(Arc<Cluster>),
+}
+
+impl Endpoint {
+    /// What is at `address`, the one with this number in the list, from 1. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// `Configuration`: it is no address of a server, or what `access` names cannot be read.
+    pub fn new(number: usize, address: &Address, access: &Arc<Access>, common: &Common) -> Result<Self, Error> {
+        let (time, interval, retries) = KEEPALIVE;
+        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let way = |url: &String, access: &Arc<Access>| {
+            Ok::<_, Error>(Way::new(number, url, access)?.with(|info| info.set_tcp_settings(tcp.clone())))
+        };
+        let place = number - 1;
+        Ok(match address {
+            Address::Server(url) => {
+                Self::One(Arc::new(Node::new(place, Server::At(Arc::new(way(url, access)?)), common)))
+            }
+            Address::Cluster(seeds) => {
+                let ways = seeds.iter().map(|url| way(url, access)).collect::<Result<_, _>>()?;
+                Self::Cluster(Cluster::new(place, ways, common))
+            }
+            Address::Sentinel(watched) => {
+                let mut own = Access::clone(access);
+                own.credentials = own.sentinel_credentials.take();
+                let own = Arc::new(own);
+                let ways = watched.sentinels.iter().map(|url| way(url, &own)).collect::<Result<_, _>>()?;
+                let sentinels = Sentinels::new(watched.name.clone(), ways, way(&watched.like, access)?);
+                Self::One(Arc::new(Node::new(place, Server::Named(Box::new(sentinels)), common)))
+            }
+        })
+    }
+
+    /// Its address or addresses, without passwords.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::One(node) => node.name(),
+            Self::Cluster(cluster) => cluster.name(),
+        }
+    }
+
+    /// The servers that locks are asked of, as far as they are known.
+    pub fn masters(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::One(node) => vec![Arc::clone(node)],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// Begins to connect, and to give back what is owed.
+    pub fn stay_connected(&self) {
+        match self {
+            Self::One(node) => {
+                let (staying, following) = (Arc::clone(node), Arc::clone(node));
+                tokio::spawn(async move { staying.stay_connected().await });
+                tokio::spawn(async move { following.follow().await });
+                tokio::spawn(Arc::clone(node).pay());
+            }
+            Self::Cluster(cluster) => drop(tokio::spawn(Arc::clone(cluster).stay_informed())),
+        }
+    }
+
+    /// Which server, or cluster, it is, as soon as it is connected.
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
+        match self {
+            Self::One(node) => node.connected(by).await,
+            Self::Cluster(cluster) => cluster.connected(by).await,
+        }
+    }
+
+    /// As [`Node::ask`].
+    pub async fn ask(
+        &self,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        match self {
+            Self::One(node) => node.ask(command, given, about).await,
+            Self::Cluster(cluster) => cluster.ask(command, given, about).await,
+        }
+    }
+
+    /// The same where `key` is, for a command that does not name it.
+    pub async fn ask_at(
+        &self,
+        key: &[u8],
+        command: &Cmd,
+        given: Given,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        match self {
+            Self::One(node) => node.ask(command, given, None).await,
+            Self::Cluster(cluster) => cluster.ask_at(key, command, given, None).await,
+        }
+    }
+
+    /// Sends `command`, which is about no key, to each of its servers; with their names.
+    pub async fn ask_each(
+        &self,
+        command: &Cmd,
+        given: Given,
+    ) -> Vec<(String, Option<NodeId>, Result<Value, NodeFailure>)> {
+        if let Self::Cluster(cluster) = self {
+            // Until its masters are known.
+            let _ = cluster.connected(Instant::now() + given.most()).await;
+        }
+        let ask = async |node: Arc<Node>| {
+            let (id, reply) = node.ask(command, given, None).await;
+            (node.name().to_owned(), id, reply)
+        };
+        join_all(self.masters().into_iter().map(ask)).await
+    }
+
+    /// As [`Node::look`].
+    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+        match self {
+            Self::One(node) => node.look(command, given).await,
+            Self::Cluster(cluster) => cluster.look(command, given).await,
+        }
+    }
+
+    /// As [`Node::ask_waiting`]. From a cluster, Null may come before the time is over.
+    pub async fn ask_waiting(
+        &self,
+        command: &Cmd,
+        patience: Duration,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        match self {
+            Self::One(node) => node.ask_waiting(command, patience, about, false).await,
+            Self::Cluster(cluster) => cluster.ask_waiting(command, patience, about).await,
+        }
+    }
+
+    /// As [`Node::ask_to_wait`]. From a cluster, Null may come before the time is over.
+    pub async fn ask_to_wait(
+        &self,
+        command: &Cmd,
+        lease: &Lease,
+        patience: Duration,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        match self {
+            Self::One(node) => node.ask_to_wait(command, lease, patience).await,
+            Self::Cluster(cluster) => cluster.ask_to_wait(command, lease, patience).await,
+        }
+    }
+
+    /// As [`Node::waits_heard`], where `key` is.
+    pub fn waits_heard(&self, key: &[u8]) -> usize {
+        self.master(key).map_or(0, |node| node.waits_heard())
+    }
+
+    /// As [`Node::has_many_blocked`], where `key` is.
+    pub fn has_many_blocked(&self, key: &[u8]) -> bool {
+        self.master(key).is_some_and(|node| node.has_many_blocked())
+    }
+
+    /// Whether it makes sense to ask it about `key`; also where it can be told at once why it never will.
+    pub fn is_worth_asking(&self, key: &[u8]) -> bool {
+        match self {
+            Self::One(node) => node.is_worth_asking(),
+            Self::Cluster(cluster) => cluster.is_worth_asking(key),
+        }
+    }
+
+    /// As [`Node::tracks_over`], of `key`.
+    pub fn tracks_over(&self, key: &[u8]) -> Option<u64> {
+        self.master(key)?.tracks_over()
+    }
+
+    /// As [`Node::knows_behind`], of `key`.
+    pub fn knows_behind(&self, key: &[u8]) -> bool {
+        self.master(key).is_some_and(|node| node.knows_behind())
+    }
+
+    /// `debt` is to be given back here as soon as its master answers.
+    pub fn owe(&self, debt: &Arc<Debt>) {
+        // One whose slot nobody serves ends with its lease.
+        if let Some(node) = self.master(&debt.lease.key) {
+            node.owe(debt);
+        }
+    }
+
+    fn master(&self, key: &[u8]) -> Option<Arc<Node>> {
+        match self {
+            Self::One(node) => Some(Arc::clone(node)),
+            Self::Cluster(cluster) => cluster.known_master(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ErrorKind};
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let addresses = [
+            "http://user:secret@host",
+            "redis://user:secret",
+            "unix:///x?db=a&pass=secret",
+            "rediss//:secret@host",
+            "redis+cluster://user:secret@",
+            "redis+sentinel://user:secret@h",
+            "redis+sentinel://user:secret@h/locks?sentinelPasword=secret",
+        ];
+        for address in addresses {
+            let error = Client::new(["a", "b", address]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
+        }
+        for scheme in [
+            "redis://user:secret@host",
+            "redis+cluster://user:secret@h",
+            "redis+sentinel://u:secret@h/locks?sentinelPassword=secret",
+        ] {
+            let builder = Client::builder().node(scheme);
+            assert!(!format!("{builder:?} {:?}", builder.clone().build().unwrap()).contains("secret"));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A cluster of six: each lock at the master of its slot, as on one node; and what is no cluster.
+
+use std::time::Instant;
+
+use palisade_client::{Client, ErrorKind, Loss, Options};
+
+use crate::fixture::{connected, ms, slot, until};
+use crate::harness::{Frozen, Member, Setup, int, joined_with, null, text, wait_until};
+
+/// Leases are short in these tests, and with them the guards.
+pub const MAX_TTL_MS: u64 = 2_000;
+
+/// Three masters, and a replica of each.
+pub struct Six(pub [Member; 6]);
+
+impl Six {
+    /// In which a master is taken for dead after so many milliseconds.
+    pub fn start(node_timeout_ms: u32) -> Self {
+        // Options are the same for all of a program, so there are two ways to set them up.
+        let how: fn(Setup) -> Setup = match node_timeout_ms {
+            60_000 => patient,
+            _ => hasty,
+        };
+        let members = joined_with(["0 5460", "5461 10922", "10923 16383", "", "", ""], how);
+        let six = Self(members);
+        for (replica, master) in six.replicas().zip(six.masters()) {
+            let mut client = replica.client();
+            wait_until("it follows", || client.say(&format!("CLUSTER REPLICATE {}", master.id)) == text("OK"));
+        }
+        for (replica, master) in six.replicas().zip(six.masters()) {
+            let mut client = master.client();
+            wait_until("it is known", || client.say("INFO replication").as_text().contains("state=online"));
+            // What a replica must have heard, or it is guarded for a day when it is promoted.
+            wait_until("it was told", || replica.server.info("outstanding_ttl_ms") <= 2 * MAX_TTL_MS);
+        }
+        for member in &six.0 {
+            let mut client = member.client();
+            // A master that does not know of a replica yet refuses it its vote, and is not asked again for minutes.
+            let replicas = |nodes: String| nodes.lines().filter(|line| line.contains("slave")).count();
+            wait_until("all know the replicas", || replicas(client.say("CLUSTER NODES").as_text()) == 3);
+        }
+        for master in six.masters() {
+            let mut client = master.client();
+            // Until then their tokens are ahead of their clocks, and no other node takes a lock with one by MIGRATE.
+            wait_until("its tokens follow its clock", || {
+                let time: Vec<u64> =
+                    client.say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
+                let highest = master.server.info("token_high").max(master.server.info("token_floor"));
+                time[0] * 1_000_000 + time[1] > highest
+            });
+        }
+        crate::told::listen();
+        six
+    }
+
+    pub fn masters(&self) -> impl Iterator<Item = &Member> {
+        self.0[..3].iter()
+    }
+
+    pub fn replicas(&self) -> impl Iterator<Item = &Member> {
+        self.0[3..].iter()
+    }
+
+    /// The addresses of two of its masters.
+    pub fn seeds(&self) -> Vec<String> {
+        self.masters().take(2).map(tcp).collect()
+    }
+
+    pub async fn client(&self) -> Client {
+        let client = Client::cluster(self.seeds()).unwrap();
+        connected(&client).await;
+        client
+    }
+}
+
+fn common(setup: Setup) -> Setup {
+    let max_ttl = MAX_TTL_MS.to_string();
+    setup.module_arguments(&["max-ttl", &max_ttl, "max-clock-skew", "1000"]).option("repl-diskless-sync-delay", "0")
+}
+
+fn patient(setup: Setup) -> Setup {
+    common(setup)
+}
+
+fn hasty(setup: Setup) -> Setup {
+    common(setup).option("cluster-node-timeout", "3000").option("cluster-replica-validity-factor", "0")
+}
+
+pub fn tcp(member: &Member) -> String {
+    format!("127.0.0.1:{}", member.server.port())
+}
+
+/// A key of this master of three.
+pub fn key_of(master: usize) -> String {
+    let bounds = [0..=5460, 5461..=10922, 10923..=16383];
+    (0..).map(|n| format!("key{n}")).find(|key| bounds[master].contains(&slot(key))).unwrap()
+}
+
+pub fn options() -> Options {
+    Options::new().ttl(ms(MAX_TTL_MS))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_lock_is_at_the_master_of_its_slot() {
+    let six = Six::start(60_000);
+    let locks = six.client().await;
+    let held = |member: &Member| member.server.info("held");
+    let mut guards = vec![];
+    for n in 0..60 {
+        guards.push(locks.lock_with(format!("lock{n}"), &options()).await.unwrap());
+    }
+    let counts: Vec<_> = six.masters().map(held).collect();
+    assert!(counts.iter().sum::<u64>() == 60 && counts.iter().all(|count| *count > 5), "{counts:?}");
+    let other = six.client().await;
+    for (n, guard) in guards.iter().enumerate() {
+        let refused = other.try_lock_with(format!("lock{n}"), &options()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Contended);
+        assert_eq!(refused.holder().unwrap().token, guard.token());
+    }
+    // Past the first lease: they are extended.
+    tokio::time::sleep(ms(MAX_TTL_MS + 500)).await;
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+    for guard in guards {
+        guard.release().await;
+    }
+    assert_eq!(six.masters().map(held).sum::<u64>(), 0);
+    locks.close().await.unwrap();
+}
+
+/// What a node does, a cluster does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_sharing_permits_elections_and_watching() {
+    let six = Six::start(60_000);
+    let (locks, other) = (six.client().await, six.client().await);
+    for master in 0..3 {
+        let key = key_of(master);
+        let mut changes = other.watch(&key).unwrap();
+        assert!(changes.changed().await.unwrap().is_none());
+        let guard = locks.lock_with(&key, &options().note("first")).await.unwrap();
+        assert_eq!(changes.changed().await.unwrap().unwrap().token, guard.token());
+        let waiting = tokio::spawn({
+            let (other, key) = (other.clone(), key.clone());
+            async move { other.lock_with(&key, &options()).await.unwrap() }
+        });
+        until("it waits", async || six.0[master].server.info("waiters") == 1).await;
+        let first = guard.token();
+        guard.release().await;
+        let second = waiting.await.unwrap();
+        assert!(second.token() > first);
+        second.release().await;
+
+        let rw = locks.rw_lock_with(format!("rw{key}"), &options());
+        let (one, two) = (rw.read().await.unwrap(), rw.read().await.unwrap());
+        assert_eq!(rw.try_write().await.unwrap_err().kind(), ErrorKind::Contended);
+        one.release().await;
+        two.release().await;
+        rw.write().await.unwrap().downgrade().await.unwrap().release().await;
+
+        let permits = locks.semaphore_with(format!("permits{key}"), 2, &options());
+        let (one, two) = (permits.acquire().await.unwrap(), permits.acquire().await.unwrap());
+        assert_ne!(one.number(), two.number());
+        assert_eq!(permits.try_acquire().await.unwrap_err().kind(), ErrorKind::Contended);
+        one.release().await;
+        two.release().await;
+
+        let election = format!("election{key}");
+        let leadership = locks.election_with(&election, &options()).campaign("me").await.unwrap();
+        let leader = other.election(&election).leader().await.unwrap().unwrap();
+        assert_eq!((leader.term, &*leader.value), (leadership.term(), &b"me"[..]));
+        leadership.resign().await;
+    }
+}
+
+/// A lock that is taken away is known to be at once, also where it is one of many of a cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_taken_away_is_lost_at_once() {
+    let six = Six::start(60_000);
+    let locks = six.client().await;
+    let guard = locks.lock_with(key_of(1), &options()).await.unwrap();
+    six.0[1].client().say(&format!("LOCK.BREAK {}", key_of(1)));
+    assert!(matches!(guard.lost().await, Loss::TakenAway(_)));
+}
+
+/// Locks of the others go on as before while one master is frozen, and whoever waits for one of its own goes on when it answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_concerns_its_own_locks_alone() {
+    let six = Six::start(60_000);
+    let locks = six.client().await;
+    let keys: Vec<_> = (0..3).map(key_of).collect();
+    let held = locks.lock_with(format!("{{{}}}held", keys[0]), &options()).await.unwrap();
+    let frozen = Frozen::new(&six.0[1].server);
+    let refused = locks.try_lock_with(&keys[1], &options()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoQuorum, "{refused}");
+    let waiting = tokio::spawn({
+        let (locks, key) = (locks.clone(), keys[1].clone());
+        async move { locks.lock_with(key, &options()).await }
+    });
+    let start = Instant::now();
+    let mut rounds = 0;
+    while start.elapsed() < ms(MAX_TTL_MS + 1_000) {
+        for key in [&keys[0], &keys[2]] {
+            locks.try_lock_with(key, &options()).await.unwrap().release().await;
+            rounds += 1;
+        }
+    }
+    assert!(rounds > 100 && held.is_valid(), "{rounds} rounds");
+    drop(frozen);
+    waiting.await.unwrap().unwrap().release().await;
+}
+
+/// Clusters that know nothing of each other are nodes of a quorum: a lock is on a majority of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_clusters_are_a_quorum() {
+    let clusters: Vec<_> = (0..3).map(|_| joined_with(["0 8191", "8192 16383"], patient)).collect();
+    let urls = |cluster: &[Member; 2]| format!("redis+cluster://{}", tcp(&cluster[0]));
+    let locks = Client::new(clusters.iter().map(urls)).unwrap();
+    locks.connect().await.unwrap();
+    let exists = |key: &str| {
+        let there = |member: &Member| member.client().say(&format!("EXISTS {key}")) == int(1);
+        clusters.iter().flatten().filter(|member| there(member)).count()
+    };
+    for n in 0..8 {
+        let key = format!("lock{n}");
+        let guard = locks.lock_with(&key, &options()).await.unwrap();
+        until("all have it", async || exists(&key) == 3).await;
+        // One master of one cluster is away.
+        let frozen: Vec<_> = clusters[n % 3].iter().map(|member| Frozen::new(&member.server)).collect();
+        // One that granted it late counts from the next round on.
+        until("it is extended by the others", async || guard.extend().await.is_ok()).await;
+        guard.release().await;
+        let next = locks.lock_with(&key, &options()).await.unwrap();
+        drop(frozen);
+        next.release().await;
+        until("nobody has it", async || exists(&key) == 0).await;
+    }
+    // The same cluster by two of its servers is one node.
+    let twice = Client::new([urls(&clusters[0]), format!("redis+cluster://{}", tcp(&clusters[0][1]))]).unwrap();
+    assert_eq!(twice.connect().await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    assert_eq!(twice.try_lock_with("k", &options()).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_a_cluster_is_told() {
+    let told = async |client: Client| {
+        let error = client.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        // It does not pass by itself, so nobody waits for it.
+        assert_eq!(client.lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
+        error.to_string()
+    };
+    let alone = Setup::new().replication().start();
+    let error = told(Client::cluster([format!("127.0.0.1:{}", alone.port())]).unwrap()).await;
+    assert!(error.contains("belongs to no cluster"), "{error}");
+    let served = joined_with(["0 16383"], patient);
+    let bare = Setup::new().replication().option("cluster-enabled", "yes").module_later().start();
+    bare.client().say("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("it serves", || bare.client().say("GET x") == null());
+    let error = told(Client::cluster([format!("127.0.0.1:{}", bare.port())]).unwrap()).await;
+    assert!(error.contains("no lock module") && error.contains(&bare.port().to_string()), "{error}");
+    // Seeds that are there, and some that are not.
+    let locks = Client::cluster(["127.0.0.1:1".to_owned(), tcp(&served[0])]).unwrap();
+    connected(&locks).await;
+    // A slot that nobody serves.
+    served[0].client().say(&format!("CLUSTER DELSLOTS {}", slot("k")));
+    let refused = locks.try_lock_with("k", &options()).await.unwrap_err();
+    assert!(refused.kind() == ErrorKind::NoQuorum && refused.to_string().contains("CLUSTERDOWN"), "{refused}");
+    let waiting = tokio::spawn(async move { locks.lock_with("k", &options()).await });
+    tokio::time::sleep(ms(300)).await;
+    served[0].client().say(&format!("CLUSTER ADDSLOTS {}", slot("k")));
+    waiting.await.unwrap().unwrap().release().await;
+}

@@ -1,0 +1,107 @@
+//! Replicas that take over, while locks are held and while many wait.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use palisade_client::{ErrorKind, Loss};
+
+use crate::cluster::{MAX_TTL_MS, Six, key_of, options};
+use crate::cluster_changes::{Judge, take_turns};
+use crate::fixture::{ms, until};
+use crate::harness::{Member, text, wait_until};
+
+/// The replica takes over by hand. A fail-over is given up after 5 s, which a busy machine may need.
+fn fail_over(replica: &Member) {
+    let mut asked: Option<Instant> = None;
+    let mut client = replica.client();
+    tokio::task::block_in_place(|| {
+        wait_until("it took over", || {
+            let is_asked = asked.is_some_and(|asked| asked.elapsed() < Duration::from_secs(6));
+            if !is_asked && client.say("CLUSTER FAILOVER") == text("OK") {
+                asked = Some(Instant::now());
+            }
+            client.say("ROLE").as_list()[0] == text("master")
+        });
+    });
+}
+
+/// Locks of the other masters go on; those of the dead one end with their validity, and are had again after its replica's guard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_replaced() {
+    let mut six = Six::start(3_000);
+    let locks = six.client().await;
+    let keys: Vec<_> = (0..3).map(key_of).collect();
+    let mut guards = vec![];
+    for key in &keys {
+        guards.push(locks.lock_with(key, &options()).await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let (locks, key) = (six.client().await, keys[1].clone());
+        async move { locks.lock_with(key, &options()).await.unwrap() }
+    });
+    until("it waits", async || six.0[1].server.info("waiters") == 1).await;
+    six.0[1].server.kill();
+    let loss = guards[1].lost().await;
+    assert!(matches!(loss, Loss::TooFewNodes(_)), "{loss}");
+    assert!(loss.to_string().contains(&six.0[1].server.port().to_string()), "which master it was: {loss}");
+    let next = waiting.await.unwrap();
+    assert!(next.token() > guards[1].token() && next.is_valid());
+    assert!(guards[0].is_valid() && guards[2].is_valid(), "they were extended all the while");
+    assert_eq!(six.0[4].server.info("held"), 1);
+    // The old master comes back as a replica, and nobody notices.
+    six.0[1].server.start_again();
+    let comes_back = || six.0[1].client().say("ROLE").as_list()[0] == text("slave");
+    until("the old master follows", async || comes_back()).await;
+    tokio::time::sleep(ms(MAX_TTL_MS)).await;
+    assert!(next.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_steps_down_is_guarded_and_waited_out() {
+    let six = Six::start(60_000);
+    let locks = six.client().await;
+    let key = key_of(1);
+    let guard = locks.lock_with(&key, &options()).await.unwrap();
+    let waiting = tokio::spawn({
+        let (locks, key) = (six.client().await, key.clone());
+        async move { locks.lock_with(key, &options()).await.unwrap() }
+    });
+    until("it waits", async || six.0[1].server.info("waiters") == 1).await;
+    fail_over(&six.0[4]);
+    let other = six.client().await;
+    // As soon as the others know.
+    until("it is told", async || match other.try_lock_with(format!("{{{key}}}free"), &options()).await {
+        Err(error) => error.kind() == ErrorKind::Guarded && error.retry_after().is_some(),
+        Ok(guard) => panic!("granted by the old master, or without a guard: {}", guard.token()),
+    })
+    .await;
+    // The replica has the lock, but does not know that it was the last word on it.
+    guard.lost().await;
+    let next = waiting.await.unwrap();
+    assert!(next.token() > guard.token() && six.0[4].server.info("held") == 1);
+}
+
+/// Many want a few locks of one master while it is replaced: no two have one at a time, tokens rise, and everybody comes to have each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_wait_while_their_master_is_replaced() {
+    let mut six = Six::start(3_000);
+    let clients = [six.client().await, six.client().await];
+    let judged: Vec<_> = (0..2).map(|n| (format!("{{{}}}{n}", key_of(1)), Arc::new(Judge::default()))).collect();
+    let take_turns = |n: usize| {
+        let (key, judge) = judged[n % 2].clone();
+        tokio::spawn(take_turns(clients[n / 2 % 2].clone(), key, judge))
+    };
+    let workers: Vec<_> = (0..12).map(take_turns).collect();
+    until("some had it", async || judged[0].1.judge() > 20).await;
+    fail_over(&six.0[4]);
+    let before = judged[0].1.judge();
+    until("some had it again", async || judged[0].1.judge() > before + 20).await;
+    // And the master before takes over again, since its successor dies.
+    until("it is told what it must know", async || six.0[1].server.info("outstanding_ttl_ms") <= 2 * MAX_TTL_MS).await;
+    six.0[4].server.kill();
+    judged.iter().for_each(|(_, judge)| judge.is_over());
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    println!("{:?} turns", judged.iter().map(|(_, judge)| judge.judge()).collect::<Vec<_>>());
+}

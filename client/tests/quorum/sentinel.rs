@@ -1,0 +1,112 @@
+//! A master that Sentinels know, and have replaced.
+
+use palisade_client::{Client, Credentials, ErrorKind};
+
+use crate::cluster::{MAX_TTL_MS, options};
+use crate::fixture::{connected, until};
+use crate::harness::{Sentinel, Server, Setup, follow, text, wait_until};
+
+/// A server as one should be that Sentinel watches: whenever it starts it is guarded.
+fn member() -> Setup {
+    let max_ttl = MAX_TTL_MS.to_string();
+    let arguments = ["max-ttl", &max_ttl, "max-clock-skew", "100", "restart-guard", "always"];
+    Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&arguments)
+}
+
+/// A master, its replica, and Sentinels that decide alone: each of them is enough to have the replica take over.
+fn watched(sentinels: usize) -> (Server, Server, Vec<Sentinel>) {
+    crate::told::listen();
+    let (master, replica) = (member().start(), member().start());
+    follow(&replica, &master);
+    let sentinels: Vec<_> = (0..sentinels).map(|_| Sentinel::watching(&master, 2_000)).collect();
+    for sentinel in &sentinels {
+        let expected = text(&(sentinels.len() - 1).to_string());
+        wait_until("they know each other", || sentinel.master_field("num-other-sentinels") == expected);
+    }
+    (master, replica, sentinels)
+}
+
+fn addresses(sentinels: &[Sentinel]) -> Vec<String> {
+    sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_replaced_and_followed() {
+    let (mut master, replica, sentinels) = watched(3);
+    // One of them is not there.
+    let addresses = ["127.0.0.1:1".to_owned()].into_iter().chain(addresses(&sentinels).into_iter().skip(1));
+    let locks = Client::sentinel("locks", addresses).unwrap();
+    connected(&locks).await;
+    let guard = locks.lock_with("k", &options()).await.unwrap();
+    assert_eq!((master.info("held"), replica.info("waiters")), (1, 0));
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock_with("k", &options()).await.unwrap() }
+    });
+    until("it waits", async || master.info("waiters") == 1).await;
+    master.kill();
+    guard.lost().await;
+    let next = waiting.await.unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(replica.client().say("LOCK.INFO k").field("token").as_int() as u64, next.token());
+}
+
+/// A master that its Sentinels have replaced while it was cut off from them, but not from its clients: nobody talks to it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_knows_nothing_of_its_end_is_left() {
+    let (old, new, sentinels) = watched(1);
+    let locks = Client::sentinel("locks", addresses(&sentinels)).unwrap();
+    connected(&locks).await;
+    // As after a fail-over of which it was not told.
+    new.client().say("REPLICAOF NO ONE");
+    sentinels[0].say("SENTINEL REMOVE locks");
+    sentinels[0].say(&format!("SENTINEL MONITOR locks 127.0.0.1 {} 1", new.port()));
+    assert_eq!(old.client().say("ROLE").as_list()[0], text("master"));
+    until("it is guarded there", async || {
+        locks.try_lock_with("k", &options()).await.is_err_and(|error| error.kind() == ErrorKind::Guarded)
+    })
+    .await;
+    let guard = locks.lock_with("k", &options()).await.unwrap();
+    assert_eq!((old.info("held"), new.info("held")), (0, 1));
+    guard.release().await;
+}
+
+/// Sentinels have passwords of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_have_credentials_of_their_own() {
+    let (master, _replica, sentinels) = watched(1);
+    master.client().say("ACL SETUSER app on >secret ~* &* +@all");
+    assert_eq!(sentinels[0].say("ACL SETUSER watch on >other ~* &* +@all"), text("OK"));
+    assert_eq!(sentinels[0].say("ACL SETUSER default off"), text("OK"));
+    let host = &addresses(&sentinels)[0];
+    let url = format!("redis+sentinel://app:secret@{host}/locks?sentinelUsername=watch&sentinelPassword=other");
+    let locks = Client::new([&url]).unwrap();
+    connected(&locks).await;
+    let list = master.client().say("CLIENT LIST").as_text();
+    assert!(list.lines().any(|line| line.contains("user=app")), "{list}");
+    let credentials = |user: &str, password: &str| {
+        let (user, password) = (user.to_owned(), password.to_owned());
+        Credentials::from_fn(move || Ok((user.clone(), password.clone())))
+    };
+    let builder = Client::builder().sentinel("locks", [host]);
+    let builder = builder.credentials(credentials("app", "secret")).sentinel_credentials(credentials("watch", "other"));
+    connected(&builder.build().unwrap()).await;
+    let locked_out = Client::sentinel("locks", [host]).unwrap();
+    let error = locked_out.connect().await.unwrap_err();
+    assert!(error.to_string().contains("NOAUTH") && !error.to_string().contains("secret"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_sentinels_is_told() {
+    let (_master, _replica, sentinels) = watched(1);
+    let told = async |client: Client| client.connect().await.unwrap_err().to_string();
+    let unknown = Client::sentinel("looks", addresses(&sentinels)).unwrap();
+    let error = told(unknown.clone()).await;
+    assert!(error.contains("watch no master of the name looks"), "{error}");
+    assert_eq!(unknown.lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum, "it is not waited for");
+    let nobody = told(Client::sentinel("locks", ["127.0.0.1:1", "127.0.0.1:2"]).unwrap()).await;
+    assert!(nobody.contains("no Sentinel tells where it is: 127.0.0.1:"), "{nobody}");
+    let no_sentinel = Setup::new().replication().start();
+    let error = told(Client::sentinel("locks", [format!("127.0.0.1:{}", no_sentinel.port())]).unwrap()).await;
+    assert!(error.contains("unknown command"), "{error}");
+}
