@@ -47,6 +47,7 @@ fn assert_limited(server: &Server) {
     assert_eq!(app.say("LOCK.WAIT orders:1 you 1"), int(0));
     // For clients that lock on several nodes.
     assert_eq!(app.say("LOCK.NODE").field("state"), text("serving"));
+    assert_eq!(app.say("LOCK.MEMBERS JOIN 0").field("version"), int(0));
     assert_eq!(app.say(&format!("LOCK.FENCE orders:1 me {token}")), int(token));
     assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000 WAIT 1"), null());
     assert_eq!(app.say("LOCK.RELEASE orders:1 me LEVEL 1"), int(0));
@@ -62,6 +63,7 @@ fn assert_limited(server: &Server) {
         "LOCK.BREAK orders:1",
         "LOCK.GUARD",
         "LOCK.GUARD LIFT",
+        "LOCK.SETMEMBERS 1 PROMISE 00000000000000000000000000000001",
         "LOCK.EFFECT orders:1 x",
         "LOCK.CEILING 1 1",
         "LOCK.ACQUIRE users:1 me 1000",

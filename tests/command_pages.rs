@@ -127,6 +127,8 @@ fn refusals() -> Vec<Refusal> {
         NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
+        OldMembers { .. } | NotMember | Outbid | Unsettled { .. } | MembersApart | Members | MembersVersion => {}
+        Ballot | NothingJoins | MembersForm => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -179,6 +181,16 @@ fn refusals() -> Vec<Refusal> {
         ListedHolders,
         ListedEntries,
         Behind,
+        OldMembers { version: 17 },
+        NotMember,
+        Outbid,
+        Unsettled { left_ms },
+        MembersApart,
+        Members,
+        MembersVersion,
+        Ballot,
+        NothingJoins,
+        MembersForm,
         UnknownOption { known },
         RepeatedOption { name },
         MissingValue { name },

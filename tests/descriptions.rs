@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 19] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 21] = [
     (
         "LOCK.ACQUIRE",
         -4,
@@ -30,6 +30,14 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 19] = [
     ("LOCK.WATCH", -3, "access", false, "key ms [TOKEN token] [SEQ n]"),
     ("LOCK.BREAK", -2, "delete", true, "key [TOKEN token]"),
     ("LOCK.NODE", 1, "", false, ""),
+    ("LOCK.MEMBERS", -1, "", false, "[JOIN version]"),
+    (
+        "LOCK.SETMEMBERS",
+        -2,
+        "",
+        false,
+        "version [PROMISE ballot] [ACCEPT ballot] [DECIDED] [MEMBERS members] [FLOOR token]",
+    ),
     ("LOCK.GUARD", -1, "", false, "[LIFT] [ARM ms]"),
     ("LOCK.FLOOR", -1, "", false, "[RAISE token]"),
     ("LOCK.LOG", -1, "", false, "[KEY key] [COUNT n] [RESET]"),
@@ -50,12 +58,17 @@ fn command_docs_show_every_argument() {
         // Servers differ in the case in which they tell a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
-        let since = if ["LOCK.CONVERT", "LOCK.NOTE", "LOCK.HEAR", "LOCK.WATCH", "LOCK.LOG", "LOCK.TOP"].contains(&name)
-        {
-            "0.2.0"
-        } else {
-            "0.1.0"
-        };
+        let newer = [
+            "LOCK.CONVERT",
+            "LOCK.NOTE",
+            "LOCK.HEAR",
+            "LOCK.WATCH",
+            "LOCK.LOG",
+            "LOCK.TOP",
+            "LOCK.MEMBERS",
+            "LOCK.SETMEMBERS",
+        ];
+        let since = if newer.contains(&name) { "0.2.0" } else { "0.1.0" };
         assert_eq!(docs[1].field("since"), text(since), "{name}");
         assert!(docs[1].field("complexity").as_text().starts_with("O("));
         assert_eq!(docs[1].field("module"), text("lock"));
@@ -164,15 +177,27 @@ fn acl_categories_tell_users_from_operators() {
     assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 2, "all, and the internal ones");
     assert_eq!(
         in_category(&mut client, "dangerous"),
-        ["LOCK.BREAK", "LOCK.CEILING", "LOCK.EFFECT", "LOCK.FLOOR", "LOCK.GUARD", "LOCK.LOG", "LOCK.TOP"]
+        [
+            "LOCK.BREAK",
+            "LOCK.CEILING",
+            "LOCK.EFFECT",
+            "LOCK.FLOOR",
+            "LOCK.GUARD",
+            "LOCK.LOG",
+            "LOCK.SETMEMBERS",
+            "LOCK.TOP"
+        ]
     );
-    assert_eq!(in_category(&mut client, "read"), ["LOCK.CHECK", "LOCK.INFO", "LOCK.NODE", "LOCK.WATCH"]);
+    assert_eq!(
+        in_category(&mut client, "read"),
+        ["LOCK.CHECK", "LOCK.INFO", "LOCK.MEMBERS", "LOCK.NODE", "LOCK.WATCH"]
+    );
     assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.WATCH"]);
     let writing = in_category(&mut client, "write");
     for (name, _, _, writes, _) in COMMANDS {
         assert_eq!(
             writing.contains(&name.to_owned()),
-            writes || ["LOCK.FLOOR", "LOCK.GUARD", "LOCK.WAIT"].contains(&name),
+            writes || ["LOCK.FLOOR", "LOCK.GUARD", "LOCK.SETMEMBERS", "LOCK.WAIT"].contains(&name),
             "{name}"
         );
     }

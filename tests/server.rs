@@ -38,6 +38,7 @@ mod leaving_the_queue;
 mod links;
 mod loaded_again;
 mod log;
+mod members;
 mod memory;
 mod model;
 mod modes_page;

@@ -19,7 +19,7 @@ fn a_state_file_that_cannot_be_read_proves_nothing_and_is_kept_aside() {
         ("zeros, as a power cut leaves them", |text| "\0".repeat(text.len()), "is damaged"),
         ("cut short", |text| text[..text.len() / 2].to_owned(), "is damaged"),
         ("changed", |text| text.replace("incarnation 1", "incarnation 9"), "is damaged"),
-        ("of the future", |text| text.replace("palisade-node 2", "palisade-node 3"), "is of version 3"),
+        ("of the future", |text| text.replace("palisade-node 2", "palisade-node 9"), "is of version 9"),
     ];
     for (what, change, logged) in damage {
         let (mut server, token) = held(Setup::new().aof());

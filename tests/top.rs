@@ -37,7 +37,7 @@ fn the_keys_that_are_waited_for_and_refused_most_come_first() {
     let after = client.say("LOCK.TOP");
     assert_eq!((after.field("waits"), rows(&after, "refused")), (int(0), vec![]));
     let features = client.say("LOCK.NODE").field("features");
-    assert_eq!(features, text("log behind top hear"));
+    assert_eq!(features, text("log behind top hear members"));
 }
 
 /// However many keys there are, it has a size; a key that comes often is found among thousands that come once.

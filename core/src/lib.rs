@@ -38,6 +38,7 @@
 //! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
 //! | `history` | what a node remembers of grants and waits that are over, for people ([`History`], [`Log`]): no rule looks at it |
+//! | `members` | the set of nodes of a quorum, as a node knows it ([`Membership`]) |
 //! | `tokens`, `guard`, `queue`, `keepalive` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
 //! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
@@ -56,6 +57,7 @@ mod guard;
 mod history;
 mod keepalive;
 mod lock;
+mod members;
 mod node;
 mod queue;
 pub mod quorum;
@@ -92,6 +94,9 @@ pub use lock::grant::{Grant, GrantId};
 pub use lock::holders::Holders;
 pub use lock::modes::Modes;
 pub use lock::phase::Phase;
+pub use members::{
+    Accepted, Ballot, Member, Members, Membership, SavedMembership, is_address, members_from_text, members_to_text,
+};
 pub use node::counters::Counters;
 #[cfg(feature = "tamper")]
 pub use node::tamper::Tamper;

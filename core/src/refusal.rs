@@ -5,8 +5,9 @@ use std::fmt;
 use crate::values::cause::Cause;
 use crate::values::limits::{
     BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS,
-    LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
-    OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX,
+    NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX,
+    TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -148,6 +149,32 @@ pub enum Refusal {
         /// Which option's.
         name: &'static str,
     },
+    /// `OLDMEMBERS`: the set of nodes is at another version than the changer thinks.
+    OldMembers {
+        /// The version that this node was told last.
+        version: u64,
+    },
+    /// `NOTMEMBER`: this node is no member of the set, so it has no vote on the next one.
+    NotMember,
+    /// `OUTBID`: another changer came with a larger ballot.
+    Outbid,
+    /// `UNSETTLED`: leases of clients with an older version may still run.
+    Unsettled {
+        /// Milliseconds until they have ended.
+        left_ms: u64,
+    },
+    /// `ERR`: two versions of the set differ by more or less than one node.
+    MembersApart,
+    /// `ERR`: not a list of members.
+    Members,
+    /// `ERR`: not a version of the set.
+    MembersVersion,
+    /// `ERR`: not a ballot.
+    Ballot,
+    /// `ERR`: JOIN came over no connection.
+    NothingJoins,
+    /// `ERR`: neither a promise, nor an acceptance, nor a decision.
+    MembersForm,
     /// `ERR`: an ordinary client sent the internal command.
     Internal,
     /// `ERR`: the internal command carried a record that is none.
@@ -311,6 +338,39 @@ impl fmt::Display for Refusal {
             Self::ListedEntries => write!(f, "ERR COUNT must be an integer from 1 to {LOG_LEN_LIMIT}"),
             Self::RepeatedOption { name } => write!(f, "ERR option {name} was given twice: give it once"),
             Self::MissingValue { name } => write!(f, "ERR option {name} needs a value after it"),
+            Self::OldMembers { version } => write!(
+                f,
+                "OLDMEMBERS {version} that is the version of the set of nodes that this node was told last: see LOCK.MEMBERS, \
+                 and begin from there"
+            ),
+            Self::NotMember => f.write_str(
+                "NOTMEMBER this node is not in the set that it was told of, or lost its state file since: it has no vote on \
+                 the next one",
+            ),
+            Self::Outbid => f.write_str(
+                "OUTBID somebody else changes the set of nodes at this moment: look at LOCK.MEMBERS, and try again",
+            ),
+            Self::Unsettled { left_ms } => write!(
+                f,
+                "UNSETTLED {left_ms} the set of nodes was changed a moment ago, and leases from before may still run: try again \
+                 after that many milliseconds"
+            ),
+            Self::MembersApart => f.write_str(
+                "ERR MEMBERS must be the nodes of the set with one more or one less: change one node at a time",
+            ),
+            Self::Members => write!(
+                f,
+                "ERR MEMBERS must be 1 to {MEMBERS_MAX} nodes, each once, as id@address with commas in between: the id of \
+                 LOCK.NODE or unknown, the address at most {MEMBER_ADDRESS_BYTES_MAX} bytes without spaces or commas"
+            ),
+            Self::MembersVersion => f.write_str("ERR version must be an integer from 0 on"),
+            Self::Ballot => f.write_str("ERR the ballot must be 32 hexadecimal digits"),
+            Self::NothingJoins => f.write_str(
+                "ERR JOIN is about the connection of a client, and this command came over none: send it outside of scripts",
+            ),
+            Self::MembersForm => f.write_str(
+                "ERR LOCK.SETMEMBERS takes PROMISE ballot, or ACCEPT ballot with MEMBERS and FLOOR, or DECIDED with MEMBERS",
+            ),
             Self::Internal => f.write_str(
                 "ERR LOCK.EFFECT and LOCK.CEILING are how a master tells replicas and its AOF what there is: clients use \
                  LOCK.ACQUIRE",
@@ -398,6 +458,16 @@ mod tests {
             (Refusal::UnknownOption { known: "RETRY" }, "ERR unknown option: this command takes RETRY"),
             (Refusal::RepeatedOption { name: "NOTE" }, "ERR option NOTE was given twice"),
             (Refusal::MissingValue { name: "NOTE" }, "ERR option NOTE needs a value"),
+            (Refusal::OldMembers { version: 5 }, "OLDMEMBERS 5 "),
+            (Refusal::NotMember, "NOTMEMBER"),
+            (Refusal::Outbid, "OUTBID"),
+            (Refusal::Unsettled { left_ms: 17 }, "UNSETTLED 17 "),
+            (Refusal::MembersApart, "ERR MEMBERS"),
+            (Refusal::Members, "ERR MEMBERS must be 1 to 31 nodes"),
+            (Refusal::MembersVersion, "ERR version"),
+            (Refusal::Ballot, "ERR the ballot"),
+            (Refusal::NothingJoins, "ERR JOIN"),
+            (Refusal::MembersForm, "ERR LOCK.SETMEMBERS"),
             (Refusal::Internal, "ERR LOCK.EFFECT"),
         ];
         for (refusal, start) in cases {

@@ -16,12 +16,14 @@ mod help;
 mod info;
 mod key;
 mod log;
+mod members;
 mod node;
 mod note;
 #[cfg(debug_assertions)]
 mod panic;
 mod reenter;
 mod release;
+mod set_members;
 mod table;
 mod top;
 mod values;

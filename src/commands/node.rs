@@ -11,8 +11,8 @@ const PROTOCOL: u64 = 1;
 
 /// What the commands can that came after the first version of the protocol, for clients that use it where it is there: `log` is
 /// LOCK.LOG, `behind` is BEHIND of ACQUIRE and WAIT, and NOTE of WAIT, `top` is LOCK.TOP,
-/// `hear` is LOCK.HEAR and HEARD of WAIT.
-const FEATURES: &str = "log behind top hear";
+/// `hear` is LOCK.HEAR and HEARD of WAIT, `members` are LOCK.MEMBERS and LOCK.SETMEMBERS.
+const FEATURES: &str = "log behind top hear members";
 
 /// Who is this node, and does it serve?
 pub struct Node;

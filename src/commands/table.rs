@@ -3,10 +3,10 @@
 #[cfg(debug_assertions)]
 use super::panic;
 use super::{
-    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, hear, help, info, log, node,
-    note,
+    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, hear, help, info, log, members,
+    node,
 };
-use super::{reenter, release, top, wait, watch};
+use super::{note, reenter, release, set_members, top, wait, watch};
 use crate::ffi::{Command, Context, Entry, register_command};
 
 /// Every command; those for clients in the order in which HELP shows them.
@@ -25,6 +25,8 @@ const COMMANDS: &[Row] = &[
     for_clients::<watch::Watch>(),
     for_clients::<break_lock::Break>(),
     for_clients::<node::Node>(),
+    for_clients::<members::Members>(),
+    for_clients::<set_members::SetMembers>(),
     for_clients::<guard::Guard>(),
     for_clients::<floor::Floor>(),
     for_clients::<log::Log>(),

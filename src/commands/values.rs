@@ -5,7 +5,7 @@ use palisade_core::request::{
     self, Behind, Conversion, Level, ListenerName, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor,
     listed_entries, listed_holders, listed_waiters,
 };
-use palisade_core::{Refusal, Token, Wanted, parse_integer};
+use palisade_core::{Member, Refusal, Token, Wanted, members_from_text, parse_integer};
 
 use crate::config;
 use crate::ffi::Shape;
@@ -219,5 +219,40 @@ impl Value<'_> for GuardMs {
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let ms = parse_integer(bytes).and_then(|ms| u32::try_from(ms).ok());
         ms.filter(|ms| (1..=GUARD_LIMIT_MS).contains(ms)).map(Self).ok_or(Refusal::GuardLength)
+    }
+}
+
+/// A version of the set of nodes.
+pub struct MembersVersion(pub u64);
+
+impl Value<'_> for MembersVersion {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        parse_integer(bytes).map(Self).ok_or(Refusal::MembersVersion)
+    }
+}
+
+/// Nodes of the set.
+pub struct MemberList(pub Vec<Member>);
+
+impl Value<'_> for MemberList {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let list = std::str::from_utf8(bytes).ok().and_then(members_from_text);
+        list.map(Self).ok_or(Refusal::Members)
+    }
+}
+
+/// Which attempt to change the set it is.
+pub struct Ballot(pub u128);
+
+impl Value<'_> for Ballot {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        let digits = std::str::from_utf8(bytes).ok().filter(|text| text.len() == 32 && !text.starts_with('+'));
+        digits.and_then(|text| u128::from_str_radix(text, 16).ok()).map(Self).ok_or(Refusal::Ballot)
     }
 }

@@ -5,6 +5,7 @@ pub mod blocked_clients;
 pub mod cluster;
 pub mod effects;
 pub mod grant_events;
+pub mod joined;
 pub mod listeners;
 pub mod pass;
 mod perform;

@@ -138,6 +138,12 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_GetClientInfoById(null_mut(), client)) == raw::REDISMODULE_OK as c_int }
     }
 
+    /// Ends a connection: no command of it is run any more. That of the present command ends when it is answered.
+    pub fn hang_up(self, ClientId(client): ClientId) {
+        // SAFETY: the context is live for 'a; an id that is no client's is refused by the server.
+        unsafe { api!(RedisModule_DeauthenticateAndCloseClient(self.raw, client)) };
+    }
+
     /// The command comes from the AOF: its effects took place at an unknown time.
     pub fn is_from_aof(self) -> bool {
         // SAFETY: the context is live for 'a.

@@ -149,7 +149,8 @@ impl Source {
     /// A command of the module with anything behind it.
     fn garbage(&mut self) -> Command {
         let names = ["ACQUIRE", "RELEASE", "EXTEND", "REENTER", "FENCE", "CHECK", "WAIT", "INFO", "BREAK", "NODE"];
-        let names = [&names[..], &["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR"]].concat();
+        let more = ["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR", "MEMBERS", "SETMEMBERS"];
+        let names = [&names[..], &more].concat();
         let name = format!("LOCK.{}", names[self.up_to(names.len() - 1)]);
         let more = self.up_to(8);
         [name.into_bytes()].into_iter().chain((0..more).map(|_| self.bytes())).collect()

@@ -3,11 +3,13 @@
 use bytes::Bytes;
 
 /// A command of locks that is a node's own, with why.
-const OF_A_NODE: [(&str, &str); 9] = [
+const OF_A_NODE: [(&str, &str); 11] = [
     ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),
     ("LOCK.GUARD", "each node has a guard of its own: use palisade guard, or ask the node"),
     ("LOCK.FLOOR", "each node has tokens of its own: ask the node"),
+    ("LOCK.MEMBERS", "each node knows the set that it is in: ask the node"),
+    ("LOCK.SETMEMBERS", "each node is told of the set that it is in: ask the nodes"),
     ("LOCK.LOG", "each node has a log of its own: ask the node"),
     ("LOCK.HEAR", "it is how a client hears of its waits on a node: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.TOP", "each node counts by itself: ask the node"),

@@ -3,7 +3,7 @@
 //! A text of lines, a name and a value each, the last one a checksum of all before it:
 //!
 //! ```text
-//! palisade-node 2
+//! palisade-node 3
 //! file 1837 1795234601000000000 which file this is: number and birth (ns); a copy has others; or: file unknown
 //! id 7f3a…                      random, made once, 32 hexadecimal digits
 //! incarnation 12                one more at every start
@@ -18,10 +18,13 @@
 //! aof 1838 1795234601000000 56  everything granted in this incarnation is in this AOF file (number, birth, bytes at least); or: aof none
 //! end 123 3 9a… 77…             a clean end: when (boot clock, µs), locks that ran on: count, digest, digest for another
 //!                               boot; or: end none
+//! members 4 7f3a…@10.0.0.1:6379,… the set of nodes that was decided last: version and list
+//! promised 0                    no attempt to find the next one with a smaller ballot is taken part in, 32 hexadecimal digits
+//! accepted none                 what was accepted as the next one: ballot and list; or: accepted none
 //! check 0f…                     first 16 hexadecimal digits of the SHA-256 of the lines above
 //! ```
 //!
-//! Version 1 lacks `file`, `stripes`, `master` and `lifted`, has `aof-life yes` or `no` for `aof`, and `end` without its time. It
+//! A node that was never told of a set writes version 2, which lacks `members`, `promised` and `accepted`. Version 1 lacks `file`, `stripes`, `master` and `lifted`, has `aof-life yes` or `no` for `aof`, and `end` without its time. It
 //! is read for good, and proves nothing, because nothing ties it to the data that it is about.
 
 use std::fmt::Write as _;
@@ -32,14 +35,16 @@ use crate::durability::ties::{AofFile, FileId, Found, IncarnationId};
 use crate::format::digest::LocksDigest;
 use crate::guard::outstanding::Master;
 use crate::guard::{Armed, SavedGuard};
+use crate::members::{Accepted, Members, SavedMembership, members_from_text, members_to_text};
 use crate::tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 use crate::values::cause::Cause;
 use crate::values::time::{BootId, BootTime};
 
-/// The version this code writes.
-const VERSION: u32 = 2;
+/// The version this code writes, and the one where the node was never told of a set: older modules read that too.
+const VERSION: u32 = 3;
+const VERSION_WITHOUT_MEMBERS: u32 = 2;
 
-/// What this code reads beside it.
+/// What this code reads beside them.
 const VERSION_WITHOUT_TIES: u32 = 1;
 
 /// The locks at a clean end.
@@ -80,6 +85,8 @@ pub struct NodeState {
     pub aof: Option<AofFile>,
     /// The clean end of this incarnation.
     pub end: Option<CleanEnd>,
+    /// The set of nodes, as this one knows it.
+    pub members: SavedMembership,
 }
 
 /// Why a text is not a node's state.
@@ -108,12 +115,15 @@ impl NodeState {
             unproved_before: BootTime::default(),
             aof: None,
             end: None,
+            members: SavedMembership::default(),
         }
     }
 
     /// The file's text.
     pub fn to_text(&self) -> String {
-        let mut text = format!("palisade-node {VERSION}\n");
+        let has_members = self.members != SavedMembership::default();
+        let version = if has_members { VERSION } else { VERSION_WITHOUT_MEMBERS };
+        let mut text = format!("palisade-node {version}\n");
         let boot = u128::from_be_bytes(self.boot.0);
         // Writing to a string cannot fail.
         let _ = match self.file {
@@ -143,6 +153,15 @@ impl NodeState {
                 writeln!(text, "end {} {count} {exact:032x} {other_boot:032x}", at.as_us())
             }
         };
+        if has_members {
+            let SavedMembership { decided, promised, accepted } = &self.members;
+            let list = if decided.list.is_empty() { "none".to_owned() } else { members_to_text(&decided.list) };
+            let _ = write!(text, "members {} {list}\npromised {promised:032x}\n", decided.version);
+            let _ = match accepted {
+                None => writeln!(text, "accepted none"),
+                Some(Accepted { ballot, list }) => writeln!(text, "accepted {ballot:032x} {}", members_to_text(list)),
+            };
+        }
         let check = check(&text);
         let _ = writeln!(text, "check {check}");
         text
@@ -153,7 +172,9 @@ impl NodeState {
         Self::parse(text).ok_or_else(|| {
             match text.strip_prefix("palisade-node ").and_then(|rest| rest.lines().next()) {
                 Some(version)
-                    if ![VERSION, VERSION_WITHOUT_TIES].iter().any(|known| version == known.to_string())
+                    if ![VERSION, VERSION_WITHOUT_MEMBERS, VERSION_WITHOUT_TIES]
+                        .iter()
+                        .any(|known| version == known.to_string())
                         && text.contains("\ncheck ") =>
                 {
                     Unreadable::Version(version.to_owned())
@@ -173,7 +194,7 @@ impl NodeState {
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let version: u32 = value("palisade-node")?.parse().ok()?;
         match version {
-            VERSION => Some(Self {
+            VERSION | VERSION_WITHOUT_MEMBERS => Some(Self {
                 file: parse_file(value("file")?).ok()?,
                 id: hex(value("id")?)?,
                 incarnation: value("incarnation")?.parse().ok()?,
@@ -189,6 +210,10 @@ impl NodeState {
                 unproved_before: BootTime::from_us(value("unproved-before")?.parse().ok()?),
                 aof: parse_aof(value("aof")?).ok()?,
                 end: parse_end(value("end")?).ok()?,
+                members: match version {
+                    VERSION => parse_members(value("members")?, value("promised")?, value("accepted")?)?,
+                    _ => SavedMembership::default(),
+                },
             }),
             VERSION_WITHOUT_TIES => {
                 let (id, incarnation) = (hex(value("id")?)?, value("incarnation")?.parse().ok()?);
@@ -251,6 +276,17 @@ fn number(words: &mut dyn Iterator<Item = &str>) -> Option<u64> {
 
 fn file_id(words: &mut dyn Iterator<Item = &str>) -> Option<FileId> {
     Some(FileId { number: number(words)?, born_ns: number(words)? })
+}
+
+fn parse_members(decided: &str, promised: &str, accepted: &str) -> Option<SavedMembership> {
+    let (version, list) = decided.split_once(' ')?;
+    let list = if list == "none" { vec![] } else { members_from_text(list)? };
+    let accepted = match accepted.split_once(' ') {
+        None => (accepted == "none").then_some(None)?,
+        Some((ballot, list)) => Some(Accepted { ballot: hex(ballot)?, list: members_from_text(list)? }),
+    };
+    let decided = Members { version: version.parse().ok()?, list };
+    Some(SavedMembership { decided, promised: hex(promised)?, accepted })
 }
 
 fn parse_file(text: &str) -> Result<Option<FileId>, Unreadable> {
@@ -316,14 +352,31 @@ mod tests {
             unproved_before: time(99),
             aof: Some(AofFile { id: FileId { number: 1, born_ns: 2 }, bytes: 3 }),
             end: Some(CleanEnd { at: time(9), locks: LocksDigest { count: 3, exact: u128::MAX, other_boot: 1 } }),
+            members: SavedMembership::default(),
         }
+    }
+
+    fn member_of_a_set() -> NodeState {
+        let list = members_from_text("00000000000000000000000000000007@10.0.0.1:6379,unknown@redis://b:1").unwrap();
+        let accepted = Some(Accepted { ballot: 3, list: list[..1].to_vec() });
+        let members = SavedMembership { decided: Members { version: 4, list }, promised: u128::MAX, accepted };
+        NodeState { members, ..sample() }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        for state in [sample(), NodeState::new(7, BootId([9; 16]))] {
+        let told = SavedMembership { promised: 9, ..SavedMembership::default() };
+        let promised = NodeState { members: told, ..sample() };
+        for state in [sample(), NodeState::new(7, BootId([9; 16])), member_of_a_set(), promised] {
             assert_eq!(NodeState::from_text(&state.to_text()), Ok(state));
         }
+    }
+
+    /// A node that knows of no set can go back to an older module.
+    #[test]
+    fn the_version_is_older_where_nothing_of_a_set_is_known() {
+        assert!(sample().to_text().starts_with("palisade-node 2\n"));
+        assert!(member_of_a_set().to_text().starts_with("palisade-node 3\n"));
     }
 
     /// As version 0.1.0 of the module wrote it.
@@ -349,7 +402,7 @@ mod tests {
 
     #[test]
     fn cut_at_any_byte_or_changed_in_any_it_is_damaged() {
-        let text = sample().to_text();
+        let text = member_of_a_set().to_text();
         for len in 0..text.len() {
             assert_eq!(NodeState::from_text(&text[..len]), Err(Unreadable::Damaged), "{len} bytes");
         }
@@ -363,8 +416,8 @@ mod tests {
 
     #[test]
     fn another_version_is_told_from_damage() {
-        let text = sample().to_text().replace("palisade-node 2", "palisade-node 3");
-        assert_eq!(NodeState::from_text(&text), Err(Unreadable::Version("3".to_owned())));
+        let text = sample().to_text().replace("palisade-node 2", "palisade-node 4");
+        assert_eq!(NodeState::from_text(&text), Err(Unreadable::Version("4".to_owned())));
     }
 
     #[test]

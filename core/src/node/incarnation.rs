@@ -6,6 +6,7 @@ use crate::durability::ledger::{Beginning, Ledger};
 use crate::durability::node_state::NodeState;
 use crate::durability::start::{GuardPolicy, Start};
 use crate::guard::guard_ms;
+use crate::members::Membership;
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::tokens::Tokens;
@@ -26,6 +27,10 @@ impl Node {
         }
         let mut node =
             Self { ledger: Ledger::new(beginning, now), skew_ms: beginning.skew_ms, ..Self::with_tokens(tokens) };
+        if let Some(last) = beginning.last {
+            let longest_ms = node.ledger.outstanding_ttl().own_ms(now);
+            node.membership = Membership::restore(last.members.clone(), longest_ms, now);
+        }
         if let Some(armed) = beginning.last.and_then(|last| last.guard_now(beginning.boot, now)) {
             node.guard.restore(armed);
         }
@@ -64,7 +69,12 @@ impl Node {
     pub fn state(&mut self, now: Now) -> NodeState {
         let state = self.ledger.state(&mut self.tokens, self.skew_ms, now);
         let unproved_before = self.unproved_before(state.outstanding_ttl_ms, now.boot);
-        NodeState { guard: self.saved_guard(now.boot), unproved_before, ..state }
+        NodeState {
+            guard: self.saved_guard(now.boot),
+            unproved_before,
+            members: self.membership.saved().clone(),
+            ..state
+        }
     }
 
     /// The state with this number is on the disk, and the node's ceiling there is this.

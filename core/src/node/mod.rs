@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod counters;
 mod history;
 pub mod incarnation;
+mod members;
 pub mod queue;
 #[cfg(feature = "tamper")]
 pub mod tamper;
@@ -17,6 +18,7 @@ use crate::keepalive::{KeepAlive, KeepAlives, Renewal};
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
+use crate::members::Membership;
 use crate::node::counters::Counters;
 use crate::queue::listening::Listeners;
 use crate::queue::waiting::Waiting;
@@ -79,6 +81,8 @@ pub struct Node {
     pub(crate) listeners: Listeners,
     /// Leases that are prolonged as long as a connection is open.
     pub(crate) keepalives: KeepAlives,
+    /// The set of nodes that it is in.
+    pub(crate) membership: Membership,
     /// What is on the disk, and must be.
     pub(crate) ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
@@ -120,6 +124,7 @@ impl Node {
             watching: Watching::default(),
             listeners: Listeners::default(),
             keepalives: KeepAlives::default(),
+            membership: Membership::default(),
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
         }

@@ -46,6 +46,15 @@
 //! A leader is whoever holds an exclusive lock, and proclaims it: `election` has the leader's and the observer's side
 //! ([`Proclaim`], [`Observer`]).
 //!
+//! # Sets of nodes that change
+//!
+//! All of this is about one set. Two versions of it that follow each other differ by one node, so their majorities meet too; those further
+//! apart need not. What keeps a client with an older version from granting itself what clients of a later one hold is the nodes' word
+//! ([`Membership`](crate::Membership)): a node that was told a version takes nothing from clients of older ones, and agrees to the next only
+//! when their leases have ended. So when a version is decided, a majority of the one before it takes nothing from clients of older ones any
+//! more, no lease that those had still runs, and no token that they had is issued again ([`Change`]). A lock that is held goes over to the
+//! new version with what it has ([`Held::moves_to`]).
+//!
 //! # In order, and how far
 //!
 //! A node serves its queue in the order of tickets, over all modes, and grants nothing to whoever comes later. Over the quorum this
@@ -65,6 +74,7 @@ mod agenda;
 mod ask;
 #[cfg(test)]
 mod burst;
+mod change;
 mod choice;
 mod election;
 mod held;
@@ -77,6 +87,7 @@ mod turn;
 
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
+pub use change::{Change, ChangeProgress, MemberSays, TellMember, step_towards};
 pub use choice::{Choice, ChoiceProgress, first, free};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;

@@ -202,3 +202,9 @@ pub const PREFIX_BYTES_MAX: usize = 128;
 
 /// Most grants that are logged where a whole lock ends in one step: others have to be served.
 pub const LOGGED_TOGETHER_MAX: usize = 64;
+
+/// How many nodes a set can have: a lock asks all of them.
+pub const MEMBERS_MAX: usize = 31;
+
+/// The longest address of a node in a set, in bytes.
+pub const MEMBER_ADDRESS_BYTES_MAX: usize = 255;

@@ -1,5 +1,6 @@
 //! Keeping a lock on a majority: extending it, and giving it back to nodes that lost it.
 
+mod moving;
 mod share;
 
 use self::share::{AGAIN_MS, Sharing};

@@ -1,0 +1,103 @@
+//! A version of the set, as a value and as a word.
+
+use crate::values::limits::{MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX};
+
+/// A node of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Member {
+    /// The `id` of its LOCK.NODE: another server at its address is not this member, nor is the same one after it lost its state file.
+    /// `None`: nobody could ask it when the set was first written down; it counts nowhere.
+    pub id: Option<u128>,
+    /// Where clients reach it, without passwords.
+    pub address: String,
+}
+
+/// A version of the set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Members {
+    /// 0: nobody ever told this node of a set.
+    pub version: u64,
+    /// Its nodes.
+    pub list: Vec<Member>,
+}
+
+impl Members {
+    /// Whether `list` has the nodes of this one and one more, or all of them but one.
+    pub fn is_next_to(&self, list: &[Member]) -> bool {
+        let differs = |one: &[Member], other: &[Member]| one.iter().filter(|member| !other.contains(member)).count();
+        differs(&self.list, list) + differs(list, &self.list) == 1 && self.list.len().abs_diff(list.len()) == 1
+    }
+
+    /// Whether the server `id` is one of them.
+    pub fn has(&self, id: u128) -> bool {
+        self.list.iter().any(|member| member.id == Some(id))
+    }
+}
+
+/// A list as a word: `id@address,id@address,…`, the id as 32 hexadecimal digits, or `unknown`.
+pub fn members_to_text(list: &[Member]) -> String {
+    let word = |Member { id, address }: &Member| match id {
+        Some(id) => format!("{id:032x}@{address}"),
+        None => format!("unknown@{address}"),
+    };
+    list.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+/// The list that such a word tells of. Each id and each address that has none is there once.
+pub fn members_from_text(text: &str) -> Option<Vec<Member>> {
+    let member = |word: &str| {
+        let (id, address) = word.split_once('@')?;
+        let id = match id {
+            "unknown" => None,
+            id if id.len() == 32 => Some(u128::from_str_radix(id, 16).ok()?),
+            _ => return None,
+        };
+        is_address(address).then(|| Member { id, address: address.to_owned() })
+    };
+    let list: Vec<_> = text.split(',').map(member).collect::<Option<_>>()?;
+    let twice = |n: usize| {
+        list[..n].iter().any(|other: &Member| other.id.is_some() && other.id == list[n].id || *other == list[n])
+    };
+    (list.len() <= MEMBERS_MAX && !(0..list.len()).any(twice)).then_some(list)
+}
+
+/// Whether an address can be a member's: it stands in a list between commas, and in a line of the state file between spaces.
+pub fn is_address(address: &str) -> bool {
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != ',';
+    !address.is_empty() && address.len() <= MEMBER_ADDRESS_BYTES_MAX && address.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(ids: &[u128]) -> Vec<Member> {
+        ids.iter().map(|&id| Member { id: Some(id), address: format!("10.0.0.{id}:6379") }).collect()
+    }
+
+    #[test]
+    fn a_step_adds_or_removes_one() {
+        let set = |ids: &[u128]| Members { version: 1, list: list(ids) };
+        assert!(set(&[1, 2, 3]).is_next_to(&list(&[1, 2, 3, 4])));
+        assert!(set(&[1, 2, 3]).is_next_to(&list(&[3, 1])));
+        for other in [&[1, 2, 3][..], &[1, 2, 4], &[1, 2, 3, 4, 5], &[1], &[3, 2, 1]] {
+            assert!(!set(&[1, 2, 3]).is_next_to(&list(other)), "{other:?}");
+        }
+        let mut moved = list(&[1, 2, 3]);
+        moved[2].address = "elsewhere:1".to_owned();
+        assert!(!set(&[1, 2, 3]).is_next_to(&moved));
+    }
+
+    #[test]
+    fn a_list_is_a_word() {
+        let mut all = list(&[1, 2]);
+        all.push(Member { id: None, address: "unix:///run/a.sock".to_owned() });
+        assert_eq!(members_from_text(&members_to_text(&all)), Some(all));
+        let one = "00000000000000000000000000000001@a:1";
+        for bad in
+            ["", "1@a:1", "unknown@", "unknown@a b", "unknown", &format!("{one},{one}"), "unknown@a,unknown@a", ","]
+        {
+            assert_eq!(members_from_text(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a node knows of its set, and how nodes agree on the next version.
+//!
+//! Agreement is Paxos (Lamport, "Paxos made simple", 2001), once for each version, with the members of the version before as
+//! acceptors: a changer has its ballot promised by a majority, proposes what the highest earlier ballot proposed if any did, else what it
+//! wants, and has that accepted by a majority. So two changers at once, or one that died half-way, cannot give one version two lists.
+//! A node is told the version when it is *decided*, and from then on takes nothing from clients of older ones.
+//!
+//! What is on the disk before it is answered: the promise, what was accepted, what was decided. A node that lost its state file has
+//! another id, so it is no member.
+
+use super::list::{Member, Members};
+use crate::refusal::Refusal;
+use crate::values::time::BootTime;
+
+/// Orders the attempts of changers; no two have the same.
+pub type Ballot = u128;
+
+/// What a node accepted as the list of the next version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Accepted {
+    /// In this ballot.
+    pub ballot: Ballot,
+    /// The list.
+    pub list: Vec<Member>,
+}
+
+/// What a node knows of its set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Membership {
+    saved: SavedMembership,
+    /// Up to then leases may run that clients of older versions have.
+    unsettled_until: BootTime,
+}
+
+/// What of that is on the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SavedMembership {
+    /// The version that was decided last, as far as the node was told.
+    pub decided: Members,
+    /// It takes part in no attempt to find the next one with a smaller ballot.
+    pub promised: Ballot,
+    /// What it accepted as the next one.
+    pub accepted: Option<Accepted>,
+}
+
+impl Membership {
+    /// That of a node that starts at `now`: leases of up to `longest_ms` may still run.
+    pub fn restore(saved: SavedMembership, longest_ms: u32, now: BootTime) -> Self {
+        Self { saved, unsettled_until: now.plus_ms(longest_ms) }
+    }
+
+    /// What a later incarnation must know.
+    pub fn saved(&self) -> &SavedMembership {
+        &self.saved
+    }
+
+    /// The version that was decided last, as far as the node was told.
+    pub fn decided(&self) -> &Members {
+        &self.saved.decided
+    }
+
+    /// Whether a client may ask for locks that works with this version.
+    pub fn admits(&self, version: u64) -> bool {
+        version >= self.saved.decided.version
+    }
+
+    /// Milliseconds until all leases of older versions have ended here; 0: they have.
+    pub fn unsettled_ms(&self, now: BootTime) -> u64 {
+        // The first version has the nodes that clients of version 0 have: as neighbours they are one.
+        if self.saved.decided.version <= 1 || now > self.unsettled_until {
+            return 0;
+        }
+        self.unsettled_until.ms_since_rounded_up(now).max(1)
+    }
+
+    /// The server `own` promises to take part in no attempt to find `version` with a smaller ballot. What it accepted before.
+    ///
+    /// # Errors
+    /// As [`Membership::accept`].
+    pub fn promise(
+        &mut self,
+        version: u64,
+        ballot: Ballot,
+        own: u128,
+        now: BootTime,
+    ) -> Result<Option<&Accepted>, Refusal> {
+        self.takes_part(version, ballot, own, now)?;
+        self.saved.promised = ballot;
+        Ok(self.saved.accepted.as_ref())
+    }
+
+    /// The server `own` accepts `list` for `version`.
+    ///
+    /// # Errors
+    /// `OLDMEMBERS`, `OUTBID`, `UNSETTLED`, `NOTMEMBER`; `ERR` if the lists differ by more or less than one node.
+    pub fn accept(
+        &mut self,
+        version: u64,
+        ballot: Ballot,
+        list: Vec<Member>,
+        own: u128,
+        now: BootTime,
+    ) -> Result<(), Refusal> {
+        self.takes_part(version, ballot, own, now)?;
+        // Of version 0 no list is known: whoever founds the set says which nodes it has had.
+        if version > 1 && !self.saved.decided.is_next_to(&list) {
+            return Err(Refusal::MembersApart);
+        }
+        self.saved.promised = ballot;
+        self.saved.accepted = Some(Accepted { ballot, list });
+        Ok(())
+    }
+
+    fn takes_part(&self, version: u64, ballot: Ballot, own: u128, now: BootTime) -> Result<(), Refusal> {
+        let decided = &self.saved.decided;
+        if version != decided.version + 1 {
+            return Err(Refusal::OldMembers { version: decided.version });
+        }
+        if decided.version > 0 && !decided.has(own) {
+            return Err(Refusal::NotMember);
+        }
+        if ballot < self.saved.promised {
+            return Err(Refusal::Outbid);
+        }
+        match self.unsettled_ms(now) {
+            0 => Ok(()),
+            left_ms => Err(Refusal::Unsettled { left_ms }),
+        }
+    }
+
+    /// It was decided that `members` are the set. Clients of older versions are refused from now on; leases of up to `longest_ms` that they
+    /// have may still run. Whether that is news.
+    ///
+    /// # Errors
+    /// `OLDMEMBERS`: the node knows a later version, or another list of this one.
+    pub fn decide(&mut self, members: Members, longest_ms: u32, now: BootTime) -> Result<bool, Refusal> {
+        let decided = &self.saved.decided;
+        if members == *decided {
+            return Ok(false);
+        }
+        if members.version <= decided.version {
+            return Err(Refusal::OldMembers { version: decided.version });
+        }
+        self.saved = SavedMembership { decided: members, ..SavedMembership::default() };
+        self.unsettled_until = now.plus_ms(longest_ms);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::ms;
+
+    fn list(ids: &[u128]) -> Vec<Member> {
+        ids.iter().map(|&id| Member { id: Some(id), address: format!("10.0.0.{id}:6379") }).collect()
+    }
+
+    fn set(version: u64, ids: &[u128]) -> Members {
+        Members { version, list: list(ids) }
+    }
+
+    #[test]
+    fn a_version_is_agreed_on_step_by_step() {
+        let mut node = Membership::default();
+        assert!(node.admits(0));
+        assert_eq!(node.promise(2, 7, 1, ms(0)), Err(Refusal::OldMembers { version: 0 }));
+        assert_eq!(node.promise(1, 7, 1, ms(0)), Ok(None));
+        assert_eq!(node.promise(1, 6, 1, ms(0)), Err(Refusal::Outbid));
+        assert_eq!(node.accept(1, 6, list(&[1, 2, 3]), 1, ms(0)), Err(Refusal::Outbid));
+        assert_eq!(node.accept(1, 7, list(&[1, 2, 3]), 1, ms(0)), Ok(()));
+        assert!(node.admits(0), "what is accepted is not decided");
+        let accepted = Accepted { ballot: 7, list: list(&[1, 2, 3]) };
+        assert_eq!(node.promise(1, 9, 1, ms(0)), Ok(Some(&accepted)));
+        assert_eq!(node.decide(set(1, &[1, 2, 3]), 100, ms(0)), Ok(true));
+        assert_eq!(node.decide(set(1, &[1, 2, 3]), 100, ms(0)), Ok(false));
+        assert_eq!(node.decide(set(1, &[1, 2]), 100, ms(0)), Err(Refusal::OldMembers { version: 1 }));
+        assert!(!node.admits(0) && node.admits(1) && node.admits(2));
+        assert_eq!(node.promise(2, 1, 1, ms(0)), Ok(None), "each version has its own ballots");
+        assert_eq!(node.accept(2, 1, list(&[1, 2, 3, 4, 5]), 1, ms(0)), Err(Refusal::MembersApart));
+        assert_eq!(node.accept(2, 1, list(&[1, 2, 3, 4]), 4, ms(0)), Err(Refusal::NotMember));
+        assert_eq!(node.accept(2, 1, list(&[1, 2, 3, 4]), 1, ms(0)), Ok(()));
+    }
+
+    #[test]
+    fn the_next_version_waits_until_leases_of_older_ones_have_ended() {
+        let mut node = Membership::default();
+        assert_eq!(node.decide(set(1, &[1, 2, 3]), 100, ms(0)), Ok(true));
+        assert_eq!(node.unsettled_ms(ms(0)), 0, "the first version has the nodes that there were");
+        assert_eq!(node.decide(set(2, &[1, 2, 3, 4]), 100, ms(10)), Ok(true));
+        assert_eq!(node.promise(3, 1, 1, ms(110)), Err(Refusal::Unsettled { left_ms: 1 }));
+        assert_eq!(node.promise(3, 1, 1, ms(110).plus_us(1)), Ok(None));
+        let mut again = Membership::restore(node.saved().clone(), 100, ms(200));
+        assert!(!again.admits(1));
+        assert_eq!(again.accept(3, 1, list(&[1, 2, 3]), 1, ms(210)), Err(Refusal::Unsettled { left_ms: 90 }));
+        assert_eq!(again.promise(3, 0, 1, ms(301)), Err(Refusal::Outbid), "promises are kept");
+    }
+}

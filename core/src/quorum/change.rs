@@ -1,0 +1,216 @@
+//! Finding the next version of the set of nodes: who changes it asks the members of the present one.
+
+use super::ask::majority;
+use crate::members::{Accepted, Ballot, Member, Members};
+
+/// An attempt to have a list decided as the next version. The rules of the nodes are [`Membership`](crate::Membership)'s.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    base: Members,
+    ballot: Ballot,
+    /// What is proposed: what was wanted, or what a majority may have accepted already.
+    list: Vec<Member>,
+    /// The highest ballot that a node accepted something in.
+    earlier: Option<Ballot>,
+    is_accepting: bool,
+    floor: u64,
+    /// By member: it said yes in this stage, or it cannot be counted on any more.
+    yes: Vec<Option<u128>>,
+    no: Vec<bool>,
+}
+
+/// What every member of the present version is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TellMember {
+    /// To take part in no earlier attempt.
+    Promise {
+        /// The version that is to be found.
+        version: u64,
+        /// The attempt.
+        ballot: Ballot,
+    },
+    /// To accept this list.
+    Accept {
+        /// The version that is to be found.
+        version: u64,
+        /// The attempt.
+        ballot: Ballot,
+        /// The list.
+        list: Vec<Member>,
+        /// No token up to here is issued any more: clients of versions before may have had it.
+        floor: u64,
+    },
+}
+
+/// What a member says to that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MemberSays {
+    /// It promises, and tells what it accepted before, and the highest token that it issued.
+    Promised {
+        /// What it accepted before.
+        accepted: Option<Accepted>,
+        /// The highest token that it issued.
+        floor: u64,
+    },
+    /// It accepted the list.
+    Accepted,
+    /// It refused, or did not answer.
+    No,
+}
+
+/// Where an attempt is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeProgress {
+    /// Other members have to answer.
+    Goes,
+    /// A majority promised: all members are asked [`Change::tell`] anew.
+    Accepts,
+    /// The next version is this: every node of both versions is to be told.
+    Decided(Members),
+    /// It cannot succeed any more; another attempt, with a larger ballot, may.
+    Impossible,
+}
+
+impl Change {
+    /// Begins an attempt to have `wants` follow `base`. All members of `base` are asked [`Change::tell`].
+    pub fn begin(base: Members, ballot: Ballot, wants: Vec<Member>) -> Self {
+        let (yes, no) = (vec![None; base.list.len()], vec![false; base.list.len()]);
+        Self { base, ballot, list: wants, earlier: None, is_accepting: false, floor: 0, yes, no }
+    }
+
+    /// What all members of the present version are asked.
+    pub fn tell(&self) -> TellMember {
+        let (version, ballot) = (self.base.version + 1, self.ballot);
+        match self.is_accepting {
+            false => TellMember::Promise { version, ballot },
+            true => TellMember::Accept { version, ballot, list: self.list.clone(), floor: self.floor },
+        }
+    }
+
+    /// The server `id` at the place of `member` in the list answered what it was `told`.
+    pub fn on_answer(&mut self, member: usize, id: u128, told: &TellMember, says: MemberSays) -> ChangeProgress {
+        if *told != self.tell() {
+            return ChangeProgress::Goes;
+        }
+        // Version 0 has no ids: servers are told apart by what they say.
+        let is_member = self.base.version == 0 || self.base.list[member].id == Some(id);
+        let is_counted = self.yes.contains(&Some(id));
+        match says {
+            MemberSays::Promised { accepted, floor } if is_member && !is_counted && !self.is_accepting => {
+                self.floor = self.floor.max(floor);
+                if let Some(accepted) = accepted.filter(|accepted| Some(accepted.ballot) > self.earlier) {
+                    (self.earlier, self.list) = (Some(accepted.ballot), accepted.list);
+                }
+                self.yes[member] = Some(id);
+            }
+            MemberSays::Accepted if is_member && !is_counted && self.is_accepting => self.yes[member] = Some(id),
+            _ if self.yes[member].is_some() => {}
+            _ => self.no[member] = true,
+        }
+        self.progress()
+    }
+
+    fn progress(&mut self) -> ChangeProgress {
+        let needed = majority(self.base.list.len());
+        if self.yes.iter().flatten().count() >= needed {
+            if self.is_accepting {
+                return ChangeProgress::Decided(Members { version: self.base.version + 1, list: self.list.clone() });
+            }
+            self.is_accepting = true;
+            self.yes.fill(None);
+            self.no.fill(false);
+            return ChangeProgress::Accepts;
+        }
+        let lost = self.no.iter().filter(|&&no| no).count();
+        if lost > self.base.list.len() - needed { ChangeProgress::Impossible } else { ChangeProgress::Goes }
+    }
+}
+
+/// The next step from `present` to the nodes that are wanted: one that is missing is added, or, if none is, one that is too many is
+/// removed. `None`: they are the same.
+pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>> {
+    if let Some(missing) = wanted.iter().find(|member| !present.contains(member)) {
+        return Some(present.iter().chain([missing]).cloned().collect());
+    }
+    let leaves = present.iter().position(|member| !wanted.contains(member))?;
+    let stays = present.iter().enumerate().filter(|(n, _)| *n != leaves);
+    Some(stays.map(|(_, member)| member.clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChangeProgress::*;
+    use super::*;
+
+    fn list(ids: &[u128]) -> Vec<Member> {
+        ids.iter().map(|&id| Member { id: Some(id), address: format!("10.0.0.{id}:6379") }).collect()
+    }
+
+    fn promised(accepted: Option<(Ballot, &[u128])>, floor: u64) -> MemberSays {
+        let accepted = accepted.map(|(ballot, ids)| Accepted { ballot, list: list(ids) });
+        MemberSays::Promised { accepted, floor }
+    }
+
+    #[test]
+    fn a_majority_promises_then_accepts() {
+        let base = Members { version: 3, list: list(&[1, 2, 3]) };
+        let mut change = Change::begin(base, 7, list(&[1, 2, 3, 4]));
+        let promise = change.tell();
+        assert_eq!(promise, TellMember::Promise { version: 4, ballot: 7 });
+        assert_eq!(change.on_answer(0, 1, &promise, promised(None, 50)), Goes);
+        assert_eq!(change.on_answer(1, 1, &promise, promised(None, 50)), Goes, "not that member");
+        assert_eq!(change.on_answer(2, 3, &promise, promised(None, 60)), Accepts);
+        let accept = change.tell();
+        assert_eq!(accept, TellMember::Accept { version: 4, ballot: 7, list: list(&[1, 2, 3, 4]), floor: 60 });
+        assert_eq!(change.on_answer(1, 2, &promise, promised(Some((6, &[1, 2])), 99)), Goes, "too late to matter");
+        assert_eq!(change.on_answer(0, 1, &accept, MemberSays::Accepted), Goes);
+        assert_eq!(change.on_answer(0, 1, &accept, MemberSays::Accepted), Goes, "said twice");
+        let decided = Decided(Members { version: 4, list: list(&[1, 2, 3, 4]) });
+        assert_eq!(change.on_answer(2, 3, &accept, MemberSays::Accepted), decided);
+    }
+
+    #[test]
+    fn what_may_be_decided_already_is_completed() {
+        let base = Members { version: 3, list: list(&[1, 2, 3]) };
+        let mut change = Change::begin(base, 7, list(&[1, 2]));
+        let promise = change.tell();
+        assert_eq!(change.on_answer(0, 1, &promise, promised(Some((5, &[1, 2, 3, 4])), 0)), Goes);
+        assert_eq!(change.on_answer(1, 2, &promise, promised(Some((3, &[1, 2, 3, 5])), 0)), Accepts);
+        assert!(matches!(change.tell(), TellMember::Accept { list: accepts, .. } if accepts == list(&[1, 2, 3, 4])));
+    }
+
+    #[test]
+    fn without_a_majority_it_ends() {
+        let base = Members { version: 0, list: list(&[1, 2, 3]) };
+        let mut change = Change::begin(base, 7, list(&[1, 2, 3]));
+        let promise = change.tell();
+        assert_eq!(change.on_answer(0, 1, &promise, MemberSays::No), Goes);
+        assert_eq!(change.on_answer(2, 1, &promise, promised(None, 0)), Goes);
+        assert_eq!(change.on_answer(1, 1, &promise, promised(None, 0)), Impossible, "one server under two names");
+    }
+
+    /// Majorities of versions that follow each other share a node, whichever they are.
+    #[test]
+    fn majorities_of_neighbours_meet() {
+        for n in 1..20 {
+            assert!(majority(n) + majority(n + 1) > n + 1, "{n}");
+        }
+    }
+
+    #[test]
+    fn one_step_at_a_time() {
+        let steps = |from: &[u128], to: &[u128]| {
+            let (mut at, mut steps) = (list(from), vec![]);
+            while let Some(next) = step_towards(&at, &list(to)) {
+                assert!(Members { version: 1, list: at }.is_next_to(&next));
+                steps.push(next.len());
+                at = next;
+            }
+            steps
+        };
+        assert_eq!(steps(&[1, 2, 3], &[1, 2, 3, 4, 5]), [4, 5]);
+        assert_eq!(steps(&[1, 2, 3], &[2, 3, 4]), [4, 3]);
+        assert_eq!(steps(&[1, 2, 3, 4, 5], &[3, 1, 5]), [4, 3]);
+        assert_eq!(steps(&[1, 2], &[2, 1]), [0; 0]);
+    }
+}

@@ -1,0 +1,119 @@
+//! A held lock goes over to the next version of the set of nodes.
+
+use super::share::Sharing;
+use super::{Call, Held, Member, Round};
+
+impl Held {
+    /// The set of nodes is another one from now on: each of its places is the one of the old set that is given, or a node that was added.
+    ///
+    /// The validity stays as it is: a majority of the old set has the lock until then, and nobody gets a majority of the new one meanwhile.
+    /// It is extended by a majority of the new set alone. So a node that was added is asked to grant the lock in the next round, and counts
+    /// from the one after that, and a node that was removed does not count any more. The round under way is over.
+    ///
+    /// Answers to what was asked before must not be brought here any more: they name places of the old set.
+    pub fn moves_to(&mut self, places: &[Option<usize>]) -> Vec<Call> {
+        let stays = |before: &Member| {
+            // What was asked is not answered any more.
+            let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
+            Member { raising: false, asks_again: false, sharing, ..*before }
+        };
+        let added = Member {
+            id: None,
+            acked: None,
+            raising: false,
+            asks_again: false,
+            is_gone: false,
+            was_gone: false,
+            sharing: Sharing::Not,
+        };
+        self.members = places.iter().map(|place| place.map_or(added, |place| stays(&self.members[place]))).collect();
+        self.rounds += 1;
+        let none = vec![false; places.len()];
+        self.round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
+        let has_it: Vec<_> = (0..places.len()).filter(|&node| self.members[node].acked.is_some()).collect();
+        has_it.into_iter().filter_map(|node| self.share_there(node)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, token};
+    use crate::quorum::acquire::tests::id;
+    use crate::quorum::{Answer, Ask, valid_until};
+
+    const TTL_MS: u32 = 1_000;
+    const EXTEND: fn(u64) -> Ask = |value| Ask::Extend { ttl_ms: TTL_MS, token: token(value) };
+
+    /// Held by these of so many nodes with token 100, from 0 ms on.
+    fn held(nodes: usize, by: &[usize]) -> Held {
+        let members = (0..nodes).map(|n| (id(n as u128), by.contains(&n).then(|| token(100)), false)).collect();
+        Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
+    }
+
+    fn yes(held: &mut Held, node: usize, server: u128, ms: u64) {
+        held.on_answer(held.round(), node, id(server), EXTEND(100), Answer::Token(token(100)), at(ms).boot);
+    }
+
+    #[test]
+    fn a_node_that_was_added_counts_from_the_round_after_it_granted_the_lock() {
+        let mut held = held(3, &[0, 1]);
+        let valid = held.valid_until();
+        assert_eq!(held.moves_to(&[Some(0), Some(1), Some(2), None]), []);
+        assert_eq!((held.valid_until(), held.outcome()), (valid, Some(false)));
+        let calls = held.extend(TTL_MS, at(100).boot);
+        let heal = held.heal();
+        assert_eq!(calls[3], Call::now(3, heal));
+        yes(&mut held, 0, 0, 110);
+        yes(&mut held, 1, 1, 110);
+        assert_eq!(held.valid_until(), valid, "two of three, but not of four");
+        held.on_answer(held.round(), 3, id(3), heal, Answer::Token(token(100)), at(120).boot);
+        assert_eq!(held.outcome(), Some(false));
+        held.extend(TTL_MS, at(200).boot);
+        for node in [0, 1, 3] {
+            yes(&mut held, node, node as u128, 210);
+        }
+        assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
+    }
+
+    #[test]
+    fn a_node_that_was_removed_counts_no_more() {
+        let mut held = held(4, &[0, 1, 2]);
+        // Node 0 goes; what is left has it on two of three.
+        held.moves_to(&[Some(1), Some(2), Some(3)]);
+        held.extend(TTL_MS, at(100).boot);
+        yes(&mut held, 0, 1, 110);
+        // The server that was removed answers under another name: it is none of the three.
+        yes(&mut held, 1, 0, 110);
+        yes(&mut held, 2, 3, 110);
+        assert_eq!(held.outcome(), Some(false), "nor had the third granted it");
+        held.extend(TTL_MS, at(200).boot);
+        yes(&mut held, 0, 1, 210);
+        yes(&mut held, 1, 2, 210);
+        assert_eq!(held.outcome(), Some(true));
+    }
+
+    #[test]
+    fn a_round_that_began_before_extends_nothing() {
+        let mut held = held(3, &[0, 1, 2]);
+        let valid = held.valid_until();
+        held.extend(TTL_MS, at(100).boot);
+        let round = held.round();
+        yes(&mut held, 0, 0, 110);
+        held.moves_to(&[Some(0), Some(1)]);
+        held.on_answer(round, 1, id(1), EXTEND(100), Answer::Token(token(100)), at(120).boot);
+        assert_eq!(held.valid_until(), valid);
+    }
+
+    #[test]
+    fn a_raise_or_a_share_that_was_under_way_is_asked_again() {
+        let mut held = held(3, &[0, 1, 2]);
+        assert_eq!(held.share().len(), 3);
+        assert_eq!(held.moves_to(&[Some(0), Some(2), None]), [Call::now(0, Ask::Share), Call::now(1, Ask::Share)]);
+        let mut held = self::held(3, &[0, 1]);
+        held.on_answer(0, 2, id(2), held.heal(), Answer::Token(token(150)), at(10).boot);
+        assert_eq!(held.token_at(0), None, "it is being raised");
+        held.moves_to(&[Some(0), Some(1), Some(2)]);
+        assert_eq!(held.token_at(0), Some(token(100)));
+    }
+}

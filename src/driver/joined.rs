@@ -1,0 +1,33 @@
+//! Connections of quorum clients that said with which version of the set of nodes they work.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use palisade_core::ClientId;
+
+use crate::ffi::Context;
+
+thread_local! {
+    static JOINED: RefCell<HashMap<u64, u64>> = RefCell::default();
+}
+
+/// This connection works with `version` from now on.
+pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
+    JOINED.with_borrow_mut(|joined| {
+        // Those that were closed since, not at each one: each would look at all of them.
+        if joined.len() == joined.capacity() {
+            joined.retain(|&client, _| ctx.is_open(ClientId(client)));
+        }
+        joined.insert(client, version);
+    });
+}
+
+/// Ends the connections that work with a version before `version`: nothing that was sent over them is done any more.
+pub fn hang_up_before(ctx: Context<'_>, version: u64) -> usize {
+    let older: Vec<_> = JOINED.with_borrow_mut(|joined| {
+        let older = joined.extract_if(|_, joined| *joined < version);
+        older.map(|(client, _)| ClientId(client)).collect()
+    });
+    older.iter().for_each(|&client| ctx.hang_up(client));
+    older.len()
+}
