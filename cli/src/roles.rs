@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn every_command_is_somebodys() {
         let table = include_str!("../../docs/commands/README.md");
-        // Of an operator who moves tokens by hand, and what nobody may call.
-        let nobodys = ["lock.floor", "lock.help"];
+        // Of an operator who moves tokens by hand, what nobody may call, and what no program here uses.
+        let nobodys = ["lock.floor", "lock.help", "lock.members", "lock.setmembers"];
         let named = table.lines().filter_map(|line| line.strip_prefix("| [LOCK.")?.split(']').next());
         let named: Vec<String> = named.map(|name| format!("lock.{}", name.to_lowercase())).collect();
         assert!(named.len() > 15, "{named:?}");

@@ -14,6 +14,7 @@ pub mod client;
 pub mod family;
 mod highest;
 pub mod history;
+pub mod members;
 pub mod messages;
 pub mod model;
 pub mod queue;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand, ValueEnum};
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
-use palisade_sim::{Outcome, family, model, queue};
+use palisade_sim::{Outcome, family, members, model, queue};
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -96,6 +96,8 @@ enum Bounds {
     Nodes(Box<model::Config>),
     Queue(queue::Bounds),
     Family(family::Bounds),
+    Members(members::locks::Bounds),
+    Changers(members::agreement::Bounds),
 }
 
 fn check_models(states: usize, only: &str) -> bool {
@@ -104,12 +106,18 @@ fn check_models(states: usize, only: &str) -> bool {
     let of_nodes = model::sound().into_iter().map(|(name, config)| (name, Bounds::Nodes(Box::new(config))));
     let of_queues = queue::sound().into_iter().map(|(name, bounds)| (name, Bounds::Queue(bounds)));
     let of_families = family::sound().into_iter().map(|(name, bounds)| (name, Bounds::Family(bounds)));
-    for (name, bounds) in of_nodes.chain(of_queues).chain(of_families).filter(|(name, _)| name.contains(only)) {
+    let of_members = members::locks::sound().into_iter().map(|(name, bounds)| (name, Bounds::Members(bounds)));
+    let changers =
+        ("two changers of a set of three, twice each", Bounds::Changers(members::agreement::Bounds::sound(2)));
+    let all = of_nodes.chain(of_queues).chain(of_families).chain(of_members).chain([changers]);
+    for (name, bounds) in all.filter(|(name, _)| name.contains(only)) {
         let start = Instant::now();
         let outcome = match &bounds {
             Bounds::Nodes(config) => model::exhaust(config, states, threads()),
             Bounds::Queue(bounds) => queue::exhaust(bounds, states, threads()),
             Bounds::Family(bounds) => family::exhaust(bounds, states, threads()),
+            Bounds::Members(bounds) => members::locks::exhaust(bounds.clone(), states, threads()),
+            Bounds::Changers(bounds) => members::agreement::exhaust(bounds.clone(), states, threads()),
         };
         let seen = if outcome.complete { "yes" } else { "no" };
         let seconds = start.elapsed().as_secs_f64();

@@ -83,8 +83,7 @@ mod tests {
         held.moves_to(&[Some(1), Some(2), Some(3)]);
         held.extend(TTL_MS, at(100).boot);
         yes(&mut held, 0, 1, 110);
-        // The server that was removed answers under another name: it is none of the three.
-        yes(&mut held, 1, 0, 110);
+        held.on_answer(held.round(), 1, id(2), EXTEND(100), Answer::Failed, at(110).boot);
         yes(&mut held, 2, 3, 110);
         assert_eq!(held.outcome(), Some(false), "nor had the third granted it");
         held.extend(TTL_MS, at(200).boot);

@@ -1,0 +1,186 @@
+//! Several changers at once: one version never gets two lists.
+
+use palisade_core::quorum::{Change, ChangeProgress, MemberSays, TellMember};
+use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
+use stateright::{Model, Property};
+
+use super::list;
+use super::rules::MembersRule;
+use crate::checker::{self, Explained, Outcome};
+
+const NODES: u8 = 3;
+
+/// Moments after the last lease: what leases have to do with it is [`super::locks`]' subject.
+const LATE: BootTime = BootTime::from_us(1_000_000);
+
+/// The bounds of a model.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// What each changer wants the next version to be, and how often it tries.
+    wants: Vec<(Vec<Member>, u8)>,
+    /// Answers get lost, and changers die.
+    losses: bool,
+    without: Option<MembersRule>,
+}
+
+impl Bounds {
+    /// One changer that adds a node, one that removes one, with so many attempts each.
+    pub fn sound(attempts: u8) -> Self {
+        Self { wants: vec![(list(&[0, 1, 2, 3]), attempts), (list(&[0, 1]), attempts)], losses: true, without: None }
+    }
+
+    pub(super) fn without(rule: MembersRule) -> Self {
+        Self { losses: false, without: Some(rule), ..Self::sound(1) }
+    }
+}
+
+/// A changer: its attempt, what it has sent and nobody got, and how many attempts are left.
+#[derive(Clone, Debug, PartialEq, Hash)]
+struct Changer {
+    attempt: Option<Change>,
+    sent: Vec<(usize, TellMember)>,
+    left: u8,
+}
+
+/// A state of the model.
+#[derive(Clone, Debug, PartialEq, Hash)]
+struct State {
+    nodes: Vec<Membership>,
+    changers: Vec<Changer>,
+    ballots: u8,
+    decided: Option<Vec<Member>>,
+    broken: Option<String>,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// A changer begins an attempt; what it sent before may still arrive.
+    Begins { changer: usize },
+    /// What it sent arrives, and the answer comes back.
+    Arrives { changer: usize, sent: usize },
+    /// The same, and the answer is lost, or the changer is dead.
+    ArrivesInVain { changer: usize, sent: usize },
+}
+
+struct Checked(Bounds);
+
+/// Looks for the shortest way to break it.
+pub fn find(bounds: Bounds, states_max: usize) -> Outcome {
+    checker::find(Checked(bounds), states_max)
+}
+
+/// Looks at all states.
+pub fn exhaust(bounds: Bounds, states_max: usize, threads: usize) -> Outcome {
+    checker::exhaust(Checked(bounds), states_max, threads)
+}
+
+impl Explained for Checked {
+    fn why(state: &State) -> Option<String> {
+        state.broken.clone()
+    }
+}
+
+impl Checked {
+    fn is_off(&self, rule: MembersRule) -> bool {
+        self.0.without == Some(rule)
+    }
+
+    fn answer(&self, node: &mut Membership, own: usize, tell: &TellMember) -> MemberSays {
+        let own = own as u128;
+        let says = |answer: Result<MemberSays, Refusal>| answer.unwrap_or(MemberSays::No);
+        match tell.clone() {
+            TellMember::Promise { version, ballot } => {
+                let accepted = node.promise(version, ballot, own, LATE).map(|accepted| accepted.cloned());
+                let earlier = |accepted: Option<Accepted>| match self.is_off(MembersRule::EarlierIsCompleted) {
+                    true => None,
+                    false => accepted,
+                };
+                says(accepted.map(|accepted| MemberSays::Promised { accepted: earlier(accepted), floor: 0 }))
+            }
+            TellMember::Accept { version, ballot, list, .. } => {
+                let ballot = match self.is_off(MembersRule::PromisesAreKept) {
+                    // It takes whatever comes.
+                    true => ballot.max(node.saved().promised),
+                    false => ballot,
+                };
+                says(node.accept(version, ballot, list, own, LATE).map(|()| MemberSays::Accepted))
+            }
+        }
+    }
+}
+
+impl Model for Checked {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut node = Membership::default();
+        let first = Members { version: 1, list: list(&[0, 1, 2]) };
+        node.decide(first, 0, BootTime::default()).expect("it is the first");
+        let changer = |&(_, left): &(Vec<Member>, u8)| Changer { attempt: None, sent: vec![], left };
+        vec![State {
+            nodes: vec![node; NODES.into()],
+            changers: self.0.wants.iter().map(changer).collect(),
+            ballots: 0,
+            decided: None,
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (changer, Changer { sent, left, .. }) in state.changers.iter().enumerate() {
+            if *left > 0 {
+                actions.push(Action::Begins { changer });
+            }
+            for sent in 0..sent.len() {
+                actions.push(Action::Arrives { changer, sent });
+                if self.0.losses {
+                    actions.push(Action::ArrivesInVain { changer, sent });
+                }
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        let to_all = |tell: &TellMember| (0..NODES.into()).map(|node| (node, tell.clone())).collect::<Vec<_>>();
+        match action {
+            Action::Begins { changer } => {
+                state.ballots += 1;
+                let base = state.nodes[0].decided().clone();
+                let attempt = Change::begin(base, state.ballots.into(), self.0.wants[changer].0.clone());
+                let changer = &mut state.changers[changer];
+                changer.left -= 1;
+                changer.sent.extend(to_all(&attempt.tell()));
+                changer.attempt = Some(attempt);
+            }
+            Action::Arrives { changer, sent } => {
+                let (node, tell) = state.changers[changer].sent.remove(sent);
+                let says = self.answer(&mut state.nodes[node], node, &tell);
+                let changer = &mut state.changers[changer];
+                match changer.attempt.as_mut()?.on_answer(node, node as u128, &tell, says) {
+                    ChangeProgress::Accepts => {
+                        changer.sent.extend(to_all(&changer.attempt.as_ref()?.tell()));
+                    }
+                    ChangeProgress::Decided(Members { list, .. }) => match &state.decided {
+                        Some(decided) if *decided != list => {
+                            state.broken = Some("agreement: one version has two lists".to_owned());
+                        }
+                        _ => state.decided = Some(list),
+                    },
+                    ChangeProgress::Goes | ChangeProgress::Impossible => {}
+                }
+            }
+            Action::ArrivesInVain { changer, sent } => {
+                let (node, tell) = state.changers[changer].sent.remove(sent);
+                self.answer(&mut state.nodes[node], node, &tell);
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("nothing is broken", |_, state: &State| state.broken.is_none())]
+    }
+}

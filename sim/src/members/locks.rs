@@ -1,0 +1,538 @@
+//! Clients that work with different versions of the set: nobody relies on a lock beside another, and tokens go on.
+//!
+//! One changer goes through a list of versions. Clients learn of each at any moment after it was decided, or never; nodes are told at any
+//! moment, or never. One key, and nobody gives it back: a grant whose holder gave up is one whose lease ends. Clocks do not drift, and a node
+//! keeps its locks over a restart: the other models are about that.
+
+use palisade_core::quorum::{
+    Acquire, Answer, Ask, Call, Change, ChangeProgress, Held, MemberSays, NodeId, Progress, TellMember, majority,
+};
+use palisade_core::{BootTime, Members, Membership, Token};
+use stateright::{Model, Property};
+
+use super::list;
+use super::rules::MembersRule;
+use crate::checker::{self, Explained, Outcome};
+
+const TICK_MS: u32 = 100;
+
+/// What an amnesic node is called from then on.
+const ANOTHER: u128 = 100;
+
+/// The bounds of a model.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The versions from 1 on, by the digits of their nodes.
+    versions: Vec<Vec<u8>>,
+    nodes: u8,
+    /// The tokens that the clients propose; each asks once.
+    proposals: Vec<u64>,
+    ttl_ticks: u8,
+    /// Rounds of extension of each.
+    extensions: u8,
+    ticks: u8,
+    /// Restarts of nodes, and losses of their memory.
+    restarts: u8,
+    amnesias: u8,
+    /// A version is found in one step, by any majority: what happens in between is left out.
+    at_once: bool,
+    without: Option<MembersRule>,
+}
+
+/// The models that are sound, by what they are about.
+pub fn sound() -> Vec<(&'static str, Bounds)> {
+    let three =
+        Bounds { versions: vec![vec![0, 1, 2], vec![0, 1, 2, 3], vec![1, 2, 3]], nodes: 4, ..Bounds::default() };
+    let (more, fewer) =
+        (vec![vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3]], vec![vec![0, 1, 2, 3], vec![1, 2, 3], vec![2, 3]]);
+    vec![
+        ("a set of one, its node is replaced, two clients", Bounds { at_once: false, ..Bounds::default() }),
+        ("a set of one, its node is replaced, a restart", Bounds { restarts: 1, ..Bounds::default() }),
+        ("a set of one, its node is replaced, a node loses its memory", Bounds { amnesias: 1, ..Bounds::default() }),
+        (
+            "a set of one, its node is replaced, holders extend",
+            Bounds { extensions: 2, ttl_ticks: 2, ..Bounds::default() },
+        ),
+        ("a set of three, a node is replaced, two clients", Bounds { at_once: false, ..three.clone() }),
+        ("a set of three, a node is replaced, two clients, a version at once", three.clone()),
+        ("a set of three, a node is replaced, holders extend", Bounds { extensions: 2, ttl_ticks: 2, ..three.clone() }),
+        (
+            "a set of three, a node is replaced, a restart and a lost memory",
+            Bounds { restarts: 1, amnesias: 1, ..three.clone() },
+        ),
+        ("a set of two becomes one of four", Bounds { versions: more, ..three.clone() }),
+        ("a set of four becomes one of two", Bounds { versions: fewer, ..three }),
+    ]
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            versions: vec![vec![0], vec![0, 1], vec![1]],
+            nodes: 2,
+            proposals: vec![7, 3],
+            ttl_ticks: 1,
+            extensions: 0,
+            ticks: 4,
+            restarts: 0,
+            amnesias: 0,
+            at_once: true,
+            without: None,
+        }
+    }
+}
+
+impl Bounds {
+    pub(super) fn without(rule: MembersRule) -> Self {
+        use MembersRule::*;
+        let bounds = Self { ticks: 2, without: Some(rule), ..Self::default() };
+        match rule {
+            OneNodeAtATime => Self { versions: vec![vec![0], vec![1]], ..bounds },
+            VersionIsKept => Self { restarts: 1, ..bounds },
+            MembersHaveIds => Self { amnesias: 1, ticks: 4, ..bounds },
+            HeldByTheNewMajority => Self { extensions: 2, ttl_ticks: 2, ticks: 3, ..bounds },
+            _ => bounds,
+        }
+    }
+
+    fn ttl_ms(&self) -> u32 {
+        u32::from(self.ttl_ticks) * TICK_MS
+    }
+}
+
+/// A grant of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Grant {
+    owner: usize,
+    token: u64,
+    ends: BootTime,
+}
+
+/// A node with one key.
+#[derive(Clone, Debug, PartialEq, Hash)]
+struct Node {
+    id: u128,
+    membership: Membership,
+    last: u64,
+    grant: Option<Grant>,
+    guarded_until: BootTime,
+}
+
+/// Where a client is.
+#[derive(Clone, Debug, PartialEq, Hash)]
+enum Stage {
+    Idle,
+    Asks(Acquire),
+    Holds(Held),
+    Done,
+}
+
+/// A client: the version that it works with, and what it has sent and nobody got.
+#[derive(Clone, Debug, PartialEq, Hash)]
+struct Client {
+    version: usize,
+    /// The version whose nodes it asks: the same, but where that rule is switched off.
+    asks: usize,
+    stage: Stage,
+    sent: Vec<(u64, Call)>,
+    extensions: u8,
+    /// When it asked, and for how long.
+    began: BootTime,
+    ttl_ms: u32,
+}
+
+/// A state of the model.
+#[derive(Clone, Debug, PartialEq, Hash)]
+struct State {
+    ticks: u8,
+    nodes: Vec<Node>,
+    clients: Vec<Client>,
+    /// The attempt to find the next version, and the version that was decided last.
+    change: Option<Change>,
+    decided: usize,
+    highest_won: u64,
+    restarts: u8,
+    amnesias: u8,
+    broken: Option<String>,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// Time passes.
+    Tick,
+    /// A client asks for the lock.
+    Asks { client: usize },
+    /// A holder begins a round of extension.
+    Extends { client: usize },
+    /// What it sent arrives, and the answer comes back.
+    Arrives { client: usize, sent: usize },
+    /// It learns of the version that was decided last.
+    Learns { client: usize },
+    /// The changer begins to look for the next version; at once, the members that are set in `asks` agree.
+    Changes { asks: u8 },
+    /// It asks a member, which answers.
+    Tells { member: usize },
+    /// A node is told of the version that was decided last.
+    IsTold { node: usize },
+    /// A node starts again.
+    Restarts { node: usize },
+    /// A node loses its memory.
+    Forgets { node: usize },
+}
+
+struct Checked(Bounds);
+
+/// Looks for the shortest way to break it.
+pub fn find(bounds: Bounds, states_max: usize) -> Outcome {
+    checker::find(Checked(bounds), states_max)
+}
+
+/// Looks at all states.
+pub fn exhaust(bounds: Bounds, states_max: usize, threads: usize) -> Outcome {
+    checker::exhaust(Checked(bounds), states_max, threads)
+}
+
+impl Explained for Checked {
+    fn why(state: &State) -> Option<String> {
+        state.broken.clone()
+    }
+}
+
+impl State {
+    fn now(&self) -> BootTime {
+        BootTime::from_us(1_000_000).plus_ms(u32::from(self.ticks) * TICK_MS)
+    }
+
+    /// A tick passes: what ended is forgotten, so that states which differ in it alone are one.
+    fn passes(&mut self) {
+        self.ticks += 1;
+        let now = self.now();
+        for node in &mut self.nodes {
+            node.grant = node.grant.filter(|grant| now < grant.ends);
+        }
+        for client in &mut self.clients {
+            let is_over = match &client.stage {
+                Stage::Idle | Stage::Done => false,
+                Stage::Asks(_) => client.began.plus_ms(client.ttl_ms) <= now,
+                Stage::Holds(held) => held.valid_until() <= now,
+            };
+            if is_over {
+                client.stage = Stage::Done;
+                client.sent.clear();
+            }
+        }
+    }
+
+    fn is_valid(&self, held: &Held) -> bool {
+        self.now() < held.valid_until()
+    }
+}
+
+impl Node {
+    fn answer(&mut self, owner: usize, ask: Ask, now: BootTime) -> Answer {
+        let grant = self.grant.filter(|grant| now < grant.ends);
+        let own = grant.filter(|grant| grant.owner == owner);
+        let token = |token: u64| Token::new(token).map_or(Answer::Failed, Answer::Token);
+        match ask {
+            Ask::Acquire { retry: true, .. } if own.is_some() => token(own.map_or(0, |own| own.token)),
+            Ask::Acquire { .. } if grant.is_some() => Answer::No,
+            Ask::Acquire { .. } if now <= self.guarded_until => Answer::Guarded { ms: 1 },
+            Ask::Acquire { ttl_ms, proposal, .. } => {
+                self.last = if proposal.get() > self.last { proposal.get() } else { self.last + 1 };
+                self.grant = Some(Grant { owner, token: self.last, ends: now.plus_ms(ttl_ms) });
+                token(self.last)
+            }
+            Ask::Fence { token: to } => own.map_or(Answer::No, |own| {
+                self.last = self.last.max(to.get());
+                self.grant = Some(Grant { token: own.token.max(to.get()), ..own });
+                token(own.token.max(to.get()))
+            }),
+            Ask::Extend { ttl_ms, token: of } => own.filter(|own| own.token == of.get()).map_or(Answer::No, |own| {
+                self.grant = Some(Grant { ends: own.ends.max(now.plus_ms(ttl_ms)), ..own });
+                token(own.token)
+            }),
+            Ask::Share => Answer::Failed,
+        }
+    }
+}
+
+impl Checked {
+    fn is_off(&self, rule: MembersRule) -> bool {
+        self.0.without == Some(rule)
+    }
+
+    /// The nodes of a version, counted from 0, by their places.
+    fn nodes(&self, version: usize) -> &[u8] {
+        &self.0.versions[version]
+    }
+
+    fn members(&self, version: usize) -> Members {
+        Members { version: version as u64 + 1, list: list(self.nodes(version)) }
+    }
+
+    /// What a client sent arrives at a node of its version.
+    fn arrives(&self, state: &mut State, client: usize, sent: usize) -> Option<()> {
+        let now = state.now();
+        let (round, call) = state.clients[client].sent.remove(sent);
+        let place = *self.nodes(state.clients[client].asks).get(call.node)?;
+        let node = &mut state.nodes[usize::from(place)];
+        let is_admitted = node.membership.admits(state.clients[client].version as u64 + 1)
+            || self.is_off(MembersRule::OlderClientsAreRefused);
+        let is_member = node.id == u128::from(place) || self.is_off(MembersRule::MembersHaveIds);
+        let answer = if is_admitted && is_member { node.answer(client, call.ask, now) } else { Answer::Failed };
+        let id = (is_admitted && is_member).then_some(NodeId(node.id));
+        let more = match &mut state.clients[client].stage {
+            Stage::Asks(acquire) => match acquire.on_answer(call.node, id, call.ask, answer, now) {
+                Progress::Goes(calls) => calls.into_iter().map(|call| (0, call)).collect(),
+                Progress::Held(held) => {
+                    self.wins(state, client, held);
+                    return Some(());
+                }
+                Progress::TooLate | Progress::Impossible => {
+                    state.clients[client].stage = Stage::Done;
+                    vec![]
+                }
+            },
+            Stage::Holds(held) => {
+                let calls = held.on_answer(round, call.node, id, call.ask, answer, now);
+                let round = held.round();
+                state.highest_won = state.highest_won.max(held.token().get());
+                calls.into_iter().map(|call| (round, call)).collect()
+            }
+            Stage::Idle | Stage::Done => vec![],
+        };
+        state.clients[client].sent.extend(more);
+        if matches!(state.clients[client].stage, Stage::Done) {
+            state.clients[client].sent.clear();
+        }
+        self.judge(state);
+        Some(())
+    }
+
+    fn wins(&self, state: &mut State, client: usize, held: Held) {
+        let token = held.token().get();
+        if state.is_valid(&held) {
+            if token <= state.highest_won {
+                state.broken = Some(format!("token order: {token} after {}", state.highest_won));
+            }
+            state.highest_won = token;
+        }
+        state.clients[client].stage = Stage::Holds(held);
+        self.judge(state);
+    }
+
+    fn judge(&self, state: &mut State) {
+        let holds = |client: &&Client| matches!(&client.stage, Stage::Holds(held) if state.is_valid(held));
+        if state.clients.iter().filter(holds).count() > 1 {
+            state.broken = Some("exclusion: two clients rely on the lock".to_owned());
+        }
+    }
+
+    fn learns(&self, state: &mut State, client: usize) {
+        let after = state.decided;
+        let client = &mut state.clients[client];
+        client.version = after;
+        let stays = match client.stage {
+            Stage::Asks(_) => self.is_off(MembersRule::AcquisitionsBeginAnew),
+            Stage::Holds(_) => self.is_off(MembersRule::HeldByTheNewMajority),
+            Stage::Idle | Stage::Done => false,
+        };
+        if stays {
+            return;
+        }
+        let (before, after) = (self.nodes(client.asks), self.nodes(after));
+        let places: Vec<_> = after.iter().map(|node| before.iter().position(|other| other == node)).collect();
+        client.asks = client.version;
+        client.sent.clear();
+        match &mut client.stage {
+            Stage::Asks(_) => client.stage = Stage::Idle,
+            Stage::Holds(held) => {
+                let calls = held.moves_to(&places);
+                client.sent.extend(calls.into_iter().map(|call| (held.round(), call)));
+            }
+            Stage::Idle | Stage::Done => {}
+        }
+    }
+
+    /// A member is asked by the changer.
+    fn tells(&self, state: &mut State, member: usize) -> Option<()> {
+        let now = state.now();
+        let late = now.plus_ms(10 * self.0.ttl_ms());
+        let change = state.change.as_mut()?;
+        let tell = change.tell();
+        let place = *self.0.versions[state.decided].get(member)?;
+        let node = &mut state.nodes[usize::from(place)];
+        let asked_at = if self.is_off(MembersRule::LeasesEndFirst) { late } else { now };
+        let says = match tell.clone() {
+            TellMember::Promise { version, ballot } => {
+                let floor = node.last;
+                let promise = node.membership.promise(version, ballot, node.id, asked_at);
+                promise.ok().map(|accepted| MemberSays::Promised { accepted: accepted.cloned(), floor })
+            }
+            TellMember::Accept { version, ballot, list, floor } => {
+                let accepted = match self.is_off(MembersRule::OneNodeAtATime) {
+                    true => Ok(()),
+                    false => node.membership.accept(version, ballot, list, node.id, asked_at),
+                };
+                if accepted.is_ok() && !self.is_off(MembersRule::TokensGoOn) {
+                    node.last = node.last.max(floor);
+                }
+                accepted.ok().map(|()| MemberSays::Accepted)
+            }
+        };
+        // Whoever refuses may agree later.
+        let progress = change.on_answer(member, node.id, &tell, says?);
+        if self.is_off(MembersRule::MajorityAccepts) || matches!(progress, ChangeProgress::Decided(_)) {
+            state.change = None;
+            state.decided += 1;
+        }
+        Some(())
+    }
+}
+
+impl Model for Checked {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let node = |place: u8| {
+            let mut membership = Membership::default();
+            if self.nodes(0).contains(&place) {
+                membership.decide(self.members(0), 0, BootTime::default()).expect("it is the first");
+            }
+            Node { id: place.into(), membership, last: 0, grant: None, guarded_until: BootTime::default() }
+        };
+        let (extensions, ttl_ms) = (self.0.extensions, self.0.ttl_ms());
+        let client = Client {
+            version: 0,
+            asks: 0,
+            stage: Stage::Idle,
+            sent: vec![],
+            extensions,
+            began: BootTime::default(),
+            ttl_ms,
+        };
+        vec![State {
+            ticks: 0,
+            nodes: (0..self.0.nodes).map(node).collect(),
+            clients: vec![client; self.0.proposals.len()],
+            change: None,
+            decided: 0,
+            highest_won: 0,
+            restarts: self.0.restarts,
+            amnesias: self.0.amnesias,
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.ticks < self.0.ticks {
+            actions.push(Action::Tick);
+        }
+        for (client, of) in state.clients.iter().enumerate() {
+            actions.extend((0..of.sent.len()).map(|sent| Action::Arrives { client, sent }));
+            match &of.stage {
+                Stage::Idle => actions.push(Action::Asks { client }),
+                Stage::Asks(_) => {}
+                Stage::Holds(_) if of.extensions > 0 => actions.push(Action::Extends { client }),
+                Stage::Holds(_) => {}
+                Stage::Done => continue,
+            }
+            if of.version < state.decided {
+                actions.push(Action::Learns { client });
+            }
+        }
+        match &state.change {
+            Some(_) => actions.extend((0..self.nodes(state.decided).len()).map(|member| Action::Tells { member })),
+            None if state.decided + 1 == self.0.versions.len() => {}
+            None if self.0.at_once => {
+                let members = self.nodes(state.decided).len();
+                let is_majority = |asks: &u8| asks.count_ones() as usize == majority(members);
+                actions.extend((1..1 << members).filter(is_majority).map(|asks| Action::Changes { asks }));
+            }
+            None => actions.push(Action::Changes { asks: 0 }),
+        }
+        for (node, of) in state.nodes.iter().enumerate() {
+            if of.membership.decided().version <= state.decided as u64 && of.id != ANOTHER {
+                actions.push(Action::IsTold { node });
+            }
+            if state.restarts > 0 {
+                actions.push(Action::Restarts { node });
+            }
+            if state.amnesias > 0 {
+                actions.push(Action::Forgets { node });
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        let now = state.now();
+        match action {
+            Action::Tick => state.passes(),
+            Action::Asks { client } => {
+                let proposal = Token::new(self.0.proposals[client])?;
+                let nodes = self.nodes(state.clients[client].version).len();
+                let (acquire, calls) = Acquire::begin(nodes, self.0.ttl_ms(), proposal, now);
+                state.clients[client].stage = Stage::Asks(acquire);
+                state.clients[client].began = now;
+                state.clients[client].sent = calls.into_iter().map(|call| (0, call)).collect();
+            }
+            Action::Extends { client } => {
+                let client = &mut state.clients[client];
+                let Stage::Holds(held) = &mut client.stage else { return None };
+                client.extensions -= 1;
+                let calls = held.extend(self.0.ttl_ms(), now);
+                let round = held.round();
+                client.sent = calls.into_iter().map(|call| (round, call)).collect();
+            }
+            Action::Arrives { client, sent } => self.arrives(&mut state, client, sent)?,
+            Action::Learns { client } => self.learns(&mut state, client),
+            Action::Changes { asks } => {
+                let (before, wants) = (state.decided, self.members(state.decided + 1).list);
+                state.change = Some(Change::begin(self.members(before), 1, wants));
+                let asked = || (0..u8::BITS as usize).filter(|member| asks >> member & 1 == 1);
+                for member in asked().chain(asked()) {
+                    if state.decided == before {
+                        self.tells(&mut state, member)?;
+                    }
+                }
+                if asks > 0 && state.decided == before {
+                    return None;
+                }
+            }
+            Action::Tells { member } => self.tells(&mut state, member)?,
+            Action::IsTold { node } => {
+                let members = self.members(state.decided);
+                state.nodes[node].membership.decide(members, self.0.ttl_ms(), now).ok()?;
+            }
+            Action::Restarts { node } => {
+                state.restarts -= 1;
+                let node = &mut state.nodes[node];
+                let saved = match self.is_off(MembersRule::VersionIsKept) {
+                    true => Membership::default().saved().clone(),
+                    false => node.membership.saved().clone(),
+                };
+                node.membership = Membership::restore(saved, self.0.ttl_ms(), now);
+            }
+            Action::Forgets { node } => {
+                state.amnesias -= 1;
+                // It starts above what can have been issued: that is the other models' subject.
+                let last = state.nodes.iter().map(|node| node.last).max()?;
+                let node = &mut state.nodes[node];
+                node.membership = Membership::default();
+                (node.grant, node.last) = (None, last);
+                node.guarded_until = now.plus_ms(self.0.ttl_ms());
+                if !self.is_off(MembersRule::MembersHaveIds) {
+                    node.id = ANOTHER;
+                }
+            }
+        }
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("nothing is broken", |_, state: &State| state.broken.is_none())]
+    }
+}
