@@ -320,7 +320,8 @@ fn run(seed: u64) {
         }
     }
     assert!(joined > COMMANDS / 100 && converted > COMMANDS / 2000, "{joined} joined, {converted} converted");
-    assert!(noted > 10, "{noted} notes");
+    // About twenty are drawn; ten and fewer once in a hundred runs.
+    assert!(noted > 3, "{noted} notes");
     wait_until("only held locks are in memory", || {
         (server.info("held"), server.info("deadlines")) == (model.locks.len() as u64, model.locks.len() as u64)
     });
