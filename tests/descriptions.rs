@@ -192,12 +192,12 @@ fn acl_categories_tell_users_from_operators() {
         in_category(&mut client, "read"),
         ["LOCK.CHECK", "LOCK.INFO", "LOCK.MEMBERS", "LOCK.NODE", "LOCK.WATCH"]
     );
-    assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.WATCH"]);
+    assert_eq!(in_category(&mut client, "blocking"), ["LOCK.ACQUIRE", "LOCK.HEAR", "LOCK.WAIT", "LOCK.WATCH"]);
     let writing = in_category(&mut client, "write");
     for (name, _, _, writes, _) in COMMANDS {
         assert_eq!(
             writing.contains(&name.to_owned()),
-            writes || ["LOCK.FLOOR", "LOCK.GUARD", "LOCK.SETMEMBERS", "LOCK.WAIT"].contains(&name),
+            writes || ["LOCK.FLOOR", "LOCK.GUARD", "LOCK.HEAR", "LOCK.SETMEMBERS", "LOCK.WAIT"].contains(&name),
             "{name}"
         );
     }

@@ -225,6 +225,9 @@ fn run(seed: u64) {
                 assert_eq!(reply, expected, "{line}");
             }
             58..60 => {
+                // As often as not the owner's own, if it has one.
+                let own = model.of(key, owner).filter(|_| random.random()).map(|held| held.token);
+                let token = own.unwrap_or(token);
                 // A number as large, or smaller, changes nothing.
                 let number: Option<i64> = (level > 1).then_some(level * 3);
                 let option = number.map_or(String::new(), |number| format!(" SEQ {number}"));
@@ -320,8 +323,7 @@ fn run(seed: u64) {
         }
     }
     assert!(joined > COMMANDS / 100 && converted > COMMANDS / 2000, "{joined} joined, {converted} converted");
-    // About twenty are drawn; ten and fewer once in a hundred runs.
-    assert!(noted > 3, "{noted} notes");
+    assert!(noted > 5, "{noted} notes");
     wait_until("only held locks are in memory", || {
         (server.info("held"), server.info("deadlines")) == (model.locks.len() as u64, model.locks.len() as u64)
     });

@@ -111,6 +111,13 @@ impl Running {
         Pid::from_raw(self.0.id() as i32)
     }
 
+    /// Whether it has started another program, which runs.
+    pub fn has_child(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
+        let mut children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        children.any(|children| !children.trim().is_empty())
+    }
+
     /// Waits until it has ended.
     pub fn end(mut self) -> Ended {
         wait_until("the program ends", || self.0.try_wait().unwrap().is_some());

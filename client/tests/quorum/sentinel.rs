@@ -1,8 +1,11 @@
 //! A master that Sentinels know, and have replaced.
 
+use std::sync::Arc;
+
 use palisade_client::{Client, Credentials, ErrorKind};
 
 use crate::cluster::{MAX_TTL_MS, options};
+use crate::cluster_changes::{Judge, take_turns};
 use crate::fixture::{connected, until};
 use crate::harness::{Sentinel, Server, Setup, follow, text, wait_until};
 
@@ -51,6 +54,34 @@ async fn a_master_that_dies_is_replaced_and_followed() {
     assert_eq!(replica.client().say("LOCK.INFO k").field("token").as_int() as u64, next.token());
 }
 
+/// Two fail-overs by hand, there and back, while many want a lock: a master that steps down is left at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_wait_while_masters_take_turns() {
+    let (one, other, sentinels) = watched(1);
+    let url = format!("redis+sentinel://{}/locks", addresses(&sentinels).join(","));
+    let clients = [Client::new([&url]).unwrap(), Client::new([&url]).unwrap()];
+    connected(&clients[0]).await;
+    connected(&clients[1]).await;
+    let judge = Arc::new(Judge::default());
+    let workers: Vec<_> =
+        (0..8).map(|n| tokio::spawn(take_turns(clients[n % 2].clone(), "k".to_owned(), Arc::clone(&judge)))).collect();
+    for next in [&other, &one] {
+        let before = judge.judge();
+        // One that was told nothing yet would be guarded for a day.
+        until("it knows how long leases may run", async || next.info("outstanding_ttl_ms") <= MAX_TTL_MS).await;
+        until("some had it", async || judge.judge() > before + 20).await;
+        tokio::task::block_in_place(|| {
+            sentinels[0].fail_over();
+            sentinels[0].wait_for_master(next);
+        });
+    }
+    judge.is_over();
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    println!("{} turns", judge.judge());
+}
+
 /// A master that its Sentinels have replaced while it was cut off from them, but not from its clients: nobody talks to it any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_knows_nothing_of_its_end_is_left() {
@@ -67,7 +98,10 @@ async fn a_master_that_knows_nothing_of_its_end_is_left() {
     })
     .await;
     let guard = locks.lock_with("k", &options()).await.unwrap();
-    assert_eq!((old.info("held"), new.info("held")), (0, 1));
+    assert_eq!(new.client().say("LOCK.INFO k").field("token").as_int() as u64, guard.token());
+    // What the old one granted before it was left ends with its lease: nobody extends it.
+    until("the old one holds nothing", async || old.info("held") == 0).await;
+    assert_eq!(new.info("held"), 1);
     guard.release().await;
 }
 
