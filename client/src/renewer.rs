@@ -270,13 +270,17 @@ impl Renewer {
     }
 
     fn plan_at(&mut self, next: Instant) {
-        let is_over = self.shared.session.as_ref().is_some_and(|session| session.is_over());
+        let is_over = self.is_of_ended_session();
         self.next = self.auto.filter(|auto| next < auto.until && !is_over).map(|_| next);
+    }
+
+    fn is_of_ended_session(&self) -> bool {
+        self.shared.session.as_ref().is_some_and(|session| session.is_over())
     }
 
     /// It is time for one, unless it is of a session that is over.
     fn next_round(&mut self) {
-        if self.shared.session.as_ref().is_some_and(|session| session.is_over()) {
+        if self.is_of_ended_session() {
             self.next = None;
         } else {
             self.begin_round(self.ttl_ms());

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Cluster;
 use super::map::Redirection;
-use crate::node::{CONNECT_TIMEOUT, Node};
+use crate::node::{CONNECT_TIMEOUT, Node, connect_within};
 use crate::pace::Given;
 use crate::wire::{Lease, NodeFailure};
 
@@ -134,14 +134,6 @@ impl Cluster {
                 None
             }
         }
-    }
-}
-
-/// How long a request waits for the very first map and connection.
-fn connect_within(given: Given) -> Duration {
-    match given {
-        Given::Exactly(time) => time,
-        Given::Within { .. } => CONNECT_TIMEOUT,
     }
 }
 

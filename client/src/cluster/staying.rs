@@ -50,7 +50,8 @@ impl Cluster {
             }
             let is_calm = match &*self.known.borrow() {
                 Known::Map(map) => {
-                    map.slots.len() == super::SLOTS.into() && map.masters.iter().all(|node| node.is_worth_asking())
+                    map.slots.len() == usize::from(super::SLOTS)
+                        && map.masters.iter().all(|node| node.is_worth_asking())
                 }
                 Known::Nothing | Known::Failed(_) => false,
             };

@@ -19,10 +19,10 @@ const SILENCE: Duration = Duration::from_millis(500);
 
 /// A timer that fires later than this after its time tells of this process, not of the node: the machine was busy, or the process
 /// was stopped. The node's answer may be there, unread.
-const OVERSLEPT: Duration = Duration::from_millis(10);
+pub(super) const OVERSLEPT: Duration = Duration::from_millis(10);
 
 /// So often the node is given its time once more for that.
-const OVERSLEPT_TIMES: u32 = 5;
+pub(super) const OVERSLEPT_TIMES: u32 = 5;
 
 /// A request that is let through: it can be sent.
 struct Admitted {
@@ -32,6 +32,14 @@ struct Admitted {
 
 /// A request under way.
 type Request = BoxFuture<'static, Result<Value, RedisError>>;
+
+/// How long a request waits for the very first connection.
+pub fn connect_within(given: Given) -> Duration {
+    match given {
+        Given::Exactly(time) => time,
+        Given::Within { .. } => CONNECT_TIMEOUT,
+    }
+}
 
 impl Node {
     /// Sends `command`, in its turn, and returns what the node answers in the time it is given; with the server that answered.
@@ -104,10 +112,7 @@ impl Node {
     /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
     /// that has been silent for longer than it would be given.
     async fn admit(&self, given: Given, began: Instant) -> Result<Admitted, NodeFailure> {
-        let connect_by = match given {
-            Given::Exactly(time) => began + time,
-            Given::Within { .. } => began + CONNECT_TIMEOUT,
-        };
+        let connect_by = began + connect_within(given);
         loop {
             self.link(connect_by).await?;
             if let Some(since) = *self.silent_since.borrow()

@@ -18,9 +18,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
+use super::asking::{OVERSLEPT, OVERSLEPT_TIMES};
 use super::connecting::Link;
-use super::{CONNECT_TIMEOUT, Node, State, WINDOW};
-use crate::pace::Given;
+use super::{CONNECT_TIMEOUT, Node, State, UNHURRIED, WINDOW};
 use crate::waiting::LATE;
 use crate::wire::{self, Lease, News, NodeFailure};
 
@@ -33,9 +33,6 @@ const HEARD: Duration = Duration::from_secs(5);
 /// So many requests for news are on their way at a time: the node has the next one as soon as it answers one.
 const ASKED_AHEAD: usize = 2;
 
-/// A timer that fires later than this after its time tells of this process, not of the node; so often it is given its time once more.
-const OVERSLEPT: (Duration, u32) = (Duration::from_millis(10), 5);
-
 /// A listener that nobody has needed for so long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -47,9 +44,6 @@ const ASKS: usize = WINDOW / 4;
 
 /// A request that nobody waits for any more may be answered by what is on its way already: after so long it is taken back.
 const SETTLED: Duration = Duration::from_millis(100);
-
-/// The time a node is given to take a request.
-const GIVEN: Given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
 
 /// The code of a node that knows no such listener.
 const NO_LISTENER: &str = "NOLISTENER";
@@ -133,7 +127,7 @@ async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, nu
     if timeout(SETTLED, told).await.is_err() {
         listener.forget(&about, number);
         let command = wire::wait_no_more(&about.0, &about.1, &listener.name);
-        let _ = node.ask(&command, GIVEN, None).await;
+        let _ = node.ask(&command, UNHURRIED, None).await;
     }
 }
 
@@ -194,7 +188,7 @@ impl Node {
             // It is never closed, so that cannot fail.
             let _turn = self.hearing.asks.acquire().await.ok();
             waiting.is_sent = true;
-            self.ask(&command, GIVEN, Some(lease)).await
+            self.ask(&command, UNHURRIED, Some(lease)).await
         };
         if !reply.as_ref().is_ok_and(wire::is_waiting) {
             // Of a node that did not answer in time it is not known.
@@ -282,7 +276,7 @@ async fn listen(listener: Arc<Listener>, link: Link, mut states: watch::Receiver
                 yield_now().await;
                 asked.push_back(ask());
             }
-            Err(_) if Instant::now() > due + OVERSLEPT.0 && overslept < OVERSLEPT.1 => overslept += 1,
+            Err(_) if Instant::now() > due + OVERSLEPT && overslept < OVERSLEPT_TIMES => overslept += 1,
             _ => break,
         }
     }

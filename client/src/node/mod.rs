@@ -25,6 +25,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
+pub use self::asking::connect_within;
 use self::connecting::{Link, give_up};
 use self::gathering::Gathering;
 use self::hearing::Hearing;
@@ -32,13 +33,16 @@ use crate::access::Way;
 use crate::cluster::Cluster;
 use crate::give_back::{Debt, Tally};
 use crate::metrics::NodeMeter;
-use crate::pace::Pace;
+use crate::pace::{Given, Pace};
 use crate::sentinels::Sentinels;
 use crate::tracking::Tracked;
 use crate::wire::NodeFailure;
 
 /// How long a connection may take to be made, and the node to say who it is.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time a node is given for a request of which no lease depends on the answer.
+const UNHURRIED: Given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
 
 /// First and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

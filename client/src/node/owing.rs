@@ -8,10 +8,9 @@ use futures_util::future::join_all;
 use rand::RngExt;
 use tokio::time::sleep;
 
-use super::{CONNECT_TIMEOUT, Node, State, WINDOW};
+use super::{Node, State, UNHURRIED, WINDOW};
 use crate::clock;
 use crate::give_back::{Debt, is_final};
-use crate::pace::Given;
 
 /// Locks that are still to be given back to a node at most: beyond, their leases end by themselves.
 const OWED_MAX: usize = 16_384;
@@ -66,11 +65,10 @@ impl Node {
                 if now >= debt.until {
                     return true;
                 }
-                let given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
                 // In a cluster the slot may have moved meanwhile.
                 let reply = match self.cluster.upgrade() {
-                    Some(cluster) => cluster.ask(&debt.command, given, None).await.1,
-                    None => self.ask(&debt.command, given, None).await.1,
+                    Some(cluster) => cluster.ask(&debt.command, UNHURRIED, None).await.1,
+                    None => self.ask(&debt.command, UNHURRIED, None).await.1,
                 };
                 if reply.is_ok() {
                     debt.is_freed();
