@@ -1,13 +1,13 @@
 //! `palisade acl`: the line that gives a user what its role needs, for the servers that are asked.
 
-use futures_util::future::join_all;
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure};
 use crate::node_failure::NodeFailure;
 use crate::node_view::Info;
-use crate::nodes::{Node, Nodes};
+use crate::nodes::{Nodes, Said};
 use crate::roles::Role;
+use crate::server::Server;
 use crate::show::{out, printable, tell};
 
 /// From these versions on a server knows the category `@lock` of a module: of Redis, and of Valkey.
@@ -35,13 +35,13 @@ pub async fn run(nodes: Option<&Nodes>, role: Role, user: Option<&str>, keys: &[
     let knows_categories = match nodes {
         None => false,
         Some(nodes) => {
-            let versions = join_all(nodes.list.iter().map(version)).await;
-            for (node, version) in nodes.list.iter().zip(&versions) {
-                if let Err(failure) = version {
-                    tell(&format!("{}: {failure}; the line is one that every version takes", node.name));
+            let versions = nodes.of_each(version).await;
+            for Said { server, said, .. } in &versions {
+                if let Err(failure) = said {
+                    tell(&format!("{server}: {failure}; the line is one that every version takes"));
                 }
             }
-            versions.iter().all(|version| matches!(version, Ok(true)))
+            versions.iter().all(|version| matches!(version.said, Ok(true)))
         }
     };
     out(&(role.line(user, PASSWORD, keys, knows_categories) + "\n"))?;
@@ -53,9 +53,9 @@ fn is_word(word: &str) -> bool {
     !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'')
 }
 
-/// Whether the server of a node knows categories.
-async fn version(node: &Node) -> Result<bool, NodeFailure> {
-    let mut link = node.reach().await?;
+/// Whether a server knows categories.
+async fn version(server: &Server) -> Result<bool, NodeFailure> {
+    let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
     let told: String = FromRedisValue::from_redis_value(told).map_err(|why| NodeFailure::strange("INFO", why))?;
     Ok(knows_categories(&Info::of(&told)))

@@ -12,8 +12,9 @@ use tokio::time::timeout;
 
 use crate::arguments::{Agent as Arguments, AtTheEnd};
 use crate::exit::{End, FAILED, Failure};
-use crate::nodes::{Fields, Nodes};
+use crate::nodes::Nodes;
 use crate::reaching::Reaching;
+use crate::server::Fields;
 use crate::show;
 use crate::signals::Signals;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::exit::{End, Failure};
 use crate::lock_view::{LockView, tokens_with};
 use crate::look::ask;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, Reply, answers};
 use crate::show::{json, out, printable};
 
 /// What a program that breaks a lock gets.
@@ -38,24 +38,24 @@ pub async fn break_lock(
         let whose = token.map_or(String::new(), |token| format!(" for the holder with token {token}"));
         ask(&text, &format!("Break {name}{whose}?"))?;
     }
-    let told: Vec<&Value> = replies.iter().flatten().map(|reply| &reply.value).collect();
+    let told: Vec<&Value> = answers(&replies).map(|reply| &reply.value).collect();
     // A holder's tokens may differ from node to node: each is told its own.
     let tokens = tokens_with(&told, token);
     let mut tokens = tokens.into_iter();
-    let of_node = replies.iter().map(|reply| match (token, reply) {
+    let of_node = replies.iter().map(|said| match (token, &said.said) {
         (None, _) => vec![command(key, None)],
         (Some(_), Ok(_)) => tokens.next().into_iter().flatten().map(|token| command(key, Some(token))).collect(),
         (Some(token), Err(_)) => vec![command(key, Some(token))],
     });
-    let replies = nodes.ask_each(of_node.collect()).await;
-    let largest = |replies: &Vec<Value>| {
-        let tokens = replies.iter().filter_map(|reply| match reply {
+    let replies = nodes.ask_each_about(key, of_node.collect()).await;
+    let largest = |replies: &Vec<Reply>| {
+        let tokens = replies.iter().filter_map(|reply| match &reply.value {
             Value::Int(token) => u64::try_from(*token).ok(),
             _ => None,
         });
         tokens.max()
     };
-    let tokens: Vec<u64> = replies.iter().flatten().filter_map(largest).collect();
+    let tokens: Vec<u64> = answers(&replies).filter_map(largest).collect();
     let enough = nodes.need_majority(&replies);
     if tokens.is_empty() {
         enough.clone()?;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use redis::{Value, cmd};
 
-use crate::node_failure::{NodeFailure, line};
-use crate::nodes::{Fields, Nodes, Reply};
+use crate::node_failure::line;
+use crate::nodes::{Nodes, answers, failures};
+use crate::server::Fields;
 use crate::show::{printable, table};
 
 /// So many keys of each kind are asked of a node: all it has, since those with most there need not be those with most elsewhere.
@@ -28,14 +29,12 @@ const KINDS: [&str; 2] = ["waited", "refused"];
 /// The `most` keys that most requests waited for or were refused, as rows for people; and what nodes do not tell.
 pub async fn rows(nodes: &Nodes, most: usize) -> String {
     let replies = nodes.ask(cmd("LOCK.TOP").arg("COUNT").arg(ASKED)).await;
-    let failure = |reply: &Result<Reply, NodeFailure>| reply.as_ref().err().map(NodeFailure::with_remedy);
-    let named = nodes.list.iter().zip(&replies);
-    let untold: Vec<_> = named.filter_map(|(node, reply)| Some((node.name.as_str(), failure(reply)?))).collect();
+    let untold: Vec<_> = failures(&replies).collect();
     let untold = match untold.is_empty() {
         true => String::new(),
         false => format!("contended keys are not told: {}\n", line(untold, nodes.len())),
     };
-    text(&merged(replies.into_iter().flatten().map(|reply| reply.value)), most) + &untold
+    text(&merged(answers(&replies).map(|reply| reply.value.clone())), most) + &untold
 }
 
 /// Of each key the count of the node that counts most: a request over several nodes is counted by each of them.

@@ -7,7 +7,7 @@ use crate::exit::{End, Failure};
 use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, question_of_all};
 use crate::moment;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, answers};
 use crate::show::{json, out, table, tell, time};
 
 /// How it is with a grant that has not ended.
@@ -19,11 +19,11 @@ const HELD: &str = "held";
 /// Too few nodes can be asked.
 pub async fn run(nodes: &Nodes, key: Option<&[u8]>, limit: usize, as_json: bool) -> Result<End, Failure> {
     let mut logs = Logs::ask(nodes, key, limit).await;
-    nodes.need_majority(&logs.untold.iter().map(|untold| untold.clone().map_or(Ok(()), Err)).collect::<Vec<_>>())?;
+    nodes.need_majority(&logs.told)?;
     let mut events = vec![];
     if let Some(key) = key {
-        let replies = nodes.ask(&question_of_all(key)).await;
-        let together = Together::of(replies.into_iter().flatten().map(|reply| reply.value), nodes.majority());
+        let replies = nodes.ask_about(key, &question_of_all(key)).await;
+        let together = Together::of(answers(&replies).map(|reply| reply.value.clone()), nodes.majority());
         events = held(&String::from_utf8_lossy(key), &together, clock::wall_ms());
         logs = logs.without_waits_of(&together);
     }

@@ -10,7 +10,8 @@ use serde::{Serialize, Serializer};
 use crate::lock_view::{Together, hex, note_of};
 use crate::moment;
 use crate::node_failure::{NodeFailure, line};
-use crate::nodes::{Fields, Nodes};
+use crate::nodes::{Nodes, Reply, Said, failures};
+use crate::server::Fields;
 use crate::show::{printable, time};
 
 /// Something that is over: a grant, or a wait that came to nothing.
@@ -51,8 +52,8 @@ pub struct Event {
 pub struct Logs {
     /// The newest first.
     pub events: Vec<Event>,
-    /// By node: why it does not tell.
-    pub untold: Vec<Option<NodeFailure>>,
+    /// By server: whether it tells, or why not.
+    pub told: Vec<Said<()>>,
 }
 
 /// In the JSON a moment is as ISO 8601 has it, in the zone of this machine.
@@ -63,18 +64,24 @@ fn iso<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
 impl Logs {
     /// The `count` newest events of `key`, or of all keys.
     pub async fn ask(nodes: &Nodes, key: Option<&[u8]>, count: usize) -> Self {
-        let replies: Vec<_> = nodes.ask(&question(key, count)).await;
-        let untold = replies.iter().map(|reply| {
-            reply.as_ref().err().cloned().map(|failure| match failure {
+        // Of all masters of a cluster: what was at one before it came to another, that one tells.
+        let replies = nodes.ask(&question(key, count)).await;
+        let told = |said: &Said<Reply>| {
+            let told = said.said.as_ref().map(drop).map_err(|failure| match failure {
                 // Of one that is none, the reason is told elsewhere.
                 NodeFailure::NoModule => NodeFailure::Silent("its module is too old to have a log".to_owned()),
-                failure => failure,
-            })
-        });
-        let untold = untold.collect();
-        let mut events = merged(replies.into_iter().flatten().map(|reply| entries(reply.value)), nodes.majority());
+                failure => failure.clone(),
+            });
+            Said { number: said.number, server: said.server.clone(), said: told }
+        };
+        let told = replies.iter().map(told).collect();
+        let mut by_node: BTreeMap<usize, Vec<Event>> = BTreeMap::new();
+        for Said { number, said, .. } in replies {
+            by_node.entry(number).or_default().extend(said.map_or(vec![], |reply| entries(reply.value)));
+        }
+        let mut events = merged(by_node.into_values(), nodes.majority());
         events.truncate(count);
-        Self { events, untold }
+        Self { events, told }
     }
 
     /// Without what is told of waits of those who still wait, or have it by now: they renewed them.
@@ -85,12 +92,10 @@ impl Logs {
         self
     }
 
-    /// Why nodes do not tell, in a line; of those that can be asked otherwise.
+    /// Why servers do not tell, in a line; of nodes, by number, that can be asked otherwise.
     pub fn untold(&self, nodes: &Nodes, can_be_asked: impl Fn(usize) -> bool) -> String {
-        let named = nodes.list.iter().zip(&self.untold).enumerate().filter(|(n, _)| can_be_asked(*n));
-        let failures =
-            named.filter_map(|(_, (node, untold))| Some((node.name.as_str(), untold.as_ref()?.with_remedy())));
-        line(failures, nodes.len())
+        let untold: Vec<_> = self.told.iter().filter(|said| can_be_asked(said.number)).cloned().collect();
+        line(failures(&untold), nodes.len())
     }
 }
 
@@ -123,9 +128,10 @@ fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<E
 }
 
 /// Those of one node: of an owner one grant, and one wait, from its beginning to its end.
-fn of_node(events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
+fn of_node(mut events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
     let mut same: BTreeMap<_, Event> = BTreeMap::new();
-    // The newest comes first.
+    // The newest comes first, also of several servers.
+    events.sort_by_key(|event| Reverse(event.to_ms));
     for event in events {
         let key = (event.key.clone(), event.owner.clone(), event.token == 0);
         match same.get_mut(&key) {

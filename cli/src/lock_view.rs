@@ -7,8 +7,8 @@ use palisade_client::holder_id;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
-use crate::node_failure::NodeFailure;
-use crate::nodes::{Fields, Nodes, Reply};
+use crate::nodes::{Nodes, Reply, Said, answers};
+use crate::server::Fields;
 use crate::show::{printable, time};
 
 /// Most waiters that are listed.
@@ -41,6 +41,8 @@ pub struct LockView {
     pub waiters_behind: u64,
     /// The first of them.
     pub queue: Vec<Waiter>,
+    /// The servers that somebody holds it on.
+    pub servers: Vec<String>,
 }
 
 /// One who holds a lock.
@@ -200,7 +202,18 @@ impl LockView {
     /// Of what nodes tell together, with this holder first.
     pub fn with(key: String, name: Vec<u8>, first: GrantView, together: Together) -> Self {
         let Together { grants, holders, waiters, waiters_behind, queue } = together;
-        Self { key, name, first, holders, grants, waiters, waiters_behind, queue }
+        Self { key, name, first, holders, grants, waiters, waiters_behind, queue, servers: vec![] }
+    }
+
+    /// Of what servers said to [`question`]; `None`: nobody holds it anywhere.
+    pub fn told(nodes: &Nodes, key: &[u8], said: &[Said<Value>]) -> Option<Self> {
+        let mut view = Self::of(key, answers(said).cloned(), nodes.majority())?;
+        let has = |said: &&Said<Value>| {
+            let fields = said.said.as_ref().ok().and_then(|value| Fields::of(value.clone()));
+            fields.is_some_and(|fields| !grants(fields).is_empty())
+        };
+        view.servers = said.iter().filter(has).map(|said| said.server.clone()).collect();
+        Some(view)
     }
 
     /// How many wait for it, and behind those who do.
@@ -212,12 +225,13 @@ impl LockView {
     }
 
     /// This lock on these nodes, now; with what each node had to say.
-    pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Result<Reply, NodeFailure>>) {
-        let mut replies = nodes.ask(&question(key)).await;
-        if replies.iter().flatten().any(|reply| is_joint(&reply.value)) {
-            replies = nodes.ask(&question_of_all(key)).await;
+    pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Said<Reply>>) {
+        let mut replies = nodes.ask_about(key, &question(key)).await;
+        if answers(&replies).any(|reply| is_joint(&reply.value)) {
+            replies = nodes.ask_about(key, &question_of_all(key)).await;
         }
-        (Self::of(key, replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority()), replies)
+        let values: Vec<Said<Value>> = replies.iter().map(|said| said.clone().map(|reply| reply.value)).collect();
+        (Self::told(nodes, key, &values), replies)
     }
 
     /// Who holds it and for how long, in a line.

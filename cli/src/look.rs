@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
-use futures_util::future::join_all;
 use redis::{FromRedisValue, Value, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all};
+use crate::many_keys::Open;
 use crate::node_failure::{NodeFailure, line};
-use crate::nodes::{Link, Node, Nodes, Reply};
+use crate::nodes::{Nodes, Reply, Said, answers};
+use crate::server::Link;
 use crate::show::{json, out, printable, table, tell, time};
 
 /// Keys that a node looks at in one step of SCAN: a millisecond's work.
@@ -37,21 +38,15 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
 
 /// That nobody can know whether the lock is held, if so: those that hold it, together with the nodes that do not answer and
 /// those that may have forgotten it, may be a majority.
-pub fn unknown(
-    nodes: &Nodes,
-    key: &[u8],
-    view: Option<&LockView>,
-    replies: &[Result<Reply, NodeFailure>],
-) -> Option<Failure> {
-    let why = |reply: &Result<Reply, NodeFailure>| match reply {
+pub fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<Reply>]) -> Option<Failure> {
+    let why = |said: &Said<Reply>| match &said.said {
         Ok(Reply { value: Value::Nil, guard: Some((ms, reason)) }) => {
             Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
         }
         Ok(_) => None,
         Err(failure) => Some(failure.with_remedy()),
     };
-    let named = nodes.list.iter().zip(replies);
-    let whys: Vec<(&str, String)> = named.filter_map(|(node, reply)| Some((node.name.as_str(), why(reply)?))).collect();
+    let whys: Vec<(&str, String)> = replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect();
     let holding = view.map_or(0, |view| view.first.nodes);
     if holding >= nodes.majority() || holding + whys.len() < nodes.majority() {
         return None;
@@ -66,7 +61,9 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     let first = &view.first;
     line("token", first.token.to_string());
     line("lease", format!("{} left, unless it is extended", time(first.ttl_ms)));
-    let on = format!("{} of {}", first.nodes, nodes.len());
+    // Of a list of single servers the number says enough.
+    let which = if nodes.has_many_servers() { format!(" ({})", view.servers.join(", ")) } else { String::new() };
+    let on = format!("{} of {}{which}", first.nodes, nodes.len());
     line(
         "nodes",
         match (first.is_held, may_be_held) {
@@ -97,9 +94,9 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
 /// `palisade ls [PATTERN]`
 ///
 /// # Errors
-/// Too few nodes can be asked.
+/// Too few nodes can be asked; of clusters, what those tell is printed all the same that can be.
 pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
-    let (views, more) = locks(nodes, pattern, limit, None).await?;
+    let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
     if as_json {
         json(&views)?;
     } else {
@@ -108,13 +105,14 @@ pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) ->
     if more > 0 {
         tell(&format!("{more} more: say --limit {}", limit + more));
     }
-    Ok(End::OK)
+    is_whole.map(|()| End::OK)
 }
 
 /// Locks as a table, one a row.
 pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
+    let shows_servers = nodes.has_many_servers();
     let row = |view: &LockView| {
-        vec![
+        let mut row = vec![
             printable(view.key.as_bytes()),
             view.first.token.to_string(),
             view.mode(),
@@ -123,54 +121,59 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
             view.waiters.to_string(),
             format!("{}/{}", view.first.nodes, nodes.len()),
             view.holder_name(),
-        ]
+        ];
+        if shows_servers {
+            row.push(view.servers.join(", "));
+        }
+        row
     };
-    table(&["KEY", "TOKEN", "MODE", "HELD", "LEASE", "WAITERS", "NODES", "HOLDER"], &[5], views.iter().map(row))
+    let mut headings = vec!["KEY", "TOKEN", "MODE", "HELD", "LEASE", "WAITERS", "NODES", "HOLDER"];
+    if shows_servers {
+        headings.push("AT");
+    }
+    table(&headings, &[5], views.iter().map(row))
 }
 
-/// The first `limit` locks by name that match, and how many more there are. Of each node, no more than the first `most` keys
-/// are looked at.
+/// Locks of all nodes.
+pub struct Listed {
+    /// The first ones by name.
+    pub views: Vec<LockView>,
+    /// How many more there are.
+    pub more: usize,
+    /// That masters of clusters could not be asked, so that locks may be missing.
+    pub is_whole: Result<(), Failure>,
+}
+
+/// The first `limit` locks by name that match. Of each server, no more than the first `most` keys are looked at.
 ///
 /// # Errors
 /// Too few nodes can be asked.
-pub async fn locks(
-    nodes: &Nodes,
-    pattern: &[u8],
-    limit: usize,
-    most: Option<usize>,
-) -> Result<(Vec<LockView>, usize), Failure> {
-    let links = join_all(nodes.list.iter().map(Node::connect)).await;
-    let scanned = join_all(links.into_iter().map(|link| async {
-        let mut link = link?;
+pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usize>) -> Result<Listed, Failure> {
+    let scanned = nodes.of_each(async |server| {
+        let mut link = server.connect().await?;
         let keys = scan(&mut link, pattern, most).await?;
-        Ok::<_, NodeFailure>((link, keys))
-    }))
-    .await;
+        Ok((server.clone(), link, keys))
+    });
+    let scanned = scanned.await;
     nodes.need_majority(&scanned)?;
-    let mut scanned: Vec<(Link, BTreeSet<Vec<u8>>)> = scanned.into_iter().flatten().collect();
-    let keys: BTreeSet<&Vec<u8>> = scanned.iter().flat_map(|(_, keys)| keys).collect();
+    let is_whole = nodes.need_whole_majority(&scanned);
+    let keys: BTreeSet<&Vec<u8>> = answers(&scanned).flat_map(|(_, _, keys)| keys).collect();
     let more = keys.len().saturating_sub(limit);
-    let keys: Vec<Vec<u8>> = keys.into_iter().take(limit).cloned().collect();
+    let keys: Vec<&[u8]> = keys.into_iter().take(limit).map(Vec::as_slice).collect();
+    let mut open = Open::new(nodes, answers(&scanned).map(|(server, link, _)| (server.clone(), link.clone())));
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
-        let asked = scanned.iter_mut().map(|(link, _)| link.ask_many(batch.iter().map(|key| question(key))));
-        let mut replies: Vec<Vec<Value>> = join_all(asked).await.into_iter().flatten().collect();
+        let mut told = open.ask(batch, question).await;
         // Those that several hold are asked about once more: most are not.
-        let joint = |n: &usize| replies.iter().any(|replies| is_joint(&replies[*n]));
+        let joint = |n: &usize| answers(&told[*n]).any(is_joint);
         let joint: Vec<usize> = (0..batch.len()).filter(joint).collect();
-        if !joint.is_empty() {
-            let question = |n: &usize| question_of_all(&batch[*n]);
-            let asked = scanned.iter_mut().map(|(link, _)| link.ask_many(joint.iter().map(question)));
-            let told: Vec<Vec<Value>> = join_all(asked).await.into_iter().flatten().collect();
-            for (at, n) in joint.iter().enumerate() {
-                replies.iter_mut().zip(&told).for_each(|(replies, told)| replies[*n] = told[at].clone());
-            }
+        let of_joint: Vec<&[u8]> = joint.iter().map(|&n| batch[n]).collect();
+        for (n, said) in joint.into_iter().zip(open.ask(&of_joint, question_of_all).await) {
+            told[n] = said;
         }
-        for (n, key) in batch.iter().enumerate() {
-            views.extend(LockView::of(key, replies.iter().map(|replies| replies[n].clone()), nodes.majority()));
-        }
+        views.extend(batch.iter().zip(told).filter_map(|(key, said)| LockView::told(nodes, key, &said)));
     }
-    Ok((views, more))
+    Ok(Listed { views, more, is_whole })
 }
 
 /// The names of a node's locks.

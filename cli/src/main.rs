@@ -4,6 +4,7 @@
 //! guard) is asked of each of them directly.
 
 mod acl;
+mod addresses;
 mod agent;
 mod arguments;
 mod break_lock;
@@ -21,12 +22,14 @@ mod holder;
 mod lock_log;
 mod lock_view;
 mod look;
+mod many_keys;
 mod moment;
 mod node_failure;
 mod node_view;
 mod nodes;
 mod reaching;
 mod roles;
+mod server;
 mod show;
 mod signals;
 mod taking;

@@ -22,6 +22,8 @@ pub enum NodeFailure {
     NoModule,
     /// It answered with an error: its first word, and the rest.
     Error(String, String),
+    /// One of several servers of it says so.
+    Of(String, Box<Self>),
 }
 
 impl NodeFailure {
@@ -48,6 +50,13 @@ impl NodeFailure {
         if why.contains("no lock module") {
             return Self::NoModule;
         }
+        // A server of a cluster or a Sentinel, before what it says.
+        if let Some((server, said)) = why.split_once(": ")
+            && server.contains([':', '/'])
+            && !server.contains(' ')
+        {
+            return Self::Of(server.to_owned(), Box::new(Self::told(said)));
+        }
         let said = why.strip_prefix(WHILE_CONNECTING).unwrap_or(why);
         match said.split_once(' ') {
             Some((word, text)) if is_code(word.trim_matches(['"', ':'])) => {
@@ -59,7 +68,11 @@ impl NodeFailure {
 
     /// Whether the node refuses the request itself, so that it is of no use to ask again.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Error(code, _) if REFUSALS.contains(&code.as_str()))
+        match self {
+            Self::Error(code, _) => REFUSALS.contains(&code.as_str()),
+            Self::Of(_, said) => said.is_refusal(),
+            Self::Silent(_) | Self::NoModule => false,
+        }
     }
 
     /// What to do about it.
@@ -74,6 +87,7 @@ impl NodeFailure {
     fn remedy(&self) -> Option<&'static str> {
         let code = match self {
             Self::Silent(_) => return None,
+            Self::Of(_, said) => return said.remedy(),
             Self::NoModule => {
                 return Some(
                     "load the module: loadmodule /path/to/libpalisade.so in its redis.conf, as docs/install.md says",
@@ -122,6 +136,7 @@ impl fmt::Display for NodeFailure {
         let (code, text) = match self {
             Self::Silent(why) => return f.write_str(why),
             Self::NoModule => return f.write_str("the server has no lock module"),
+            Self::Of(server, said) => return write!(f, "{server}: {said}"),
             Self::Error(code, text) => (code.as_str(), text.as_str()),
         };
         match code {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use palisade_client::direct::Place;
 use redis::{FromRedisValue, Value, cmd};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -12,8 +12,9 @@ use crate::arguments::{Guard, Word};
 use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::look::ask;
 use crate::node_failure::{NodeFailure, line};
-use crate::nodes::{Fields, Link, Node, Nodes};
+use crate::nodes::{Nodes, Said, failures};
 use crate::reaching::Reaching;
+use crate::server::{Fields, Link, Server};
 use crate::show::{json, out, table, tell, time};
 
 /// A round trip is the shortest of so many.
@@ -27,6 +28,9 @@ pub struct NodeView {
     pub node: String,
     /// Why it cannot be asked; all else is empty then.
     pub error: Option<NodeFailure>,
+    /// Of a cluster: how many slots it serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u16>,
     pub id: String,
     pub incarnation: u64,
     pub version: String,
@@ -75,21 +79,22 @@ impl Info {
 }
 
 impl NodeView {
-    /// All nodes, now; with a connection to each that answers.
+    /// The servers of all nodes, now; with a connection to each that answers.
     pub async fn all(nodes: &Nodes) -> Vec<(Self, Option<Link>)> {
-        join_all(nodes.list.iter().map(Self::look)).await
-    }
-
-    async fn look(node: &Node) -> (Self, Option<Link>) {
-        let named = Self { number: node.number, node: node.name.clone(), ..Self::default() };
-        match named.clone().filled(node).await {
+        let looked = nodes.of_each(Self::look).await;
+        let view = |Said { number, server, said }| match said {
             Ok((view, link)) => (view, Some(link)),
-            Err(why) => (Self { error: Some(why), ..named }, None),
-        }
+            Err(why) => (Self { number, node: server, error: Some(why), ..Self::default() }, None),
+        };
+        looked.into_iter().map(view).collect()
     }
 
-    async fn filled(mut self, node: &Node) -> Result<(Self, Link), NodeFailure> {
-        let mut link = node.connect().await?;
+    /// This server, with a connection to it.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub async fn look(server: &Server) -> Result<(Self, Link), NodeFailure> {
+        let mut link = server.connect().await?;
         let told = link.ask(&cmd("LOCK.NODE")).await?;
         let told = Fields::of(told).ok_or_else(|| NodeFailure::strange("LOCK.NODE", "it has no fields"))?;
         // At once for all nodes, so that their clocks can be compared.
@@ -102,6 +107,10 @@ impl NodeView {
         let info = link.ask(cmd("INFO").arg("everything")).await?;
         let info = Info(String::from_redis_value(info).map_err(|why| NodeFailure::strange("INFO", why))?);
         let view = Self {
+            number: server.number,
+            node: server.name.clone(),
+            error: None,
+            slots: server.slots().map(|slots| slots.iter().map(|(first, last)| last - first + 1).sum()),
             id: told.get("id"),
             incarnation: told.get("incarnation"),
             version: told.get("version"),
@@ -120,7 +129,6 @@ impl NodeView {
             token_floor: info.number("lock_token_floor"),
             round_trip_us: round_trip.as_micros() as u64,
             info,
-            ..std::mem::take(&mut self)
         };
         Ok((view, link))
     }
@@ -128,7 +136,7 @@ impl NodeView {
     /// Its state, and for how long.
     pub fn state_line(&self) -> String {
         match &self.error {
-            Some(NodeFailure::Silent(_)) => "unreachable".to_owned(),
+            Some(NodeFailure::Silent(_) | NodeFailure::Of(..)) => "unreachable".to_owned(),
             Some(NodeFailure::NoModule) => "no lock module".to_owned(),
             Some(NodeFailure::Error(code, _)) => code.clone(),
             None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
@@ -153,31 +161,44 @@ pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     } else {
         out(&rows(&views))?;
     }
-    let replies: Vec<_> = views.iter().map(|view| view.error.clone().map_or(Ok(()), Err)).collect();
-    nodes.need_majority(&replies)?;
-    let wrong = views.iter().filter_map(|view| Some((view.node.as_str(), view.error.as_ref()?.with_remedy())));
-    let wrong = line(wrong, nodes.len());
+    let said = |view: &NodeView| Said {
+        number: view.number,
+        server: view.node.clone(),
+        said: view.error.clone().map_or(Ok(()), Err),
+    };
+    let said: Vec<Said<()>> = views.iter().map(said).collect();
+    nodes.need_whole_majority(&said)?;
+    let wrong = line(failures(&said), nodes.len());
     if !wrong.is_empty() {
         tell(&wrong);
     }
     Ok(End::OK)
 }
 
-/// Nodes as a table, one a row.
+/// Servers of nodes as a table, one a row.
 pub fn rows(views: &[NodeView]) -> String {
+    let shows_slots = views.iter().any(|view| view.slots.is_some());
+    let mut headings =
+        vec!["#", "NODE", "STATE", "HELD", "WAITERS", "TOKEN HIGH", "ROUND TRIP", "INCARNATION", "VERSION", "ID"];
+    if shows_slots {
+        headings.insert(3, "SLOTS");
+    }
+    let headings = headings;
     let row = |view: &NodeView| {
         let mut row = vec![view.number.to_string(), view.node.clone(), view.state_line()];
+        if shows_slots {
+            row.push(view.slots.map_or(String::new(), |slots| slots.to_string()));
+        }
         if view.error.is_none() {
             let count = |count: u64| count.to_string();
             row.extend([count(view.held), count(view.waiters), count(view.token_high), view.round_trip_ms()]);
             row.extend([count(view.incarnation), view.version.clone(), view.id.clone()]);
         }
-        row.resize(10, String::new());
+        row.resize(headings.len(), String::new());
         row
     };
-    let headings =
-        ["#", "NODE", "STATE", "HELD", "WAITERS", "TOKEN HIGH", "ROUND TRIP", "INCARNATION", "VERSION", "ID"];
-    table(&headings, &[3, 4, 5, 6, 7], views.iter().map(row))
+    let numbers: Vec<usize> = (3..headings.len() - 2).collect();
+    table(&headings, &numbers, views.iter().map(row))
 }
 
 /// What a program that sets a guard gets.
@@ -192,7 +213,7 @@ struct Guarded {
 /// # Errors
 /// There is no such node, it cannot be asked, or the person does not want it.
 pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
-    let node = choose(reaching, &guard.node)?;
+    let node = choose(reaching, &guard.node).await?;
     let failed = |why: NodeFailure| {
         Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, why.with_remedy()))
     };
@@ -223,26 +244,40 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
     Ok(End::OK)
 }
 
-/// The node that is meant: by its number or name in the list, or by an address of its own.
-fn choose(reaching: &Reaching, word: &str) -> Result<Node, Failure> {
-    let alone = || Ok(Nodes::at(&reaching.only(word))?.list.remove(0));
+/// The server that is meant: by the number or the name of its node in the list, by its own name, or by an address.
+async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
+    let alone = async || one_of(Nodes::at(&reaching.only(word))?.servers().await, word);
     if word.contains("://") {
-        return alone();
+        return alone().await;
     }
     let nodes = match Nodes::at(reaching) {
         // A host without a port may be a slip: it has to be in the list.
-        Err(_) if word.contains(':') => return alone(),
+        Err(_) if word.contains(':') => return alone().await,
         nodes => nodes?,
     };
-    let names = nodes.list.iter().map(|node| format!("{} {}", node.number, node.name)).collect::<Vec<_>>().join(", ");
-    let full = Node::open(0, word, &Arc::default()).map_or(String::new(), |node| node.name);
-    let mut meant = nodes
-        .list
-        .into_iter()
-        .filter(|node| [word, &full].contains(&node.name.as_str()) || node.number.to_string() == word);
-    match meant.next() {
-        Some(node) => Ok(node),
-        None if word.contains(':') => alone(),
-        None => Err(Failure::usage(format!("{word} is none of the nodes: {names}"))),
+    let full = Place::parse(0, word, &Arc::default()).map_or(String::new(), |place| place.name());
+    let is_named = |name: &str| [word, &full].contains(&name);
+    let servers = nodes.servers().await;
+    let is_meant = |said: &Said<Server>| {
+        is_named(&said.server) || said.number.to_string() == word || is_named(&nodes.list[said.number - 1].name)
+    };
+    let (meant, others): (Vec<_>, Vec<_>) = servers.into_iter().partition(is_meant);
+    match meant.is_empty() {
+        false => one_of(meant, word),
+        true if word.contains(':') => alone().await,
+        true => Err(Failure::usage(format!("{word} is none of the nodes: {}", names(&others)))),
     }
+}
+
+/// The one server that is meant by `word`.
+fn one_of(mut meant: Vec<Said<Server>>, word: &str) -> Result<Server, Failure> {
+    if meant.len() > 1 {
+        return Err(Failure::usage(format!("{word} is a cluster: say which of its masters: {}", names(&meant))));
+    }
+    let Said { server, said, .. } = meant.remove(0);
+    said.map_err(|why| Failure::new(NO_QUORUM, format!("{server}: {}", why.with_remedy())))
+}
+
+fn names(servers: &[Said<Server>]) -> String {
+    servers.iter().map(|said| format!("{} {}", said.number, said.server)).collect::<Vec<_>>().join(", ")
 }

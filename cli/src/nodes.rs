@@ -1,42 +1,47 @@
 //! The nodes one by one, for what is no matter of a quorum: who they are, what they hold, their guard.
+//!
+//! A node of the list is a server, the master that Sentinels name, or a cluster. A question about one lock goes to one server of each: the
+//! master of its slot. A question about all locks, or about servers, goes to all masters, and each answer has the name of its server.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::direct::{Access, Unreached, Way};
+use palisade_client::direct::Place;
 use palisade_client::{Client, Error, ErrorKind, Options};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value};
-use tokio::time::timeout;
+use redis::{Cmd, Value, cmd};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{NodeFailure, grouped, line};
 use crate::reaching::Reaching;
+use crate::server::{Link, Server};
 
-/// How long a node is given to be connected to, and to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A question follows so many redirections at most: one to a slot's new master, one to where the slot is going, and one more for what happens
+/// meanwhile.
+const REDIRECTIONS_MAX: usize = 3;
 
 /// A node of the list.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its place in the list, from 1.
     pub number: usize,
-    /// Its address, without passwords.
+    /// Its address or addresses, without passwords.
     pub name: String,
-    way: Way,
+    pub place: Arc<Place>,
 }
 
-/// A connection to a node.
+/// What a server of a node said, or why nobody there did.
 #[derive(Clone, Debug)]
-pub struct Link {
-    connection: MultiplexedConnection,
-    /// For how long it is guarded, and why: as it said when it was connected.
-    guard: Option<(u64, String)>,
+pub struct Said<T> {
+    /// The number of the node.
+    pub number: usize,
+    /// The server; where it is not known which one, the node.
+    pub server: String,
+    pub said: Result<T, NodeFailure>,
 }
 
-/// What a node answers.
+/// What a server answers.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub value: Value,
@@ -77,7 +82,10 @@ impl Nodes {
         let defaults = node_timeout.map_or_else(Options::new, |time| Options::new().node_timeout(time));
         let client = Client::builder().nodes(&addresses).access(access.clone()).defaults(defaults).build()?;
         let access = Arc::new(access);
-        let open = |(n, address): (usize, &String)| Node::open(n + 1, address, &access);
+        let open = |(n, address): (usize, &String)| {
+            let place = Place::parse(n + 1, address, &access)?;
+            Ok::<_, Failure>(Node { number: n + 1, name: place.name(), place: Arc::new(place) })
+        };
         let list = addresses.iter().enumerate().map(open).collect::<Result<_, _>>()?;
         Ok(Self { list, client, reaching: reaching.clone() })
     }
@@ -108,59 +116,120 @@ impl Nodes {
         self.len() / 2 + 1
     }
 
-    /// Sends `command` to each, and returns what each answers.
-    pub async fn ask(&self, command: &Cmd) -> Vec<Result<Reply, NodeFailure>> {
-        join_all(self.list.iter().map(|node| async {
-            let mut link = node.connect().await?;
+    /// Whether one of them is more than one server, or another one at another time.
+    pub fn has_many_servers(&self) -> bool {
+        self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))
+    }
+
+    /// The servers that locks are asked of, as is known now; of a node that has none, why.
+    pub async fn servers(&self) -> Vec<Said<Server>> {
+        let all = join_all(self.list.iter().map(Node::servers)).await;
+        let named = self.list.iter().zip(all).flat_map(|(node, servers)| match servers {
+            Ok(servers) => servers.into_iter().map(|server| Said::of(&server.clone(), Ok(server))).collect(),
+            Err(why) => vec![Said { number: node.number, server: node.name.clone(), said: Err(why) }],
+        });
+        named.collect()
+    }
+
+    /// What `ask` finds at each server.
+    pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server) -> Result<T, NodeFailure>) -> Vec<Said<T>> {
+        let asked = self.servers().await.into_iter().map(async |Said { number, server, said }| {
+            let said = match said {
+                Ok(there) => ask(&there).await,
+                Err(why) => Err(why),
+            };
+            Said { number, server, said }
+        });
+        join_all(asked).await
+    }
+
+    /// Sends `command` to each server, and returns what each answers.
+    pub async fn ask(&self, command: &Cmd) -> Vec<Said<Reply>> {
+        self.of_each(async |server| {
+            let mut link = server.connect().await?;
             Ok(Reply { value: link.ask(command).await?, guard: link.guard })
-        }))
+        })
         .await
     }
 
-    /// Sends each the commands of its place in the list, and returns what it answers to them. To all at the same moment: a holder that one of
-    /// them takes its lock from gives it back on the others at once.
-    pub async fn ask_each(&self, commands: Vec<Vec<Cmd>>) -> Vec<Result<Vec<Value>, NodeFailure>> {
-        let links = join_all(self.list.iter().map(Node::connect)).await;
-        join_all(links.into_iter().zip(commands).map(|(link, commands)| async { link?.ask_many(commands).await })).await
+    /// Sends `command`, which is about `key`, to one server of each node.
+    pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Vec<Said<Reply>> {
+        let open = join_all(self.list.iter().map(|node| node.open(key))).await;
+        let commands = vec![vec![command.clone()]; self.len()];
+        let said = self.go_on(open, commands).await;
+        said.into_iter().map(|said| said.map(|mut replies| replies.remove(0))).collect()
     }
 
-    /// That too few answered, if so: who did not, and why.
+    /// Sends one server of each node the commands of its place in the list, which are about `key`, and returns what it answers to them. To all at the
+    /// same moment: a holder that one of them takes its lock from gives it back on the others at once.
+    pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
+        let open = join_all(self.list.iter().map(|node| node.open(key))).await;
+        self.go_on(open, commands).await
+    }
+
+    async fn go_on(&self, open: Vec<Said<Open>>, commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
+        let asked = open.into_iter().zip(&commands).map(async |(said, commands)| {
+            let Said { number, server, said } = said;
+            match said {
+                Ok(open) => open.ask(commands).await,
+                Err(why) => Said { number, server, said: Err(why) },
+            }
+        });
+        join_all(asked).await
+    }
+
+    /// That too few answered, if so: who did not, and why. Of a cluster one server is enough.
     ///
     /// # Errors
-    /// Fewer than a majority of `replies` are answers.
-    pub fn need_majority<T>(&self, replies: &[Result<T, NodeFailure>]) -> Result<(), Failure> {
-        let answered = replies.iter().filter(|reply| reply.is_ok()).count();
-        if answered >= self.majority() {
+    /// Of fewer than a majority of nodes there are answers.
+    pub fn need_majority<T>(&self, said: &[Said<T>]) -> Result<(), Failure> {
+        let answered: BTreeSet<usize> = said.iter().filter(|said| said.said.is_ok()).map(|said| said.number).collect();
+        self.need(&answered, said)
+    }
+
+    /// The same, of clusters all masters.
+    ///
+    /// # Errors
+    /// As [`Nodes::need_majority`].
+    pub fn need_whole_majority<T>(&self, said: &[Said<T>]) -> Result<(), Failure> {
+        let silent = |number: usize| said.iter().any(|said| said.number == number && said.said.is_err());
+        let whole = (1..=self.len()).filter(|number| !silent(*number)).collect();
+        self.need(&whole, said)
+    }
+
+    fn need<T>(&self, answered: &BTreeSet<usize>, said: &[Said<T>]) -> Result<(), Failure> {
+        if answered.len() >= self.majority() {
             return Ok(());
         }
-        let summary = format!("{answered} of {} nodes can be asked, and {} are needed", self.len(), self.majority());
-        let named = self.list.iter().zip(replies);
-        Err(self.failure(
-            &summary,
-            named.filter_map(|(node, reply)| Some((node.name.as_str(), reply.as_ref().err()?.clone()))),
-        ))
+        let summary =
+            format!("{} of {} nodes can be asked, and {} are needed", answered.len(), self.len(), self.majority());
+        let failures =
+            said.iter().filter_map(|said| Some((said.number, &*said.server, said.said.as_ref().err()?.clone())));
+        Err(self.failure(&summary, failures))
     }
 
     /// Why the client got no lock.
     pub fn failed(&self, error: Error) -> Failure {
-        let failures = error.nodes().iter().map(|error| (error.node.as_str(), NodeFailure::told(&error.why)));
+        let failures = error.nodes().iter().enumerate();
+        let failures = failures.map(|(n, error)| (n, error.node.as_str(), NodeFailure::told(&error.why)));
         match error.kind() {
             _ if error.nodes().is_empty() => Failure::from(error),
             ErrorKind::NoQuorum | ErrorKind::BadArgument => self.failure(error.summary(), failures),
             _ => {
-                let whys = line(failures.map(|(node, failure)| (node, failure.with_remedy())), self.len());
+                let whys = line(failures.map(|(_, node, failure)| (node, failure.with_remedy())), self.len());
                 let code = Failure::from(error.clone()).code;
                 Failure::new(code, format!("{}: {whys}", error.summary()))
             }
         }
     }
 
-    /// The failure of what is wrong with these nodes: if so many refuse the request that no majority is left, it is of no use to
+    /// The failure of what is wrong with these nodes, each with its number: if so many refuse the request that no majority is left, it is of no use to
     /// ask again.
-    pub fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (&'a str, NodeFailure)>) -> Failure {
-        let failures: Vec<(&str, NodeFailure)> = failures.into_iter().collect();
-        let texts = || failures.iter().map(|(node, failure)| (*node, failure.with_remedy()));
-        let refused = failures.iter().filter(|(_, failure)| failure.is_refusal()).count();
+    fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, NodeFailure)>) -> Failure {
+        let failures: Vec<(usize, &str, NodeFailure)> = failures.into_iter().collect();
+        let texts = || failures.iter().map(|(_, node, failure)| (*node, failure.with_remedy()));
+        let refusing = failures.iter().filter(|(_, _, failure)| failure.is_refusal()).map(|(number, ..)| number);
+        let refused = refusing.collect::<BTreeSet<_>>().len();
         if refused <= self.len() - self.majority() {
             return Failure::new(NO_QUORUM, format!("{summary}: {}", line(texts(), self.len())));
         }
@@ -175,90 +244,92 @@ impl Nodes {
     }
 }
 
+/// A connection to the server of a node that is to be asked about a key.
+struct Open {
+    server: Server,
+    link: Link,
+}
+
 impl Node {
-    /// The node at `address`.
+    /// The servers that locks are asked of, as is known now: one, or the masters of a cluster.
     ///
     /// # Errors
-    /// It is no address.
-    pub fn open(number: usize, address: &str, access: &Arc<Access>) -> Result<Self, Failure> {
-        let way = Way::new(number, address, access)?;
-        Ok(Self { number, name: way.name().to_owned(), way })
+    /// Nobody tells.
+    pub async fn servers(&self) -> Result<Vec<Server>, NodeFailure> {
+        let masters = self.place.masters().await.map_err(|why| NodeFailure::told(&why))?;
+        Ok(masters.into_iter().map(|master| Server::new(self.number, master)).collect())
     }
 
-    /// A connection to the server there, whatever it is.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub async fn reach(&self) -> Result<Link, NodeFailure> {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let connected = timeout(PATIENCE, self.way.connect(config)).await.map_err(|_| NodeFailure::late())?;
-        let connection = connected.map_err(|why| match why {
-            Unreached::Access(why) => NodeFailure::Silent(why),
-            Unreached::Server(error) => NodeFailure::unreachable(&error),
-        })?;
-        Ok(Link { connection, guard: None })
+    /// A connection to the server to ask about `key`.
+    async fn open(&self, key: &[u8]) -> Said<Open> {
+        let servers = match self.servers().await {
+            Ok(servers) => servers,
+            Err(why) => return Said { number: self.number, server: self.name.clone(), said: Err(why) },
+        };
+        let Some(server) = servers.into_iter().find(|server| server.serves(key)) else {
+            let why = NodeFailure::Silent("no master serves the slot of this key".to_owned());
+            return Said { number: self.number, server: self.name.clone(), said: Err(why) };
+        };
+        let link = server.connect().await;
+        Said::of(&server, link.map(|link| Open { server: server.clone(), link }))
     }
 
-    /// A connection to it, if it is a lock node.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub async fn connect(&self) -> Result<Link, NodeFailure> {
-        let mut link = self.reach().await?;
-        // A server without the module answers to SCAN too, and has no locks.
-        let told = link.ask(&redis::cmd("LOCK.NODE")).await?;
-        let told = Fields::of(told).unwrap_or_default();
-        let guard_ms = told.get("guard_ms");
-        link.guard = (guard_ms > 0).then(|| (guard_ms, told.get("guard_reason")));
-        Ok(link)
+    /// Sends `command`, which is about `key`, to the server to ask about it.
+    pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Said<Reply> {
+        let Said { number, server, said } = self.open(key).await;
+        match said {
+            Ok(open) => open.ask(std::slice::from_ref(command)).await.map(|mut replies| replies.remove(0)),
+            Err(why) => Said { number, server, said: Err(why) },
+        }
     }
 }
 
-impl Link {
-    /// What it answers to `command`.
-    ///
-    /// # Errors
-    /// Why it does not, or the error that it answers.
-    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, NodeFailure> {
-        match timeout(PATIENCE, self.connection.send_packed_command(command)).await {
-            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| NodeFailure::from(&error)),
-            Err(_) => Err(NodeFailure::late()),
-        }
-    }
-
-    /// What it answers to many commands, sent at once.
-    ///
-    /// # Errors
-    /// As [`Link::ask`], for any of them.
-    pub async fn ask_many(&mut self, commands: impl IntoIterator<Item = Cmd>) -> Result<Vec<Value>, NodeFailure> {
-        let mut pipeline = redis::pipe();
+impl Open {
+    /// What it answers to these commands about one key; or what the server does that it names instead.
+    async fn ask(mut self, commands: &[Cmd]) -> Said<Vec<Reply>> {
+        let mut replies = vec![];
         for command in commands {
-            pipeline.add_command(command);
+            match self.ask_one(command).await {
+                Ok(value) => replies.push(Reply { value, guard: self.link.guard.clone() }),
+                Err(why) => return Said::of(&self.server, Err(why)),
+            }
         }
-        match timeout(PATIENCE, pipeline.query_async(&mut self.connection)).await {
-            Ok(replies) => replies.map_err(|error| NodeFailure::from(&error)),
-            Err(_) => Err(NodeFailure::late()),
+        Said::of(&self.server, Ok(replies))
+    }
+
+    async fn ask_one(&mut self, command: &Cmd) -> Result<Value, NodeFailure> {
+        let mut said = self.link.ask(command).await;
+        for _ in 0..REDIRECTIONS_MAX {
+            let Some((server, once)) = said.as_ref().err().and_then(|why| self.server.redirected(why)) else { break };
+            self.link = server.connect().await?;
+            self.server = server;
+            if once {
+                self.link.ask(&cmd("ASKING")).await?;
+            }
+            said = self.link.ask(command).await;
         }
+        said
     }
 }
 
-/// The fields of a reply that is a map.
-#[derive(Debug, Default)]
-pub struct Fields(HashMap<String, Value>);
-
-impl Fields {
-    /// Those of `reply`; `None`: it is no map.
-    pub fn of(reply: Value) -> Option<Self> {
-        match reply {
-            Value::Nil => None,
-            reply => HashMap::from_redis_value(reply).ok().map(Self),
-        }
+impl<T> Said<T> {
+    /// Of this server.
+    pub fn of(server: &Server, said: Result<T, NodeFailure>) -> Self {
+        Self { number: server.number, server: server.name.clone(), said }
     }
 
-    /// A field of this type, or what stands for one that is not there.
-    pub fn get<T: FromRedisValue + Default>(&self, name: &str) -> T {
-        let value = self.0.get(name).cloned();
-        value.and_then(|value| T::from_redis_value(value).ok()).unwrap_or_default()
+    /// The same, with what `change` makes of it.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Said<U> {
+        Said { number: self.number, server: self.server, said: self.said.map(change) }
     }
+}
+
+/// What those answered that did.
+pub fn answers<T>(said: &[Said<T>]) -> impl Iterator<Item = &T> {
+    said.iter().filter_map(|said| said.said.as_ref().ok())
+}
+
+/// Why the others did not, each with its name and, where that is known, what to do.
+pub fn failures<T>(said: &[Said<T>]) -> impl Iterator<Item = (&str, String)> {
+    said.iter().filter_map(|said| Some((&*said.server, said.said.as_ref().err()?.with_remedy())))
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use palisade_client::Credentials;
 use palisade_client::direct::Access;
 
+use crate::addresses;
 use crate::exit::Failure;
 
 const NODES: &str = "PALISADE_NODES";
@@ -15,6 +16,7 @@ const CERTIFICATE: &str = "PALISADE_TLS_CERT";
 const KEY: &str = "PALISADE_TLS_KEY";
 const SERVER_NAME: &str = "PALISADE_TLS_SERVER_NAME";
 const CREDENTIALS: &str = "PALISADE_CREDENTIALS";
+const SENTINEL_CREDENTIALS: &str = "PALISADE_SENTINEL_CREDENTIALS";
 
 /// Which certificates of the system are trusted, where none are named: a path each.
 const OF_THE_SYSTEM: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -22,15 +24,9 @@ const OF_THE_SYSTEM: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// Where the nodes are, and how they are connected to.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Reaching {
-    /// The nodes, separated by commas: host:6379, redis://user:password@host:6379, rediss://…, unix:///path
-    #[arg(
-        long,
-        global = true,
-        env = NODES,
-        hide_env_values = true,
-        value_delimiter = ',',
-        value_name = "ADDRESSES"
-    )]
+    /// The nodes, separated by commas: host:6379, redis://user:password@host:6379, rediss://…, unix:///path; a cluster:
+    /// redis+cluster://host:6379,host:6379; the master that Sentinels name: redis+sentinel://host,host,host/name
+    #[arg(long, global = true, env = NODES, hide_env_values = true, value_name = "ADDRESSES")]
     pub nodes: Vec<String>,
     /// Certificates that are trusted at rediss:// addresses, in place of the system's: a PEM file
     #[arg(long, global = true, env = CA, value_name = "FILE", help_heading = CONNECTING)]
@@ -47,6 +43,9 @@ pub struct Reaching {
     /// A file with a line user:password (or the password alone), read anew for each connection
     #[arg(long, global = true, env = CREDENTIALS, value_name = "FILE", help_heading = CONNECTING)]
     credentials: Option<PathBuf>,
+    /// The same for Sentinels, which have users of their own
+    #[arg(long, global = true, env = SENTINEL_CREDENTIALS, value_name = "FILE", help_heading = CONNECTING)]
+    sentinel_credentials: Option<PathBuf>,
 }
 
 /// What the help shows these options under.
@@ -60,7 +59,7 @@ impl Reaching {
 
     /// The addresses, without blanks around them.
     pub fn addresses(&self) -> Vec<String> {
-        self.nodes.iter().map(|address| address.trim().to_owned()).filter(|address| !address.is_empty()).collect()
+        self.nodes.iter().flat_map(|list| addresses::split(list)).collect()
     }
 
     /// Certificates and credentials.
@@ -78,7 +77,7 @@ impl Reaching {
             #[cfg(feature = "tls")]
             tls,
             credentials: self.credentials.clone().map(Credentials::file),
-            sentinel_credentials: None,
+            sentinel_credentials: self.sentinel_credentials.clone().map(Credentials::file),
         })
     }
 
@@ -100,13 +99,18 @@ impl Reaching {
     /// What tells all this to another process of this program, in whatever folder it runs.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let absolute = |path: &Path| std::path::absolute(path).ok().map(PathBuf::into_os_string);
-        let named =
-            [(CA, &self.tls_ca), (CERTIFICATE, &self.tls_cert), (KEY, &self.tls_key), (CREDENTIALS, &self.credentials)];
+        let named = [
+            (CA, &self.tls_ca),
+            (CERTIFICATE, &self.tls_cert),
+            (KEY, &self.tls_key),
+            (CREDENTIALS, &self.credentials),
+            (SENTINEL_CREDENTIALS, &self.sentinel_credentials),
+        ];
         let files = named.into_iter().filter_map(|(name, path)| Some((name, absolute(path.as_deref()?)?)));
         let of_the_system =
             OF_THE_SYSTEM.into_iter().filter_map(|name| Some((name, absolute(Path::new(&std::env::var_os(name)?))?)));
         let server_name = self.tls_server_name.clone().map(|name| (SERVER_NAME, name.into()));
-        let nodes = (NODES, self.addresses().join(",").into());
+        let nodes = (NODES, addresses::join(&self.addresses()).into());
         files.chain(of_the_system).chain(server_name).chain([nodes]).collect()
     }
 
@@ -115,12 +119,13 @@ impl Reaching {
         let variable = |name| std::env::var(name).ok();
         let path = |name| std::env::var_os(name).map(PathBuf::from);
         Self {
-            nodes: variable(NODES).map_or(vec![], |nodes| nodes.split(',').map(str::to_owned).collect()),
+            nodes: variable(NODES).into_iter().collect(),
             tls_ca: path(CA),
             tls_cert: path(CERTIFICATE),
             tls_key: path(KEY),
             tls_server_name: variable(SERVER_NAME),
             credentials: path(CREDENTIALS),
+            sentinel_credentials: path(SENTINEL_CREDENTIALS),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::arguments::{Sort, Top};
 use crate::contention;
 use crate::exit::{End, Failure};
 use crate::lock_view::LockView;
-use crate::look::{self, locks};
+use crate::look::{self, Listed, locks};
 use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
 use crate::show::{out, printable, table};
@@ -94,7 +94,8 @@ impl View<'_> {
     async fn page(&mut self, most: usize) -> Result<String, Failure> {
         let views: Vec<NodeView> = NodeView::all(self.nodes).await.into_iter().map(|(view, _)| view).collect();
         let now = Look { at: Instant::now(), nodes: views };
-        let (mut found, more) = locks(self.nodes, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
+        let Listed { views: mut found, more, is_whole } =
+            locks(self.nodes, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
         sort(&mut found, self.sort);
         let count = if more > 0 { format!("more than {}", found.len()) } else { format!("{}", found.len()) };
         found.truncate(most);
@@ -104,20 +105,32 @@ impl View<'_> {
         let contended = contention::rows(self.nodes, CONTENDED).await;
         let contended = if contended.is_empty() { contended } else { contended + "\n" };
         let locks = look::rows(&found, self.nodes);
-        Ok(format!("{rows}\n{rates}{contended}{}\nlocks: {count}, by {}\n", locks.trim_end(), self.sort.word()))
+        let missing =
+            is_whole.err().map_or(String::new(), |_| ", without those of masters that cannot be asked".to_owned());
+        Ok(format!(
+            "{rows}\n{rates}{contended}{}\nlocks: {count}{missing}, by {}\n",
+            locks.trim_end(),
+            self.sort.word()
+        ))
     }
 }
 
 /// What the nodes did in a second between two looks.
 fn rates(before: &Look, now: &Look) -> String {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
-    let row = |(then, now): (&NodeView, &NodeView)| {
-        // One that was started anew counts from nothing.
-        let known = then.error.is_none() && now.error.is_none() && then.incarnation == now.incarnation;
+    let row = |now: &NodeView| {
+        // One that was started anew counts from nothing; another server may be the master by now.
+        let is_same = |then: &&NodeView| {
+            (then.number, &then.node, then.incarnation) == (now.number, &now.node, now.incarnation)
+                && then.error.is_none()
+                && now.error.is_none()
+        };
+        let then = before.nodes.iter().find(is_same);
         let rate = |names: &[&str]| {
+            let Some(then) = then else { return "-".to_owned() };
             let grown = |name: &&str| now.info.number(name).saturating_sub(then.info.number(name));
             let count: u64 = names.iter().map(grown).sum();
-            if known { format!("{:.1}", count as f64 / seconds) } else { "-".to_owned() }
+            format!("{:.1}", count as f64 / seconds)
         };
         vec![
             now.number.to_string(),
@@ -130,7 +143,7 @@ fn rates(before: &Look, now: &Look) -> String {
         ]
     };
     let headings = ["#", "NODE", "GRANTS/s", "REFUSED/s", "WAITED/s", "IN VAIN/s", "EXPIRED/s"];
-    table(&headings, &[2, 3, 4, 5, 6], before.nodes.iter().zip(&now.nodes).map(row))
+    table(&headings, &[2, 3, 4, 5, 6], now.nodes.iter().map(row))
 }
 
 fn sort(locks: &mut [LockView], by: Sort) {
@@ -213,7 +226,9 @@ mod tests {
             at: start() + Duration::from_secs(seconds),
             nodes: nodes
                 .iter()
-                .map(|(incarnation, info)| NodeView {
+                .enumerate()
+                .map(|(n, (incarnation, info))| NodeView {
+                    number: n + 1,
                     incarnation: *incarnation,
                     info: Info::of(info),
                     ..NodeView::default()
@@ -224,7 +239,7 @@ mod tests {
         let now = look(2, &[(1, "lock_grants:15\nlock_turns:4\nlock_hand_overs:1\n"), (2, "lock_grants:3\n")]);
         let text = rates(&before, &now);
         let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows, [["0", "2.5", "0.0", "1.5", "0.0", "0.0"], ["0", "-", "-", "-", "-", "-"]]);
+        assert_eq!(rows, [["1", "2.5", "0.0", "1.5", "0.0", "0.0"], ["2", "-", "-", "-", "-", "-"]]);
     }
 
     fn start() -> Instant {

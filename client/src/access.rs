@@ -224,9 +224,7 @@ impl Way {
     /// # Errors
     /// `Configuration`: it is no address, or what `access` names cannot be read.
     pub fn new(number: usize, address: &str, access: &Arc<Access>) -> Result<Self, Error> {
-        // Not the address itself: there may be a password in it.
-        let wrong =
-            |why: String| Error::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"));
+        let wrong = |why: String| Error::address(number, &why);
         let info = url_of(address).into_connection_info().map_err(|why| {
             wrong(format!("not an address ({why}); it must be like host:6379, [::1]:6379, redis://user:password@host:6379 or unix:///path"))
         })?;

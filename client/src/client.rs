@@ -173,10 +173,8 @@ impl Builder {
             ));
         }
         let numbered = self.addresses.into_iter().enumerate();
-        // Not the address itself: there may be a password in it.
-        let wrong = |n, why| Error::new(ErrorKind::Configuration, format!("address number {} is no use: {why}", n + 1));
-        let addresses =
-            numbered.map(|(n, address)| address.map_err(|why| wrong(n, why))).collect::<Result<Vec<_>, _>>()?;
+        let named = numbered.map(|(n, address)| address.map_err(|why| Error::address(n + 1, &why)));
+        let addresses = named.collect::<Result<Vec<_>, _>>()?;
         let nodes = Nodes::new(&addresses, self.access)?;
         for (n, node) in nodes.list.iter().enumerate() {
             if nodes.list[..n].iter().any(|other| other.name() == node.name()) {

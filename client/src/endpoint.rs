@@ -11,13 +11,13 @@ use socket2::TcpKeepalive;
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::access::{Access, Way};
+use crate::access::Access;
 use crate::address::Address;
 use crate::cluster::Cluster;
 use crate::give_back::Debt;
 use crate::node::{Common, Node, Server};
 use crate::pace::Given;
-use crate::sentinels::Sentinels;
+use crate::place::Place;
 use crate::wire::{Lease, NodeFailure};
 
 /// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
@@ -42,24 +42,11 @@ impl Endpoint {
         let (time, interval, retries) = KEEPALIVE;
         let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let way = |url: &String, access: &Arc<Access>| {
-            Ok::<_, Error>(Way::new(number, url, access)?.with(|info| info.set_tcp_settings(tcp.clone())))
-        };
         let place = number - 1;
-        Ok(match address {
-            Address::Server(url) => {
-                Self::One(Arc::new(Node::new(place, Server::At(Arc::new(way(url, access)?)), common)))
-            }
-            Address::Cluster(seeds) => {
-                let ways = seeds.iter().map(|url| way(url, access)).collect::<Result<_, _>>()?;
-                Self::Cluster(Cluster::new(place, ways, common))
-            }
-            Address::Sentinel(watched) => {
-                let mut own = Access::clone(access);
-                own.credentials = own.sentinel_credentials.take();
-                let own = Arc::new(own);
-                let ways = watched.sentinels.iter().map(|url| way(url, &own)).collect::<Result<_, _>>()?;
-                let sentinels = Sentinels::new(watched.name.clone(), ways, way(&watched.like, access)?);
+        Ok(match Place::of(number, address, access, |info| info.set_tcp_settings(tcp.clone()))? {
+            Place::Server(way) => Self::One(Arc::new(Node::new(place, Server::At(Arc::new(way)), common))),
+            Place::Cluster(ways) => Self::Cluster(Cluster::new(place, ways, common)),
+            Place::Sentinel(sentinels) => {
                 Self::One(Arc::new(Node::new(place, Server::Named(Box::new(sentinels)), common)))
             }
         })

@@ -100,6 +100,11 @@ impl Error {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
     }
 
+    /// Of an address, the one with this number in the list. Not the address itself: there may be a password in it.
+    pub(crate) fn address(number: usize, why: &str) -> Self {
+        Self::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"))
+    }
+
     /// Of a client that was closed.
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "this client was closed: make another one")

@@ -119,6 +119,7 @@ mod node;
 mod nodes;
 mod options;
 mod pace;
+mod place;
 mod proclaiming;
 mod renewer;
 mod rw_lock;
@@ -147,10 +148,12 @@ pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use session::{Session, SessionEnd};
 
-/// How a single node is connected to, for the program `palisade`. No part of the API: it has types of redis-rs in it.
+/// Where the servers of a node are and how they are connected to, for the program `palisade`. No part of the API: it has types of redis-rs in it.
 #[doc(hidden)]
 pub mod direct {
     pub use crate::access::{Access, Unreached, Way};
+    pub use crate::place::{Master, Place};
+    pub use crate::sentinels::Sentinels;
 }
 
 /// The page about clusters and Sentinel: its examples compile.

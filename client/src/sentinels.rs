@@ -63,6 +63,21 @@ impl Sentinels {
         &self.name
     }
 
+    /// What they call the master.
+    pub fn master_name(&self) -> &str {
+        &self.master
+    }
+
+    /// The ways to each of them.
+    pub fn ways(&self) -> impl Iterator<Item = &Way> {
+        self.list.iter().map(|sentinel| &sentinel.way)
+    }
+
+    /// The way to any server in the manner of the master.
+    pub fn like(&self) -> &Way {
+        &self.like
+    }
+
     /// The way to the master.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod not_here;
 mod replicas;
 mod seed;
 mod sentinel;
+mod six;
 mod tls;
 mod waiters;
 mod wall_clock;
@@ -30,7 +31,8 @@ pub use memory_of_grants::{
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;
-pub use sentinel::Sentinel;
+pub use sentinel::{Sentinel, watched};
+pub use six::{MAX_TTL_MS, Six, patient};
 pub use tls::{issue, make_authority, make_certificate, with_mutual_tls, with_tls};
 pub use waiters::{queues, waits};
 pub use wall_clock::WallClock;

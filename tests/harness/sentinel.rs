@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::{Client, Server, free_port, int, server_binary, text, wait_until};
+use super::{Client, Server, Setup, follow, free_port, int, server_binary, text, wait_until};
 
 /// The name it has for the master.
 const MASTER: &str = "locks";
@@ -76,6 +76,24 @@ impl Sentinel {
     fn client(&self) -> Client {
         Client::connect(&self.dir.path().join("socket"), false)
     }
+}
+
+/// A server as one should be that Sentinel watches: whenever it starts it is guarded.
+fn member(max_ttl_ms: u64) -> Setup {
+    let arguments = ["max-ttl", &max_ttl_ms.to_string(), "max-clock-skew", "100", "restart-guard", "always"];
+    Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&arguments)
+}
+
+/// A master, its replica, and Sentinels that decide alone: each of them is enough to have the replica take over.
+pub fn watched(sentinels: usize, max_ttl_ms: u64) -> (Server, Server, Vec<Sentinel>) {
+    let (master, replica) = (member(max_ttl_ms).start(), member(max_ttl_ms).start());
+    follow(&replica, &master);
+    let sentinels: Vec<_> = (0..sentinels).map(|_| Sentinel::watching(&master, 2_000)).collect();
+    for sentinel in &sentinels {
+        let expected = text(&(sentinels.len() - 1).to_string());
+        wait_until("they know each other", || sentinel.master_field("num-other-sentinels") == expected);
+    }
+    (master, replica, sentinels)
 }
 
 impl Drop for Sentinel {

@@ -7,8 +7,9 @@ use serde::Serialize;
 use self::graph::{Member, Party, WaitedFor, circles};
 use crate::exit::{End, Failure};
 use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of};
-use crate::look::locks;
-use crate::nodes::Nodes;
+use crate::look::{Listed, locks};
+use crate::many_keys::Open;
+use crate::nodes::{Nodes, answers};
 use crate::show::{json, out, printable, tell, time};
 
 /// Locks that are looked at a time on each node.
@@ -40,10 +41,10 @@ struct Said {
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
-    let (first, more) = look(nodes).await?;
+    let Look { locks: first, has_more, is_whole } = look(nodes).await?;
     let found = circles(&first);
     // The nodes are not asked at one moment: what is in a circle twice was so all the time between.
-    let again = if found.is_empty() { vec![] } else { circles(&look(nodes).await?.0) };
+    let again = if found.is_empty() { vec![] } else { circles(&look(nodes).await?.locks) };
     let again: Vec<&Member> = again.iter().flatten().collect();
     let stays = |circle: &Vec<Member>| circle.iter().all(|member| again.iter().any(|other| member.is_same(other)));
     let deadlocks: Vec<Vec<Member>> = found.into_iter().filter(stays).collect();
@@ -55,28 +56,38 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     } else {
         out(&text(&said))?;
     }
-    if more {
+    if has_more {
         tell("there are more locks than were looked at");
     }
-    Ok(if said.deadlocks.is_empty() { End::OK } else { End::Code(FOUND) })
+    if said.deadlocks.is_empty() { is_whole.map(|()| End::OK) } else { Ok(End::Code(FOUND)) }
 }
 
-/// The locks that somebody waits for; and whether there may be more.
-async fn look(nodes: &Nodes) -> Result<(Vec<WaitedFor>, bool), Failure> {
-    let (views, more) = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
+/// What was found at one look.
+struct Look {
+    /// The locks that somebody waits for.
+    locks: Vec<WaitedFor>,
+    /// There are locks that were not looked at.
+    has_more: bool,
+    /// As [`Listed::is_whole`].
+    is_whole: Result<(), Failure>,
+}
+
+async fn look(nodes: &Nodes) -> Result<Look, Failure> {
+    let Listed { views, more, is_whole } = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
     let waited: Vec<&LockView> = views.iter().filter(|view| view.waiters > 0).collect();
-    let more = more > 0 || waited.len() > WAITED_FOR;
+    let has_more = more > 0 || waited.len() > WAITED_FOR;
+    let connected = nodes.of_each(async |server| Ok((server.clone(), server.connect().await?))).await;
+    nodes.need_majority(&connected)?;
+    let mut open = Open::new(nodes, answers(&connected).cloned());
     let mut told = vec![];
     for batch in waited[..waited.len().min(WAITED_FOR)].chunks(BATCH) {
-        let questions = || batch.iter().map(|view| question_of(&view.name, PARTIES, PARTIES));
-        let replies = nodes.ask_each(nodes.list.iter().map(|_| questions().collect()).collect()).await;
-        nodes.need_majority(&replies)?;
-        for (n, view) in batch.iter().enumerate() {
-            let of_key = replies.iter().flatten().map(|replies| replies[n].clone());
-            told.push(waited_for(&view.key, Together::of(of_key, nodes.majority())));
+        let keys: Vec<&[u8]> = batch.iter().map(|view| view.name.as_slice()).collect();
+        let replies = open.ask(&keys, |key| question_of(key, PARTIES, PARTIES)).await;
+        for (view, said) in batch.iter().zip(replies) {
+            told.push(waited_for(&view.key, Together::of(answers(&said).cloned(), nodes.majority())));
         }
     }
-    Ok((told, more))
+    Ok(Look { locks: told, has_more, is_whole })
 }
 
 fn waited_for(key: &str, together: Together) -> WaitedFor {

@@ -13,7 +13,8 @@ use serde::Serialize;
 pub use self::rights::Whose;
 use crate::exit::{End, Failure};
 use crate::node_view::NodeView;
-use crate::nodes::{Link, Nodes};
+use crate::nodes::Nodes;
+use crate::server::Link;
 use crate::show::{json, out};
 
 /// Settings that are looked at.

@@ -1,13 +1,13 @@
 //! Whether a user may do what its role needs, and the line that gives what it lacks.
 
-use futures_util::future::join_all;
 use redis::{FromRedisValue, Value, cmd};
 
 use super::Finding;
 use super::Level::{Change, Note, Ok as Fine};
 use crate::node_failure::NodeFailure;
-use crate::nodes::{Link, Node, Nodes};
+use crate::nodes::Nodes;
 use crate::roles::{Permission, Role};
+use crate::server::{Link, Server};
 use crate::show::printable;
 
 /// The key that is asked about if nobody names one: what is found of keys does not count then.
@@ -36,10 +36,11 @@ enum Verdict {
 
 /// Looks at each node that can be connected to.
 pub async fn check(nodes: &Nodes, whose: &Whose<'_>) -> Vec<Finding> {
-    join_all(nodes.list.iter().map(|node| check_one(node, whose))).await.into_iter().flatten().collect()
+    let found = nodes.of_each(async |server| Ok(check_one(server, whose).await)).await;
+    found.into_iter().filter_map(|said| said.said.ok().flatten()).collect()
 }
 
-async fn check_one(node: &Node, whose: &Whose<'_>) -> Option<Finding> {
+async fn check_one(node: &Server, whose: &Whose<'_>) -> Option<Finding> {
     // That there is no connection is said elsewhere.
     let mut link = node.reach().await.ok()?;
     let role = whose.role.unwrap_or(Role::Application);
@@ -64,7 +65,13 @@ async fn check_one(node: &Node, whose: &Whose<'_>) -> Option<Finding> {
     Some(told(node, role, name.as_deref(), &lacking, whose))
 }
 
-fn told(node: &Node, role: Role, name: Option<&str>, lacking: &[(Permission, Verdict)], whose: &Whose<'_>) -> Finding {
+fn told(
+    node: &Server,
+    role: Role,
+    name: Option<&str>,
+    lacking: &[(Permission, Verdict)],
+    whose: &Whose<'_>,
+) -> Finding {
     let name = name.map(|name| printable(name.as_bytes()));
     let (user, role_name) = (name.as_deref().unwrap_or("its user"), role.name());
     let denied: Vec<_> = lacking.iter().filter(|(_, verdict)| *verdict == Verdict::Denied).map(|(p, _)| p).collect();

@@ -218,9 +218,9 @@ fn give_back() -> Option<()> {
     let key = std::env::var_os(KEY)?.into_vec();
     let owner = from_hex(&std::env::var(OWNER).ok()?)?;
     let nodes = Nodes::at(&Reaching::told()).ok()?;
-    let release = cmd("LOCK.RELEASE").arg(key).arg(owner).arg("LEVEL").arg(1).take();
+    let release = cmd("LOCK.RELEASE").arg(&key).arg(owner).arg("LEVEL").arg(1).take();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask(&release)).await });
+    let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask_about(&key, &release)).await });
     // A thread may still wait for a name.
     runtime.shutdown_background();
     given.ok().map(drop)

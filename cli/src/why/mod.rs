@@ -13,8 +13,8 @@ use crate::clock;
 use crate::exit::{End, Failure};
 use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, Waiter, hex, question_of_all};
-use crate::node_failure::NodeFailure;
-use crate::nodes::{Fields, Nodes, Reply};
+use crate::nodes::{self, Nodes, Reply, answers};
+use crate::server::Fields;
 use crate::show::{json, out};
 
 /// So many of the last entries of the nodes' logs are shown.
@@ -40,19 +40,18 @@ struct Said<'a> {
 /// Too few nodes can be asked; that is explained all the same.
 pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let question = question_of_all(key);
-    let (replies, logs) = join(nodes.ask(&question), Logs::ask(nodes, Some(key), EVENTS)).await;
-    let said = |(name, reply): (&String, &Result<Reply, NodeFailure>)| NodeSaid {
-        name: name.clone(),
-        told: reply.as_ref().map(told).map_err(Clone::clone),
+    let (replies, logs) = join(nodes.ask_about(key, &question), Logs::ask(nodes, Some(key), EVENTS)).await;
+    let said = |said: &nodes::Said<Reply>| NodeSaid {
+        name: said.server.clone(),
+        told: said.said.as_ref().map(told).map_err(Clone::clone),
     };
-    let names: Vec<String> = nodes.list.iter().map(|node| node.name.clone()).collect();
-    let together = Together::of(replies.iter().flatten().map(|reply| reply.value.clone()), nodes.majority());
+    let together = Together::of(answers(&replies).map(|reply| reply.value.clone()), nodes.majority());
     let logs = logs.without_waits_of(&together);
     let facts = Facts {
         key: String::from_utf8_lossy(key).into_owned(),
-        nodes: names.iter().zip(&replies).map(said).collect(),
+        nodes: replies.iter().map(said).collect(),
         together,
-        log_untold: logs.untold(nodes, |n| replies[n].is_ok()),
+        log_untold: logs.untold(nodes, |number| replies[number - 1].said.is_ok()),
         log: logs.events,
         now_ms: clock::wall_ms(),
         zone: TimeZone::system(),

@@ -33,16 +33,15 @@ impl Nodes {
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
-    /// The environment that the program needs. This machine may be busy, so nodes are given time.
+    /// The environment that the program needs.
     pub fn environment(&self) -> [(&'static str, String); 2] {
-        [("PALISADE_NODES", self.addresses()), ("PALISADE_NODE_TIMEOUT", "5s".to_owned())]
+        [("PALISADE_NODES", self.addresses()), ("PALISADE_NODE_TIMEOUT", NODE_TIMEOUT.to_owned())]
     }
 
     /// The program with these arguments, separated by spaces.
     pub fn palisade(&self, line: &str) -> Command {
-        let mut command = apart(PALISADE);
-        command.args(line.split(' ').filter(|word| !word.is_empty())).envs(self.environment());
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = palisade_at(&self.addresses(), line);
+        command.current_dir(self.folder.path());
         command
     }
 
@@ -86,6 +85,18 @@ impl Nodes {
         self.servers[0].info("waiters")
     }
 }
+
+/// The program with these arguments, separated by spaces, on nodes at these addresses.
+pub fn palisade_at(addresses: &str, line: &str) -> Command {
+    let mut command = apart(PALISADE);
+    command.args(line.split(' ').filter(|word| !word.is_empty()));
+    command.env("PALISADE_NODES", addresses).env("PALISADE_NODE_TIMEOUT", NODE_TIMEOUT);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// This machine may be busy, so nodes are given time.
+const NODE_TIMEOUT: &str = "5s";
 
 /// A program, started apart from whoever runs the tests: in a session of its own, so without their terminal, and with no
 /// signal ignored, as it is under `nohup` or in the background of a script.
@@ -162,6 +173,13 @@ impl Ended {
     /// All that it said.
     pub fn all(&self) -> String {
         self.out() + &self.err()
+    }
+
+    /// Checks that it ended with this status, and said this last.
+    #[track_caller]
+    pub fn assert_refused_after(&self, code: i32, text: &str) {
+        assert_eq!(self.code(), Some(code), "{self:?}");
+        assert!(self.err().lines().last().is_some_and(|line| line.contains(text)), "{text}: {self:?}");
     }
 
     /// Checks that it ended with this status, and with one line that has this text.

@@ -17,6 +17,7 @@ mod leaving;
 mod looking;
 mod losing;
 mod modes;
+mod places;
 mod plumbing;
 mod pty;
 mod races;

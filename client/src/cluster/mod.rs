@@ -19,9 +19,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
-use self::map::{Place, SLOTS, View};
+use self::map::{Place, SLOTS};
+pub use self::map::{Redirection, Shard, View};
+pub use self::staying::view_of;
 use crate::access::Way;
 use crate::node::{Common, Node, Server};
+use crate::place::cluster_name;
 use crate::wire::NodeFailure;
 
 /// A master's connections are numbered from its own number, shifted so far.
@@ -90,7 +93,7 @@ impl Map {
 impl Cluster {
     /// The cluster of which `seeds` are servers, at this place in the list. Nothing is connected yet.
     pub fn new(place: usize, seeds: Vec<Way>, common: &Common) -> Arc<Self> {
-        let name = format!("cluster of {}", seeds.iter().map(Way::name).collect::<Vec<_>>().join(", "));
+        let name = cluster_name(&seeds);
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             name,

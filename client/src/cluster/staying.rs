@@ -66,7 +66,7 @@ impl Cluster {
     async fn view(&self) -> Result<View, NodeFailure> {
         let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
         let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
-        let mut said = join_all(some.into_iter().map(ask_master)).await;
+        let said = join_all(some.into_iter().map(ask_master)).await;
         if said.iter().all(Result::is_err) {
             // Whoever else is known, also replicas: one of them may be a master by now.
             let replicas = match &*self.known.borrow() {
@@ -75,24 +75,36 @@ impl Cluster {
             };
             let replicas = replicas.iter().map(|place| self.seeds[0].to(&place.host, place.port));
             let ways: Vec<_> = self.seeds.iter().cloned().chain(replicas).collect();
-            said = join_all(ways.iter().map(ask_server)).await;
+            return view_of(&ways).await;
         }
-        let (views, failures): (Vec<_>, Vec<_>) = said.into_iter().partition(Result::is_ok);
-        // A server that was taken out of its cluster knows of no shards.
-        let views = views.into_iter().flatten().filter(|view| !view.shards.is_empty());
-        if let Some(view) = views.max_by_key(|view| view.standing) {
-            return Ok(view);
-        }
-        let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
-        let whys: Vec<_> = failures.iter().map(ToString::to_string).collect();
-        Err(match failures.iter().any(NodeFailure::is_lasting) {
-            true => NodeFailure::Unfit(whys.join("; ")),
-            false if whys.is_empty() => {
-                NodeFailure::Unreachable("its servers know of no master with slots: CLUSTER ADDSLOTS".to_owned())
-            }
-            false => NodeFailure::Unreachable(whys.join("; ")),
-        })
+        best(said)
     }
+}
+
+/// What these servers say, over connections that are made for it: the one that knows best.
+///
+/// # Errors
+/// None of them tells.
+pub async fn view_of(ways: &[Way]) -> Result<View, NodeFailure> {
+    best(join_all(ways.iter().map(ask_server)).await)
+}
+
+fn best(said: Vec<Result<View, NodeFailure>>) -> Result<View, NodeFailure> {
+    let (views, failures): (Vec<_>, Vec<_>) = said.into_iter().partition(Result::is_ok);
+    // A server that was taken out of its cluster knows of no shards.
+    let views = views.into_iter().flatten().filter(|view| !view.shards.is_empty());
+    if let Some(view) = views.max_by_key(|view| view.standing) {
+        return Ok(view);
+    }
+    let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
+    let whys: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    Err(match failures.iter().any(NodeFailure::is_lasting) {
+        true => NodeFailure::Unfit(whys.join("; ")),
+        false if whys.is_empty() => {
+            NodeFailure::Unreachable("its servers know of no master with slots: CLUSTER ADDSLOTS".to_owned())
+        }
+        false => NodeFailure::Unreachable(whys.join("; ")),
+    })
 }
 
 fn questions() -> [Cmd; 2] {

@@ -7,26 +7,11 @@ use palisade_client::{Client, Credentials, ErrorKind};
 use crate::cluster::{MAX_TTL_MS, options};
 use crate::cluster_changes::{Judge, take_turns};
 use crate::fixture::{connected, until};
-use crate::harness::{Sentinel, Server, Setup, follow, text, wait_until};
+use crate::harness::{self, Sentinel, Server, Setup, text};
 
-/// A server as one should be that Sentinel watches: whenever it starts it is guarded.
-fn member() -> Setup {
-    let max_ttl = MAX_TTL_MS.to_string();
-    let arguments = ["max-ttl", &max_ttl, "max-clock-skew", "100", "restart-guard", "always"];
-    Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&arguments)
-}
-
-/// A master, its replica, and Sentinels that decide alone: each of them is enough to have the replica take over.
 fn watched(sentinels: usize) -> (Server, Server, Vec<Sentinel>) {
     crate::told::listen();
-    let (master, replica) = (member().start(), member().start());
-    follow(&replica, &master);
-    let sentinels: Vec<_> = (0..sentinels).map(|_| Sentinel::watching(&master, 2_000)).collect();
-    for sentinel in &sentinels {
-        let expected = text(&(sentinels.len() - 1).to_string());
-        wait_until("they know each other", || sentinel.master_field("num-other-sentinels") == expected);
-    }
-    (master, replica, sentinels)
+    harness::watched(sentinels, MAX_TTL_MS)
 }
 
 fn addresses(sentinels: &[Sentinel]) -> Vec<String> {

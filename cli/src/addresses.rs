@@ -1,0 +1,70 @@
+//! The list of nodes as people write it: addresses separated by commas, some of which have commas in them.
+//!
+//! `redis+cluster://a:7000,b:7000` and `redis+sentinel://a,b,c/locks` name several servers. So a piece without `://` after a piece of such an address belongs
+//! to it; to one with Sentinels until the name of the master (`/locks`) ends it. A server that is a node by itself, after a cluster, is written with
+//! its scheme: `redis+cluster://a,b,redis://c`.
+
+use palisade_client::url_of;
+
+/// The addresses in `list`, without blanks around them.
+pub fn split(list: &str) -> Vec<String> {
+    let mut addresses: Vec<String> = vec![];
+    for piece in list.split(',').map(str::trim) {
+        match addresses.last_mut() {
+            Some(open) if goes_on(open) && !piece.contains("://") => {
+                open.push(',');
+                open.push_str(piece);
+            }
+            _ if piece.is_empty() => {}
+            _ => addresses.push(piece.to_owned()),
+        }
+    }
+    // As in a list of servers, nothing stands for the comma at the end.
+    addresses.iter().map(|address| address.trim_end_matches(',').to_owned()).collect()
+}
+
+/// The list that [`split`] reads these addresses from.
+pub fn join(addresses: &[String]) -> String {
+    addresses.iter().map(|address| url_of(address)).collect::<Vec<_>>().join(",")
+}
+
+/// Whether the next piece of the list may belong to this address.
+fn goes_on(address: &str) -> bool {
+    match address.split_once("://") {
+        Some(("redis+cluster" | "rediss+cluster", _)) => true,
+        Some(("redis+sentinel" | "rediss+sentinel", rest)) => !rest.contains('/'),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_an_address_of_several_servers() {
+        let cases: [(&str, &[&str]); 10] = [
+            ("a, b:1,redis://c", &["a", "b:1", "redis://c"]),
+            (" ,a,,b,", &["a", "b"]),
+            ("redis+cluster://a:7000, b:7000", &["redis+cluster://a:7000,b:7000"]),
+            ("redis+cluster://a,b,", &["redis+cluster://a,b"]),
+            ("redis+cluster://a,,b", &["redis+cluster://a,,b"]),
+            ("rediss+cluster://u:p@a,b,redis://c,d", &["rediss+cluster://u:p@a,b", "redis://c", "d"]),
+            ("c,redis+cluster://a,b", &["c", "redis+cluster://a,b"]),
+            ("redis+cluster://a,redis+cluster://b,c", &["redis+cluster://a", "redis+cluster://b,c"]),
+            ("redis+sentinel://a,b,c/locks,d,e", &["redis+sentinel://a,b,c/locks", "d", "e"]),
+            ("redis+sentinel://a/x,rediss+sentinel://b,c/y/2", &["redis+sentinel://a/x", "rediss+sentinel://b,c/y/2"]),
+        ];
+        for (list, expected) in cases {
+            assert_eq!(split(list), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_was_split_can_be_joined() {
+        let addresses = ["redis+cluster://a,b", "c", "unix:///d", "redis+sentinel://e,f/locks", "[::1]:7"];
+        let addresses = addresses.map(str::to_owned).to_vec();
+        let urls: Vec<_> = addresses.iter().map(|address| url_of(address)).collect();
+        assert_eq!(split(&join(&addresses)), urls);
+    }
+}

@@ -1,0 +1,85 @@
+//! A cluster of six: three masters, and a replica of each.
+
+use super::{Member, Setup, has_heard, joined_with, text, wait_until};
+
+/// Leases are short in these tests, and with them the guards.
+pub const MAX_TTL_MS: u64 = 2_000;
+
+/// Three masters, and a replica of each.
+pub struct Six(pub [Member; 6]);
+
+impl Six {
+    /// In which a master is taken for dead after so many milliseconds.
+    pub fn start(node_timeout_ms: u32) -> Self {
+        // Options are the same for all of a program, so there are two ways to set them up.
+        let how: fn(Setup) -> Setup = match node_timeout_ms {
+            60_000 => patient,
+            _ => hasty,
+        };
+        let six = Self::start_with(how);
+        for replica in six.replicas() {
+            wait_until("it was told", || replica.server.info("outstanding_ttl_ms") <= 2 * MAX_TTL_MS);
+        }
+        six
+    }
+
+    /// Set up in this way.
+    pub fn start_with(how: fn(Setup) -> Setup) -> Self {
+        let members = joined_with(["0 5460", "5461 10922", "10923 16383", "", "", ""], how);
+        let six = Self(members);
+        for (replica, master) in six.replicas().zip(six.masters()) {
+            let mut client = replica.client();
+            wait_until("it follows", || client.say(&format!("CLUSTER REPLICATE {}", master.id)) == text("OK"));
+        }
+        for (replica, master) in six.replicas().zip(six.masters()) {
+            let mut client = master.client();
+            wait_until("it is known", || client.say("INFO replication").as_text().contains("state=online"));
+            // Or it is guarded for a day when it is promoted.
+            has_heard(&replica.server);
+        }
+        for member in &six.0 {
+            let mut client = member.client();
+            // A master that does not know of a replica yet refuses it its vote, and is not asked again for minutes.
+            let replicas = |nodes: String| nodes.lines().filter(|line| line.contains("slave")).count();
+            wait_until("all know the replicas", || replicas(client.say("CLUSTER NODES").as_text()) == 3);
+        }
+        for master in six.masters() {
+            let mut client = master.client();
+            // Until then their tokens are ahead of their clocks, and no other node takes a lock with one by MIGRATE.
+            wait_until("its tokens follow its clock", || {
+                let time: Vec<u64> =
+                    client.say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
+                let highest = master.server.info("token_high").max(master.server.info("token_floor"));
+                time[0] * 1_000_000 + time[1] > highest
+            });
+        }
+        six
+    }
+
+    pub fn masters(&self) -> impl Iterator<Item = &Member> {
+        self.0[..3].iter()
+    }
+
+    pub fn replicas(&self) -> impl Iterator<Item = &Member> {
+        self.0[3..].iter()
+    }
+
+    /// The addresses of two of its masters.
+    pub fn seeds(&self) -> Vec<String> {
+        self.masters().take(2).map(|member| format!("127.0.0.1:{}", member.server.port())).collect()
+    }
+}
+
+fn common(setup: Setup) -> Setup {
+    let max_ttl = MAX_TTL_MS.to_string();
+    setup.module_arguments(&["max-ttl", &max_ttl, "max-clock-skew", "1000"]).option("repl-diskless-sync-delay", "0")
+}
+
+/// As each of six is, where nobody is taken for dead.
+pub fn patient(setup: Setup) -> Setup {
+    common(setup)
+}
+
+fn hasty(setup: Setup) -> Setup {
+    common(setup).option("cluster-node-timeout", "3000").option("cluster-replica-validity-factor", "0")
+}
