@@ -341,7 +341,7 @@ VALKEY ?= $(wildcard $(CURDIR)/target/servers/bin/valkey-9.1)
 
 .PHONY: bench
 bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about twelve minutes. QUICK=1: one
-	@cargo build --release --quiet --package palisade-bench --package palisade-cli
+	@cargo build --release --quiet --package palisade-bench --package palisade-floor --package palisade-cli
 	@on() { $(BENCH) --out "$(RESULTS)" --server "$$@"; }; \
 	for server in "$(SERVER)" $(VALKEY); do \
 	  on "$$server" server-cost $(SERVER_COST); on "$$server" memory $(MEMORY); on "$$server" expiry $(EXPIRY); \
@@ -359,7 +359,7 @@ setup-bench: ## Fetch Valkey 9 for `make bench`
 
 .PHONY: instructions
 instructions: module setup-memcheck ## Count the server's instructions for each operation, beside the record (RECORD=1: write it): a minute
-	@cargo build --release --quiet --package palisade-bench
+	@cargo build --release --quiet --package palisade-bench --package palisade-floor
 	@$(BENCH) --server "$(SERVER)" $(if $(RECORD),--out docs/benchmarks instructions,instructions --against docs/benchmarks) \
 	  $(if $(KEEP),--keep "$(KEEP)")
 

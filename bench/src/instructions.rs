@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::raw::Raw;
 use crate::results::{Cell, Outcome, Run, Table};
-use crate::server::Server;
-use crate::workloads::{FLOOR, PIPELINED, Workload};
+use crate::server::{Server, with_floor};
+use crate::workloads::{FLOOR, PINGS, PIPELINED, Workload};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -73,10 +73,12 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     let mut table = Table::new("instructions", "Instructions of the server's process")
         .words("operation")
         .numbers("instructions", "an operation", 0)
-        .numbers("beside two PINGs", "times", 2);
-    let floor = least.iter().find(|(name, _)| *name == FLOOR).map(|(_, count)| *count);
+        .numbers("beside two PINGs", "times", 2)
+        .numbers("beside a module value", "times", 2);
+    let of = |wanted| least.iter().find(|(name, _)| *name == wanted).map(|(_, count)| *count);
     for (name, count) in &least {
-        table.row([(*name).into(), count.round().into(), floor.map(|floor| count / floor).into()]);
+        let beside = |peer| of(peer).map(|peer: f64| count / peer).into();
+        table.row([(*name).into(), count.round().into(), beside(PINGS), beside(FLOOR)]);
     }
     table.note(format!("Commands come {PIPELINED} at a time: reading and writing the connection is shared by them."));
     table.note(format!(
@@ -128,7 +130,9 @@ impl Callgrind {
             format!("--vgdb-prefix={}", folder.path().join("vgdb").display()),
         ];
         // Housekeeping once a second, as seldom as can be: it is no part of an operation.
-        let server = Server::start_as(&wrapper, server, module, &["--hz", "1"]);
+        let floor = with_floor(module);
+        let settings = ["--hz", "1", &floor[0], &floor[1]];
+        let server = Server::start_as(&wrapper, server, module, &settings);
         Self { server, folder }
     }
 
@@ -155,8 +159,9 @@ impl Callgrind {
             std::fs::create_dir_all(folder).unwrap();
             std::fs::copy(file, folder.join(format!("callgrind.out.{name}"))).unwrap();
         }
+        let operations = options.pipelines * pipeline.operations;
         pipeline.clean(connection);
-        least as f64 / (options.pipelines * pipeline.operations) as f64
+        least as f64 / operations as f64
     }
 
     fn tell(&self, what: &str) {

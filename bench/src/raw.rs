@@ -46,6 +46,11 @@ impl Raw {
         Self { stream, parser: Parser::new(), buffer: vec![0; 1 << 16] }
     }
 
+    /// One more to the same server.
+    pub fn another(&self) -> Self {
+        Self::connect(self.stream.peer_addr().unwrap().port())
+    }
+
     /// Sends requests.
     pub fn send(&mut self, requests: &[u8]) {
         self.stream.write_all(requests).unwrap();

@@ -88,6 +88,13 @@ impl Server {
     }
 }
 
+/// The setting with which a server loads `bench/floor` too, which is built into the folder of the module.
+pub fn with_floor(module: &Path) -> [String; 2] {
+    let floor = std::path::absolute(module).unwrap().with_file_name("libpalisade_floor.so");
+    assert!(floor.exists(), "{} is not there: cargo build --release --package palisade-floor", floor.display());
+    ["--loadmodule".to_owned(), floor.to_string_lossy().into_owned()]
+}
+
 /// CPU time that all threads of `process` have used, exact for those that sleep.
 pub fn cpu_of_process(process: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();

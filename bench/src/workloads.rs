@@ -1,9 +1,12 @@
 //! What is asked of a server over and over: Palisade's commands, and what one does without them, each as one operation of one
 //! or two commands, pipelined.
 
+use std::time::Duration;
+
 use redis::Value;
 
 use crate::raw::{Raw, lines, request};
+use crate::server::field;
 use crate::server_cost::Series;
 
 /// Commands that are sent before the first answer is waited for.
@@ -18,6 +21,8 @@ pub struct Workload {
     /// Once, before it is measured.
     before: &'static [&'static str],
     commands: &'static [(&'static str, Answer)],
+    /// Meanwhile somebody waits for another lock.
+    beside_waiter: bool,
 }
 
 /// What a command is answered, so that nobody measures errors.
@@ -45,20 +50,36 @@ impl Answer {
 }
 
 /// Two PINGs: what any pair of commands costs.
-pub const FLOOR: &str = "PING x 2";
+pub const PINGS: &str = "PING x 2";
+/// What any pair of a module's commands costs that store and delete a value: those of `bench/floor`, which do nothing else.
+pub const FLOOR: &str = "module value stored + deleted";
 /// What most clients of a Redis lock do.
 pub const SCRIPTED: &str = "SET NX PX + EVALSHA compare-and-delete";
 /// What newer servers have instead of the script.
 pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
 /// The same with Palisade.
 pub const OURS: &str = "ACQUIRE + RELEASE";
+/// The same while one client waits for another lock of the node.
+pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
+/// A key of the server's own, written and deleted.
+pub const SET_AND_DEL: &str = "SET + DEL";
 
+const PAIR: &[(&str, Answer)] =
+    &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))];
 const HOLD: &[&str] = &["LOCK.ACQUIRE {key} {owner} 60000"];
 const HOLD_BY_OTHER: &[&str] = &["LOCK.ACQUIRE {key} {other} 60000"];
 
 pub const WORKLOADS: &[Workload] = &[
-    plain(FLOOR, &[], &[("PING", Answer::Okay), ("PING", Answer::Okay)]),
-    plain("SET + DEL", &[], &[("SET {key} {owner}", Answer::Okay), ("DEL {key}", Answer::Is(1))]),
+    plain(PINGS, &[], &[("PING", Answer::Okay), ("PING", Answer::Okay)]),
+    Workload {
+        needs: Some("FLOOR.STORE"),
+        ..plain(
+            FLOOR,
+            &[],
+            &[("FLOOR.STORE {key} {owner} 60000", Answer::Token), ("FLOOR.DELETE {key} {owner}", Answer::Is(0))],
+        )
+    },
+    plain(SET_AND_DEL, &[], &[("SET {key} {owner}", Answer::Okay), ("DEL {key}", Answer::Is(1))]),
     plain(
         SCRIPTED,
         &[],
@@ -68,22 +89,23 @@ pub const WORKLOADS: &[Workload] = &[
         ],
     ),
     Workload {
-        name: NATIVE[0],
         needs: Some("DELIFEQ"),
-        before: &[],
-        commands: &[("SET {key} {owner} NX PX 60000", Answer::Okay), ("DELIFEQ {key} {owner}", Answer::Is(1))],
+        ..plain(
+            NATIVE[0],
+            &[],
+            &[("SET {key} {owner} NX PX 60000", Answer::Okay), ("DELIFEQ {key} {owner}", Answer::Is(1))],
+        )
     },
     Workload {
-        name: NATIVE[1],
         needs: Some("DELEX"),
-        before: &[],
-        commands: &[("SET {key} {owner} NX PX 60000", Answer::Okay), ("DELEX {key} IFEQ {owner}", Answer::Is(1))],
+        ..plain(
+            NATIVE[1],
+            &[],
+            &[("SET {key} {owner} NX PX 60000", Answer::Okay), ("DELEX {key} IFEQ {owner}", Answer::Is(1))],
+        )
     },
-    plain(
-        OURS,
-        &[],
-        &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))],
-    ),
+    plain(OURS, &[], PAIR),
+    Workload { beside_waiter: true, ..plain(OURS_BESIDE_WAITER, &[], PAIR) },
     plain(
         "Redisson lock + unlock",
         &[],
@@ -133,11 +155,7 @@ pub const WORKLOADS: &[Workload] = &[
 /// What is measured of locks that several hold together: pairs alone. `readers-1000` and `readers-100000` have so many readers, of whom
 /// each operation is one more.
 pub const TOGETHER: &[Workload] = &[
-    plain(
-        OURS,
-        &[],
-        &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))],
-    ),
+    plain(OURS, &[], PAIR),
     plain(
         "shared pair, free",
         &[],
@@ -198,7 +216,7 @@ const fn plain(
     before: &'static [&'static str],
     commands: &'static [(&'static str, Answer)],
 ) -> Workload {
-    Workload { name, needs: None, before, commands }
+    Workload { name, needs: None, before, commands, beside_waiter: false }
 }
 
 /// Those of Redisson are our own text with the commands that its locks run.
@@ -316,8 +334,14 @@ impl Workload {
                 (format!("{{{name}}}"), String::from_utf8(hash).unwrap())
             })
             .collect();
-        let mut pipeline =
-            Pipeline { bytes: Vec::new(), operations: PIPELINED / self.commands.len(), lines: 0, keys: String::new() };
+        let mut pipeline = Pipeline {
+            bytes: Vec::new(),
+            operations: PIPELINED / self.commands.len(),
+            lines: 0,
+            keys: String::new(),
+            // One for all connections.
+            waiter: (self.beside_waiter && n == 0).then(|| Waiter::begin(connection)),
+        };
         for operation in 0..pipeline.operations {
             let key = format!("lock{n:04}{operation:04}");
             let mut token = String::new();
@@ -354,6 +378,7 @@ pub struct Pipeline {
     pub operations: usize,
     lines: usize,
     keys: String,
+    waiter: Option<Waiter>,
 }
 
 impl Pipeline {
@@ -368,7 +393,34 @@ impl Pipeline {
     }
 
     /// Deletes what it left behind.
-    pub fn clean(&self, connection: &mut Raw) {
+    pub fn clean(self, connection: &mut Raw) {
         connection.ask(&format!("DEL{}", self.keys));
+        if let Some(waiter) = self.waiter {
+            waiter.end(connection);
+        }
+    }
+}
+
+/// A client that waits for a lock that nothing else is about.
+struct Waiter(Raw);
+
+impl Waiter {
+    /// It waits.
+    fn begin(connection: &mut Raw) -> Self {
+        let held = connection.ask("LOCK.ACQUIRE waited-for holder 60000");
+        assert!(Answer::Token.fits(&held), "the lock to be waited for is not free: {held:?}");
+        let mut waiter = connection.another();
+        waiter.send(&request(&["LOCK.ACQUIRE", "waited-for", "waiter", "60000", "WAIT", "60000"]));
+        while field(connection, "lock", "lock_waiters") == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Self(waiter)
+    }
+
+    /// It does no longer.
+    fn end(mut self, connection: &mut Raw) {
+        connection.ask("LOCK.RELEASE waited-for waiter");
+        assert_eq!(self.0.answer(), Value::Nil, "it waited all the time");
+        connection.ask("LOCK.RELEASE waited-for holder");
     }
 }
