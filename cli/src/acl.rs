@@ -20,7 +20,13 @@ const PASSWORD: &str = "PASSWORD";
 ///
 /// # Errors
 /// It is not said for which keys; a name is none.
-pub async fn run(nodes: Option<&Nodes>, role: Role, user: Option<&str>, keys: &[String]) -> Result<End, Failure> {
+pub async fn run(
+    nodes: Option<&Nodes>,
+    role: Role,
+    user: Option<&str>,
+    keys: &[String],
+    of_cluster: bool,
+) -> Result<End, Failure> {
     let user = user.unwrap_or(role.name());
     if keys.is_empty() && role.needs_keys() {
         return Err(Failure::usage("which keys? Say --key 'orders:*'; it can be repeated"));
@@ -44,7 +50,8 @@ pub async fn run(nodes: Option<&Nodes>, role: Role, user: Option<&str>, keys: &[
             versions.iter().all(|version| matches!(version.said, Ok(true)))
         }
     };
-    out(&(role.line(user, PASSWORD, keys, knows_categories) + "\n"))?;
+    let of_cluster = of_cluster || nodes.is_some_and(Nodes::has_cluster);
+    out(&(role.line(user, PASSWORD, keys, of_cluster, knows_categories) + "\n"))?;
     Ok(End::OK)
 }
 

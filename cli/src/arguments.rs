@@ -152,6 +152,9 @@ pub enum Command {
         /// Keys that it may use, as a pattern; can be repeated
         #[arg(long = "key", value_name = "PATTERN")]
         keys: Vec<String>,
+        /// For the servers of a cluster: also what finding the master of a lock needs; goes without saying if --nodes has one
+        #[arg(long)]
+        cluster: bool,
     },
     /// Serve the LOCK commands on a local socket, over the nodes: so that every Redis client locks on a quorum
     Agent(Agent),

@@ -122,9 +122,9 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Guard(guard) => node_view::guard(&shared.reaching, &guard, json).await,
         Command::Top(top) => top::run(&nodes()?, &top).await,
         Command::Agent(agent) => agent::run(&shared.reaching, &agent).await,
-        Command::Acl { role, user, keys } => {
+        Command::Acl { role, user, keys, cluster } => {
             let nodes = if shared.reaching.addresses().is_empty() { None } else { Some(nodes()?) };
-            acl::run(nodes.as_ref(), role, user.as_deref(), &keys).await
+            acl::run(nodes.as_ref(), role, user.as_deref(), &keys, cluster).await
         }
         Command::Doctor { role, user, key } => {
             let whose = doctor::Whose { role, user: user.as_deref(), key: key.as_ref().map(|key| key.as_bytes()) };

@@ -76,17 +76,37 @@ impl Info {
     pub fn number(&self, name: &str) -> u64 {
         self.word(name).parse().unwrap_or(0)
     }
+
+    /// Of a master: where its replicas are that are attached.
+    pub fn replicas(&self) -> Vec<(&str, u16)> {
+        let told = |n| match self.word(&format!("slave{n}")) {
+            "" => None,
+            told => Some(told),
+        };
+        (0..).map_while(told).filter_map(place_of).collect()
+    }
+}
+
+/// The place that INFO tells of a replica: `ip=10.0.0.1,port=6379,state=online,…`.
+fn place_of(told: &str) -> Option<(&str, u16)> {
+    let field = |name: &str| told.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    Some((field("ip")?, field("port")?.parse().ok()?))
 }
 
 impl NodeView {
-    /// The servers of all nodes, now; with a connection to each that answers.
-    pub async fn all(nodes: &Nodes) -> Vec<(Self, Option<Link>)> {
+    /// The servers of all nodes, now.
+    pub async fn all(nodes: &Nodes) -> Vec<Self> {
         let looked = nodes.of_each(Self::look).await;
         let view = |Said { number, server, said }| match said {
-            Ok((view, link)) => (view, Some(link)),
-            Err(why) => (Self { number, node: server, error: Some(why), ..Self::default() }, None),
+            Ok((view, _)) => view,
+            Err(why) => Self::unreachable(number, server, why),
         };
         looked.into_iter().map(view).collect()
+    }
+
+    /// One that cannot be asked.
+    pub fn unreachable(number: usize, node: String, why: NodeFailure) -> Self {
+        Self { number, node, error: Some(why), ..Self::default() }
     }
 
     /// This server, with a connection to it.
@@ -155,7 +175,7 @@ impl NodeView {
 /// # Errors
 /// Too few of them can be asked; the table is printed all the same.
 pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
-    let views: Vec<NodeView> = NodeView::all(nodes).await.into_iter().map(|(view, _)| view).collect();
+    let views = NodeView::all(nodes).await;
     if as_json {
         json(&views)?;
     } else {

@@ -121,6 +121,11 @@ impl Nodes {
         self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))
     }
 
+    /// Whether one of them is a cluster.
+    pub fn has_cluster(&self) -> bool {
+        self.list.iter().any(|node| matches!(*node.place, Place::Cluster(_)))
+    }
+
     /// The servers that locks are asked of, as is known now; of a node that has none, why.
     pub async fn servers(&self) -> Vec<Said<Server>> {
         let all = join_all(self.list.iter().map(Node::servers)).await;

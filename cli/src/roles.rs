@@ -76,6 +76,34 @@ const MONITORING: [Permission; 8] = [
     may("ping", "the exporter does not see whether the node answers", &["PING"]),
 ];
 
+/// What clients of a cluster need besides, on each of its servers.
+const CLUSTER: [Permission; 3] = [
+    may("cluster|info", "the masters of the cluster are not found", &["CLUSTER", "INFO"]),
+    may("cluster|slots", "the masters of the cluster are not found", &["CLUSTER", "SLOTS"]),
+    may("asking", "a lock whose slot is on its way to another master is refused", &["ASKING"]),
+];
+
+/// What an operator needs besides where there is a cluster.
+const CLUSTER_OPERATOR: Permission =
+    may("cluster|nodes", "`palisade doctor` does not see how the cluster is", &["CLUSTER", "NODES"]);
+
+/// What is asked of Sentinels: by clients the first two, by `palisade doctor` the last one too.
+const SENTINEL: [Permission; 3] = [
+    may(
+        "sentinel|get-master-addr-by-name",
+        "the master is not found",
+        &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "palisade-doctor"],
+    ),
+    may("sentinel|master", NEWEST, &["SENTINEL", "MASTER", "palisade-doctor"]),
+    may(
+        "sentinel|ckquorum",
+        "`palisade doctor` does not see whether Sentinels can agree",
+        &["SENTINEL", "CKQUORUM", "palisade-doctor"],
+    ),
+];
+
+const NEWEST: &str = "of Sentinels that name different masters, clients may believe the one that was cut off";
+
 /// Of an application's, what those need who only look.
 const LOOKING: [&str; 4] = ["lock.info", "lock.watch", "lock.check", "lock.node"];
 
@@ -90,18 +118,28 @@ pub enum Role {
     Operator,
     /// Is scraped by Prometheus' exporter (docs/monitoring.md)
     Monitoring,
+    /// Asks Sentinels where the master is: a user of theirs, not of the servers that they watch
+    Sentinel,
 }
 
 impl Role {
-    /// All that it needs.
-    pub fn permissions(self) -> Vec<Permission> {
+    /// All that it needs: on a server, or on each one of a cluster.
+    pub fn permissions(self, of_cluster: bool) -> Vec<Permission> {
         let looks = |permission: &Permission| LOOKING.contains(&permission.rule);
-        match self {
+        let everywhere: Vec<Permission> = match self {
             Self::Application => APPLICATION.to_vec(),
             Self::Watcher => APPLICATION.into_iter().filter(looks).collect(),
             Self::Operator => APPLICATION.into_iter().chain(OPERATOR).collect(),
             Self::Monitoring => MONITORING.to_vec(),
-        }
+            Self::Sentinel => SENTINEL.to_vec(),
+        };
+        let of_cluster = match self {
+            _ if !of_cluster => vec![],
+            Self::Application | Self::Watcher => CLUSTER.to_vec(),
+            Self::Operator => CLUSTER.into_iter().chain([CLUSTER_OPERATOR]).collect(),
+            Self::Monitoring | Self::Sentinel => vec![],
+        };
+        everywhere.into_iter().chain(of_cluster).collect()
     }
 
     /// What it is called.
@@ -111,6 +149,7 @@ impl Role {
             Self::Watcher => "watcher",
             Self::Operator => "operator",
             Self::Monitoring => "monitoring",
+            Self::Sentinel => "sentinel",
         }
     }
 
@@ -119,7 +158,7 @@ impl Role {
         match self {
             Self::Application => &[],
             Self::Watcher | Self::Operator => &["*"],
-            Self::Monitoring => &[],
+            Self::Monitoring | Self::Sentinel => &[],
         }
     }
 
@@ -134,11 +173,19 @@ impl Role {
         format!("{kind}{pattern}")
     }
 
-    /// The line that makes such a user: of a server that knows the categories of modules' commands by these, where that is shorter.
-    pub fn line(self, user: &str, password: &str, patterns: &[String], knows_categories: bool) -> String {
+    /// The line that makes such a user: of a cluster's servers, or of others; of servers that know the categories of modules' commands by these, where that
+    /// is shorter.
+    pub fn line(
+        self,
+        user: &str,
+        password: &str,
+        patterns: &[String],
+        of_cluster: bool,
+        knows_categories: bool,
+    ) -> String {
         let given = patterns.iter().map(String::as_str);
         let patterns: Vec<_> = if patterns.is_empty() { self.patterns().to_vec() } else { given.collect() };
-        let patterns = if self == Self::Monitoring { vec![] } else { patterns };
+        let patterns = if matches!(self, Self::Monitoring | Self::Sentinel) { vec![] } else { patterns };
         let keys = patterns.into_iter().map(|pattern| self.key_rule(pattern));
         let in_category = |permission: &Permission| permission.rule.starts_with("lock.");
         let category: &[&str] = match self {
@@ -146,7 +193,10 @@ impl Role {
             Self::Operator if knows_categories => &["+@lock"],
             _ => &[],
         };
-        let named = self.permissions().into_iter().filter(|permission| category.is_empty() || !in_category(permission));
+        let named = self
+            .permissions(of_cluster)
+            .into_iter()
+            .filter(|permission| category.is_empty() || !in_category(permission));
         let rules = category.iter().map(|rule| (*rule).to_owned()).chain(named.map(|named| format!("+{}", named.rule)));
         let words: Vec<String> = keys.chain(rules).collect();
         format!("ACL SETUSER {user} on >{password} {}", words.join(" "))
@@ -184,11 +234,14 @@ mod tests {
             |name: &str| std::fs::read_to_string(format!("{}/../docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let orders = ["orders:*".to_owned()];
         for (name, line) in [
-            ("acl.md", Role::Application.line("app", "secret", &orders, false)),
-            ("acl.md", Role::Application.line("app", "secret", &orders, true)),
-            ("acl.md", Role::Watcher.line("watcher", "secret", &[], false)),
-            ("cli.md", Role::Operator.line("operator", "secret", &[], false)),
-            ("monitoring.md", Role::Monitoring.line("exporter", "secret", &[], false)),
+            ("acl.md", Role::Application.line("app", "secret", &orders, false, false)),
+            ("acl.md", Role::Application.line("app", "secret", &orders, false, true)),
+            ("acl.md", Role::Application.line("app", "secret", &orders, true, true)),
+            ("acl.md", Role::Watcher.line("watcher", "secret", &[], false, false)),
+            ("acl.md", Role::Sentinel.line("watcher", "secret", &[], false, false)),
+            ("cli.md", Role::Operator.line("operator", "secret", &[], false, false)),
+            ("cli.md", Role::Operator.line("operator", "secret", &[], true, false)),
+            ("monitoring.md", Role::Monitoring.line("exporter", "secret", &[], false, false)),
         ] {
             assert!(page(name).lines().any(|shown| shown == line), "{name} should have:\n{line}");
         }
@@ -203,7 +256,7 @@ mod tests {
         let named = table.lines().filter_map(|line| line.strip_prefix("| [LOCK.")?.split(']').next());
         let named: Vec<String> = named.map(|name| format!("lock.{}", name.to_lowercase())).collect();
         assert!(named.len() > 15, "{named:?}");
-        let all = Role::Operator.permissions();
+        let all = Role::Operator.permissions(false);
         for command in named {
             let is_known = all.iter().any(|permission| permission.rule == command) || nobodys.contains(&&*command);
             assert!(is_known, "{command} is in no role");

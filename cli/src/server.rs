@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use palisade_client::direct::{Master, Unreached};
+use palisade_client::direct::{Master, Unreached, Way};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value, cmd};
 use tokio::time::timeout;
@@ -35,6 +35,16 @@ impl Server {
     /// One of the node with this number.
     pub fn new(number: usize, master: Master) -> Self {
         Self { number, name: master.way.name().to_owned(), master }
+    }
+
+    /// One of the node with this number, of whose keys nothing is known.
+    pub fn at(number: usize, way: Way) -> Self {
+        Self::new(number, Master { way, slots: None })
+    }
+
+    /// Another server that is reached as this one is.
+    pub fn to(&self, host: &str, port: u16) -> Self {
+        Self::at(self.number, self.master.way.to(host, port))
     }
 
     /// Whether it is the one of its node to ask about `key`.

@@ -92,7 +92,7 @@ struct Look {
 impl View<'_> {
     /// Nodes, their rates, and the locks, in the order that is asked for.
     async fn page(&mut self, most: usize) -> Result<String, Failure> {
-        let views: Vec<NodeView> = NodeView::all(self.nodes).await.into_iter().map(|(view, _)| view).collect();
+        let views = NodeView::all(self.nodes).await;
         let now = Look { at: Instant::now(), nodes: views };
         let Listed { views: mut found, more, is_whole } =
             locks(self.nodes, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;

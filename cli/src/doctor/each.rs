@@ -1,36 +1,45 @@
-//! What each node must be by itself.
+//! What each server must be by itself.
 
 use super::Level::{Change, Fail, Note, Ok};
-use super::{Finding, Patient};
+use super::{Finding, Part, Patient};
+use crate::node_failure::NodeFailure;
 use crate::show::time;
 
 /// A node is given this long for an answer by clients that say nothing else: with half of it on the way, a busy moment is too
 /// much.
 const ROUND_TRIP_MAX_US: u64 = 25_000;
 
-/// Checks one node.
+/// A replica that was told nothing by its master assumes the longest lease there can be: a day.
+const TOLD_NOTHING_MS: u64 = 86_400_000;
+
+/// A master that Sentinel has replaced comes back as one for up to so long, and no lease may end meanwhile (docs/operations.md).
+const COMES_BACK_MS: u64 = 20_000;
+
+/// Checks one server.
 pub fn check(patient: &Patient) -> Vec<Finding> {
     let view = &patient.view;
     let about = |level, found: String, advice: &str| Finding::new(level, &view.node, found, advice);
     if let Some(error) = &view.error {
-        return vec![about(Change, format!("cannot be asked: {error}"), error.advice())];
+        return vec![unreachable(patient, error)];
     }
-    let mut findings = vec![];
+    let mut findings = match (patient.is_replica, patient.part) {
+        (true, _) => replica(patient),
+        (false, Part::Alone) => alone(patient),
+        (false, Part::OfSentinels | Part::OfCluster) => replaceable(patient),
+    };
     let mut found = |level, found: String, advice: &str| findings.push(about(level, found, advice));
-    if view.role != "master" {
-        found(Fail, format!("it is a {}", view.role), "give the address of a master");
-    }
-    if view.info.number("connected_slaves") > 0 {
+    if view.info.number("lock_guarded_slots") > 0 {
         found(
             Change,
-            format!("{} replicas are attached", view.info.number("connected_slaves")),
-            "masters of a quorum are best without: what takes over for one must be sure that it grants no more",
+            format!(
+                "{} of its slots are guarded: they came without their locks",
+                view.info.number("lock_guarded_slots")
+            ),
+            "wait; if no holder can rely on a lock of theirs: palisade guard NODE lift",
         );
     }
-    if view.info.number("cluster_enabled") > 0 {
-        found(Change, "it is in cluster mode".to_owned(), "the nodes of a quorum know nothing of each other");
-    }
-    if view.guard_ms > 0 {
+    // A replica grants nothing anyway, and begins a guard of its own when it takes over.
+    if view.guard_ms > 0 && !patient.is_replica {
         let text =
             format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
         found(Change, text, "wait; if it is brand-new and nobody holds a lock there: palisade guard NODE lift");
@@ -61,7 +70,134 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         findings.extend(memory(patient));
     }
     if findings.iter().all(|finding| finding.level == Note) {
-        findings.push(Finding::new(Ok, &view.node, format!("serves, round trip {}", view.round_trip_ms()), ""));
+        let what = if patient.is_replica { "stands by" } else { "serves" };
+        findings.push(Finding::new(Ok, &view.node, format!("{what}, round trip {}", view.round_trip_ms()), ""));
+    }
+    findings
+}
+
+fn unreachable(patient: &Patient, error: &NodeFailure) -> Finding {
+    let announced = "start it; if it runs, it announces an address that cannot be reached from here: ";
+    let (level, advice) = match (error, patient.part, patient.is_replica) {
+        (NodeFailure::NoModule, _, true) => {
+            (Fail, "load the module there too: when it takes over, locks cannot be had".to_owned())
+        }
+        (NodeFailure::Silent(_), Part::OfCluster, _) => {
+            (Change, format!("{announced}cluster-announce-ip, cluster-announce-port"))
+        }
+        (NodeFailure::Silent(_), Part::OfSentinels, _) => {
+            (Change, format!("{announced}replica-announce-ip, replica-announce-port"))
+        }
+        _ => (Change, error.advice().to_owned()),
+    };
+    let what = if patient.is_replica { "the replica cannot be asked" } else { "cannot be asked" };
+    Finding::new(level, &patient.view.node, format!("{what}: {error}"), advice)
+}
+
+/// One that is a node by itself.
+fn alone(patient: &Patient) -> Vec<Finding> {
+    let view = &patient.view;
+    let mut findings = vec![];
+    let mut found = |level, found: String, advice: &str| findings.push(Finding::new(level, &view.node, found, advice));
+    if view.role != "master" {
+        found(Fail, format!("it is a {}", view.role), "give the address of a master");
+    }
+    if view.info.number("connected_slaves") > 0 {
+        found(
+            Change,
+            format!("{} replicas are attached", view.info.number("connected_slaves")),
+            "masters of a quorum are best without: what takes over for one must be sure that it grants no more",
+        );
+    }
+    if view.info.number("cluster_enabled") > 0 {
+        found(
+            Change,
+            "it is in cluster mode, and its address is one of a single server: it refuses locks of slots that it does not serve".to_owned(),
+            &format!("give its address as redis+cluster://{}", view.node),
+        );
+    }
+    findings
+}
+
+/// A master that a replica takes over for.
+fn replaceable(patient: &Patient) -> Vec<Finding> {
+    let view = &patient.view;
+    let mut findings = vec![];
+    let mut found = |level, found: String, advice: &str| findings.push(Finding::new(level, &view.node, found, advice));
+    if view.role != "master" {
+        found(Fail, format!("it is a {}", view.role), "look again: another server is the master by now");
+    }
+    let replicas = view.info.number("connected_slaves");
+    if replicas == 0 {
+        found(
+            Change,
+            "no replica is attached: while it is down, nobody gets its locks".to_owned(),
+            "give it a replica, on another machine",
+        );
+    }
+    let needed: u64 = patient.setting("min-replicas-to-write").parse().unwrap_or(0);
+    let in_step = view.info.number("min_slaves_good_slaves");
+    if needed > in_step {
+        found(
+            Fail,
+            format!(
+                "{in_step} replicas are in step, and min-replicas-to-write is {needed}: it grants, extends and releases nothing"
+            ),
+            "see to its replicas, or CONFIG SET min-replicas-to-write to what there is",
+        );
+    } else if needed > 0 && needed == replicas {
+        found(
+            Note,
+            format!(
+                "min-replicas-to-write is {needed}, of {replicas} replicas: with one down, it grants, extends and releases nothing"
+            ),
+            "another replica, if that is too much",
+        );
+    }
+    if patient.part == Part::OfSentinels {
+        findings.extend(comes_back(patient));
+    }
+    findings
+}
+
+/// One that Sentinels watch may come back as a master after it was replaced.
+fn comes_back(patient: &Patient) -> Vec<Finding> {
+    let mut findings = vec![];
+    let mut found =
+        |found: String, advice: &str| findings.push(Finding::new(Change, &patient.view.node, found, advice));
+    let guard = patient.setting("lock.restart-guard");
+    if !["", "always"].contains(&guard) {
+        let text = format!(
+            "lock.restart-guard is {guard}: replaced while it was down, it comes back as a master that grants at once"
+        );
+        found(text, "CONFIG SET lock.restart-guard always, and in redis.conf");
+    }
+    if patient.view.max_ttl_ms < COMES_BACK_MS {
+        let text = format!(
+            "lock.max-ttl is {}: its guard may be over before Sentinel tells it to follow, which takes up to {}",
+            time(patient.view.max_ttl_ms),
+            time(COMES_BACK_MS)
+        );
+        found(text, "lock.max-ttl 20000 at least, on it and its replicas");
+    }
+    findings
+}
+
+/// One that takes over.
+fn replica(patient: &Patient) -> Vec<Finding> {
+    let view = &patient.view;
+    let mut findings = vec![];
+    let mut found = |level, found: String, advice: &str| findings.push(Finding::new(level, &view.node, found, advice));
+    if view.info.word("master_link_status") == "down" {
+        let text = "it is not connected to its master, and hears nothing of its locks".to_owned();
+        found(Change, text, "see its log, and its masterauth and masteruser");
+    }
+    if view.info.number("lock_outstanding_ttl_ms") >= TOLD_NOTHING_MS && view.max_ttl_ms < TOLD_NOTHING_MS {
+        let text = "its master has told it nothing yet: taking over, it is guarded for a day".to_owned();
+        found(Change, text, "wait some seconds; the master must have the module, of the same version");
+    }
+    if patient.part == Part::OfSentinels {
+        findings.extend(comes_back(patient));
     }
     findings
 }
@@ -86,7 +222,7 @@ fn memory(patient: &Patient) -> Vec<Finding> {
             "it has no state file: it is guarded at every start, and its tokens rely on the wall clock between two incarnations",
             "leave lock.state-file to its default",
         );
-    } else if !every_grant_is_on_disk {
+    } else if !every_grant_is_on_disk && patient.part == Part::Alone {
         let text = format!(
             "after a crash it grants nothing for {}: not every grant is on its disk",
             time(patient.view.max_ttl_ms)
@@ -111,8 +247,7 @@ mod tests {
 
     use super::super::{Level, Patient};
     use super::*;
-    use crate::node_failure::NodeFailure;
-    use crate::node_view::NodeView;
+    use crate::node_view::{Info, NodeView};
 
     fn healthy() -> Patient {
         let settings = [
@@ -127,11 +262,75 @@ mod tests {
         ];
         let settings: HashMap<_, _> = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let view = NodeView { role: "master".to_owned(), max_ttl_ms: 60_000, ..NodeView::default() };
-        Patient { view, settings: Some(settings) }
+        Patient { view, settings: Some(settings), ..Patient::default() }
     }
 
     fn set(patient: &mut Patient, name: &str, value: &str) {
         patient.settings.as_mut().unwrap().insert(name.to_owned(), value.to_owned());
+    }
+
+    fn inform(patient: &mut Patient, lines: &str) {
+        patient.view.info = Info::of(lines);
+    }
+
+    fn of(part: Part) -> Patient {
+        let mut patient = Patient { part, ..healthy() };
+        set(&mut patient, "lock.restart-guard", "always");
+        inform(&mut patient, "connected_slaves:1\nmin_slaves_good_slaves:1\n");
+        patient
+    }
+
+    #[test]
+    fn each_fault_of_a_cluster_and_behind_sentinels_is_found_and_nothing_else() {
+        let replica = |part| {
+            let mut patient = Patient { is_replica: true, ..of(part) };
+            patient.view.role = "replica".to_owned();
+            inform(&mut patient, "master_link_status:up\nlock_outstanding_ttl_ms:60000\n");
+            patient
+        };
+        let (cluster, sentinels) = (Part::OfCluster, Part::OfSentinels);
+        let silent = |p: &mut Patient| p.view.error = Some(NodeFailure::Silent("down".to_owned()));
+        let cases: [(&str, Patient, fn(&mut Patient), Level); 18] = [
+            ("serves", of(cluster), |_| {}, Ok),
+            ("serves", of(sentinels), |_| {}, Ok),
+            ("stands by", replica(cluster), |p| p.view.guard_ms = 5, Ok),
+            ("in cluster mode", healthy(), |p| inform(p, "cluster_enabled:1"), Change),
+            ("serves", of(cluster), |p| inform(p, "connected_slaves:1\ncluster_enabled:1"), Ok),
+            ("it is a replica", of(sentinels), |p| p.view.role = "replica".to_owned(), Fail),
+            ("no replica is attached", of(cluster), |p| inform(p, ""), Change),
+            (
+                "1 replicas are in step, and min-replicas-to-write is 2",
+                of(cluster),
+                |p| set(p, "min-replicas-to-write", "2"),
+                Fail,
+            ),
+            ("is 1, of 1 replicas", of(cluster), |p| set(p, "min-replicas-to-write", "1"), Note),
+            ("slots are guarded", of(cluster), |p| inform(p, "connected_slaves:1\nlock_guarded_slots:3"), Change),
+            ("comes back as a master", of(sentinels), |p| set(p, "lock.restart-guard", "auto"), Change),
+            ("serves", of(cluster), |p| set(p, "lock.restart-guard", "auto"), Ok),
+            ("lock.max-ttl is 19s", of(sentinels), |p| p.view.max_ttl_ms = 19_000, Change),
+            ("comes back as a master", replica(sentinels), |p| set(p, "lock.restart-guard", "auto"), Change),
+            ("not connected to its master", replica(cluster), |p| inform(p, "master_link_status:down"), Change),
+            ("guarded for a day", replica(cluster), |p| inform(p, "lock_outstanding_ttl_ms:86400000"), Change),
+            ("the replica cannot be asked: down", replica(cluster), silent, Change),
+            (
+                "the replica cannot be asked: the server has no",
+                replica(cluster),
+                |p| p.view.error = Some(NodeFailure::NoModule),
+                Fail,
+            ),
+        ];
+        for (text, mut patient, change, level) in cases {
+            change(&mut patient);
+            let findings = check(&patient);
+            let found = findings.iter().find(|finding| finding.found.contains(text));
+            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
+            let worst = findings.iter().map(|finding| finding.level).max();
+            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+        }
+        let mut announced = replica(sentinels);
+        silent(&mut announced);
+        assert!(check(&announced)[0].advice.contains("replica-announce-ip"));
     }
 
     #[test]

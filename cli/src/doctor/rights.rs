@@ -1,9 +1,11 @@
 //! Whether a user may do what its role needs, and the line that gives what it lacks.
 
+use futures_util::future::join_all;
+use palisade_client::direct::Place;
 use redis::{FromRedisValue, Value, cmd};
 
-use super::Finding;
 use super::Level::{Change, Note, Ok as Fine};
+use super::{Finding, sentinel_servers};
 use crate::node_failure::NodeFailure;
 use crate::nodes::Nodes;
 use crate::roles::{Permission, Role};
@@ -34,18 +36,29 @@ enum Verdict {
     NotThisKey,
 }
 
-/// Looks at each node that can be connected to.
-pub async fn check(nodes: &Nodes, whose: &Whose<'_>) -> Vec<Finding> {
-    let found = nodes.of_each(async |server| Ok(check_one(server, whose).await)).await;
-    found.into_iter().filter_map(|said| said.said.ok().flatten()).collect()
+/// Looks at each of these servers, and each Sentinel, that can be connected to.
+pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Vec<Finding> {
+    let role = whose.role.unwrap_or(Role::Application);
+    // Users of the servers are not those of Sentinels.
+    let sentinels: Vec<Server> = match (role, whose.user) {
+        (Role::Sentinel, _) | (_, None) => nodes.list.iter().flat_map(sentinel_servers).collect(),
+        (_, Some(_)) => vec![],
+    };
+    let servers = if role == Role::Sentinel { vec![] } else { servers };
+    let at_servers = servers.iter().map(|server| (server, role));
+    let all = at_servers.chain(sentinels.iter().map(|server| (server, Role::Sentinel)));
+    let found = join_all(all.map(|(server, role)| {
+        let of_cluster = matches!(*nodes.list[server.number - 1].place, Place::Cluster(_));
+        check_one(server, role, of_cluster, whose)
+    }));
+    found.await.into_iter().flatten().collect()
 }
 
-async fn check_one(node: &Server, whose: &Whose<'_>) -> Option<Finding> {
+async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &Whose<'_>) -> Option<Finding> {
     // That there is no connection is said elsewhere.
     let mut link = node.reach().await.ok()?;
-    let role = whose.role.unwrap_or(Role::Application);
     let mut lacking = vec![];
-    for permission in role.permissions() {
+    for permission in role.permissions(of_cluster) {
         match verdict(&mut link, &permission, whose).await {
             Ok(Verdict::Granted) => {}
             Ok(verdict) => lacking.push((permission, verdict)),
@@ -77,7 +90,7 @@ fn told(
     let denied: Vec<_> = lacking.iter().filter(|(_, verdict)| *verdict == Verdict::Denied).map(|(p, _)| p).collect();
     let key = whose.key.filter(|_| lacking.iter().any(|(_, verdict)| *verdict == Verdict::NotThisKey));
     if denied.is_empty() && key.is_none() {
-        let keys = if whose.key.is_none() && role.permissions().iter().any(Permission::is_of_key) {
+        let keys = if whose.key.is_none() && role.permissions(false).iter().any(Permission::is_of_key) {
             "; which keys was not looked at (--key)"
         } else {
             ""

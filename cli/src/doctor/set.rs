@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Level::{Change, Fail, Note, Ok};
-use super::{Finding, Patient};
+use super::{Finding, Part, Patient};
 use crate::node_view::NodeView;
 use crate::show::time;
 
@@ -16,28 +16,41 @@ const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 /// What is to be said about all nodes.
 const ALL: &str = "all nodes";
 
-/// Checks them against each other.
-pub fn check(patients: &[Patient]) -> Vec<Finding> {
-    let up: Vec<&Patient> = patients.iter().filter(|patient| patient.view.error.is_none()).collect();
-    let mut findings = vec![count(patients.len()), serving(patients)];
-    findings.extend(duplicates(&up));
-    findings.extend(on_one_machine(patients));
+/// Checks the servers of so many nodes against each other: those that locks are asked of, and those that stand by for them.
+pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
+    let is_up = |patient: &&Patient| patient.view.error.is_none();
+    let up: Vec<&Patient> = masters.iter().filter(is_up).collect();
+    let all: Vec<&Patient> = masters.iter().chain(replicas).filter(is_up).collect();
+    let part = masters.first().map_or(Part::Alone, |patient| patient.part);
+    let mut findings = vec![count(nodes, part), serving(nodes, masters)];
+    findings.extend(duplicates(&all));
+    findings.extend(on_one_machine(masters));
+    if all.len() > 1 {
+        findings.push(max_ttl(&all));
+        findings.push(versions(&all));
+    }
     if up.len() > 1 {
-        findings.push(max_ttl(&up));
-        findings.push(versions(&up));
         findings.push(clocks(&up));
         findings.extend(floors(&up));
     }
     findings
 }
 
-fn count(count: usize) -> Finding {
+fn count(count: usize, part: Part) -> Finding {
     let majority = count / 2 + 1;
     match count {
         1 => Finding::new(
             Note,
             ALL,
-            "there is one: while it is down, nobody gets a lock",
+            match part {
+                Part::Alone => "there is one: while it is down, nobody gets a lock",
+                Part::OfSentinels => {
+                    "there is one: while its master is down, until its replica has taken over and its guard is over, nobody gets a lock"
+                }
+                Part::OfCluster => {
+                    "there is one: while one of its masters is down, until its replica has taken over and its guard is over, nobody gets that one's locks"
+                }
+            },
             "three, or five, need a majority only",
         ),
         _ if count.is_multiple_of(2) => Finding::new(
@@ -53,14 +66,19 @@ fn count(count: usize) -> Finding {
     }
 }
 
-/// Whether a lock can be had now.
-fn serving(patients: &[Patient]) -> Finding {
-    let majority = patients.len() / 2 + 1;
+/// Whether a lock can be had now: of a cluster, any lock.
+fn serving(nodes: usize, masters: &[Patient]) -> Finding {
+    let majority = nodes / 2 + 1;
     let serves = |patient: &&Patient| {
         patient.view.error.is_none() && patient.view.guard_ms == 0 && patient.view.role == "master"
     };
-    let ids: BTreeSet<&str> = patients.iter().filter(serves).map(|patient| patient.view.id.as_str()).collect();
-    let text = format!("{} of {} serve, and {majority} are needed", ids.len(), patients.len());
+    let id_of = |number: usize| {
+        let of_node = || masters.iter().filter(move |patient| patient.view.number == number);
+        let ids = of_node().filter(serves).map(|patient| patient.view.id.as_str());
+        ids.min().filter(|_| of_node().all(|patient| serves(&patient)))
+    };
+    let ids: BTreeSet<&str> = (1..=nodes).filter_map(id_of).collect();
+    let text = format!("{} of {nodes} serve, and {majority} are needed", ids.len());
     let level = if ids.len() >= majority { Ok } else { Fail };
     Finding::new(level, ALL, text, if level == Ok { "" } else { "nobody gets a lock: see what is said of each node" })
 }
@@ -185,7 +203,34 @@ mod tests {
             clock_us: 1_000_000 + n as u64,
             ..NodeView::default()
         };
-        (1..=count).map(|n| Patient { view: view(n), settings: None }).collect()
+        (1..=count).map(|n| Patient { view: view(n), ..Patient::default() }).collect()
+    }
+
+    /// Three masters of one cluster, and what stands by for the last.
+    #[test]
+    fn servers_of_one_node_are_one() {
+        let cluster = || {
+            let mut masters = healthy(3);
+            let mut replicas = healthy(4).split_off(3);
+            for patient in masters.iter_mut().chain(&mut replicas) {
+                (patient.view.number, patient.part) = (1, Part::OfCluster);
+            }
+            (masters, replicas)
+        };
+        let worst = |masters: &[Patient], replicas: &[Patient]| {
+            check(1, masters, replicas).into_iter().max_by_key(|finding| finding.level).unwrap()
+        };
+        let (mut masters, mut replicas) = cluster();
+        replicas[0].view.clock_us += 10_000_000;
+        let one = worst(&masters, &replicas);
+        assert!(one.level == Note && one.found.contains("one of its masters"), "{one:?}");
+        replicas[0].view.version = "2".to_owned();
+        assert!(worst(&masters, &replicas).found.contains("versions differ"));
+        replicas[0].view.max_ttl_ms = 1;
+        assert!(worst(&masters, &replicas).found.contains("max-ttl differs"));
+        masters[1].view.guard_ms = 5;
+        let findings = check(1, &masters, &cluster().1);
+        assert!(findings.iter().any(|finding| finding.level == Fail && finding.found.contains("0 of 1 serve")));
     }
 
     #[test]
@@ -206,7 +251,7 @@ mod tests {
         for (text, count, change, level) in cases {
             let mut patients = healthy(count);
             change(&mut patients);
-            let findings = check(&patients);
+            let findings = check(count, &patients, &[]);
             let found = findings.iter().find(|finding| finding.found.contains(text));
             assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
             let worst = findings.iter().map(|finding| finding.level).max();

@@ -11,6 +11,7 @@ mod by_owner;
 mod deadlocking;
 mod electing;
 mod explaining;
+mod fitness;
 mod fixture;
 mod incidents;
 mod leaving;

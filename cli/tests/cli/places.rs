@@ -8,9 +8,10 @@ use crate::fixture::{Ended, Running, palisade_at, run};
 use crate::harness::{Member, Reply, Sentinel, Server, Setup, Six, text, wait_until, watched};
 
 /// Leases of a minute: this machine may be busy between two commands.
-const MAX_TTL_MS: u64 = 60_000;
+pub const MAX_TTL_MS: u64 = 60_000;
 
-fn six() -> Six {
+/// A cluster of six.
+pub fn six() -> Six {
     Six::start_with(|setup| {
         setup
             .module_arguments(&["max-clock-skew", "1000", "log-slower-than", "0"])
@@ -19,25 +20,28 @@ fn six() -> Six {
 }
 
 /// The program on this cluster, by two of its masters.
-fn on(six: &Six, line: &str) -> Command {
+pub fn on(six: &Six, line: &str) -> Command {
     palisade_at(&cluster(six), line)
 }
 
-fn cluster(six: &Six) -> String {
+/// The address of this cluster.
+pub fn cluster(six: &Six) -> String {
     format!("redis+cluster://{}", six.seeds().join(","))
 }
 
-fn behind(sentinels: &[Sentinel]) -> String {
+/// The address of the master that these watch.
+pub fn behind(sentinels: &[Sentinel]) -> String {
     let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
     format!("redis+sentinel://{}/locks", hosts.join(","))
 }
 
-fn name(server: &Server) -> String {
+/// What the program calls it.
+pub fn name(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
 /// A key of this master of three.
-fn key_of(six: &Six, master: usize) -> String {
+pub fn key_of(six: &Six, master: usize) -> String {
     let mut client = six.0[master].client();
     let here = |key: &String| !client.say(&format!("EXISTS {key}")).is_error("MOVED");
     (0..).map(|n| format!("key{n}")).find(here).unwrap()
@@ -53,8 +57,9 @@ fn json(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
 }
 
+/// What it says if it ends well.
 #[track_caller]
-fn well(command: Command) -> String {
+pub fn well(command: Command) -> String {
     let ended = run(command);
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     ended.out()

@@ -144,7 +144,7 @@ fn it_had_been_taken_away_when_the_command_ended() {
     nodes.wait_file("held");
     nodes.say("LOCK.BREAK k");
     fs::write(nodes.file("go"), "").unwrap();
-    holder.end().assert_refused(197, "k was lost: somebody took it away");
+    holder.end().assert_refused_after(197, "k was lost: somebody took it away");
 }
 
 #[test]

@@ -1,0 +1,240 @@
+//! What the servers of a cluster must be together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{FromRedisValue, cmd};
+
+use super::Level::{Change, Fail, Note, Ok};
+use super::{Finding, Patient};
+use crate::node_failure::NodeFailure;
+use crate::node_view::Info;
+use crate::server::Link;
+use crate::show::time;
+
+/// Slots of a cluster.
+const SLOTS: u64 = 16_384;
+
+/// With fewer masters none of them is a majority's choice when one is lost.
+const MASTERS_LEAST: u64 = 3;
+
+/// What a server says of its cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Membership {
+    /// CLUSTER INFO.
+    pub info: Info,
+    /// CLUSTER NODES, a line a server.
+    pub nodes: String,
+}
+
+impl Membership {
+    /// Of the server at the other end of `link`.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub async fn ask(link: &mut Link) -> Result<Self, NodeFailure> {
+        let text = |value| String::from_redis_value(value).map_err(|why| NodeFailure::strange("CLUSTER", why));
+        let info = text(link.ask(cmd("CLUSTER").arg("INFO")).await?)?;
+        let nodes = text(link.ask(cmd("CLUSTER").arg("NODES")).await?)?;
+        Result::Ok(Self { info: Info::of(&info), nodes })
+    }
+
+    /// Slots that are being moved from or to this server.
+    fn open_slots(&self) -> Vec<&str> {
+        let own = self.nodes.lines().find(|line| line.contains("myself"));
+        let slots = own.into_iter().flat_map(|line| line.split(' ').skip(8));
+        let open = slots.filter_map(|slot| slot.strip_prefix('[')?.split('-').next());
+        open.collect()
+    }
+
+    /// The addresses of servers that the others take for dead.
+    fn dead(&self) -> impl Iterator<Item = &str> {
+        let is_dead = |flags: &str| flags.split(',').any(|flag| flag == "fail" || flag == "noaddr");
+        self.nodes.lines().filter_map(move |line| {
+            let mut words = line.split(' ').skip(1);
+            let address = words.next()?.split('@').next()?;
+            is_dead(words.next()?).then_some(address)
+        })
+    }
+}
+
+/// Checks the cluster of this name, of which these are all the servers that are known.
+pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
+    let told: BTreeMap<&str, &Membership> =
+        members.iter().filter_map(|member| Some((&*member.view.node, member.cluster.as_ref()?))).collect();
+    let newest = told
+        .values()
+        .max_by_key(|said| (said.info.word("cluster_state") == "ok", said.info.number("cluster_current_epoch")));
+    let Some(newest) = newest else {
+        let text = "none of its servers tells how it is (CLUSTER INFO, CLUSTER NODES)";
+        return vec![Finding::new(Note, name, text, "ACL SETUSER NAME +cluster|info +cluster|nodes")];
+    };
+    let mut findings = vec![];
+    let mut found = |level, about: &str, found: String, advice: &str| {
+        findings.push(Finding::new(level, about, found, advice));
+    };
+    let failing: Vec<&str> =
+        told.iter().filter(|(_, said)| said.info.word("cluster_state") != "ok").map(|(server, _)| *server).collect();
+    if !failing.is_empty() {
+        found(
+            Fail,
+            &failing.join(" and "),
+            "it takes the cluster for down (cluster_state:fail), and grants nothing".to_owned(),
+            "see which masters are down, or cannot be reached from there",
+        );
+    }
+    // A master that gave a slot up may be the only one that knows it.
+    let assigned = told.values().map(|said| said.info.number("cluster_slots_assigned")).min().unwrap_or(SLOTS);
+    let missing = SLOTS.saturating_sub(assigned);
+    if missing > 0 {
+        found(
+            Fail,
+            name,
+            format!("{missing} slots have no master: nobody gets their locks"),
+            "CLUSTER ADDSLOTS, if their master is dead for good; the new one guards them first",
+        );
+    }
+    let masters = newest.info.number("cluster_size");
+    if masters < MASTERS_LEAST {
+        found(
+            Change,
+            name,
+            format!("{masters} masters have slots: when one is lost, no majority is left to let its replica take over"),
+            "three masters at least, on machines that do not fail together",
+        );
+    }
+    let known: BTreeSet<&str> = members.iter().map(|member| &*member.view.node).collect();
+    for dead in newest.dead().filter(|address| !known.contains(address)) {
+        found(
+            Change,
+            dead,
+            "it is down, as the others say".to_owned(),
+            "start it; if it is gone for good: CLUSTER FORGET on every other server",
+        );
+    }
+    for (server, said) in &told {
+        let open = said.open_slots();
+        if !open.is_empty() {
+            found(
+                Change,
+                server,
+                format!("moving slots was begun and is not done: {}", open.join(", ")),
+                "finish it, or CLUSTER SETSLOT SLOT STABLE on both masters: held locks are not extended where they came to",
+            );
+        }
+    }
+    findings.extend(settings(name, members));
+    findings
+}
+
+fn settings(name: &str, members: &[&Patient]) -> Vec<Finding> {
+    let mut findings = vec![];
+    let with = |setting: &str, value: &str| -> Vec<&str> {
+        let has = |member: &&&Patient| member.setting(setting) == value;
+        members.iter().filter(has).map(|member| &*member.view.node).collect()
+    };
+    let covering = with("cluster-require-full-coverage", "yes");
+    if !covering.is_empty() {
+        findings.push(Finding::new(
+            Change,
+            &covering.join(" and "),
+            "cluster-require-full-coverage is yes: while one master is down, no lock of any other is granted or extended",
+            "CONFIG SET cluster-require-full-coverage no, and in redis.conf",
+        ));
+    }
+    let timeouts: BTreeSet<u64> =
+        members.iter().filter_map(|member| member.setting("cluster-node-timeout").parse().ok()).collect();
+    let guard_ms = members.iter().map(|member| member.view.max_ttl_ms).max().unwrap_or(0);
+    match &Vec::from_iter(timeouts)[..] {
+        [] => {}
+        [timeout_ms] => findings.push(Finding::new(
+            Ok,
+            name,
+            format!(
+                "when a master dies, its replica takes over some moments after {}, and is guarded for {}",
+                time(*timeout_ms),
+                time(guard_ms)
+            ),
+            "",
+        )),
+        several => findings.push(Finding::new(
+            Change,
+            name,
+            format!(
+                "cluster-node-timeout differs: {}. A master that is cut off may grant for longer than the others wait",
+                several.iter().map(|ms| time(*ms)).collect::<Vec<_>>().join(", ")
+            ),
+            "set the same on all: CONFIG SET cluster-node-timeout, and in redis.conf",
+        )),
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::super::{Level, Part};
+    use super::*;
+    use crate::node_view::NodeView;
+
+    const INFO: &str =
+        "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_size:3\r\ncluster_current_epoch:3\r\n";
+
+    fn line(n: usize, flags: &str, slots: &str) -> String {
+        format!("id{n} h:{n}@1{n} {flags} - 0 0 {n} connected{slots}\n")
+    }
+
+    fn member(n: usize) -> Patient {
+        let nodes = (1..=3).map(|other| line(other, if other == n { "myself,master" } else { "master" }, " 0-5"));
+        let settings = [("cluster-require-full-coverage", "no"), ("cluster-node-timeout", "15000")];
+        let settings: HashMap<_, _> = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Patient {
+            view: NodeView { number: 1, node: format!("h:{n}"), max_ttl_ms: 60_000, ..NodeView::default() },
+            settings: Some(settings),
+            part: Part::OfCluster,
+            cluster: Some(Membership { info: Info::of(INFO), nodes: nodes.collect() }),
+            ..Patient::default()
+        }
+    }
+
+    fn say(patient: &mut Patient, from: &str, to: &str) {
+        patient.cluster.as_mut().unwrap().info = Info::of(&INFO.replace(from, to));
+    }
+
+    fn know(patient: &mut Patient, line: &str) {
+        patient.cluster.as_mut().unwrap().nodes += line;
+    }
+
+    fn set(patient: &mut Patient, name: &str, value: &str) {
+        patient.settings.as_mut().unwrap().insert(name.to_owned(), value.to_owned());
+    }
+
+    #[test]
+    fn each_fault_is_found_and_nothing_else() {
+        let cases: [(&str, fn(&mut Vec<Patient>), Level); 10] = [
+            ("takes over some moments after 15s, and is guarded for 1m", |_| {}, Ok),
+            ("cluster_state:fail", |p| say(&mut p[1], "state:ok", "state:fail"), Fail),
+            ("84 slots have no master", |p| say(&mut p[0], "16384", "16300"), Fail),
+            ("2 masters have slots", |p| p.iter_mut().for_each(|p| say(p, "size:3", "size:2")), Change),
+            ("down, as the others say", |p| p.iter_mut().for_each(|p| know(p, &line(4, "slave,fail", ""))), Change),
+            ("some moments after", |p| p.iter_mut().for_each(|p| know(p, &line(4, "slave,fail?", ""))), Ok),
+            (
+                "is not done: 7629, 12",
+                |p| p[2].cluster.as_mut().unwrap().nodes = line(3, "myself,master", " 0-5 [7629->-x] [12-<-y]"),
+                Change,
+            ),
+            ("full-coverage is yes", |p| set(&mut p[0], "cluster-require-full-coverage", "yes"), Change),
+            ("node-timeout differs: 3s, 15s", |p| set(&mut p[0], "cluster-node-timeout", "3000"), Change),
+            ("none of its servers tells", |p| p.iter_mut().for_each(|p| p.cluster = None), Note),
+        ];
+        for (text, change, level) in cases {
+            let mut members: Vec<_> = (1..=3).map(member).collect();
+            change(&mut members);
+            let findings = check("cluster of h:1", &members.iter().collect::<Vec<_>>());
+            let found = findings.iter().find(|finding| finding.found.contains(text));
+            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
+            let worst = findings.iter().map(|finding| finding.level).max();
+            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Whether Sentinels can agree, and do.
+
+use std::collections::BTreeSet;
+
+use redis::cmd;
+
+use super::Level::{Change, Fail, Note, Ok};
+use super::{Finding, Patient};
+use crate::node_failure::NodeFailure;
+use crate::server::{Fields, Server};
+use crate::show::time;
+
+/// Fewer cannot lose one and still agree.
+const LEAST: u64 = 3;
+
+/// A Sentinel, and what it says of the master.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    /// Its address.
+    pub name: String,
+    pub said: Result<Watching, NodeFailure>,
+}
+
+/// What a Sentinel says of the master.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watching {
+    /// Where it is.
+    pub master: String,
+    /// What the Sentinel thinks of it: `master`, or `s_down,master`.
+    pub flags: String,
+    /// So many have to agree that it is down.
+    pub quorum: u64,
+    /// Other Sentinels that this one knows.
+    pub others: u64,
+    /// Replicas that it knows.
+    pub replicas: u64,
+    pub down_after_ms: u64,
+    /// Why no fail-over can be agreed upon now; empty: it can, or is not told.
+    pub no_quorum: String,
+}
+
+impl Watcher {
+    /// The Sentinel there, asked about the master of this name.
+    pub async fn ask(sentinel: &Server, master: &str) -> Self {
+        Self { name: sentinel.name.clone(), said: Self::watching(sentinel, master).await }
+    }
+
+    async fn watching(sentinel: &Server, master: &str) -> Result<Watching, NodeFailure> {
+        let mut link = sentinel.reach().await?;
+        let said = link.ask(cmd("SENTINEL").arg("MASTER").arg(master)).await?;
+        let said = Fields::of(said).ok_or_else(|| NodeFailure::strange("SENTINEL MASTER", "it has no fields"))?;
+        let no_quorum = match link.ask(cmd("SENTINEL").arg("CKQUORUM").arg(master)).await {
+            Err(NodeFailure::Error(code, text)) if code == "NOQUORUM" => text,
+            _ => String::new(),
+        };
+        let text = |name| said.get::<String>(name);
+        Result::Ok(Watching {
+            master: format!("{}:{}", text("ip"), text("port")),
+            flags: text("flags"),
+            quorum: said.get("quorum"),
+            others: said.get("num-other-sentinels"),
+            replicas: said.get("num-slaves"),
+            down_after_ms: said.get("down-after-milliseconds"),
+            no_quorum,
+        })
+    }
+}
+
+/// Checks those that watch the master of this name; `master` is the server that they name.
+pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<Finding> {
+    let about = format!("sentinels of {name}");
+    let mut findings = vec![];
+    let mut found = |level, about: &str, found: String, advice: &str| {
+        findings.push(Finding::new(level, about, found, advice));
+    };
+    for Watcher { name, said } in watchers {
+        if let Err(failure) = said {
+            let advice = match failure {
+                NodeFailure::Error(code, _) if code == "NOPERM" => "give its user what `palisade acl sentinel` prints",
+                NodeFailure::Error(code, _) if code == "NOAUTH" || code == "WRONGPASS" => {
+                    "say its password: sentinelUsername and sentinelPassword in the address, or --sentinel-credentials"
+                }
+                NodeFailure::Error(..) => "SENTINEL MASTERS there tells what it watches",
+                _ => "start it, or take it out of the address",
+            };
+            found(Change, name, format!("cannot be asked: {failure}"), advice);
+        }
+    }
+    let told: Vec<(&str, &Watching)> =
+        watchers.iter().filter_map(|watcher| Some((&*watcher.name, watcher.said.as_ref().ok()?))).collect();
+    let total = told.iter().map(|(_, said)| said.others + 1).max().unwrap_or(0);
+    let count = watchers.len() as u64;
+    let majority = total.max(count) / 2 + 1;
+    if (told.len() as u64) < majority {
+        found(
+            Fail,
+            &about,
+            format!(
+                "{} of {} can be asked: no majority is known to be there that could let a replica take over",
+                told.len(),
+                total.max(count)
+            ),
+            "bring them back",
+        );
+    }
+    if total > 0 && total < LEAST {
+        found(
+            Change,
+            &about,
+            format!("there are {total}: with one lost, no majority is left to let a replica take over"),
+            "three at least, on machines that do not fail together",
+        );
+    }
+    if total > count {
+        found(
+            Note,
+            &about,
+            format!("there are {total}, and the address names {count}"),
+            "name all: clients believe the majority of those that they ask",
+        );
+    }
+    for (sentinel, said) in &told {
+        if said.quorum > total {
+            let text = format!("its quorum is {}, of {total} Sentinels: no master is ever replaced", said.quorum);
+            found(Fail, sentinel, text, "SENTINEL SET MASTER quorum: a majority of them");
+        } else if !said.no_quorum.is_empty() {
+            let text = format!("no fail-over can be agreed upon now: {}", said.no_quorum);
+            found(Fail, sentinel, text, "see which Sentinels are down, or cannot be reached from there");
+        }
+        if said.flags.contains("_down") {
+            let text = format!("it takes the master {} for down", said.master);
+            found(Change, sentinel, text, "see the log there: the master hangs, or cannot be reached from there");
+        }
+        if said.replicas == 0 {
+            let text = "it knows of no replica that could take over".to_owned();
+            found(Change, sentinel, text, "give the master a replica, on another machine");
+        }
+    }
+    let differs = |of: fn(&Watching) -> String| {
+        let values: BTreeSet<String> = told.iter().map(|(_, said)| of(said)).collect();
+        let each = || told.iter().map(|(name, said)| format!("{name} {}", of(said))).collect::<Vec<_>>().join(", ");
+        (values.len() > 1).then(each)
+    };
+    if let Some(each) = differs(|said| said.master.clone()) {
+        found(
+            Fail,
+            &about,
+            format!("they name different masters: {each}"),
+            "SENTINEL RESET on those with the lower config-epoch, once they see the others",
+        );
+    }
+    if let Some(each) = differs(|said| time(said.down_after_ms)) {
+        found(Change, &about, format!("down-after-milliseconds differs: {each}"), "SENTINEL SET, the same on all");
+    }
+    if let Some(each) = differs(|said| said.quorum.to_string()) {
+        found(Change, &about, format!("the quorum differs: {each}"), "SENTINEL SET, the same on all");
+    }
+    let down_after_ms = told.iter().map(|(_, said)| said.down_after_ms).min();
+    if let (Some(down_after_ms), Some(master)) = (down_after_ms, master) {
+        findings.push(stops(master, down_after_ms));
+    }
+    findings
+}
+
+/// Whether a master that is cut off from its replica grants no more when that takes over.
+fn stops(master: &Patient, down_after_ms: u64) -> Finding {
+    let number = |name| master.setting(name).parse::<u64>().ok();
+    let (replicas, lag_s) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
+    let about = &master.view.node;
+    match (replicas, lag_s) {
+        (Some(0), _) => Finding::new(
+            Change,
+            about,
+            "min-replicas-to-write is 0: cut off from its replica, it goes on granting beside that one",
+            "min-replicas-to-write 1, and a min-replicas-max-lag below down-after-milliseconds, on it and its replicas",
+        ),
+        (Some(_), Some(lag_s)) if lag_s == 0 || lag_s * 1_000 > down_after_ms => Finding::new(
+            Change,
+            about,
+            format!(
+                "min-replicas-max-lag is {}, and it may be replaced after {}: cut off, it may grant for longer than that",
+                time(lag_s * 1_000),
+                time(down_after_ms)
+            ),
+            "a min-replicas-max-lag below down-after-milliseconds, on it and its replicas",
+        ),
+        _ => Finding::new(
+            Ok,
+            about,
+            format!(
+                "when it dies, its replica takes over some moments after {}, and is guarded for {}",
+                time(down_after_ms),
+                time(master.view.max_ttl_ms)
+            ),
+            "",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+    use crate::node_view::NodeView;
+
+    fn watching() -> Watching {
+        Watching {
+            master: "h:1".to_owned(),
+            flags: "master".to_owned(),
+            quorum: 2,
+            others: 2,
+            replicas: 1,
+            down_after_ms: 5_000,
+            no_quorum: String::new(),
+        }
+    }
+
+    fn master(replicas: &str, lag: &str) -> Patient {
+        let settings = [("min-replicas-to-write", replicas), ("min-replicas-max-lag", lag)];
+        Patient {
+            view: NodeView { node: "h:1".to_owned(), max_ttl_ms: 60_000, ..NodeView::default() },
+            settings: Some(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
+            ..Patient::default()
+        }
+    }
+
+    fn all(watchers: &mut [Watcher], change: impl Fn(&mut Watching)) {
+        watchers.iter_mut().for_each(|watcher| change(watcher.said.as_mut().unwrap()));
+    }
+
+    fn one(watchers: &mut [Watcher]) -> &mut Watching {
+        watchers[1].said.as_mut().unwrap()
+    }
+
+    #[test]
+    fn each_fault_is_found_and_nothing_else() {
+        let cases: [(&str, fn(&mut Vec<Watcher>), Level); 12] = [
+            ("takes over some moments after 5s, and is guarded for 1m", |_| {}, Ok),
+            ("cannot be asked: down", |w| w[0].said = Err(NodeFailure::Silent("down".to_owned())), Change),
+            ("1 of 3 can be asked", |w| (0..2).for_each(|n| w[n].said = Err(NodeFailure::late())), Fail),
+            (
+                "there are 2",
+                |w| {
+                    w.pop();
+                    all(w, |said| said.others = 1);
+                },
+                Change,
+            ),
+            ("the address names 2", |w| drop(w.pop()), Note),
+            ("its quorum is 4, of 3", |w| all(w, |said| said.quorum = 4), Fail),
+            ("agreed upon now: 1 usable", |w| one(w).no_quorum = "1 usable".to_owned(), Fail),
+            ("takes the master h:1 for down", |w| one(w).flags = "s_down,master".to_owned(), Change),
+            ("no replica", |w| one(w).replicas = 0, Change),
+            ("different masters: s0 h:1, s1 h:2, s2 h:1", |w| one(w).master = "h:2".to_owned(), Fail),
+            ("down-after-milliseconds differs", |w| one(w).down_after_ms = 6_000, Change),
+            ("the quorum differs", |w| one(w).quorum = 1, Change),
+        ];
+        for (text, change, level) in cases {
+            let said = |n: usize| Watcher { name: format!("s{n}"), said: Result::Ok(watching()) };
+            let mut watchers: Vec<_> = (0..3).map(said).collect();
+            change(&mut watchers);
+            let findings = check("locks", &watchers, Some(&master("1", "4")));
+            let found = findings.iter().find(|finding| finding.found.contains(text));
+            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
+            let worst = findings.iter().map(|finding| finding.level).max();
+            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn a_master_that_is_cut_off_must_stop_in_time() {
+        for (replicas, lag, text, level) in [
+            ("0", "10", "min-replicas-to-write is 0", Change),
+            ("1", "10", "min-replicas-max-lag is 10s, and it may be replaced after 5s", Change),
+            ("1", "0", "min-replicas-max-lag is 0", Change),
+            ("1", "5", "takes over", Ok),
+        ] {
+            let finding = stops(&master(replicas, lag), 5_000);
+            assert!(finding.level == level && finding.found.contains(text), "{finding:?}");
+        }
+    }
+}
