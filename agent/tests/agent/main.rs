@@ -12,4 +12,5 @@ mod forms;
 mod garbage;
 mod handshake;
 mod limits;
+mod places;
 mod quorum;
