@@ -145,6 +145,11 @@ impl Facts {
     /// Nothing keeps anybody from it now.
     fn of_free(&self) -> String {
         let key = printable(self.key.as_bytes());
+        if self.told().any(|told| told.guarded_slots > 0) {
+            return format!(
+                "Try to take it: if that is refused as guarded, the slot of {key} came there without its locks, and whoever had them may rely on them for as long as the refusal says."
+            );
+        }
         let Some(last) = self.log.iter().find(|event| event.token > 0) else {
             return format!(
                 "Take it; if a program does not get it, see that it asks these nodes for {key}, by this name."
@@ -178,6 +183,9 @@ impl Facts {
                 Err(failure) => found("node", format!("{}: {failure}", node.name)),
                 Ok(Told { guard: Some((ms, reason)), .. }) => {
                     found("node", format!("{}: guarded for {} ({reason})", node.name, time(*ms)));
+                }
+                Ok(Told { guarded_slots: slots @ 1.., .. }) => {
+                    found("node", format!("{}: {slots} of its slots are guarded, maybe that of this lock", node.name));
                 }
                 Ok(_) => {}
             }

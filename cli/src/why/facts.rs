@@ -41,6 +41,8 @@ pub struct Told {
     pub grants: usize,
     /// The longest of their leases, in milliseconds.
     pub lease_ms: u64,
+    /// Slots of its cluster that are guarded there; which ones it does not tell.
+    pub guarded_slots: u64,
     /// For whom the lock is kept there, and for how many milliseconds.
     pub kept: Option<(String, u64)>,
 }

@@ -3,8 +3,11 @@
 mod diagnosis;
 mod facts;
 
+use std::collections::HashMap;
+
 use futures_util::future::join;
 use jiff::tz::TimeZone;
+use redis::{FromRedisValue, cmd};
 use serde::Serialize;
 
 use self::diagnosis::{Diagnosis, diagnose};
@@ -13,6 +16,7 @@ use crate::clock;
 use crate::exit::{End, Failure};
 use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, Waiter, hex, question_of_all};
+use crate::node_view::Info;
 use crate::nodes::{self, Nodes, Reply, answers};
 use crate::server::Fields;
 use crate::show::{json, out};
@@ -41,9 +45,11 @@ struct Said<'a> {
 pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let question = question_of_all(key);
     let (replies, logs) = join(nodes.ask_about(key, &question), Logs::ask(nodes, Some(key), EVENTS)).await;
-    let said = |said: &nodes::Said<Reply>| NodeSaid {
-        name: said.server.clone(),
-        told: said.said.as_ref().map(told).map_err(Clone::clone),
+    let guarded = if nodes.has_cluster() { guarded_slots(nodes).await } else { HashMap::new() };
+    let said = |said: &nodes::Said<Reply>| {
+        let guarded_slots = guarded.get(&said.server).copied().unwrap_or(0);
+        let told = |reply| Told { guarded_slots, ..told(reply) };
+        NodeSaid { name: said.server.clone(), told: said.said.as_ref().map(told).map_err(Clone::clone) }
     };
     let together = Together::of(answers(&replies).map(|reply| reply.value.clone()), nodes.majority());
     let logs = logs.without_waits_of(&together);
@@ -69,6 +75,15 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 
+/// By server, how many slots are guarded there, as far as it tells.
+async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
+    let told = nodes.ask(cmd("INFO").arg("lock")).await.into_iter().filter_map(|said| {
+        let info = String::from_redis_value(said.said.ok()?.value).ok()?;
+        Some((said.server, Info::of(&info).number("lock_guarded_slots")))
+    });
+    told.collect()
+}
+
 /// What one node told.
 fn told(reply: &Reply) -> Told {
     let fields = Fields::of(reply.value.clone()).unwrap_or_default();
@@ -79,6 +94,7 @@ fn told(reply: &Reply) -> Told {
         guard: reply.guard.clone(),
         grants: there.grants.len(),
         lease_ms: there.grants.iter().map(|grant| grant.ttl_ms).max().unwrap_or(0),
+        guarded_slots: 0,
         kept: (!owner.is_empty()).then_some((owner, kept_ms)),
     }
 }

@@ -61,7 +61,16 @@ fn ended(ended: &str, held_ms: u64) -> Event {
 fn each_reason_has_its_state_and_its_advice() {
     let noperm = NodeFailure::Error("NOPERM".to_owned(), "this user …".to_owned());
     let late = NodeFailure::late();
-    let cases: [(&str, Facts, State, &str, &str); 15] = [
+    let mut slots = idle();
+    slots.nodes[0].told = Ok(Told { guarded_slots: 2, ..Told::default() });
+    let cases: [(&str, Facts, State, &str, &str); 16] = [
+        (
+            "slots came without their locks",
+            slots,
+            State::Free,
+            "k is free",
+            "Try to take it: if that is refused as guarded",
+        ),
         ("nothing", idle(), State::Free, "k is free", "Take it; if a program does not get it"),
         (
             "one holds it",
