@@ -79,6 +79,8 @@ class Play:
                     raise Mismatch("no answer yet", self.connections[name].hear())
             case {"hang_up": name}:
                 self.connections.pop(name).close()
+            case {"ended": name}:
+                self.connections.pop(name).hear_the_end()
             case {"waiting": count}:
                 self.wait_for(count, self.packed([step.get("for", "$k")])[0])
             case {"server": what}:
@@ -152,5 +154,5 @@ def told(step: dict) -> str:
         if verb in step:
             words = " ".join(word if isinstance(word, str) and word else repr(word) for word in step[verb])
             return f"{step['on']}: {words}" if "on" in step else words
-    [verb] = [name for name in step if name in ("bytes", "hear", "silent", "hang_up", "waiting", "server", "pause_ms", "connect")]
+    [verb] = [name for name in step if name in ("bytes", "hear", "silent", "hang_up", "ended", "waiting", "server", "pause_ms", "connect")]
     return f"the answer to {step.get('on', 'me')}" if verb == "hear" else f"{verb} {step[verb]!r}"

@@ -129,6 +129,19 @@ class Connection:
         """Whether anything comes within this time, the end of the connection included."""
         return bool(self.buffer) or bool(select.select([self.socket], [], [], within_s)[0])
 
+    def hear_the_end(self) -> None:
+        """The other side hangs up, and says nothing before."""
+        try:
+            ready = self.buffer or select.select([self.socket], [], [], PATIENCE_S)[0]
+            if not ready:
+                raise Gone("the connection is open, for longer than a minute")
+            data = self.buffer or self.socket.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        self.close()
+        if data:
+            raise Gone(f"the connection is open, and this came: {data!r}")
+
     def close(self) -> None:
         self.socket.close()
 

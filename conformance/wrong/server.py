@@ -80,7 +80,9 @@ class Link:
             while True:
                 found = parsed(self.buffer) if self.buffer else None
                 if found is None:
-                    if not self._more():
+                    ready, _, _ = select.select([self.client, self.upstream.socket], [], [])
+                    # A server that hangs up, asked nothing, is heard of too.
+                    if self.client not in ready or not self._more():
                         return
                     continue
                 request, end = found
