@@ -114,7 +114,12 @@ fn all_locks_of_a_cluster_are_listed() {
     assert_eq!(text.lines().skip(1).count(), 40, "{text}");
     assert!(text.lines().next().unwrap().ends_with("AT"), "{text}");
     let at = |line: &&str| six.masters().any(|member| line.trim_end().ends_with(&name(&member.server)));
-    assert!(text.lines().skip(1).all(|line| at(&line)), "{text}");
+    // Each master is asked about its own locks, so each lock is told of once.
+    assert!(text.lines().skip(1).all(|line| at(&line) && line.contains(" 1/1 ") && !line.contains(", ")), "{text}");
+    // A replica knows where they are too.
+    let by_replica = format!("redis+cluster://{}", name(&six.0[4].server));
+    assert_eq!(well(palisade_at(&by_replica, "ls lock*")).lines().count(), 41);
+    run(palisade_at(&by_replica, "try lock7")).assert_refused(194, "held by");
     let limited = run(on(&six, "ls lock* --limit 1"));
     assert!(limited.out().lines().count() == 2 && limited.err().contains("39 more"), "{limited:?}");
 }
