@@ -314,10 +314,11 @@ rules: setup ## Switch off one rule after the other, and show how that is found:
 	@$(SIM) rules
 
 .PHONY: chaos
-chaos: build ## Break five real nodes, their network and their clients for MINUTES (5), and judge what holders saw
+chaos: build ## Break five real nodes (CLUSTER=1: a cluster), their network and their clients for MINUTES (5), and judge what holders saw
 	@cargo build --release --quiet --package palisade-sim --bin palisade-chaos
 	@cargo run --release --quiet --package palisade-sim --bin palisade-chaos -- run --server "$(SERVER)" \
-	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}"
+	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}" \
+	  $${CLUSTER:+--cluster --max-ttl 10000}
 
 BENCH = $(dir $(MODULE))palisade-bench --module "$(MODULE)"
 

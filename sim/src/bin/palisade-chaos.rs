@@ -1,5 +1,6 @@
 //! Runs a fault campaign on real servers: see docs/chaos.md.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,6 +54,9 @@ struct Run {
     /// Lose disks and state files whatever tokens there are: excepted by the contract, see docs/chaos.md.
     #[arg(long)]
     lose_disks_at_any_time: bool,
+    /// Break a cluster of six instead of five independent nodes; `--faults` do not apply to it.
+    #[arg(long, conflicts_with = "faults")]
+    cluster: bool,
     /// Of the faults that can be left out, do these alone; all unless given, none of them if nothing follows.
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     faults: Option<Vec<Kind>>,
@@ -87,7 +91,11 @@ impl Run {
             skew_ms: self.max_clock_skew,
             out: std::path::absolute(&self.out).unwrap_or(self.out),
             lose_disks_at_any_time: self.lose_disks_at_any_time,
-            faults: self.faults.unwrap_or_else(|| Kind::value_variants().to_vec()).into_iter().collect(),
+            faults: match self.cluster {
+                true => BTreeSet::new(),
+                false => self.faults.unwrap_or_else(|| Kind::value_variants().to_vec()).into_iter().collect(),
+            },
+            cluster: self.cluster,
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         let outcome = match runtime.block_on(campaign::run(settings, |line| println!("{line}"))) {

@@ -131,7 +131,7 @@ async fn each_majority(
 
 /// Takes every lock once more, with a larger token than anybody had.
 pub async fn probe(world: &World, history: &mut History) {
-    let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
+    let client = world.client();
     let options = Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).wait(PATIENCE);
     for key in 0..CONTENDED_KEYS + CLIENTS as u32 {
         let who = Holder { client: 0, acquisition: key };

@@ -23,6 +23,7 @@ use super::journal::{Journal, Line, now_us};
 use super::keeper::Keeper;
 use super::register::{Access, Connection};
 use super::through::{self, Through};
+use super::world::connect;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
 /// A claim is longer than what the crate promises by at most this.
@@ -67,6 +68,9 @@ pub struct Settings {
     /// The nodes.
     #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<String>,
+    /// The nodes are one cluster.
+    #[arg(long)]
+    pub cluster: bool,
     /// The sockets of the agents.
     #[arg(long, value_delimiter = ',')]
     pub agents: Vec<String>,
@@ -148,7 +152,7 @@ impl Shared {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub async fn run(settings: Settings) {
     let journal = Journal::create(&settings.journal).expect("the journal can be made");
-    let client = Client::new(&settings.nodes).expect("the addresses are good");
+    let client = connect(settings.nodes.iter().cloned(), settings.cluster);
     let (ended, finish) = watch::channel(false);
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -165,11 +169,13 @@ pub async fn run(settings: Settings) {
     }
     let dice =
         |number: u64| ChaCha8Rng::seed_from_u64(shared.settings.seed.wrapping_mul(1_000).wrapping_add(500 + number));
-    for keeper in 0..KEEPERS {
+    // Both speak to one node or agent, and follow no redirection.
+    let (keepers, through) = if shared.settings.cluster { (0, 0) } else { (KEEPERS, through::TASKS) };
+    for keeper in 0..keepers {
         let register = Connection::open(&shared.settings.register).await.expect("the register is there");
         tasks.spawn(Keeper::new(Arc::clone(&shared), dice(keeper), register).run());
     }
-    for task in 0..through::TASKS {
+    for task in 0..through {
         let register = Connection::open(&shared.settings.register).await.expect("the register is there");
         tasks.spawn(Through::new(Arc::clone(&shared), dice(200 + task), register).run());
     }

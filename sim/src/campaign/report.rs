@@ -11,7 +11,7 @@ use super::faults::{Fault, On};
 use super::journal::{Line, now_us};
 use super::judge::{History, Seen, Wrong};
 use super::kinds::Kind;
-use super::world::{CLIENTS, CONTENDED_KEYS, NODES, TASKS};
+use super::world::{CLIENTS, CONTENDED_KEYS, TASKS};
 use super::{Outcome, timeline};
 use crate::history::{HeldAs, Holder, TimeUs, What};
 
@@ -177,7 +177,8 @@ fn markdown(outcome: &Outcome) -> String {
     row("seed", settings.seed.to_string());
     row("duration", format!("{seconds:.0} s ({} s with faults were asked for)", settings.seconds));
     let version = outcome.ends.first().map_or("", |end| &end.version);
-    row("nodes", format!("{NODES}, server version {version}, module {}", env!("CARGO_PKG_VERSION")));
+    let (nodes, cluster) = (settings.nodes(), if settings.cluster { ", one cluster" } else { "" });
+    row("nodes", format!("{nodes}{cluster}, server version {version}, module {}", env!("CARGO_PKG_VERSION")));
     row("lock.max-ttl, lock.max-clock-skew", format!("{} ms, {} ms", settings.max_ttl_ms, settings.skew_ms));
     let tasks = format!("{CLIENTS} at a time with {TASKS} tasks each, {} in all", outcome.lives.len());
     row("client processes", tasks);
@@ -185,7 +186,8 @@ fn markdown(outcome: &Outcome) -> String {
     if !outcome.full_disks {
         row("disk full", "not done: mounting is not permitted here".to_owned());
     }
-    for kind in Kind::value_variants().iter().filter(|kind| !settings.faults.contains(kind)) {
+    let left_out = |kind: &&Kind| !settings.cluster && !settings.faults.contains(kind);
+    for kind in Kind::value_variants().iter().filter(left_out) {
         row(&kind.to_string(), "not done: it was not asked for".to_owned());
     }
     let (shared, permits, handed_over) = (numbers.shared, numbers.permits, numbers.handed_over);
@@ -244,7 +246,7 @@ fn markdown(outcome: &Outcome) -> String {
         row(
             "recoveries",
             format!(
-                "{}; worst {} at {}, when a majority was guarded for {} more, leases of up to {} ms ran and connections were \
+                "{}; worst {} at {}, when the nodes that were needed were guarded for {} more, leases of up to {} ms ran and connections were \
                  made again after up to {} ms: {} than all of that",
                 outcome.recoveries.len(),
                 ms(worst.took_us),
@@ -256,8 +258,10 @@ fn markdown(outcome: &Outcome) -> String {
             ),
         );
     }
-    let alone = format!("{} of nodes, each asked for every key with the others away", outcome.majorities);
-    row("majorities at the end", alone);
+    if !settings.cluster {
+        let alone = format!("{} of nodes, each asked for every key with the others away", outcome.majorities);
+        row("majorities at the end", alone);
+    }
     for end in &outcome.ends {
         let (held, deadlines, waiters) = end.left;
         let left = format!("{held} locks, {deadlines} deadlines, {waiters} waiters left");

@@ -13,7 +13,7 @@ use svg::node::element::{Group, Line, Rectangle, Text, Title};
 use super::Outcome;
 use super::faults::{Fault, On};
 use super::judge::Seen;
-use super::world::{CLIENTS, CONTENDED_KEYS, NODES};
+use super::world::{CLIENTS, CONTENDED_KEYS};
 use crate::history::{Holder, TimeUs, What};
 
 const WIDTH: f64 = 1_800.0;
@@ -268,7 +268,7 @@ impl Drawing {
             self.lock_row(outcome, holds, key, from, until);
         }
         self.y += 6.0;
-        for node in 0..NODES {
+        for node in 0..outcome.settings.nodes() {
             self.node_row(outcome, node, from, until);
         }
         self.y += 6.0;

@@ -8,9 +8,11 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use palisade_client::Client;
 use rustix::process::Signal;
 use tokio::process::{Child, Command};
 
+use super::cluster::{self, Cluster};
 use super::disk::Disk;
 use super::faults::Log;
 use super::kinds::Kind;
@@ -18,7 +20,7 @@ use super::link::{Link, Mode, Target};
 use super::machine::{Common, Durability, Machine, WallClock, signal_to};
 use super::register::Register;
 
-/// Nodes: two may be away at a time.
+/// Nodes that are independent: two may be away at a time.
 pub const NODES: usize = 5;
 
 /// What the nodes keep on their disks at first.
@@ -55,6 +57,15 @@ pub struct Settings {
     pub lose_disks_at_any_time: bool,
     /// Which of the faults are done that a campaign can be run without.
     pub faults: BTreeSet<Kind>,
+    /// Whether the nodes are one cluster instead of independent.
+    pub cluster: bool,
+}
+
+impl Settings {
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        if self.cluster { cluster::NODES } else { NODES }
+    }
 }
 
 /// A node: a machine behind its links, which may be replaced by another.
@@ -66,6 +77,8 @@ pub struct Slot {
     pub machine: tokio::sync::Mutex<Machine>,
     /// Where it is reached.
     pub target: Target,
+    /// The port of its first machine, past all links; a node of a cluster has no other.
+    port: u16,
     /// The wall clock of the machine that is reached.
     clock: Mutex<WallClock>,
 }
@@ -74,6 +87,11 @@ impl Slot {
     /// The socket of the machine that is reached.
     pub fn socket(&self) -> PathBuf {
         relock(&self.target).clone()
+    }
+
+    /// The port of its first machine, past all links; a node of a cluster has no other.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The wall clock of the machine that is reached.
@@ -133,11 +151,13 @@ pub struct World {
     pub log: Log,
     /// The nodes.
     pub slots: Vec<Slot>,
-    /// By client, then by node.
+    /// By client, then by node. A server of a cluster announces one address to all, so there all clients share one row.
     pub links: Vec<Vec<Link>>,
+    /// What makes the nodes one cluster, if they are.
+    pub cluster: Option<Cluster>,
     /// The client processes.
     pub contenders: Vec<tokio::sync::Mutex<Process>>,
-    /// The agents, one beside each client; every client asks all of them.
+    /// The agents, one beside each client; every client asks all of them. None in a cluster.
     pub agents: Vec<tokio::sync::Mutex<Process>>,
     /// The resource.
     pub register: Register,
@@ -170,32 +190,49 @@ impl World {
             skew_ms: settings.skew_ms,
             logs: logs.clone(),
         };
-        let mut slots = vec![];
-        let mut targets: Vec<Target> = vec![];
-        for (node, durability) in DURABILITIES.into_iter().enumerate() {
+        let (mut disks, mut machines, mut targets): (Vec<Disk>, Vec<Machine>, Vec<Target>) = (vec![], vec![], vec![]);
+        for (node, durability) in DURABILITIES.into_iter().cycle().take(settings.nodes()).enumerate() {
             let disk = Disk::new(folder.join(format!("n{}", node + 1))).map_err(said("a disk"))?;
             let name = format!("node-{}-machine-1", node + 1);
-            let mut machine =
-                Machine::new(&common, name, disk.path().join("1"), durability).map_err(said("a machine"))?;
-            machine.start(&common, None).await?;
-            let target = Arc::new(Mutex::new(machine.socket()));
-            targets.push(Arc::clone(&target));
-            let clock = Mutex::new(machine.clock.clone());
-            slots.push(Slot { disk, machine: tokio::sync::Mutex::new(machine), target, clock });
+            let machine = Machine::new(&common, name, disk.path().join("1"), durability).map_err(said("a machine"))?;
+            targets.push(Arc::new(Mutex::new(machine.socket())));
+            machines.push(machine);
+            disks.push(disk);
         }
         let mut links = vec![];
-        let (mut contenders, mut agents) = (vec![], vec![]);
-        for client in 0..CLIENTS {
+        for _ in 0..if settings.cluster { 1 } else { CLIENTS } {
             let mut row = vec![];
             for target in &targets {
                 row.push(Link::to(Arc::clone(target)).await.map_err(said("a link"))?);
             }
             links.push(row);
+        }
+        let bus = match settings.cluster {
+            true => Some(cluster::announce(&mut machines, &links[0]).await.map_err(said("the cluster's bus"))?),
+            false => None,
+        };
+        for machine in &mut machines {
+            machine.start(&common, None).await?;
+        }
+        let cluster = match bus {
+            Some(bus) => Some(Cluster::form(&machines, &links[0], bus).await?),
+            None => None,
+        };
+        let places = disks.into_iter().zip(machines).zip(targets);
+        let slots = places.map(|((disk, machine), target)| {
+            let (port, clock) = (machine.port(), Mutex::new(machine.clock.clone()));
+            Slot { disk, machine: tokio::sync::Mutex::new(machine), target, port, clock }
+        });
+        let slots = slots.collect();
+        let (mut contenders, mut agents) = (vec![], vec![]);
+        for client in 0..CLIENTS {
             let clock =
                 WallClock::create(logs.join(format!("client-{}.clock", client + 1))).map_err(said("a clock"))?;
             contenders.push(tokio::sync::Mutex::new(Process { child: None, clock }));
             let clock = WallClock::create(logs.join(format!("agent-{}.clock", client + 1))).map_err(said("a clock"))?;
-            agents.push(tokio::sync::Mutex::new(Process { child: None, clock }));
+            if !settings.cluster {
+                agents.push(tokio::sync::Mutex::new(Process { child: None, clock }));
+            }
         }
         let register = Register::default();
         register.serve(&folder.join("register")).map_err(said("the register's socket"))?;
@@ -205,6 +242,7 @@ impl World {
             log: Log::default(),
             slots,
             links,
+            cluster,
             contenders,
             agents,
             register,
@@ -215,7 +253,7 @@ impl World {
             machines_made: AtomicU32::new(NODES as u32),
             folder: folder.to_owned(),
         });
-        for agent in 0..CLIENTS {
+        for agent in 0..world.agents.len() {
             world.start_agent(agent, &mut *world.agents[agent].lock().await);
         }
         for client in 0..CLIENTS {
@@ -232,14 +270,19 @@ impl World {
         let mut lives = relock(&self.lives);
         let number = lives.len() as u32 + 1;
         let journal = self.settings.out.join(format!("client-{}-life-{number}.jsonl", client + 1));
-        let addresses: Vec<String> = self.links[client].iter().map(Link::address).collect();
+        let addresses: Vec<String> = self.links_of(client).iter().map(Link::address).collect();
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
         command.arg("client").arg("--number").arg(number.to_string());
         command.arg("--seed").arg(self.settings.seed.wrapping_add(number.into()).to_string());
         command.arg("--journal").arg(&journal).arg("--register").arg(self.folder.join("register"));
         command.arg("--nodes").arg(addresses.join(","));
-        let agents: Vec<String> = (0..CLIENTS).map(|agent| self.agent_socket(agent).display().to_string()).collect();
-        command.arg("--agents").arg(agents.join(","));
+        let agents = 0..self.agents.len();
+        let agents: Vec<String> = agents.map(|agent| self.agent_socket(agent).display().to_string()).collect();
+        if self.settings.cluster {
+            command.arg("--cluster");
+        } else {
+            command.arg("--agents").arg(agents.join(","));
+        }
         command.arg("--contended-keys").arg(CONTENDED_KEYS.to_string());
         command.arg("--own-key").arg((CONTENDED_KEYS as usize + client).to_string());
         command.arg("--tasks").arg(TASKS.to_string());
@@ -248,6 +291,19 @@ impl World {
         drop(OpenOptions::new().create(true).append(true).open(&journal).expect("a journal can be made"));
         lives.push((client, journal));
         self.start(command, contender, &format!("client-{}", client + 1));
+    }
+
+    /// What a client reaches the nodes by.
+    pub fn links_of(&self, client: usize) -> &[Link] {
+        &self.links[client % self.links.len()]
+    }
+
+    /// A client of this process, that reaches the nodes as the client processes do.
+    ///
+    /// # Panics
+    /// Never: the addresses are good.
+    pub fn client(&self) -> Client {
+        connect(self.links_of(0).iter().map(Link::address), self.settings.cluster)
     }
 
     /// Where an agent listens.
@@ -260,7 +316,7 @@ impl World {
     /// # Panics
     /// It cannot be started.
     pub fn start_agent(&self, agent: usize, process: &mut Process) {
-        let addresses: Vec<String> = self.links[agent].iter().map(Link::address).collect();
+        let addresses: Vec<String> = self.links_of(agent).iter().map(Link::address).collect();
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
         command.arg("agent").arg("--listen").arg(format!("unix://{}", self.agent_socket(agent).display()));
         command.arg("--nodes").arg(addresses.join(","));
@@ -318,6 +374,18 @@ impl World {
     pub fn storms(&self) -> bool {
         self.storm.load(Ordering::Relaxed)
     }
+}
+
+/// A client of nodes at these addresses.
+///
+/// # Panics
+/// One of them is none.
+pub fn connect(addresses: impl Iterator<Item = String>, cluster: bool) -> Client {
+    let client = match cluster {
+        true => Client::cluster(addresses.map(|address| address.replace("redis://", ""))),
+        false => Client::new(addresses),
+    };
+    client.expect("the addresses are good")
 }
 
 fn compile_shim(folder: &Path) -> Result<PathBuf, String> {

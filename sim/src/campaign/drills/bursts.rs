@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use palisade_client::Client;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -15,7 +14,6 @@ use tokio::time::sleep;
 use super::{Witness, keep, options, tell};
 use crate::campaign::faults::On;
 use crate::campaign::journal::now_us;
-use crate::campaign::link::Link;
 use crate::campaign::world::{NODES, World};
 
 /// For how long each lock is waited for.
@@ -40,7 +38,7 @@ const ANSWERS: Duration = Duration::from_millis(900);
 /// Takes so many locks.
 pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let witness = Arc::new(Witness::of(world));
-    let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
+    let client = world.client();
     let fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
     let mut holders = JoinSet::new();
     for key in 0..locks {

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_client::Client;
 use tokio::task::JoinSet;
 
 use super::{Witness, keep, options, tell};
-use crate::campaign::link::Link;
 use crate::campaign::machine::PATIENCE;
 use crate::campaign::nemesis;
 use crate::campaign::world::{NODES, World};
@@ -18,7 +16,7 @@ const KEYS: u32 = 8;
 /// Database 1 is emptied while `KEYS` locks are held in database 0, and they are held for longer than their leases after it.
 pub async fn other_database(world: &Arc<World>) {
     let witness = Arc::new(Witness::of(world));
-    let client = Client::new(world.links[0].iter().map(Link::address)).expect("the addresses are good");
+    let client = world.client();
     // As long as an answer can take on a busy machine.
     let options = options(world).wait(PATIENCE).node_timeout(Duration::from_millis(world.settings.max_ttl_ms / 5));
     let mut guards = vec![];

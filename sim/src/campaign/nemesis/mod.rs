@@ -6,10 +6,12 @@
 mod alone;
 mod copies;
 mod crowd;
+mod fail_overs;
 mod flushes;
 mod hostile;
 mod network;
 mod operators;
+mod resharding;
 mod servers;
 mod slots;
 mod state_files;
@@ -23,8 +25,9 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::cluster;
 use super::kinds::Kind;
-use super::world::{NODES, World};
+use super::world::World;
 
 pub use flushes::flush_other;
 pub use servers::start as restart;
@@ -76,8 +79,16 @@ pub async fn storm(world: &Arc<World>, era: u64) {
         hands.spawn(network::links(Arc::clone(world), dice()));
         hands.spawn(crowd::processes(Arc::clone(world), dice()));
     }
-    hands.spawn(crowd::agents(Arc::clone(world), dice()));
-    hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
+    match world.cluster {
+        Some(_) => {
+            hands.spawn(fail_overs::shards(Arc::clone(world), dice()));
+            hands.spawn(resharding::slots(Arc::clone(world), dice()));
+        }
+        None => {
+            hands.spawn(crowd::agents(Arc::clone(world), dice()));
+            hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
+        }
+    }
     hands.spawn(operators::commands(Arc::clone(world), dice()));
     hands.spawn(operators::clocks(Arc::clone(world), dice()));
     // Each hand has its own choices, whichever of the others take part.
@@ -111,7 +122,10 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     hands.join_all().await;
     world.heal_links();
     // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
-    join_all((0..NODES).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
+    join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
+    if world.cluster.is_some() {
+        cluster::settle(world).await;
+    }
 }
 
 /// Waits for about so long, or until the storm is over.

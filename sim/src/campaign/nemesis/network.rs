@@ -6,16 +6,18 @@ use std::time::Duration;
 use super::{Dice, pause};
 use crate::campaign::faults::On;
 use crate::campaign::link::{Link, Mode};
-use crate::campaign::world::{CLIENTS, NODES, World};
+use crate::campaign::world::World;
 
 /// Some links at a time: one, all of a node, all of a client.
 pub async fn links(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;
-        let (client, node) = (dice.below(CLIENTS), dice.below(NODES));
+        let (client, node) = (dice.below(world.links.len()), dice.below(world.slots.len()));
         let (on, links): (On, Vec<&Link>) = match dice.below(5) {
-            0 | 1 => (On::Link { client, node }, vec![&world.links[client][node]]),
-            2 | 3 => (On::Node(node), world.links.iter().map(|row| &row[node]).collect()),
+            // All clients of a cluster share one link to each node.
+            0 | 1 if world.cluster.is_none() => (On::Link { client, node }, vec![&world.links[client][node]]),
+            0..=3 => (On::Node(node), world.links.iter().map(|row| &row[node]).collect()),
+            _ if world.cluster.is_some() => (On::AllNodes, world.links[client].iter().collect()),
             _ => (On::Client(client), world.links[client].iter().collect()),
         };
         if dice.once_in(3) {

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{Dice, pause};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{PATIENCE, ask};
-use crate::campaign::world::{CLIENTS, NODES, World};
+use crate::campaign::world::{CLIENTS, World};
 
 /// Commands and settings, each with its name in the report and what it is followed by.
 const COMMANDS: &[(&str, &[&str], &[&str])] = &[
@@ -36,7 +36,14 @@ const COMMANDS: &[(&str, &[&str], &[&str])] = &[
 pub async fn commands(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(200, 2_500)).await;
-        let node = dice.below(NODES);
+        let node = dice.below(world.slots.len());
+        // In a cluster a shard whose slots move, or which fails over, is left alone: who deletes keys of a slot that is being imported
+        // takes locks away by hand.
+        let alone = world.slots[node].machine.try_lock();
+        if alone.is_err() && world.cluster.is_some() {
+            continue;
+        }
+        let _alone = alone.ok().filter(|_| world.cluster.is_some());
         match dice.below(10) {
             0 | 1 => {
                 let ms = dice.ms(20, 2_500).as_millis().to_string();
@@ -92,12 +99,13 @@ pub async fn clocks(world: Arc<World>, mut dice: Dice) {
             (true, 1) => dice.one_of(&[-1, 1]) * dice.below(20) as i64,
             (true, _) => dice.one_of(&[-1, 1]) * dice.ms(1_000, 5 * 3_600_000).as_secs() as i64,
         };
-        let (on, clock) = if dice.once_in(4) {
+        // Clusters tell by their wall clocks which master is dead.
+        let (on, clock) = if world.cluster.is_some() || dice.once_in(4) {
             let client = dice.below(CLIENTS);
             let Ok(contender) = world.contenders[client].try_lock() else { continue };
             (On::Client(client), contender.clock.clone())
         } else {
-            let node = dice.below(NODES);
+            let node = dice.below(world.slots.len());
             (On::Node(node), world.slots[node].clock())
         };
         clock.set(seconds);

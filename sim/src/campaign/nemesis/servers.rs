@@ -42,7 +42,7 @@ enum Left {
 pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;
-        let node = dice.below(NODES);
+        let node = dice.below(world.slots.len());
         let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
         if let Some(status) = machine.ended() {
             watch::ended_by_itself(&world, &machine, status);
@@ -56,6 +56,8 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
             11..13 => shut_down(&world, node, &mut machine, &mut dice).await,
             13..17 => stopped(&world, node, &mut machine, &mut dice).await,
             17 | 18 => disk_full(&world, node, &mut machine, &mut dice).await,
+            // In a cluster that is a hand of its own.
+            _ if world.cluster.is_some() => {}
             _ => failed_over(&world, node, &mut machine, &mut dice).await,
         }
         drop(machine);
@@ -182,16 +184,19 @@ async fn overtaken(world: &World, machine: &Machine) {
 
 fn lose(machine: &Machine, left: Left) {
     let is_state = |name: &str| name.starts_with("lock-node-");
+    // Who it is in its cluster: without it is another server.
+    let is_identity = |name: &str| name == "nodes.conf";
     let entries = fs::read_dir(machine.dir()).into_iter().flatten().flatten();
     for entry in entries {
-        let state = is_state(&entry.file_name().to_string_lossy());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let state = is_state(&name);
         let goes = match left {
             Left::All => false,
             Left::State => !state,
             Left::Data => state,
             Left::Nothing => true,
         };
-        if goes {
+        if goes && !is_identity(&name) {
             let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
         }
     }

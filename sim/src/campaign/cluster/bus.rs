@@ -1,0 +1,79 @@
+//! How the servers of a cluster hear each other: a proxy before the bus port of each, so that one can be cut off from all others while
+//! clients still reach it.
+//!
+//! Each server makes its connections from an address of its own, so a proxy knows which two it stands between.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The last byte of the address from which the first server makes its connections; the others follow.
+const FIRST: u8 = 20;
+
+/// From where the server of this number makes its connections.
+pub fn address_of(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, FIRST + node as u8)
+}
+
+/// All of it; it ends with its value.
+#[derive(Debug)]
+pub struct Bus {
+    /// Of each server, where the others find it.
+    ports: Vec<u16>,
+    /// Of each server, whether it is cut off.
+    cut: watch::Sender<Vec<bool>>,
+    _proxies: JoinSet<()>,
+}
+
+impl Bus {
+    /// Before servers that listen on these ports.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub async fn before(listen_on: &[u16]) -> io::Result<Self> {
+        let (cut, _) = watch::channel(vec![false; listen_on.len()]);
+        let (mut ports, mut proxies) = (vec![], JoinSet::new());
+        for (node, &behind) in listen_on.iter().enumerate() {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            ports.push(listener.local_addr()?.port());
+            let cut = cut.clone();
+            proxies.spawn(async move {
+                let mut connections = JoinSet::new();
+                while let Ok((stream, from)) = listener.accept().await {
+                    let IpAddr::V4(from) = from.ip() else { continue };
+                    let from = usize::from(from.octets()[3].wrapping_sub(FIRST));
+                    connections.spawn(carry(stream, behind, cut.subscribe(), [from, node]));
+                    while connections.try_join_next().is_some() {}
+                }
+            });
+        }
+        Ok(Self { ports, cut, _proxies: proxies })
+    }
+
+    /// Where the others find the server of this number.
+    pub fn port(&self, node: usize) -> u16 {
+        self.ports[node]
+    }
+
+    /// Whether it is cut off from the others from now on.
+    pub fn cut(&self, node: usize, is_cut: bool) {
+        self.cut.send_modify(|all| all[node] = is_cut);
+    }
+}
+
+/// A connection between two servers, until one of them is cut off.
+async fn carry(mut stream: TcpStream, behind: u16, mut cut: watch::Receiver<Vec<bool>>, ends: [usize; 2]) {
+    let is_cut = |all: &Vec<bool>| ends.iter().any(|&end| all.get(end).copied().unwrap_or(false));
+    if is_cut(&cut.borrow()) {
+        return;
+    }
+    let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, behind)).await else { return };
+    tokio::select! {
+        _ = copy_bidirectional(&mut stream, &mut server) => {}
+        _ = cut.wait_for(is_cut) => {}
+    }
+}

@@ -1,0 +1,125 @@
+//! Shards of a cluster whose replica takes over, under load: its master dies, steps down, is passed over, or is cut off from the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Dice, pause, servers};
+use crate::campaign::cluster::{Cluster, SHARDS, is_master, roles, say};
+use crate::campaign::exam::{self, Exam, starts_above};
+use crate::campaign::faults::On;
+use crate::campaign::link::Mode;
+use crate::campaign::world::World;
+
+/// How long a replica may take to be promoted, before this hand goes on: links may be cut.
+const PROMOTION: Duration = Duration::from_secs(20);
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How the replica comes to take over.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Its master is killed, and comes back later. What that granted last the replica does not know, and is examined about.
+    Killed,
+    /// Both agree: CLUSTER FAILOVER.
+    SteppedDown,
+    /// The master is not asked, and runs: CLUSTER FAILOVER FORCE.
+    PassedOver,
+    /// Its master hears no other server and is heard by none, for less or for more than it takes to be replaced. Clients still reach it.
+    CutOff,
+}
+
+/// One shard at a time, in each way in turn. A storm does not end before a replica took over.
+pub async fn shards(world: Arc<World>, mut dice: Dice) {
+    let Some(cluster) = &world.cluster else { return };
+    let ways = [How::Killed, How::SteppedDown, How::CutOff, How::PassedOver];
+    let mut turn = dice.below(ways.len());
+    let mut took_over = false;
+    while world.storms() || !took_over {
+        pause(&world, dice.ms(300, 3_000)).await;
+        sleep(LOOK).await;
+        let (shard, how) = (dice.below(SHARDS), ways[turn % ways.len()]);
+        if take_over(&world, cluster, shard, how, &mut dice).await {
+            turn += 1;
+            took_over |= !matches!(how, How::CutOff);
+        }
+    }
+}
+
+/// Whether that was possible.
+async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dice: &mut Dice) -> bool {
+    // A replica takes over by the votes of a majority, so where its master dies no other server is down. Nobody else waits for two.
+    let mut others = vec![];
+    for (node, slot) in world.slots.iter().enumerate() {
+        if matches!(how, How::Killed) && node % SHARDS != shard {
+            others.push(slot.machine.lock().await);
+        }
+    }
+    let mut one = world.slots[shard].machine.lock().await;
+    let mut other = world.slots[shard + SHARDS].machine.lock().await;
+    let Some((master, replica)) = roles(world, shard).await else { return false };
+    let old = if master == shard { &mut *one } else { &mut *other };
+    match how {
+        How::Killed => {
+            let fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
+            // What it grants last its replica never hears of.
+            let link = &world.links[0][master];
+            link.set(Mode::Swallow);
+            sleep(dice.ms(50, 800)).await;
+            let exam = granted(world, cluster, shard, master).await;
+            old.kill().await;
+            link.set(Mode::Pass);
+            promoted(world, replica).await;
+            pause(world, dice.ms(1, 1_500)).await;
+            servers::start(world, master, old).await;
+            if let Some(exam) = exam {
+                let (socket, tokens) = (world.slots[replica].socket(), starts_above(world, exam.token));
+                exam.examine(world, &socket, exam::GUARD, tokens, "a replica that took over").await;
+            }
+            world.log.end(fault);
+        }
+        How::SteppedDown | How::PassedOver => {
+            let (kind, words): (_, &[&str]) = match how {
+                How::SteppedDown => ("CLUSTER FAILOVER", &["CLUSTER", "FAILOVER"]),
+                _ => ("CLUSTER FAILOVER FORCE", &["CLUSTER", "FAILOVER", "FORCE"]),
+            };
+            if say::<()>(world, replica, words).await.is_err() {
+                return false;
+            }
+            let fault = world.log.begin(kind, On::Node(replica), "");
+            promoted(world, replica).await;
+            world.log.end(fault);
+        }
+        How::CutOff => {
+            let time = dice.ms(500, 8_000);
+            let fault =
+                world.log.begin("cut off from its cluster", On::Node(master), format!("{} ms", time.as_millis()));
+            cluster.bus.cut(master, true);
+            pause(world, time).await;
+            cluster.bus.cut(master, false);
+            world.log.end(fault);
+        }
+    }
+    true
+}
+
+/// A lock of this shard that nobody else wants, granted by its master. None: it grants none now.
+async fn granted(world: &World, cluster: &Cluster, shard: usize, master: usize) -> Option<Exam> {
+    for n in 0.. {
+        let key = format!("exam:{n}");
+        let slot: u16 = say(world, master, &["CLUSTER", "KEYSLOT", &key]).await.ok()?;
+        if cluster.shard_of(slot) == shard {
+            return Exam::take("", &world.slots[master].socket(), &key, world.settings.max_ttl_ms).await;
+        }
+    }
+    None
+}
+
+async fn promoted(world: &World, replica: usize) {
+    let begun = Instant::now();
+    while is_master(world, replica).await != Some(true) && begun.elapsed() < PROMOTION {
+        sleep(LOOK).await;
+    }
+}

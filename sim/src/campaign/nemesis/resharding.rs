@@ -1,0 +1,171 @@
+//! Slots that move between the shards of a cluster while their locks are held and waited for: key by key, and in one step where the
+//! server can.
+//!
+//! Nothing else is done to the servers of the two shards meanwhile: who loses one in the middle, or deletes keys there, takes locks away by
+//! hand. Clients and links go on being broken. A move that has begun is brought to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::{Instant, sleep};
+
+use super::{Dice, pause};
+use crate::campaign::cluster::{Cluster, SHARDS, roles, say};
+use crate::campaign::contender::key_name;
+use crate::campaign::faults::On;
+use crate::campaign::machine::PATIENCE;
+use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long one MIGRATE may take, in milliseconds.
+const MIGRATE_MS: &str = "1000";
+
+/// A slot after the other. A storm does not end before one has moved key by key.
+pub async fn slots(world: Arc<World>, mut dice: Dice) {
+    let Some(cluster) = &world.cluster else { return };
+    let (mut in_one_step, mut moved) = (true, false);
+    while world.storms() || !moved {
+        pause(&world, dice.ms(200, 2_000)).await;
+        sleep(LOOK).await;
+        let key = key_name(dice.below(CONTENDED_KEYS as usize + CLIENTS) as u32);
+        let Ok(slot) = say::<u16>(&world, dice.below(world.slots.len()), &["CLUSTER", "KEYSLOT", &key]).await else {
+            continue;
+        };
+        let from = cluster.shard_of(slot);
+        let to = (from + 1 + dice.below(SHARDS - 1)) % SHARDS;
+        let shards = [from, to, from + SHARDS, to + SHARDS].map(|node| world.slots[node].machine.try_lock());
+        if shards.iter().any(Result::is_err) {
+            continue;
+        }
+        let moving = Move { world: &world, cluster, key, slot, from, to };
+        if in_one_step && dice.once_in(2) {
+            match moving.in_one_step().await {
+                Some(true) => cluster.moved(slot, to),
+                Some(false) => {}
+                None => in_one_step = false,
+            }
+        } else if moving.key_by_key(dice.ms(1, 500)).await {
+            cluster.moved(slot, to);
+            moved = true;
+        } else {
+            // That is a finding.
+            return;
+        }
+    }
+}
+
+struct Move<'a> {
+    world: &'a World,
+    cluster: &'a Cluster,
+    /// A key of the slot.
+    key: String,
+    slot: u16,
+    from: usize,
+    to: usize,
+}
+
+impl Move<'_> {
+    /// Whether it moved; `None`: this server cannot.
+    async fn in_one_step(&self) -> Option<bool> {
+        let (source, target) = self.masters().await.unwrap_or_default();
+        if source == target {
+            return Some(false);
+        }
+        let slot = self.slot.to_string();
+        let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &slot, &slot, "NODE", self.cluster.id(target)];
+        match say::<Value>(self.world, source, &words).await {
+            Err(why) if why.to_lowercase().contains("unknown subcommand") => return None,
+            Err(_) => return Some(false),
+            Ok(_) => {}
+        }
+        let fault = self.world.log.begin("slot moved in one step", On::Node(source), format!("slot {slot}"));
+        let begun = Instant::now();
+        let moved = loop {
+            if self.is_served(target).await {
+                break true;
+            }
+            // Given up, by one of the two: then the slot stays where it was.
+            let jobs = say::<Value>(self.world, source, &["CLUSTER", "GETSLOTMIGRATIONS"]).await;
+            let is_over = jobs.is_ok_and(|jobs| {
+                let text = format!("{jobs:?}");
+                text.contains("failed") || text.contains("cancelled")
+            });
+            if is_over
+                && !self.is_served(target).await
+                && self.is_served(source).await
+                && begun.elapsed() > PATIENCE / 10
+            {
+                break false;
+            }
+            if begun.elapsed() > PATIENCE {
+                self.world.log.found(format!("slot {slot} does not move in one step, and nothing tells why"));
+                break false;
+            }
+            sleep(LOOK).await;
+        };
+        self.world.log.end(fault);
+        Some(moved)
+    }
+
+    /// Whether it moved. `open`: for how long it is open before its keys go.
+    async fn key_by_key(&self, open: Duration) -> bool {
+        let fault = self.world.log.begin("slot moved key by key", On::Others, format!("slot {}", self.slot));
+        let begun = Instant::now();
+        let mut last = String::new();
+        let mut opened = false;
+        let moved = loop {
+            match self.step(&mut opened, open).await {
+                Ok(true) => break true,
+                Ok(false) => {}
+                Err(why) => last = why,
+            }
+            if begun.elapsed() > PATIENCE {
+                self.world.log.found(format!("slot {} does not move, key by key: {last}", self.slot));
+                break false;
+            }
+            sleep(LOOK).await;
+        };
+        self.world.log.end(fault);
+        moved
+    }
+
+    /// As much as can be done now; whether that was all.
+    async fn step(&self, opened: &mut bool, open: Duration) -> Result<bool, String> {
+        let (source, target) = self.masters().await.ok_or("a shard has no master")?;
+        let slot = self.slot.to_string();
+        let (source_id, target_id) = (self.cluster.id(source), self.cluster.id(target));
+        if !self.is_served(target).await {
+            say::<()>(self.world, target, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", source_id]).await?;
+            say::<()>(self.world, source, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", target_id]).await?;
+            if !std::mem::replace(opened, true) {
+                sleep(open).await;
+            }
+            let keys: Vec<String> = say(self.world, source, &["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).await?;
+            let port = self.world.slots[target].port().to_string();
+            for key in keys {
+                say::<Value>(self.world, source, &["MIGRATE", "127.0.0.1", &port, &key, "0", MIGRATE_MS]).await?;
+            }
+            if say::<u64>(self.world, source, &["CLUSTER", "COUNTKEYSINSLOT", &slot]).await? > 0 {
+                return Ok(false);
+            }
+            say::<()>(self.world, target, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await?;
+        }
+        // Those that do not hear it are told by the others.
+        for node in [source].into_iter().chain(0..self.world.slots.len()) {
+            let _ = say::<()>(self.world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await;
+        }
+        Ok(true)
+    }
+
+    async fn masters(&self) -> Option<(usize, usize)> {
+        Some((roles(self.world, self.from).await?.0, roles(self.world, self.to).await?.0))
+    }
+
+    /// Whether this master serves the slot: it redirects nobody.
+    async fn is_served(&self, node: usize) -> bool {
+        say::<u64>(self.world, node, &["EXISTS", &self.key]).await.is_ok()
+    }
+}
