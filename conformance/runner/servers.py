@@ -13,6 +13,20 @@ from .resp import Connection, Gone
 
 START_S = 60.0
 
+# Those that the run has started and not ended.
+RUNNING: "list[Process]" = []
+
+
+def end_with_the_run(number: int, _frame: object) -> None:
+    """The run is told to end in the middle: no server stays behind."""
+    for process in list(RUNNING):
+        process.end()
+    os._exit(128 + number)
+
+
+for told in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(told, end_with_the_run)
+
 
 def until(what: str, holds) -> None:
     """Waits for a condition."""
@@ -35,6 +49,7 @@ class Process:
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="conformance-"))
         self.process: subprocess.Popen | None = None
+        RUNNING.append(self)
 
     def start(self, words: list[str]) -> None:
         with open(self.folder / "log", "ab") as log:
@@ -45,6 +60,8 @@ class Process:
             self.signal(signal.SIGKILL)
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self in RUNNING:
+            RUNNING.remove(self)
 
     def signal(self, number: int) -> None:
         try:
