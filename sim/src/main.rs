@@ -144,6 +144,9 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
             table.push((rule, in_model(rule, || queue::find(&bounds, states))));
         }
     }
+    for rule in members::RULES.into_iter().filter(|rule| is_meant(*rule)) {
+        table.push((rule, in_model(rule, || members::broken(rule, states))));
+    }
     let out_of_sight = model::OUT_OF_SIGHT.into_iter().filter(|(rule, _)| is_meant(*rule));
     table.extend(out_of_sight.map(|(rule, why)| (rule, Err(format!("{why} | |")))));
     println!(
@@ -206,6 +209,10 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
     println!(
         "while nothing went wrong but bursts and stalls: {} locks asked for until a limit and had, {} kept until they were given back",
         all.had_in_time, all.kept
+    );
+    println!(
+        "{} versions of sets that changed; clients took one up {} times, {} of them with a lock",
+        all.versions, all.learnt, all.moved
     );
     let faults: Vec<_> = all.faults.iter().map(|(name, count)| format!("{count} {name}")).collect();
     println!("faults: {}", faults.join(", "));

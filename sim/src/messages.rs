@@ -20,6 +20,10 @@ pub struct Request {
     pub number: u32,
     /// In which mode it is about the lock, where it asks for it.
     pub wanted: Wanted,
+    /// The version of the set of nodes with which the connection joined that it comes over; `None`: it never did.
+    pub joined: Option<u64>,
+    /// The server that is meant: whoever has connected to another one sends nothing. `None`: whichever is there.
+    pub meant: Option<NodeId>,
     /// What it says.
     pub says: Says,
 }
@@ -128,6 +132,10 @@ pub enum Hears {
     Answer(Answer),
     /// To a wait: the number of the permit that is kept, 1 for the whole lock; 0 if it is not its turn.
     Told(u16),
+    /// To nothing: this is not the server that is meant.
+    Another,
+    /// To nothing: the connection is ended, for the node knows this later version of the set of nodes.
+    Later(u64),
     /// To a command of a client that locks on one node.
     Replied(Replied),
 }
@@ -186,6 +194,8 @@ impl fmt::Display for Hears {
             Self::Answer(Answer::NotYet { ms }) => write!(f, "NOTYET {ms}"),
             Self::Answer(Answer::Failed) => f.write_str("an error"),
             Self::Told(free) => write!(f, "{free}"),
+            Self::Another => f.write_str("as another server"),
+            Self::Later(version) => write!(f, "that the set is at version {version}"),
             Self::Replied(replied) => write!(f, "{replied:?}"),
         }
     }

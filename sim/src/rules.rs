@@ -87,6 +87,28 @@ pub enum Rule {
     GrantsAreTold,
     /// A reader becomes a writer only if nobody else reads.
     ConvertsAlone,
+    /// Versions of the set of nodes that follow each other differ by one node.
+    OneNodeAtATime,
+    /// A node agrees to the next version only when leases of clients with older ones have ended there.
+    LeasesEndFirst,
+    /// A node takes nothing from clients of a version before the one that it was told.
+    OlderClientsAreRefused,
+    /// A version is decided once a majority of the one before it has accepted it.
+    MajorityAccepts,
+    /// Who accepts a version issues no token any more that clients of earlier versions had.
+    TokensGoOn,
+    /// A node knows its version after a restart.
+    VersionIsKept,
+    /// A node that lost its memory is no member any more.
+    MembersHaveIds,
+    /// A held lock is extended by a majority of the version that its client works with.
+    HeldByTheNewMajority,
+    /// An acquisition that is under way when its client learns of a version begins anew.
+    AcquisitionsBeginAnew,
+    /// A node takes part in no attempt with a smaller ballot than it promised.
+    PromisesAreKept,
+    /// A changer completes what may be decided already.
+    EarlierIsCompleted,
 }
 
 impl Rule {

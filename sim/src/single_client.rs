@@ -316,6 +316,8 @@ impl SingleClient {
         self.requests += 1;
         let (who, key, node, number, wanted) = (self.who(), self.key, self.node, self.requests, self.wanted);
         self.open = Some(Open { number, command, sent: now.boot });
-        Step { sends: vec![(0, Request { who, key, node, number, wanted, says: Says::Command(command) })], says: None }
+        let request =
+            Request { who, key, node, number, wanted, joined: None, meant: None, says: Says::Command(command) };
+        Step { sends: vec![(0, request)], says: None }
     }
 }

@@ -3,6 +3,7 @@
 use crate::durability::ledger::Ledger;
 use crate::guard::Guard;
 use crate::guard::slots::Slots;
+use crate::members::Membership;
 use crate::node::Node;
 use crate::queue::waiting::Waiting;
 use crate::tokens::Tokens;
@@ -19,6 +20,8 @@ pub struct Tamper<'a> {
     pub slots: &'a mut Slots,
     /// Requests that wait.
     pub waiting: &'a mut Waiting,
+    /// The set of nodes that it is in.
+    pub membership: &'a mut Membership,
     /// What is on the disk.
     pub ledger: &'a mut Ledger,
     /// Since when locks are trusted.
@@ -33,6 +36,7 @@ impl Node {
             guard: &mut self.guard,
             slots: &mut self.slots,
             waiting: &mut self.waiting,
+            membership: &mut self.membership,
             ledger: &mut self.ledger,
             trusted_since: &mut self.trusted_since,
         }

@@ -5,8 +5,8 @@ use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
 use stateright::{Model, Property};
 
 use super::list;
-use super::rules::MembersRule;
 use crate::checker::{self, Explained, Outcome};
+use crate::rules::Rule;
 
 const NODES: u8 = 3;
 
@@ -20,7 +20,7 @@ pub struct Bounds {
     wants: Vec<(Vec<Member>, u8)>,
     /// Answers get lost, and changers die.
     losses: bool,
-    without: Option<MembersRule>,
+    without: Option<Rule>,
 }
 
 impl Bounds {
@@ -29,7 +29,7 @@ impl Bounds {
         Self { wants: vec![(list(&[0, 1, 2, 3]), attempts), (list(&[0, 1]), attempts)], losses: true, without: None }
     }
 
-    pub(super) fn without(rule: MembersRule) -> Self {
+    pub(super) fn without(rule: Rule) -> Self {
         Self { losses: false, without: Some(rule), ..Self::sound(1) }
     }
 }
@@ -82,7 +82,7 @@ impl Explained for Checked {
 }
 
 impl Checked {
-    fn is_off(&self, rule: MembersRule) -> bool {
+    fn is_off(&self, rule: Rule) -> bool {
         self.0.without == Some(rule)
     }
 
@@ -92,14 +92,14 @@ impl Checked {
         match tell.clone() {
             TellMember::Promise { version, ballot } => {
                 let accepted = node.promise(version, ballot, own, LATE).map(|accepted| accepted.cloned());
-                let earlier = |accepted: Option<Accepted>| match self.is_off(MembersRule::EarlierIsCompleted) {
+                let earlier = |accepted: Option<Accepted>| match self.is_off(Rule::EarlierIsCompleted) {
                     true => None,
                     false => accepted,
                 };
                 says(accepted.map(|accepted| MemberSays::Promised { accepted: earlier(accepted), floor: 0 }))
             }
             TellMember::Accept { version, ballot, list, .. } => {
-                let ballot = match self.is_off(MembersRule::PromisesAreKept) {
+                let ballot = match self.is_off(Rule::PromisesAreKept) {
                     // It takes whatever comes.
                     true => ballot.max(node.saved().promised),
                     false => ballot,

@@ -11,8 +11,8 @@ use palisade_core::{BootTime, Members, Membership, Token};
 use stateright::{Model, Property};
 
 use super::list;
-use super::rules::MembersRule;
 use crate::checker::{self, Explained, Outcome};
+use crate::rules::Rule;
 
 const TICK_MS: u32 = 100;
 
@@ -36,7 +36,7 @@ pub struct Bounds {
     amnesias: u8,
     /// A version is found in one step, by any majority: what happens in between is left out.
     at_once: bool,
-    without: Option<MembersRule>,
+    without: Option<Rule>,
 }
 
 /// The models that are sound, by what they are about.
@@ -83,8 +83,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    pub(super) fn without(rule: MembersRule) -> Self {
-        use MembersRule::*;
+    pub(super) fn without(rule: Rule) -> Self {
+        use Rule::*;
         let bounds = Self { ticks: 2, without: Some(rule), ..Self::default() };
         match rule {
             OneNodeAtATime => Self { versions: vec![vec![0], vec![1]], ..bounds },
@@ -258,7 +258,7 @@ impl Node {
 }
 
 impl Checked {
-    fn is_off(&self, rule: MembersRule) -> bool {
+    fn is_off(&self, rule: Rule) -> bool {
         self.0.without == Some(rule)
     }
 
@@ -278,8 +278,8 @@ impl Checked {
         let place = *self.nodes(state.clients[client].asks).get(call.node)?;
         let node = &mut state.nodes[usize::from(place)];
         let is_admitted = node.membership.admits(state.clients[client].version as u64 + 1)
-            || self.is_off(MembersRule::OlderClientsAreRefused);
-        let is_member = node.id == u128::from(place) || self.is_off(MembersRule::MembersHaveIds);
+            || self.is_off(Rule::OlderClientsAreRefused);
+        let is_member = node.id == u128::from(place) || self.is_off(Rule::MembersHaveIds);
         let answer = if is_admitted && is_member { node.answer(client, call.ask, now) } else { Answer::Failed };
         let id = (is_admitted && is_member).then_some(NodeId(node.id));
         let more = match &mut state.clients[client].stage {
@@ -334,8 +334,8 @@ impl Checked {
         let client = &mut state.clients[client];
         client.version = after;
         let stays = match client.stage {
-            Stage::Asks(_) => self.is_off(MembersRule::AcquisitionsBeginAnew),
-            Stage::Holds(_) => self.is_off(MembersRule::HeldByTheNewMajority),
+            Stage::Asks(_) => self.is_off(Rule::AcquisitionsBeginAnew),
+            Stage::Holds(_) => self.is_off(Rule::HeldByTheNewMajority),
             Stage::Idle | Stage::Done => false,
         };
         if stays {
@@ -363,7 +363,7 @@ impl Checked {
         let tell = change.tell();
         let place = *self.0.versions[state.decided].get(member)?;
         let node = &mut state.nodes[usize::from(place)];
-        let asked_at = if self.is_off(MembersRule::LeasesEndFirst) { late } else { now };
+        let asked_at = if self.is_off(Rule::LeasesEndFirst) { late } else { now };
         let says = match tell.clone() {
             TellMember::Promise { version, ballot } => {
                 let floor = node.last;
@@ -371,11 +371,11 @@ impl Checked {
                 promise.ok().map(|accepted| MemberSays::Promised { accepted: accepted.cloned(), floor })
             }
             TellMember::Accept { version, ballot, list, floor } => {
-                let accepted = match self.is_off(MembersRule::OneNodeAtATime) {
+                let accepted = match self.is_off(Rule::OneNodeAtATime) {
                     true => Ok(()),
                     false => node.membership.accept(version, ballot, list, node.id, asked_at),
                 };
-                if accepted.is_ok() && !self.is_off(MembersRule::TokensGoOn) {
+                if accepted.is_ok() && !self.is_off(Rule::TokensGoOn) {
                     node.last = node.last.max(floor);
                 }
                 accepted.ok().map(|()| MemberSays::Accepted)
@@ -383,7 +383,7 @@ impl Checked {
         };
         // Whoever refuses may agree later.
         let progress = change.on_answer(member, node.id, &tell, says?);
-        if self.is_off(MembersRule::MajorityAccepts) || matches!(progress, ChangeProgress::Decided(_)) {
+        if self.is_off(Rule::MajorityAccepts) || matches!(progress, ChangeProgress::Decided(_)) {
             state.change = None;
             state.decided += 1;
         }
@@ -510,7 +510,7 @@ impl Model for Checked {
             Action::Restarts { node } => {
                 state.restarts -= 1;
                 let node = &mut state.nodes[node];
-                let saved = match self.is_off(MembersRule::VersionIsKept) {
+                let saved = match self.is_off(Rule::VersionIsKept) {
                     true => Membership::default().saved().clone(),
                     false => node.membership.saved().clone(),
                 };
@@ -524,7 +524,7 @@ impl Model for Checked {
                 node.membership = Membership::default();
                 (node.grant, node.last) = (None, last);
                 node.guarded_until = now.plus_ms(self.0.ttl_ms());
-                if !self.is_off(MembersRule::MembersHaveIds) {
+                if !self.is_off(Rule::MembersHaveIds) {
                     node.id = ANOTHER;
                 }
             }

@@ -7,7 +7,7 @@ pub mod agreement;
 pub mod locks;
 mod rules;
 
-pub use rules::{MembersRule, broken};
+pub use rules::{RULES, broken};
 
 use palisade_core::Member;
 

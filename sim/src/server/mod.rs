@@ -6,6 +6,7 @@
 mod commands;
 mod files;
 mod losses;
+mod members;
 mod quorum;
 mod slots;
 mod start;
@@ -52,6 +53,8 @@ pub struct Server {
     to_write: Option<(u64, NodeState)>,
     /// Who waited for a lock that is not served here any more, and is not told yet.
     sent_away: Vec<WaiterId>,
+    /// With which version of the set of nodes the connections joined on which these wait.
+    joined: BTreeMap<WaiterId, u64>,
     /// An operator armed the guard.
     was_armed: bool,
     watch: Watch,
@@ -78,6 +81,9 @@ impl Server {
     /// `request` arrives; `None`: its answer comes later, or nobody wants one.
     pub fn hear(&mut self, request: &Request, now: Now) -> Option<Hears> {
         let (key, owner) = (request.key, owner(request.who, self.without));
+        if let Some(why) = self.is_not_heard(request) {
+            return Some(why).filter(|_| request.is_answered());
+        }
         match request.says {
             Says::Ask(ask) => Some(Hears::Answer(self.ask(key, &owner, ask, request.wanted, now))),
             Says::Release => {
@@ -88,7 +94,11 @@ impl Server {
             Says::Wait { .. } if !self.serves(key) => Some(Hears::Told(0)),
             Says::Wait { ms, ticket } => {
                 match self.wait(key, &owner, (request.wanted, ms, ticket), request.waiter(), now) {
-                    Ok(told) => told.map(Hears::Told),
+                    Ok(told) => {
+                        let waits = request.joined.filter(|_| told.is_none());
+                        waits.map(|version| self.joined.insert(request.waiter(), version));
+                        told.map(Hears::Told)
+                    }
                     Err(_) => Some(Hears::Told(0)),
                 }
             }
@@ -184,6 +194,7 @@ impl Server {
         }
         let sent_away = self.sent_away.drain(..).map(|id| (id, None));
         let told: Vec<_> = sent_away.chain(answers.into_iter().map(|(id, told)| (id, Some(told)))).collect();
+        self.joined.retain(|waiter, _| told.iter().all(|(id, _)| id != waiter));
         let hears = told.into_iter().map(|(id, told)| (id, self.watch.hears(id, told))).collect();
         self.watch.has_told();
         hears

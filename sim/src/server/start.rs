@@ -4,7 +4,8 @@ use palisade_core::BootId;
 use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
-    Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, Settings, Start, Tokens, token_floor,
+    Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, SavedMembership, Settings, Start, Tokens,
+    token_floor,
 };
 
 use super::watch::Watch;
@@ -47,6 +48,9 @@ impl Server {
             found.ties =
                 Ties { file: last.file, used_by: Some(last.incarnation()), aof: last.aof.into_iter().collect() };
         }
+        if let Some(last) = found.state.as_mut().filter(|_| without.is(Rule::VersionIsKept)) {
+            last.members = SavedMembership::default();
+        }
         let last = found.state.as_ref();
         let floor = token_floor(last, &found.ties, now.wall_us, setup.skew_ms);
         let floor = if without.is(Rule::Ceiling) { now.wall_us } else { floor };
@@ -74,6 +78,7 @@ impl Server {
             told: std::collections::BTreeMap::new(),
             to_write: None,
             sent_away: vec![],
+            joined: std::collections::BTreeMap::new(),
             was_armed: false,
             watch: Watch::default(),
         };

@@ -1,7 +1,9 @@
 //! What happens next: moments in the order of true time.
 
 use palisade_core::NodeState;
+use palisade_core::quorum::NodeId;
 
+use super::changers::{Answers, Asks, Message};
 use crate::history::{HeldAs, Holder, TimeUs};
 use crate::messages::{Reply, Request};
 
@@ -30,6 +32,13 @@ pub(super) enum Next {
         token: u64,
         mode: HeldAs,
     },
+    /// A program that changes the set asks a node, hears its answer, has waited for answers, and looks anew.
+    ToMember(Box<Message<Asks>>),
+    FromMember(NodeId, Box<Message<Answers>>),
+    ChangerGoesOn(usize, u32),
+    ChangerLooks(usize, u32),
+    /// A client takes up a version of the set.
+    Learns(u32, u64),
     /// A fault begins, does again what it does, for the so manieth time, and ends.
     Begins(usize),
     Again(usize, usize),

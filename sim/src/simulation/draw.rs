@@ -101,9 +101,11 @@ impl Plan {
             client.limit = limit;
         }
         let limit = if mixed == 1 || mixed == 2 { limit } else { 0 };
-        Self {
+        let plan = Self {
             seed,
             nodes,
+            first_set: 0,
+            learns_after_us: 0,
             clients,
             single_clients,
             alias,
@@ -119,7 +121,38 @@ impl Plan {
             network,
             until,
             faults,
+        };
+        // By chances of its own, and in some seeds: the others draw what they drew before sets changed.
+        let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
+        if !moments_alone && seed % 7 == 5 { plan.with_a_set_that_changes(rng, machine) } else { plan }
+    }
+
+    /// Its set of nodes changes, and there are others to change to. (A whole cluster is no member: it has no id.)
+    fn with_a_set_that_changes(mut self, rng: &mut ChaCha8Rng, machine: impl Fn(&mut ChaCha8Rng) -> Machine) -> Self {
+        self.first_set = self.nodes.len();
+        self.nodes.extend((0..rng.random_range(1..=3)).map(|_| machine(rng)));
+        let (count, ttl_us) = (self.nodes.len(), u64::from(self.ttl_ms) * MS);
+        self.learns_after_us = *[0, ttl_us, 5 * ttl_us, 20 * SECOND].choose(rng).unwrap_or(&0);
+        let is_of_cluster = |kind: &Kind| matches!(kind, Kind::SlotGivenAway { .. } | Kind::FlushSlot { .. });
+        self.faults.extend(
+            (0..rng.random_range(0..15))
+                .map(|_| fault(rng, self.until, count, self.clients.len(), self.keys, self.ttl_ms)),
+        );
+        self.faults.retain(|fault| !is_of_cluster(&fault.kind));
+        for n in 0..rng.random_range(1..6) {
+            let wants = rng.random_range(1..1 << count);
+            let dies_after = rng.random_ratio(1, 4).then(|| rng.random_range(0..40));
+            let at = if n == 0 { rng.random_range(0..3 * SECOND) } else { rng.random_range(0..self.until) };
+            let kind = Kind::SetNodes { wants, dies_after };
+            self.faults.push(Fault { at, for_us: rng.random_range(SECOND..20 * SECOND), kind });
+            // Another one wants something else at the same moment.
+            if rng.random_ratio(1, 3) {
+                let kind = Kind::SetNodes { wants: rng.random_range(1..1 << count), dies_after: None };
+                self.faults.push(Fault { at, for_us: 10 * SECOND, kind });
+            }
         }
+        self.faults.sort_by_key(|fault| fault.at);
+        self
     }
 }
 

@@ -24,7 +24,7 @@ const NOT_YET_US: u64 = NOT_YET_MS as u64 * 1_000;
 impl World<'_> {
     pub(super) fn begins(&mut self, number: usize) -> Result<(), Failure> {
         let fault = self.plan.faults[number];
-        if self.quiet || self.plan.is_excepted(&fault) {
+        if self.quiet || self.plan.is_excepted(&fault) || self.is_excluded(&fault.kind) {
             return Ok(());
         }
         *self.totals.faults.entry(fault.kind.name()).or_default() += 1;
@@ -63,6 +63,7 @@ impl World<'_> {
                 self.give_slot_away(node, key);
             }
             Kind::FlushSlot { node, key } => self.flush_slot(node, key),
+            Kind::SetNodes { wants, dies_after } => self.changer_begins(number, wants, dies_after),
             Kind::PauseNode { node } => {
                 let until = &mut self.nodes[node].machine.paused_until;
                 *until = end.max(*until);
@@ -110,12 +111,17 @@ impl World<'_> {
             }
             Kind::NewDisk { node } if self.nodes[node].server.is_none() => self.start(node),
             Kind::SlotGivenAway { node, key, .. } => self.give_slot_back(node, key),
-            Kind::OlderFiles { node } => self.restore_files(node),
+            Kind::OlderFiles { node } if self.may_lose_id() => self.restore_files(node),
+            Kind::SetNodes { .. } => drop(self.changers.remove(&number)),
             Kind::OtherStateFile { node } => self.change_state_file_back(node),
             Kind::RaisedTokens => self.raise_tokens(),
             Kind::Failover { node, lag_us } if self.nodes[node].server.is_none() => {
                 let died = self.nodes[node].died;
-                self.promote(node, died.saturating_sub(lag_us));
+                match self.may_lose_id() {
+                    true => self.promote(node, died.saturating_sub(lag_us)),
+                    // It comes back itself.
+                    false => self.start(node),
+                }
             }
             Kind::KillClient { client } => self.begins_again(client as u32),
             _ => {}
@@ -131,7 +137,7 @@ impl World<'_> {
     }
 
     /// Every fault ends, and clients begin nothing new.
-    pub(super) fn heal(&mut self) {
+    pub(super) fn heal(&mut self) -> Result<(), Failure> {
         self.quiet = true;
         self.patient.fill(None);
         for fault in 0..self.plan.faults.len() {
@@ -151,6 +157,7 @@ impl World<'_> {
             (machine.paused_until, machine.down) = (0, false);
         }
         self.tell(|| "every fault has ended".to_owned());
+        self.all_learn()
     }
 
     /// How long one takes if nothing is in its way: each question is answered in the time that a node is given, and the first answer
@@ -182,14 +189,16 @@ impl World<'_> {
                 return Err(Failure::Unserved { node: n });
             }
         }
-        for key in 0..self.plan.keys {
+        let keys = if self.has_majority() { self.plan.keys } else { 0 };
+        let asks = self.plan.has_every_node();
+        for key in 0..keys {
             let held = self.totals.held;
-            self.on_client(0, |client, now| client.acquire(key, now))?;
+            self.on_client(asks, |client, now| client.acquire(key, now))?;
             self.run_until(self.at + self.longest_acquisition_us())?;
             if self.totals.held == held {
                 return Err(Failure::Stuck { key });
             }
-            self.on_client(0, |client, now| client.release(now))?;
+            self.on_client(asks, |client, now| client.release(now))?;
             self.run_until(self.at + 1_000_000)?;
         }
         for n in 0..self.plan.single_clients.len() {

@@ -122,6 +122,13 @@ pub enum Kind {
         /// For a lock each that nobody else wants; if not, all for one.
         apart: bool,
     },
+    /// An operator's program changes the set of nodes, step by step, for that time at the longest.
+    SetNodes {
+        /// The places of the nodes that it wants, a bit each.
+        wants: u16,
+        /// It dies when it has sent so many messages.
+        dies_after: Option<u16>,
+    },
     /// A client does nothing.
     PauseClient {
         /// Which client.
@@ -202,6 +209,8 @@ impl Kind {
             Self::PauseNode { .. } => "pause of a node",
             Self::Stalls { .. } => "stalls of majorities",
             Self::Bursts { .. } => "bursts of requests",
+            Self::SetNodes { dies_after: None, .. } => "change of the set",
+            Self::SetNodes { .. } => "change of the set that dies",
             Self::PauseClient { .. } => "pause of a client",
             Self::KillClient { .. } => "kill of a client",
             Self::Cut { there: true, back: true, .. } => "cut",

@@ -4,6 +4,7 @@
 //! be made [smaller](smallest()) and kept.
 
 mod agenda;
+mod changers;
 mod clients;
 mod draw;
 mod faults;
@@ -14,6 +15,7 @@ mod network;
 mod nodes;
 mod outcome;
 mod plan;
+mod sets;
 mod single_clients;
 mod slots;
 mod smallest;

@@ -44,6 +44,12 @@ pub struct Totals {
     pub permits: u64,
     /// See `shared`.
     pub converted: u64,
+    /// Versions of the set that were decided; how often a client took one up, and did while it held a lock.
+    pub versions: u64,
+    /// See `versions`.
+    pub learnt: u64,
+    /// See `versions`.
+    pub moved: u64,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -74,6 +80,9 @@ impl Totals {
         self.shared += other.shared;
         self.permits += other.permits;
         self.converted += other.converted;
+        self.versions += other.versions;
+        self.learnt += other.learnt;
+        self.moved += other.moved;
         for (name, count) in &other.faults {
             *self.faults.entry(name).or_default() += count;
         }
@@ -104,6 +113,11 @@ pub enum Failure {
         /// Which lock.
         key: u32,
     },
+    /// A version of the set was decided with two lists.
+    TwoLists {
+        /// Which version.
+        version: u64,
+    },
     /// Somebody waited for a lock that was free.
     Unserved {
         /// On which node.
@@ -131,6 +145,7 @@ impl Failure {
         match self {
             Self::Broken(violation) => violation.law(),
             Self::Wrong { wrong: (law, _), .. } => law,
+            Self::TwoLists { .. } => "agreement",
             Self::Answered { .. } => "answers to those who wait",
             Self::Stuck { .. } | Self::GaveUp { .. } | Self::Lost { .. } | Self::Unserved { .. } => "progress",
         }
@@ -153,6 +168,7 @@ impl std::fmt::Display for Failure {
             }
             Self::Wrong { node, wrong: (law, how) } => write!(f, "{law}: on node {node}: {how}"),
             Self::Answered { client, wrong } => write!(f, "{law}: client {client}: {wrong}", law = self.law()),
+            Self::TwoLists { version } => write!(f, "agreement: version {version} of the set has two lists"),
             Self::Unserved { node } => {
                 write!(f, "progress: somebody waits on node {node} for a lock that is free")
             }

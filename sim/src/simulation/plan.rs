@@ -35,6 +35,12 @@ pub struct Plan {
     pub alias: Option<(usize, usize, usize)>,
     /// How many locks there are.
     pub keys: u32,
+    /// The first so many nodes are the set that clients are configured with, and the set changes; zero: all are, and it does not.
+    #[serde(default)]
+    pub first_set: usize,
+    /// A client that hears of a version of the set takes it up after up to so many microseconds.
+    #[serde(default)]
+    pub learns_after_us: u64,
     /// Clients take them in any mode, permits of about so many; zero: alone.
     #[serde(default)]
     pub limit: u16,
@@ -134,7 +140,8 @@ impl Plan {
     /// Nothing is lost or late in its network, an answer takes a small part of a lease, and holders extend early.
     pub fn is_calm(&self) -> bool {
         let Network { delay_us, slow_permille, lost_permille, .. } = self.network;
-        slow_permille + lost_permille == 0
+        !self.changes_set()
+            && slow_permille + lost_permille == 0
             && 4 * delay_us * 20 <= u64::from(self.ttl_ms) * MS
             && self.extends_in_background()
     }
@@ -143,6 +150,23 @@ impl Plan {
     /// hand, and late, one round may be all.
     pub fn extends_in_background(&self) -> bool {
         self.extended_after_permille <= 333
+    }
+
+    /// The set of nodes may change.
+    pub fn changes_set(&self) -> bool {
+        self.first_set > 0
+    }
+
+    /// So many nodes are those that clients are configured with.
+    pub fn first_set(&self) -> usize {
+        if self.changes_set() { self.first_set } else { self.nodes.len() }
+    }
+
+    /// A client that asks nodes until it has a lock: where the set changes, one whose list names no server twice. That one lacks a member.
+    pub(super) fn has_every_node(&self) -> u32 {
+        let is_first_short =
+            self.changes_set() && self.clients.len() > 1 && self.alias.is_some_and(|(client, ..)| client == 0);
+        u32::from(is_first_short)
     }
 
     /// Its nodes are parts of clusters.

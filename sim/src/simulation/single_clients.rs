@@ -48,6 +48,7 @@ impl World<'_> {
                 self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
             }
             None => {
+                self.starts_from(client);
                 let who = self.clients[client as usize].1.who();
                 self.wakes(who, self.plan.rest_us, Wake::Wants);
             }

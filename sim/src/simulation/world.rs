@@ -2,12 +2,14 @@
 //! of true time. The same plan makes the same run, to the microsecond.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use palisade_core::Members;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
 use super::agenda::{Moment, Next, SingleWake, Wake};
+use super::changers::Changer;
 use super::machine::Machine;
 use super::moments::Patient;
 use super::nodes::Node;
@@ -15,7 +17,7 @@ use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
 use crate::client::Client;
 use crate::history::{Event, TimeUs, What};
-use crate::messages::Reply;
+use crate::messages::{Hears, Reply};
 use crate::referee::Referee;
 use crate::rules::Without;
 use crate::single_client::{self, SingleClient};
@@ -43,6 +45,13 @@ pub struct World<'a> {
     pub(super) single_clients: Vec<(Machine, SingleClient)>,
     /// What was seen to be wrong on a node.
     pub(super) wrong: Option<Failure>,
+    /// Programs that change the set, by fault, and what they found to be decided.
+    pub(super) changers: BTreeMap<usize, Changer>,
+    pub(super) decided: BTreeMap<u64, Members>,
+    /// A program began to found the set.
+    pub(super) is_founded: bool,
+    /// A node became another one since.
+    pub(super) is_id_lost: bool,
     /// Faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
@@ -63,7 +72,7 @@ impl<'a> World<'a> {
     pub fn new(plan: &'a Plan, without: Without, tells: bool) -> Self {
         let node = |(n, machine): (usize, &plan::Machine)| Node::new(n, machine);
         let client = |(n, machine): (usize, &plan::Machine)| {
-            (Machine::new(machine), Client::new(n as u32, plan.nodes.len(), plan.ttl_ms, without))
+            (Machine::new(machine), Client::new(n as u32, plan.first_set(), plan.ttl_ms, without))
         };
         let single_client = |(n, client): (usize, &plan::SingleClient)| {
             let number = single_client::FIRST + n as u32;
@@ -83,6 +92,10 @@ impl<'a> World<'a> {
             clients: plan.clients.iter().enumerate().map(client).collect(),
             single_clients: plan.single_clients.iter().enumerate().map(single_client).collect(),
             wrong: None,
+            changers: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            is_founded: false,
+            is_id_lost: false,
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
             patient: vec![None; plan.clients.len()],
@@ -120,7 +133,7 @@ impl<'a> World<'a> {
     pub fn run(&mut self) -> Result<(), Failure> {
         let end = START_US + self.plan.until;
         self.run_until(end)?;
-        self.heal();
+        self.heal()?;
         // Until the longest guard is over, and every lease; then each who waits has a turn.
         let guard_us = u64::from(self.plan.max_ttl_ms.max(self.plan.ttl_ms) + self.plan.skew_ms) * 1_000;
         let calm = self.at + 2 * guard_us + 10_000_000;
@@ -165,6 +178,9 @@ impl<'a> World<'a> {
             Next::Returns(Reply { who, .. }) | Next::Wakes(who, _) | Next::SingleWakes(who, _) => {
                 self.machine_of(who.client).paused_until
             }
+            Next::ToMember(message) => self.nodes[message.node].machine.paused_until,
+            Next::Learns(client, _) => self.machine_of(*client).paused_until,
+            Next::FromMember(..) | Next::ChangerGoesOn(..) | Next::ChangerLooks(..) => 0,
             Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Again(..) | Next::Ends(_) => 0,
         };
         if paused_until > self.at {
@@ -177,6 +193,9 @@ impl<'a> World<'a> {
                 let who = reply.who;
                 if who.client >= single_client::FIRST {
                     return self.on_single(who.client, |client, now| client.hear(&reply, now));
+                }
+                if let Hears::Later(version) = reply.says {
+                    self.hears_of(who.client, version, 0);
                 }
                 return self.on_client(who.client, |client, now| client.hear(&reply, now));
             }
@@ -208,6 +227,11 @@ impl<'a> World<'a> {
                 let taken = self.judge(Event { at: self.at, key, who, what: What::Wrote { token, mode } })?;
                 *(if taken { &mut self.totals.taken } else { &mut self.totals.fenced_out }) += 1;
             }
+            Next::ToMember(message) => self.member_hears(*message),
+            Next::FromMember(id, message) => return self.changer_hears(id, *message),
+            Next::ChangerGoesOn(of, look) => self.changer_goes_on(of, look),
+            Next::ChangerLooks(of, look) => self.changer_looks_again(of, look),
+            Next::Learns(client, version) => return self.learns(client, version),
             Next::Begins(fault) => return self.begins(fault),
             Next::Again(fault, turn) => return self.again(fault, turn),
             Next::Ends(fault) => self.ends(fault),

@@ -3,8 +3,11 @@
 //! It takes one lock at a time. Whoever runs it delivers what it sends, decides when time passes, and tells the referee what it
 //! says it relies on. Times are those of its own clocks.
 
+mod set;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Turn, TurnProgress, first, margin_us};
 use palisade_core::{BootTime, Now, Token, Wanted};
@@ -12,6 +15,8 @@ use palisade_core::{BootTime, Now, Token, Wanted};
 use crate::history::{HeldAs, Holder};
 use crate::messages::{Hears, Reply, Request, Says};
 use crate::rules::{Rule, Without};
+
+pub use set::Set;
 
 /// How long it has the nodes wait for it at a time, in milliseconds.
 const WAIT_MS: u32 = 5_000;
@@ -52,7 +57,7 @@ enum Stage {
 /// A request that awaits its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Open {
-    node: usize,
+    seat: usize,
     round: u64,
     says: Says,
     sent: BootTime,
@@ -65,8 +70,9 @@ pub struct Client {
     acquisition: u32,
     key: u32,
     ttl_ms: u32,
-    /// Its list of nodes has so many names.
-    nodes: usize,
+    /// The set of nodes that it works with, and the one that its present acquisition asks: the same but without a rule.
+    works_with: Arc<Set>,
+    asks: Arc<Set>,
     without: Without,
     /// The highest token seen, for proposals.
     seen: u64,
@@ -84,12 +90,14 @@ pub struct Client {
 impl Client {
     /// Client `number`, whose list has `nodes` names.
     pub fn new(number: u32, nodes: usize, ttl_ms: u32, without: Without) -> Self {
+        let set = Arc::new(Set::of_names(nodes));
         Self {
             number,
             acquisition: 0,
             key: 0,
             ttl_ms,
-            nodes,
+            works_with: Arc::clone(&set),
+            asks: set,
             without,
             seen: 0,
             ticket: 0,
@@ -188,6 +196,7 @@ impl Client {
         if !self.is_waiting() {
             self.acquisition += 1;
             self.ticket = 0;
+            self.asks = Arc::clone(&self.works_with);
         }
         let proposal = self.propose(now);
         if self.ticket == 0 {
@@ -202,6 +211,7 @@ impl Client {
     /// It was refused, and waits for its turn under a new name, where its ticket says.
     pub fn wait(&mut self, now: Now) -> Step {
         self.acquisition += 1;
+        self.asks = Arc::clone(&self.works_with);
         self.stage = Stage::Waiting(Turn::begin(self.members().len()));
         self.open.clear();
         let says = Says::Wait { ms: WAIT_MS, ticket: self.ticket };
@@ -265,8 +275,8 @@ impl Client {
             return Step::default();
         }
         let Some(open) = self.open.remove(&reply.number) else { return Step::default() };
-        let id = if self.without.is(Rule::ServersNotNames) { NodeId(open.node as u128) } else { reply.id };
-        self.ids.insert(open.node, id);
+        let id = if self.without.is(Rule::ServersNotNames) { NodeId(open.seat as u128) } else { reply.id };
+        self.ids.insert(open.seat, id);
         match reply.says {
             Hears::Answer(answer) => {
                 if let Answer::Token(token) = answer {
@@ -274,7 +284,8 @@ impl Client {
                 }
                 self.on_answer(open, Some(id), answer, now)
             }
-            Hears::Told(number) => self.on_told(open.node, (number > 0).then_some((id, number)), now),
+            Hears::Told(number) => self.on_told(open.seat, (number > 0).then_some((id, number)), now),
+            Hears::Another | Hears::Later(_) => self.is_not_answered(open, now),
             Hears::Replied(_) => Step::default(),
         }
     }
@@ -282,9 +293,13 @@ impl Client {
     /// The request `number` got no answer in time.
     pub fn miss(&mut self, number: u32, now: Now) -> Step {
         let Some(open) = self.open.remove(&number) else { return Step::default() };
+        self.is_not_answered(open, now)
+    }
+
+    fn is_not_answered(&mut self, open: Open, now: Now) -> Step {
         match open.says {
             Says::Ask(_) => self.on_answer(open, None, Answer::Failed, now),
-            _ => self.on_told(open.node, None, now),
+            _ => self.on_told(open.seat, None, now),
         }
     }
 
@@ -300,10 +315,10 @@ impl Client {
         all
     }
 
-    fn on_told(&mut self, node: usize, told: Option<(NodeId, u16)>, now: Now) -> Step {
-        let (node, random) = (self.seat(node), self.random());
+    fn on_told(&mut self, seat: usize, told: Option<(NodeId, u16)>, now: Now) -> Step {
+        let random = self.random();
         let Stage::Waiting(turn) = &mut self.stage else { return Step::default() };
-        match turn.on_answer(node, told) {
+        match turn.on_answer(seat, told) {
             TurnProgress::Goes => Step::default(),
             // In vain, too, it takes another look.
             TurnProgress::Free | TurnProgress::Impossible => match turn.number(random) {
@@ -315,7 +330,7 @@ impl Client {
 
     fn on_answer(&mut self, open: Open, id: Option<NodeId>, answer: Answer, now: Now) -> Step {
         let Says::Ask(ask) = open.says else { return Step::default() };
-        let node = self.seat(open.node);
+        let node = open.seat;
         // Without the rule an answer is as good as if it had come at once.
         let heard = if self.without.is(Rule::AnswersInTime) { open.sent } else { now.boot };
         match &mut self.stage {
@@ -349,9 +364,9 @@ impl Client {
         if self.without.is(Rule::SecondRound) {
             for call in &calls {
                 if let Ask::Fence { token } = call.ask {
-                    let node = self.members().start + call.node;
-                    let open = Open { node, round: 0, says: Says::Ask(call.ask), sent: now.boot };
-                    let id = self.ids.get(&node).copied();
+                    let seat = call.node;
+                    let open = Open { seat, round: 0, says: Says::Ask(call.ask), sent: now.boot };
+                    let id = self.ids.get(&seat).copied();
                     let step = self.on_answer(open, id, Answer::Token(token), now);
                     if step.says.is_some() {
                         return step;
@@ -371,19 +386,14 @@ impl Client {
 
     // What it sends.
 
-    /// The names of its list that it uses: without majorities that meet, half of them.
+    /// The nodes of its set that it uses: without majorities that meet, half of them.
     fn members(&self) -> Range<usize> {
-        let half = self.nodes / 2;
+        let nodes = self.asks.len();
         match self.without.is(Rule::MajoritiesMeet) {
-            true if self.number.is_multiple_of(2) => 0..half,
-            true => half..self.nodes,
-            false => 0..self.nodes,
+            true if self.number.is_multiple_of(2) => 0..nodes / 2,
+            true => nodes / 2..nodes,
+            false => 0..nodes,
         }
-    }
-
-    /// The place of a name among those it uses.
-    fn seat(&self, node: usize) -> usize {
-        node - self.members().start
     }
 
     fn propose(&self, now: Now) -> Token {
@@ -392,23 +402,23 @@ impl Client {
     }
 
     fn sends(&mut self, round: u64, calls: Vec<Call>, now: Now) -> Step {
-        let first = self.members().start;
         let sends = calls
             .into_iter()
-            .map(|call| (call.after_ms, self.request(first + call.node, round, Says::Ask(call.ask), now)))
+            .map(|call| (call.after_ms, self.request(call.node, round, Says::Ask(call.ask), now)))
             .collect();
         Step { sends, says: None }
     }
 
     fn tell_all(&mut self, says: Says, now: Now) -> Step {
-        let sends = self.members().map(|node| (0, self.request(node, 0, says, now))).collect();
+        let sends = (0..self.members().len()).map(|seat| (0, self.request(seat, 0, says, now))).collect();
         Step { sends, says: None }
     }
 
-    fn request(&mut self, node: usize, round: u64, says: Says, now: Now) -> Request {
+    fn request(&mut self, seat: usize, round: u64, says: Says, now: Now) -> Request {
         self.requests += 1;
         let number = self.requests;
-        self.open.insert(number, Open { node, round, says, sent: now.boot });
+        self.open.insert(number, Open { seat, round, says, sent: now.boot });
+        let (node, meant) = self.asks.seat(self.members().start + seat);
         let wanted = match says {
             Says::Wait { .. } => self.wanted,
             // Without the rule it counts holders, whichever numbers they have.
@@ -418,7 +428,8 @@ impl Client {
             },
             _ => self.mode.wanted(),
         };
-        Request { who: self.who(), key: self.key, node, number, wanted, says }
+        let (who, key, joined) = (self.who(), self.key, Some(self.works_with.version()));
+        Request { who, key, node, number, wanted, joined, meant, says }
     }
 }
 

@@ -1,0 +1,114 @@
+//! The set of nodes that a client works with, and how it takes up the next version.
+
+use std::sync::Arc;
+
+use palisade_core::quorum::NodeId;
+use palisade_core::{Members, Now};
+
+use super::{Client, Stage, Step};
+use crate::history::HeldAs;
+use crate::messages::Says;
+use crate::rules::Rule;
+
+/// No server is this one: a member that could not be asked when the set was founded.
+const NOBODY: NodeId = NodeId(0);
+
+/// A version of the set, as a client works with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Set {
+    version: u64,
+    seats: Vec<Seat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Seat {
+    node: usize,
+    id: Option<u128>,
+}
+
+impl Set {
+    /// What a client is configured with: so many names, and nobody told it of a version.
+    pub fn of_names(nodes: usize) -> Self {
+        Self { version: 0, seats: (0..nodes).map(|node| Seat { node, id: None }).collect() }
+    }
+
+    /// `members`, whose nodes are in these places.
+    pub fn of_members(members: &Members, place: impl Fn(&str) -> usize) -> Self {
+        let seat = |member: &palisade_core::Member| Seat { node: place(&member.address), id: member.id };
+        Self { version: members.version, seats: members.list.iter().map(seat).collect() }
+    }
+
+    /// Which version; 0: none.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// The place of the node in this seat, and which server that is; before the first version, whichever has the name.
+    pub(super) fn seat(&self, seat: usize) -> (usize, Option<NodeId>) {
+        let Seat { node, id } = self.seats[seat];
+        (node, (self.version > 0).then(|| id.map_or(NOBODY, NodeId)))
+    }
+
+    /// Which seat of `before` each seat is. Before the first version servers are told apart by their names.
+    fn places_of(&self, before: &Self) -> Vec<Option<usize>> {
+        let is_same = |one: &Seat, other: &Seat| one.node == other.node && (before.version == 0 || one.id == other.id);
+        self.seats.iter().map(|seat| before.seats.iter().position(|other| is_same(other, seat))).collect()
+    }
+}
+
+impl Client {
+    /// The version that it works with.
+    pub fn version(&self) -> u64 {
+        self.works_with.version
+    }
+
+    /// It learns that `set` is the set of nodes: what it holds goes over, what it asks or waits for begins anew.
+    pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
+        if set.version <= self.version() {
+            return Step::default();
+        }
+        self.works_with = set;
+        let stays = match self.stage {
+            Stage::Idle => false,
+            Stage::Acquiring { .. } | Stage::Waiting(_) => self.without.is(Rule::AcquisitionsBeginAnew),
+            Stage::Holding { .. } => self.without.is(Rule::HeldByTheNewMajority),
+        };
+        match self.stage {
+            _ if stays => Step::default(),
+            Stage::Idle => Step::default(),
+            Stage::Acquiring { .. } => self.begins_anew(now, |client, now| match client.mode {
+                HeldAs::Permit { number, .. } => client.begin(number, now),
+                HeldAs::Exclusive | HeldAs::Shared => client.begin(1, now),
+            }),
+            Stage::Waiting(_) => self.begins_anew(now, Self::wait),
+            Stage::Holding { .. } => self.moves(now),
+        }
+    }
+
+    /// Its process was killed, and starts with the names that it is configured with.
+    pub fn starts_from(&mut self, set: Arc<Set>) {
+        self.works_with = set;
+    }
+
+    /// What nodes of the set before may have of it is given back.
+    fn begins_anew(&mut self, now: Now, begin: impl FnOnce(&mut Self, Now) -> Step) -> Step {
+        let mut given_back = self.tell_all(Says::Release, now).sends;
+        let mut step = begin(self, now);
+        given_back.append(&mut step.sends);
+        Step { sends: given_back, ..step }
+    }
+
+    fn moves(&mut self, now: Now) -> Step {
+        let places = self.works_with.places_of(&self.asks);
+        self.asks = Arc::clone(&self.works_with);
+        self.open.clear();
+        let Stage::Holding { held, .. } = &mut self.stage else { return Step::default() };
+        let calls = held.moves_to(&places);
+        let round = held.round();
+        self.sends(round, calls, now)
+    }
+}

@@ -1,0 +1,131 @@
+//! The set of nodes of a run: which versions were decided, who learns of them, and when a node may become another one.
+
+use std::sync::Arc;
+
+use palisade_core::Members;
+use rand::RngExt;
+
+use super::agenda::Next;
+use super::kinds::Kind;
+use super::outcome::Failure;
+use super::world::World;
+use crate::client::Set;
+
+/// The address of the node in this place, and the place of the node with this address.
+pub(super) fn address(node: usize) -> String {
+    format!("node-{node}")
+}
+
+pub(super) fn place(address: &str) -> usize {
+    address.trim_start_matches("node-").parse().unwrap_or(usize::MAX)
+}
+
+impl World<'_> {
+    /// A program found that `members` were decided.
+    ///
+    /// # Errors
+    /// The version has another list already.
+    pub(super) fn is_decided(&mut self, members: &Members) -> Result<(), Failure> {
+        match self.decided.get(&members.version) {
+            Some(before) if before != members => Err(Failure::TwoLists { version: members.version }),
+            Some(_) => Ok(()),
+            None => {
+                self.totals.versions += 1;
+                self.decided.insert(members.version, members.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The version that was decided last, as far as any program knows.
+    pub(super) fn newest(&self) -> Option<&Members> {
+        self.decided.last_key_value().map(|(_, members)| members)
+    }
+
+    /// The node was told of `version`: clients that joined with an older one see their connections end.
+    pub(super) fn connections_of_older_end(&mut self, node: usize, version: u64) {
+        for client in 0..self.clients.len() {
+            if self.clients[client].1.version() < version {
+                for delay in self.copies(node, client, false).into_iter().take(1) {
+                    self.hears_of(client as u32, version, delay);
+                }
+            }
+        }
+    }
+
+    /// A client is told of `version`, and takes it up at once, or when it comes to.
+    pub(super) fn hears_of(&mut self, client: u32, version: u64, delay: u64) {
+        let late = match self.quiet {
+            true => 0,
+            false => self.rng.random_range(0..=self.plan.learns_after_us),
+        };
+        self.plan_at(self.at + delay + late, Next::Learns(client, version));
+    }
+
+    pub(super) fn learns(&mut self, client: u32, version: u64) -> Result<(), Failure> {
+        let Some(members) = self.decided.get(&version) else { return Ok(()) };
+        let known = self.clients[client as usize].1.version();
+        if known >= version {
+            return Ok(());
+        }
+        let set = Arc::new(Set::of_members(members, place));
+        self.totals.learnt += 1;
+        self.totals.moved += u64::from(self.clients[client as usize].1.holding().is_some());
+        self.tell(|| format!("client {client} learns of version {version}"));
+        self.on_client(client, |client, now| client.learns(set, now))
+    }
+
+    /// A client that was killed starts with the names that it was configured with, or with what it knew.
+    pub(super) fn starts_from(&mut self, client: u32) {
+        if self.plan.changes_set() && self.may_go_by_names() && self.rng.random() {
+            let set = Arc::new(Set::of_names(self.plan.first_set()));
+            self.clients[client as usize].1.starts_from(set);
+        }
+    }
+
+    /// Whoever knows names alone, a client that was never told of a version or a program that founds the first, cannot tell a node from another
+    /// server with its address. So no node may lose its state file from the moment at which the first version is founded until nobody goes
+    /// by names any more.
+    fn may_go_by_names(&self) -> bool {
+        !self.is_id_lost
+    }
+
+    /// A node is to become another one. Whether it may.
+    pub(super) fn may_lose_id(&mut self) -> bool {
+        if !self.is_founded {
+            return true;
+        }
+        let may = self.newest().is_some() && self.clients.iter().all(|(_, client)| client.version() > 0);
+        self.is_id_lost |= may;
+        may
+    }
+
+    /// Whether a node is another one when this has begun.
+    pub(super) fn is_excluded(&mut self, kind: &Kind) -> bool {
+        matches!(kind, Kind::NewDisk { .. } | Kind::OtherStateFile { .. }) && !self.may_lose_id()
+    }
+
+    /// All clients are told of the newest version, and all nodes that are members.
+    pub(super) fn all_learn(&mut self) -> Result<(), Failure> {
+        let Some(newest) = self.newest().cloned() else { return Ok(()) };
+        for node in newest.list.iter().map(|member| place(&member.address)) {
+            let members = newest.clone();
+            self.on_server(node, |server, now| server.decides(members, now));
+            self.writes_at_once(node);
+        }
+        for client in 0..self.clients.len() {
+            self.learns(client as u32, newest.version)?;
+        }
+        Ok(())
+    }
+
+    /// A majority of the newest version is there. If not, no lock can be had any more: too many lost what makes them members.
+    pub(super) fn has_majority(&self) -> bool {
+        let Some(newest) = self.newest() else { return true };
+        let is_there = |member: &&palisade_core::Member| {
+            let server = self.nodes[place(&member.address)].server.as_ref();
+            server.is_some_and(|server| Some(server.id().0) == member.id)
+        };
+        newest.list.iter().filter(is_there).count() >= palisade_core::quorum::majority(newest.list.len())
+    }
+}
