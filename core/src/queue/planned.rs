@@ -15,6 +15,48 @@ enum ToLook {
     Behind(u32, Arc<[u8]>),
 }
 
+/// Which names there may be, at a glance: most are asked for that have nothing.
+///
+/// A bit for each of many kinds of names. Whoever makes names of one kind with others brings it about that these are looked for in
+/// the tree, and no more.
+#[derive(Clone, Debug, Default)]
+struct Kinds {
+    seen: [u64; KIND_WORDS],
+    /// So many names went since the bits were set: theirs are still there.
+    gone: usize,
+}
+
+/// Words of bits: with more names at a time than there are bits most kinds are seen, so it is no use to keep more.
+const KIND_WORDS: usize = 16;
+
+/// So many names are looked at at a time to set the bits anew.
+const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
+
+impl Kinds {
+    /// Where the bit of `name` is. Names that are counted up differ at their ends.
+    #[inline]
+    fn bit(name: &[u8]) -> (usize, u64) {
+        let end = match name.last_chunk::<8>() {
+            Some(end) => u64::from_le_bytes(*end),
+            None => name.iter().fold(0, |end, byte| end << 8 | u64::from(*byte)),
+        };
+        // Fibonacci hashing: the upper bits of the product depend on all of the factor's.
+        let kind = (end ^ name.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - KIND_WORDS.ilog2() - 6);
+        (kind as usize / 64, 1 << (kind % 64))
+    }
+
+    #[inline]
+    fn may_have(&self, name: &[u8]) -> bool {
+        let (word, bit) = Self::bit(name);
+        self.seen[word] & bit != 0
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        let (word, bit) = Self::bit(name);
+        self.seen[word] |= bit;
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Entry<T> {
     value: T,
@@ -25,6 +67,7 @@ struct Entry<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Planned<T> {
     names: BTreeMap<u32, BTreeMap<Arc<[u8]>, Entry<T>>>,
+    kinds: Kinds,
     alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
     /// Which are to be looked at as soon as can be, whatever else is planned.
     to_look: ToLook,
@@ -32,21 +75,34 @@ pub(super) struct Planned<T> {
 
 impl<T> Default for Planned<T> {
     fn default() -> Self {
-        Self { names: BTreeMap::new(), alarms: BTreeSet::new(), to_look: ToLook::None }
+        Self { names: BTreeMap::new(), kinds: Kinds::default(), alarms: BTreeSet::new(), to_look: ToLook::None }
     }
 }
 
 impl<T: Default> Planned<T> {
+    #[inline(always)]
     pub fn get(&self, db: u32, name: &[u8]) -> Option<&T> {
-        Some(&self.names.get(&db)?.get(name)?.value)
+        if self.is_empty() { None } else { self.find(db, name) }
     }
 
+    #[inline(never)]
+    fn find(&self, db: u32, name: &[u8]) -> Option<&T> {
+        if self.kinds.may_have(name) { Some(&self.names.get(&db)?.get(name)?.value) } else { None }
+    }
+
+    #[inline(always)]
     pub fn get_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut T> {
-        Some(&mut self.names.get_mut(&db)?.get_mut(name)?.value)
+        if self.is_empty() { None } else { self.find_mut(db, name) }
+    }
+
+    #[inline(never)]
+    fn find_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut T> {
+        if self.kinds.may_have(name) { Some(&mut self.names.get_mut(&db)?.get_mut(name)?.value) } else { None }
     }
 
     /// What stands for `name`, a new one if there was none, and the name under which it is kept.
     pub fn reach(&mut self, db: u32, name: &[u8]) -> (Arc<[u8]>, &mut T) {
+        self.kinds.add(name);
         let names = self.names.entry(db).or_default();
         let name = names.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
         (Arc::clone(&name), &mut names.entry(name).or_default().value)
@@ -65,10 +121,26 @@ impl<T: Default> Planned<T> {
         if let Some((name, Entry { alarm: Some(when), .. })) = removed {
             self.alarms.remove(&(when, db, name));
         }
+        self.forget_kinds();
         true
     }
 
+    /// A name went: after so many the bits are set anew, for the names that are left, if those are few.
+    fn forget_kinds(&mut self) {
+        self.kinds.gone += 1;
+        if !self.is_empty() && self.kinds.gone <= NAMES_OF_KINDS_MAX {
+            return;
+        }
+        self.kinds.gone = 0;
+        let is_few = || self.names.values().map(BTreeMap::len).sum::<usize>() <= NAMES_OF_KINDS_MAX;
+        if self.names.len() <= NAMES_OF_KINDS_MAX && is_few() {
+            self.kinds = Kinds::default();
+            self.names.values().flat_map(BTreeMap::keys).for_each(|name| self.kinds.add(name));
+        }
+    }
+
     /// No name has anything.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -79,7 +151,14 @@ impl<T: Default> Planned<T> {
     }
 
     /// `name`, if it has something, is to be looked at by `when`, or earlier if that is planned.
+    #[inline]
     pub fn wake_at(&mut self, db: u32, name: &[u8], when: BootTime) {
+        if !self.is_empty() && self.kinds.may_have(name) {
+            self.plan(db, name, when);
+        }
+    }
+
+    fn plan(&mut self, db: u32, name: &[u8], when: BootTime) {
         let Some(names) = self.names.get_mut(&db) else { return };
         let Some((name, _)) = names.get_key_value(name) else { return };
         let name = Arc::clone(name);
@@ -139,5 +218,54 @@ impl<T: Default> Planned<T> {
     pub fn next_due(&self) -> Option<BootTime> {
         let soon = (!matches!(self.to_look, ToLook::None)).then(BootTime::default);
         soon.or_else(|| self.alarms.first().map(|(when, ..)| *when))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// Names of all lengths come and go, few and many at a time: none is overlooked, however long ago its kind was set.
+        #[test]
+        fn what_is_there_is_found(steps in prop::collection::vec((0u16..700, 0u16..200, any::<bool>()), 0..40)) {
+            let name = |n: u16| format!("{n:0width$}", width = usize::from(n % 12)).into_bytes();
+            let (mut planned, mut names) = (Planned::<u32>::default(), BTreeSet::new());
+            for (from, count, come) in steps {
+                for n in from..from + count {
+                    if come {
+                        planned.reach(0, &name(n));
+                        names.insert(n);
+                    } else {
+                        prop_assert_eq!(planned.remove_if(0, &name(n), |_| true), names.remove(&n));
+                    }
+                }
+                for n in 0..900 {
+                    prop_assert_eq!(planned.get(0, &name(n)).is_some(), names.contains(&n), "{}", n);
+                    prop_assert_eq!(planned.get_mut(0, &name(n)).is_some(), names.contains(&n), "{}", n);
+                }
+            }
+        }
+    }
+
+    /// Names of one kind that are all gone are not looked for for ever.
+    #[test]
+    fn kinds_are_forgotten() {
+        let mut planned = Planned::<u32>::default();
+        planned.reach(0, b"stays");
+        for n in 0..=NAMES_OF_KINDS_MAX {
+            let name = format!("goes{n}");
+            planned.reach(0, name.as_bytes());
+            planned.remove_if(0, name.as_bytes(), |_| true);
+        }
+        assert_eq!(planned.kinds.seen.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
+        planned.remove_if(0, b"stays", |_| true);
+        assert!(planned.is_empty() && planned.kinds.seen == [0; KIND_WORDS]);
     }
 }

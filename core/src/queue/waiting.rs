@@ -654,10 +654,13 @@ impl Waiting {
         self.timeouts.remove(&(waiter.until, waiter.id));
     }
 
+    // Inlined: nearly always nobody waits for any lock, which is one comparison.
+    #[inline(always)]
     fn queue(&self, db: u32, name: &[u8]) -> Option<&Queue> {
         self.queues.get(db, name)
     }
 
+    #[inline(always)]
     fn queue_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut Queue> {
         self.queues.get_mut(db, name)
     }
