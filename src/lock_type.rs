@@ -39,14 +39,12 @@ impl DataType for LockType {
         }
     }
 
-    fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock, by_us: bool) {
-        if !by_us {
-            cluster::dropped(name, lock.end());
-            // On a replica the lock goes on elsewhere, and what is replayed is no grant_events.
-            if ctx.is_master() && !ctx.is_loading() {
-                state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
-                grant_events::publish_soon(ctx);
-            }
+    fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock) {
+        cluster::dropped(name, lock.end());
+        // On a replica the lock goes on elsewhere, and what is replayed is no grant_events.
+        if ctx.is_master() && !ctx.is_loading() {
+            state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
+            grant_events::publish_soon(ctx);
         }
         dropped_locks::unlinked(db, name, lock);
         state::with(|node| node.unlinked(Key { db, name }, lock));

@@ -34,6 +34,8 @@ pub fn configured(node: &mut Node) {
 }
 
 /// Calls `body` with the node's memory.
+// Inlined: what a command decides is else put together in one place and taken apart in another (`make instructions`).
+#[inline(always)]
 pub fn with<T>(body: impl FnOnce(&mut Node) -> T) -> T {
     NODE.with(|node| body(node.borrow_mut().as_mut().expect("the module is loaded before it is called")))
 }

@@ -178,11 +178,16 @@ impl KeepAlives {
     }
 
     /// The grant of `owner` ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ended(&mut self, key: Key<'_>, owner: &[u8]) {
         if !self.is_empty() {
-            self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
+            self.end_of(key, owner);
         }
+    }
+
+    #[inline(never)]
+    fn end_of(&mut self, key: Key<'_>, owner: &[u8]) {
+        self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
     }
 
     fn remove(&mut self, holder: &Holder) {

@@ -19,13 +19,14 @@ impl World {
         may_block: bool,
         looks_first: bool,
     ) -> Done {
+        self.may_block = may_block;
         if looks_first {
             self.perform(place, &Asked::Look);
             self.deliver();
         }
         let Acquire { owner, ttl, wanted, retry, patience, .. } = *ask;
         let before = self.state(place);
-        let acquired = self.perform(place, &Asked::Acquire { ask: *ask, may_block });
+        let acquired = self.perform(place, &Asked::Acquire(*ask));
         if !acquired.passed {
             self.changed_so_much(place, &before, &acquired);
         }

@@ -62,7 +62,7 @@ impl World {
         };
         let (mut found, mut said, mut blocked) = (Found::default(), Said::Yes, None);
         for _ in 0..STEPS_MAX {
-            let answered = run.answered();
+            let answered = run.answered().copied();
             let now = self.now();
             let step = run.next(self.locks.get_mut(&place), said, &mut self.node, now);
             crate::tell(&step);
@@ -130,6 +130,7 @@ impl World {
                 }
                 Step::TellWatchers => self.tells_watchers(place),
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
+                Step::Block if !self.may_block && matches!(request, Request::Acquire(_)) => said = Said::No,
                 Step::Block => {
                     let id = self.new_client();
                     assert!(self.node.waiting().len() < self.node.waiting().max as usize);
@@ -158,7 +159,7 @@ impl World {
                         done.ended.is_none() || !held || done.acquired || done.handed_over > 0,
                         "what ended is still there"
                     );
-                    if matches!(request, Request::Acquire { .. } | Request::Look) {
+                    if matches!(request, Request::Acquire(_) | Request::Look) {
                         assert!(done.passed || !others_wait, "nobody looked at those who wait");
                     }
                     self.is_known_to_replicas(place);
@@ -313,7 +314,7 @@ impl World {
                 done.handed_over += 1;
             }
             Event::Acquired => {
-                let Request::Acquire { ask, .. } = request else { panic!("{request:?} acquires nothing") };
+                let Request::Acquire(ask) = request else { panic!("{request:?} acquires nothing") };
                 assert!(grant.is_of(ask.owner) && ask.wanted.is(mode));
                 let told = self.has_turn(place, mode, grant.owner(), found);
                 assert!(told || !self.waits_in_time(place), "{request:?} passed those who wait");
@@ -364,7 +365,7 @@ impl World {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(place.0, &name_of(place)).find(|waiter| waiter.id == id).expect("it waits");
         let (owner, wanted, ms, ttl) = match request {
-            Request::Acquire { ask: Acquire { owner, ttl, wanted, patience, .. }, .. } => {
+            Request::Acquire(Acquire { owner, ttl, wanted, patience, .. }) => {
                 (owner, *wanted, patience.ms(), Some(*ttl))
             }
             Request::Wait(Wait { owner, wanted, patience, .. }) => (owner, *wanted, patience.ms(), None),

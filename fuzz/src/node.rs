@@ -214,6 +214,10 @@ impl World {
                 let place = key.place();
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
+                // Half of them come in a transaction, where the client cannot be blocked and is answered at once; to half of them the
+                // server looks at the queue just before.
+                let may_block = note % 2 == 0;
+                let patience = wait.map(patience).transpose()?.filter(|_| may_block);
                 let ask = Acquire {
                     owner: Owner::new(owner.bytes())?,
                     ttl: ttl(ms)?,
@@ -221,13 +225,11 @@ impl World {
                     retry: retry.is_set(),
                     fence: fence.map(|named| self.token(place, named)).transpose()?,
                     note: Note::new(&text)?,
-                    patience: wait.map(patience).transpose()?.unwrap_or(Patience::NONE),
+                    patience: patience.unwrap_or(Patience::NONE),
                     behind: Behind::new(Some(u64::from(note % 8)))?,
                 };
-                // Half of them come in a transaction, where the client cannot be blocked; to half of them the server looks at the
-                // queue just before.
                 let wish = self.keeping.wish(note, ask.ttl)?;
-                self.acquire(place, &ask, wish, note % 2 == 0, note & 2 == 0)
+                self.acquire(place, &ask, wish, may_block, note & 2 == 0)
             }
             Step::Asks(request) => self.asks(request),
             Step::Happens(event) => {

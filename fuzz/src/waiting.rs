@@ -46,8 +46,8 @@ impl World {
         let (at_once, wanted) = (waiter.at_once, waiter.wanted);
         let stands = self.stands(place, &waiter, request);
         if at_once {
-            let Request::Acquire { ask, may_block } = request else { panic!("{request:?} waits for the disk alone") };
-            assert!(*may_block && ask.fence.is_none());
+            let Request::Acquire(ask) = request else { panic!("{request:?} waits for the disk alone") };
+            assert!(self.may_block && ask.fence.is_none());
             self.is_hindered_for_disk();
         } else {
             assert!(ms > 0);

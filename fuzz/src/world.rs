@@ -71,6 +71,8 @@ pub struct World {
     /// A ceiling, an eviction or a refusal of the server may stand in the way of a hand-over until then.
     pub hindered: BootTime,
     pub clients: u64,
+    /// The client of the ACQUIRE that is being done can be blocked.
+    pub may_block: bool,
 }
 
 /// The name of a key in its database.
@@ -108,6 +110,7 @@ impl World {
             doubts: 0,
             hindered: BootTime::default(),
             clients: 0,
+            may_block: true,
         };
         world.save(true);
         world

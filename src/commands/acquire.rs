@@ -49,8 +49,7 @@ impl Command for Acquire {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let (ask, asker) = request(call)?;
-        let request = Request::Acquire { ask, may_block: call.ctx.may_block() };
-        driver::answer(call.ctx, &mut open(call)?, &request, asker, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &Request::Acquire(ask), &asker, clock::now())
     }
 }
 

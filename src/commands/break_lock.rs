@@ -37,6 +37,6 @@ impl Command for Break {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { token } = Asked::read(call)?;
-        driver::answer(call.ctx, &mut open(call)?, &Request::Break(token), Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &Request::Break(token), &Form::Token.into(), clock::now())
     }
 }

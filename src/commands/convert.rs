@@ -40,6 +40,6 @@ impl Command for Convert {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { owner, mode, token } = Asked::read(call)?;
         let request = Request::Convert(Ask { owner, to: mode, token });
-        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

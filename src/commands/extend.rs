@@ -40,6 +40,6 @@ impl Command for Extend {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { owner, ttl, token } = Asked::read(call)?;
         let request = Request::Extend(Ask { owner, ttl, token });
-        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

@@ -39,6 +39,6 @@ impl Command for Fence {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { owner, token } = Asked::read(call)?;
         let request = Request::Fence(owner, token);
-        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

@@ -41,6 +41,6 @@ impl Command for Note {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { owner, text, seq, token } = Asked::read(call)?;
         let request = Request::Note(Annotate { owner, note: text, sequence: seq, token });
-        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

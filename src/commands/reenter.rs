@@ -41,6 +41,6 @@ impl Command for Reenter {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { owner, level, ttl } = Asked::read(call)?;
         let request = Request::Reenter(Ask { owner, level, ttl });
-        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

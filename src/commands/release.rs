@@ -40,6 +40,6 @@ impl Command for Release {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let Asked { owner, level, token } = Asked::read(call)?;
         let request = Request::Release(Ask { owner, level, token });
-        driver::answer(call.ctx, &mut open(call)?, &request, Form::Token, clock::now())
+        driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

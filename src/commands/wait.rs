@@ -59,7 +59,7 @@ impl Command for Wait {
         }
         let asker = Asker { listener, ..Form::Token.into() };
         let request = Request::Wait(Ask { owner, wanted, patience, ticket, note, behind });
-        driver::answer(call.ctx, &mut look(call)?, &request, asker, clock::now())
+        driver::answer(call.ctx, &mut look(call)?, &request, &asker, clock::now())
     }
 }
 

@@ -13,19 +13,24 @@ pub fn answer(
     ctx: Context<'_>,
     key: &mut LockKey<'_>,
     request: &Request<'_>,
-    asker: impl Into<Asker>,
+    asker: &Asker,
     now: Now,
 ) -> Result<Reply, Refusal> {
-    let asker = asker.into();
-    let Performed { answer, is_stored, touches_queue } = perform(ctx, key, request, asker, now);
-    if touches_queue {
-        blocked_clients::deliver();
-    }
-    if let Ok(answer) = answer {
-        blocked_clients::keep_alive_at_once(ctx, key.name(), request, answer, asker);
-    }
-    if is_stored || touches_queue || asker.keepalive.is_some() {
-        timer::arm(ctx);
-    }
-    answer.map(|answer| blocked_clients::reply_at_once(answer, asker))
+    perform(ctx, key, request, asker, now, |key, Performed { is_stored, touches_queue }, answer| {
+        if touches_queue {
+            blocked_clients::deliver();
+        }
+        if asker.keepalive.is_some() {
+            blocked_clients::keep_alive_at_once(ctx, key.name(), request, answer, asker);
+        }
+        if touches_queue || asker.keepalive.is_some() {
+            timer::arm(ctx);
+        } else if is_stored && let Some(lock) = key.lock() {
+            timer::arm_for(ctx, lock.next_end());
+        }
+        match answer {
+            Ok(answer) => Ok(blocked_clients::reply_at_once(answer, asker)),
+            Err(refusal) => Err(*refusal),
+        }
+    })
 }

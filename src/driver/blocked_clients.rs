@@ -67,7 +67,7 @@ struct Keeps {
 impl Keeps {
     fn new(db: u32, name: KeyName<'_>, request: &Request<'_>, asker: Asker) -> Option<Self> {
         match (request, asker.keepalive) {
-            (Request::Acquire { ask: Acquire { owner, ttl, .. }, .. }, Some(keepalive)) => {
+            (Request::Acquire(Acquire { owner, ttl, .. }), Some(keepalive)) => {
                 Some(Self { db, name: name.bytes().into(), owner: owner.bytes().into(), ttl: *ttl, keepalive })
             }
             _ => None,
@@ -106,10 +106,15 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
 }
 
 /// The client of this command is answered at once: if it is told of a grant to be kept, that begins now.
-#[inline]
-pub fn keep_alive_at_once(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, answer: AtOnce, asker: Asker) {
-    if asker.keepalive.is_some() && matches!(answer, AtOnce::Granted(..)) {
-        Keeps::new(ctx.db(), name, request, asker).iter().for_each(Keeps::begin);
+pub fn keep_alive_at_once(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    request: &Request<'_>,
+    answer: &Result<AtOnce, Refusal>,
+    asker: &Asker,
+) {
+    if matches!(answer, Ok(AtOnce::Granted(..))) {
+        Keeps::new(ctx.db(), name, request, *asker).iter().for_each(Keeps::begin);
     }
 }
 
@@ -186,12 +191,14 @@ fn send(id: WaiterId, told: impl FnOnce(Form) -> Result<Reply, Refusal>) {
 }
 
 /// How a command is answered.
-pub fn reply_at_once(answer: AtOnce, asker: Asker) -> Reply {
+#[inline(always)]
+pub fn reply_at_once(answer: &AtOnce, asker: &Asker) -> Reply {
     match answer {
         AtOnce::Token(token) => Reply::Integer(token.get()),
-        AtOnce::Granted(token, number) => granted(token, number, 0, asker.form),
-        AtOnce::Holds(holds) => Reply::Integer(holds.into()),
-        AtOnce::Turn(number) => Reply::Integer(number.into()),
+        AtOnce::Granted(token, _) if asker.form == Form::Token => Reply::Integer(token.get()),
+        AtOnce::Granted(token, number) => granted(*token, *number, 0, asker.form),
+        AtOnce::Holds(holds) => Reply::Integer(u64::from(*holds)),
+        AtOnce::Turn(number) => Reply::Integer(u64::from(*number)),
         AtOnce::Noted(number) => Reply::Integer(number.get()),
         AtOnce::Null => Reply::Null,
         AtOnce::Later if asker.listener.is_some() => Reply::Simple(WAITING),

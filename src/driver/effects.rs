@@ -5,12 +5,12 @@
 
 use std::cell::RefCell;
 
-use palisade_core::engine::Event;
+use palisade_core::engine::{Event, Key};
 use palisade_core::{Grant, GrantId, Lock, Now, record};
 
 use super::propagation;
 use crate::ffi::{Context, KeyName, LockKey};
-use crate::{clock, command_names};
+use crate::{clock, command_names, state};
 
 /// Tells those who listen to key events (`notify-keyspace-events` with `d`).
 pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
@@ -28,6 +28,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
 }
 
 /// The key holds `lock` from now on, by `event`.
+#[inline(always)]
 pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Lock>, event: Event, now: Now) {
     let Some(lock) = lock else { return };
     let id = lock.first_id();
@@ -81,14 +82,18 @@ pub fn stored(key: &mut LockKey<'_>) {
     key.signal_modified();
 }
 
-/// The lock ends, if there is one: the key is deleted. (What the node knows of it goes when the server unlinks it.)
-pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) {
-    if key.lock().is_none() {
-        return;
-    }
+/// The lock ends, if there is one: the key is deleted. Whether its queue is to be looked at soon, or somebody watches it.
+pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) -> bool {
+    let at = Key { db: ctx.db(), name: key.name().bytes() };
+    let Some(lock) = key.lock_mut() else { return false };
+    let has_more = state::with(|node| {
+        node.unlinked(at, lock);
+        node.left(at)
+    });
     key.delete();
     key.signal_modified();
     if !only_counted(ctx) {
         ctx.replicate_del(key.name());
     }
+    has_more
 }

@@ -15,8 +15,6 @@ use crate::state;
 
 /// What came of a request.
 pub struct Performed {
-    /// How the command is answered.
-    pub answer: Result<Answer, Refusal>,
     /// The key holds another lock now, whose lease may end before all others. (That of one that was changed ends later than
     /// before.)
     pub is_stored: bool,
@@ -24,16 +22,25 @@ pub struct Performed {
     pub touches_queue: bool,
 }
 
-/// Performs `request` for `key`; one who has to wait is answered later.
+/// Performs `request` for `key`; one who has to wait is answered later. How the command is answered is for `tell` to look at.
 #[inline(always)]
-pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, asker: Asker, now: Now) -> Performed {
+pub fn perform<T>(
+    ctx: Context<'_>,
+    key: &mut LockKey<'_>,
+    request: &Request<'_>,
+    asker: &Asker,
+    now: Now,
+    tell: impl FnOnce(&mut LockKey<'_>, Performed, &Result<Answer, Refusal>) -> T,
+) -> T {
     let name = key.name();
     let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
     let mut questions = Questions::default();
     let mut said = Said::Yes;
-    let mut is_stored = false;
+    let (mut is_stored, mut has_more) = (false, false);
     let answer = loop {
-        let step = state::with(|node| run.next(key.lock_mut(), said, node, now));
+        // Filled in place, not handed on from call to call.
+        let mut step = Step::LookAtSlots;
+        state::with(|node| step = run.next(key.lock_mut(), said, node, now));
         said = Said::Yes;
         match step {
             Step::Store(event) => {
@@ -60,20 +67,21 @@ pub fn perform(ctx: Context<'_>, key: &mut LockKey<'_>, request: &Request<'_>, a
                 if let Some(event) = event {
                     effects::tell(ctx, event, name);
                 }
-                effects::freed(ctx, key);
+                has_more |= effects::freed(ctx, key);
             }
             Step::TellWatchers => watchers::tell(ctx, key, now.boot),
             Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
             Step::LookAtSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
-            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, name, request, asker)),
+            Step::Block if !ctx.may_block() => said = Said::No,
+            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, name, request, *asker)),
             Step::Write => incarnation::save(now),
-            Step::Done(answer) => break answer,
+            Step::Done(_) => {}
         }
         if let Some(answer) = run.answered() {
             break answer;
         }
     };
     grant_events::publish(ctx);
-    Performed { answer, is_stored, touches_queue: run.touches_queue() }
+    tell(key, Performed { is_stored, touches_queue: run.touches_queue() || has_more }, answer)
 }

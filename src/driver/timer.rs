@@ -55,6 +55,14 @@ fn next_due() -> Option<BootTime> {
     if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }
 
+/// The same where nothing has changed but that something more is due at `due`.
+#[inline]
+pub fn arm_for(ctx: Context<'_>, due: BootTime) {
+    if ARMED.get().is_none_or(|armed| due.plus_us(EARLIER_US) <= armed.due) {
+        arm(ctx);
+    }
+}
+
 /// Sees to it that a timer runs for what is due first.
 pub fn arm(ctx: Context<'_>) {
     if BUSY.get().is_some() {
@@ -173,7 +181,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
         Ok(mut key) => {
             // Nobody is answered, so nothing is refused either.
-            let _ = perform(ctx, &mut key, &request, Form::Token.into(), Now { boot: now, ..clock::now() });
+            perform(ctx, &mut key, &request, &Form::Token.into(), Now { boot: now, ..clock::now() }, |_, _, _| {});
         }
         Err(NotALock) => state::with(|node| match &work {
             Work::Renew(renewal) => node.stops_renewing(renewal),

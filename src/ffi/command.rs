@@ -340,7 +340,8 @@ extern "C" fn trampoline<C: Command>(
 ) -> c_int {
     // SAFETY: the server's context lasts for the call, and its client is the one that sent the command.
     let ctx = unsafe { Context::of_command(ctx) };
-    let result = boundary::run(C::SPEC.name, || {
+    let mut is_decided = false;
+    let run = || {
         if C::SPEC.master_only && !ctx.is_master() {
             return Err(Refusal::MasterOnly);
         }
@@ -351,8 +352,17 @@ extern "C" fn trampoline<C: Command>(
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
         let after_key = const { if C::SPEC.key.is_some() { 2 } else { 1 } };
         C::run(&Call { ctx, argv, after_key })
+    };
+    // What is answered is sent from where it is put together: handed on it is copied piece by piece, which takes as long as a look at
+    // the key.
+    boundary::run(C::SPEC.name, || {
+        let answer = run();
+        is_decided = true;
+        send(ctx, &answer);
     });
     // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
-    boundary::run(C::SPEC.name, || send(ctx, &result.unwrap_or(Err(Refusal::Panicked))));
+    if !is_decided {
+        boundary::run(C::SPEC.name, || send(ctx, &Err(Refusal::Panicked)));
+    }
     raw::REDISMODULE_OK as c_int
 }

@@ -35,9 +35,9 @@ pub trait DataType {
     /// once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
-    /// The key `name` that holds the lock leaves `db`, or its name there; whether the module deletes it itself. The context is good for
-    /// flags of the server alone.
-    fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock, by_us: bool);
+    /// The key `name` that holds the lock leaves `db`, or its name there, and it is not the module that deletes it. The context is good
+    /// for flags of the server alone.
+    fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock);
 
     /// A lock has left: what that means for others. The context is good for timers alone.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
@@ -167,6 +167,10 @@ extern "C" fn free(value: *mut c_void) {
 }
 
 extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
+    // Whoever deletes it knows.
+    if key::is_deleting() {
+        return;
+    }
     boundary::run(c"unlinking a lock", || {
         // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it and
         // `LockKey` gave up its own before it deletes.
@@ -179,7 +183,7 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
         let db = u32::try_from(db).unwrap_or(0);
         // SAFETY: flags of the server as a whole need no context.
         let server = unsafe { Context::new(null_mut()) };
-        D::unlink(server, db, name, lock, key::is_deleting());
+        D::unlink(server, db, name, lock);
         context::detached(|ctx| D::unlinked(ctx, db, name));
     });
 }

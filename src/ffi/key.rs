@@ -1,8 +1,9 @@
 //! Keys and the locks they hold.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use palisade_core::Lock;
 
@@ -11,14 +12,13 @@ use super::context::Context;
 use super::string::KeyName;
 use super::value;
 
-thread_local! {
-    /// A key is being deleted by the module itself.
-    static DELETING: Cell<bool> = const { Cell::new(false) };
-}
+/// A key is being deleted by the module itself. Only the main thread, where keys are deleted, looks at it: what commands ask each time
+/// is cheaper so than of a thread's own.
+static DELETING: AtomicBool = AtomicBool::new(false);
 
 /// Whether the module itself deletes the key that is being unlinked.
 pub(super) fn is_deleting() -> bool {
-    DELETING.get()
+    DELETING.load(Relaxed)
 }
 
 /// The key holds something that is not a lock.
@@ -35,23 +35,29 @@ pub struct LockKey<'a> {
     /// Null: opened for reading, and absent.
     raw: *mut raw::RedisModuleKey,
     lock: Option<NonNull<Lock>>,
+    /// It was not there before, so nobody gave it an expiry.
+    is_new: bool,
 }
 
 impl<'a> LockKey<'a> {
     /// Opens a key to look at its lock.
+    #[inline(always)]
     pub fn read(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
         Self::open(ctx, name, raw::REDISMODULE_READ)
     }
 
     /// Opens a key to store, change or delete its lock.
+    #[inline(always)]
     pub fn write(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
         Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
+    // Inlined, it is put together where it is needed, and not copied there.
+    #[inline(always)]
     fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, NotALock> {
         // SAFETY: context and name are live for 'a.
         let raw = unsafe { api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode as c_int)) };
-        let mut key = Self { ctx, name, raw, lock: None };
+        let mut key = Self { ctx, name, raw, lock: None, is_new: false };
         if raw.is_null() {
             return Ok(key);
         }
@@ -86,6 +92,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The key now holds `lock`, in place of what it held.
+    #[inline(always)]
     pub fn put(&mut self, lock: Lock) {
         if let Some(held) = self.lock_mut() {
             held.replace(lock);
@@ -100,11 +107,14 @@ impl<'a> LockKey<'a> {
             unsafe { value::take_back(value) };
             panic!("the server did not take a lock for a key open for writing");
         }
-        self.lock = Some(value);
+        (self.lock, self.is_new) = (Some(value), true);
     }
 
     /// Clears an expiry that somebody gave the key: a lease ends by its own deadline only.
     pub fn clear_expiry(&mut self) {
+        if self.is_new {
+            return;
+        }
         // SAFETY: the key is open for writing.
         unsafe {
             if api!(RedisModule_GetExpire(self.raw)) != raw::REDISMODULE_NO_EXPIRE.into() {
@@ -116,10 +126,10 @@ impl<'a> LockKey<'a> {
     /// Deletes the key with its lock.
     pub fn delete(&mut self) {
         self.lock = None;
-        DELETING.set(true);
+        DELETING.store(true, Relaxed);
         // SAFETY: the key is open for writing.
         unsafe { api!(RedisModule_DeleteKey(self.raw)) };
-        DELETING.set(false);
+        DELETING.store(false, Relaxed);
     }
 
     /// Tells those who WATCH or track the key that it changed.

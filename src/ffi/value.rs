@@ -8,17 +8,21 @@ use palisade_core::Lock;
 use super::api::raw;
 use super::freeing;
 
-/// Locks that the server keeps for us.
-static IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
+/// So many locks were given to the server. Only the main thread gives any, so it need not count as one of several threads must.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
+/// So many came back.
+static TAKEN_BACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of locks in memory: held ones, and for a moment those that expired or wait to be freed.
 pub fn locks_in_memory() -> usize {
-    IN_MEMORY.load(Ordering::Relaxed)
+    let taken_back = TAKEN_BACK.load(Ordering::Relaxed);
+    GIVEN.load(Ordering::Relaxed).wrapping_sub(taken_back)
 }
 
-/// Gives a lock to the server, which gives it back through `free`.
+/// Gives a lock to the server, which gives it back through `free`. On the main thread.
 pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
-    IN_MEMORY.fetch_add(1, Ordering::Relaxed);
+    GIVEN.store(GIVEN.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     NonNull::from(Box::leak(lock))
 }
 
@@ -27,7 +31,7 @@ pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
 /// # Safety
 /// `lock` comes from `give`, and nobody uses it any more.
 pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
-    IN_MEMORY.fetch_sub(1, Ordering::Relaxed);
+    TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
     let lock = unsafe { Box::from_raw(lock.as_ptr()) };
     let holders = lock.len();

@@ -35,6 +35,8 @@ pub struct Key {
     pub now: u64,
     /// What the server says where the usual answer is not given.
     pub says: fn(Question) -> Option<Said>,
+    /// Clients can be blocked.
+    pub blocks: bool,
     /// The steps of the request that was performed last.
     pub steps: Vec<Step>,
     next_id: u64,
@@ -56,6 +58,7 @@ impl Key {
             wanted,
             now: 0,
             says: |_| None,
+            blocks: true,
             steps: vec![],
             next_id: 1,
             told: vec![],
@@ -119,6 +122,7 @@ impl Key {
                     let told = self.node.take_told(key, held.as_ref(), usize::MAX, now.boot);
                     self.told.extend(told.iter().map(|id| id.0));
                 }
+                Step::Block if !self.blocks => said = Said::No,
                 Step::Block => said = Said::Blocked(self.new_id()),
                 Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
                 Step::Done(answer) => {
@@ -177,7 +181,7 @@ impl Key {
             patience,
             behind: Default::default(),
         };
-        let answer = self.perform(&Request::Acquire { ask, may_block: true })?;
+        let answer = self.perform(&Request::Acquire(ask))?;
         Ok((answer == Reply::Later).then(|| self.next_id - 1))
     }
 

@@ -31,7 +31,8 @@ pub enum Step {
     Redirect,
     /// The key has changed, and somebody watches its lock: tell those of [`crate::Node::take_told`] what it holds now.
     TellWatchers,
-    /// Block the client, and say under which name it is answered.
+    /// Block the client, and say under which name it is answered; [`Said::No`]: it cannot be blocked. (Then it asked for no time to wait:
+    /// it is only the disk that it would wait for.)
     Block,
     /// Have the node's state written; nobody waits for that.
     Write,

@@ -37,15 +37,18 @@ impl Evicted {
 
     /// Until when nobody but its holder may take `name` in `db`, if `owner` is not the one.
     fn bars(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
-        if self.0.is_empty() {
-            return None;
-        }
         let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
     }
 
     /// Refuses `owner` the lock `name` of `db` while somebody else's evicted lock bars it.
+    #[inline(always)]
     pub fn ensure_open(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
+        if self.0.is_empty() { Ok(()) } else { self.ensure_not_barred(db, name, owner, now) }
+    }
+
+    #[inline(never)]
+    fn ensure_not_barred(&self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
         match self.bars(db, name, owner, now) {
             Some(until) => Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now).max(1) }),
             None => Ok(()),
@@ -53,10 +56,16 @@ impl Evicted {
     }
 
     /// The key was granted anew, or its lease is over: nothing bars it.
+    #[inline(always)]
     pub fn forget(&mut self, db: u32, name: &[u8]) {
         if !self.0.is_empty() {
-            self.0.remove(&(db, Box::from(name)));
+            self.remove(db, name);
         }
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, db: u32, name: &[u8]) {
+        self.0.remove(&(db, Box::from(name)));
     }
 
     /// Drops what has ended.

@@ -93,6 +93,18 @@ struct InCluster {
     dropped: BTreeMap<u16, BootTime>,
 }
 
+impl InCluster {
+    #[inline(never)]
+    fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
+        match self.guards.get(&slot_of(name)) {
+            Some(until) if now <= *until => {
+                Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Slots {
     /// The node is part of a cluster. Slots that it has already are covered by what its start proves, or by its guard.
     pub fn begin(&mut self) {
@@ -152,6 +164,7 @@ impl Slots {
     }
 
     /// Whether the node is part of a cluster.
+    #[inline]
     pub fn is_in_cluster(&self) -> bool {
         self.0.is_some()
     }
@@ -204,12 +217,10 @@ impl Slots {
     }
 
     /// Refuses while the slot of `name` is guarded.
+    #[inline(always)]
     pub fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
-        let Some(known) = self.0.as_ref().filter(|known| !known.guards.is_empty()) else { return Ok(()) };
-        match known.guards.get(&slot_of(name)) {
-            Some(until) if now <= *until => {
-                Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) })
-            }
+        match &self.0 {
+            Some(known) if !known.guards.is_empty() => known.ensure_open(name, now),
             _ => Ok(()),
         }
     }

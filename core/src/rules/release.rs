@@ -24,6 +24,7 @@ pub enum Released {
 
 /// Lowers the holds of the lock `name` of `db` by one or, with a level, to `level - 1`: that is idempotent, so it can be
 /// repeated. It also takes back what this owner still waits for, unless it is about one grant alone (a token).
+#[inline(always)]
 pub fn release(
     db: u32,
     name: &[u8],

@@ -109,7 +109,7 @@ impl OneKey {
         };
         let barges = self.without.is(Rule::NoBarging) && self.is_free();
         let aside = barges.then(|| std::mem::take(self.node.tamper().waiting));
-        let _ = self.perform(&Request::Acquire { ask, may_block: true }, owner);
+        let _ = self.perform(&Request::Acquire(ask), owner);
         if let Some(aside) = aside {
             *self.node.tamper().waiting = aside;
         }

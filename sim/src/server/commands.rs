@@ -69,7 +69,7 @@ impl Server {
                 let passes = self.without.is(Rule::NoBarging) && held.is_none()
                     || self.without.is(Rule::ReadersWaitForWriters) && joins;
                 let aside = passes.then(|| std::mem::take(self.node.tamper().waiting));
-                let does = Does::Acquire { ask, may_block: true };
+                let does = Does::Acquire(ask);
                 let answer = self.perform(key, &does, Some(request.waiter()).filter(|_| !passes), now);
                 if let Some(aside) = aside {
                     *self.node.tamper().waiting = aside;

@@ -61,7 +61,7 @@ impl Server {
             *self.node.tamper().tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
             self.node.tamper().tokens.set_ceiling(ceiling);
         }
-        let token = token(self.perform(key, &Does::Acquire { ask, may_block: false }, None, now)?);
+        let token = token(self.perform(key, &Does::Acquire(ask), None, now)?);
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
         let lasts =
             |lock: &Lock| lock.find(owner).is_some_and(|own| lock.grant(own).deadline() >= now.boot.plus_ms(ttl_ms));

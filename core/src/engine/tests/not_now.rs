@@ -68,6 +68,19 @@ fn without_a_ceiling_the_queue_waits_and_without_tokens_it_is_told() {
 }
 
 /// What the whole node cannot do is tried with one queue at a time, however many there are.
+/// In a transaction or a script a command is answered at once, also where the disk alone is in its way.
+#[test]
+fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
+    let mut key = Key::new();
+    key.node.tokens.set_ceiling(0);
+    key.blocks = false;
+    assert_eq!(key.acquire("a", 1_000, 0), Err(Refusal::NotYet));
+    assert_eq!((key.queue(), key.node.next_due()), (vec![], None));
+    key.blocks = true;
+    let waits = key.acquire("a", 1_000, 0).unwrap().unwrap();
+    assert_eq!(key.queue(), [waits]);
+}
+
 #[test]
 fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     let mut key = Key::new();

@@ -210,7 +210,7 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
             patience,
             behind: Default::default(),
         };
-        Request::Acquire { ask, may_block: true }
+        Request::Acquire(ask)
     };
     let granted = |value| Ok(Reply::Granted(token(value), 1));
     assert_eq!(key.perform(&ask("reader", Wanted::Shared, 100)), granted(100));
@@ -243,7 +243,7 @@ fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
             patience,
             behind: Default::default(),
         };
-        Request::Acquire { ask, may_block: true }
+        Request::Acquire(ask)
     };
     for name in ["a", "b"] {
         key.perform_for(b"x", &ask(name)).unwrap();

@@ -86,5 +86,5 @@ fn acquire_by(name: &'static str) -> Request<'static> {
     let (owner, ttl) = (owner(name), ttl(1_000));
     let (wanted, note, patience) = (Wanted::Exclusive, Note::default(), Patience::NONE);
     let ask = Acquire { owner, ttl, wanted, retry: false, fence: None, note, patience, behind: Default::default() };
-    Request::Acquire { ask, may_block: true }
+    Request::Acquire(ask)
 }
