@@ -24,7 +24,7 @@ const fn may(rule: &'static str, purpose: &'static str, probe: &'static [&'stati
 const HOLDING: &str = "locks cannot be taken and held";
 
 /// What takes locks, on one node or on several.
-const APPLICATION: [Permission; 15] = [
+const APPLICATION: [Permission; 16] = [
     may("lock.acquire", HOLDING, &["LOCK.ACQUIRE", KEY, "", "0"]),
     may("lock.release", "locks cannot be given back: they end with their leases", &["LOCK.RELEASE", KEY, ""]),
     may("lock.extend", HOLDING, &["LOCK.EXTEND", KEY, "", "0"]),
@@ -41,6 +41,11 @@ const APPLICATION: [Permission; 15] = [
     ),
     may("lock.watch", "locks and elections cannot be observed", &["LOCK.WATCH", KEY, "0"]),
     may("lock.node", "the node cannot be used by clients of several nodes", &["LOCK.NODE"]),
+    may(
+        "lock.members",
+        "the node cannot be used by clients that follow changes of the set of nodes",
+        &["LOCK.MEMBERS"],
+    ),
     may(
         "lock.fence",
         "tokens cannot be raised, so some locks of several nodes are not granted",
@@ -105,7 +110,7 @@ const SENTINEL: [Permission; 3] = [
 const NEWEST: &str = "of Sentinels that name different masters, clients may believe the one that was cut off";
 
 /// Of an application's, what those need who only look.
-const LOOKING: [&str; 4] = ["lock.info", "lock.watch", "lock.check", "lock.node"];
+const LOOKING: [&str; 5] = ["lock.info", "lock.watch", "lock.check", "lock.node", "lock.members"];
 
 /// What a user is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

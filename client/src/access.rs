@@ -204,6 +204,9 @@ pub struct Way {
     access: Arc<Access>,
 }
 
+/// What the address of a socket begins with.
+const UNIX: &str = "unix://";
+
 /// A server's address, as people read it.
 pub fn name_of(host: &str, port: u16) -> String {
     format!("{host}:{port}")
@@ -278,6 +281,35 @@ impl Way {
         };
         way.info = self.info.clone().set_addr(addr);
         way
+    }
+
+    /// Its address in a set of nodes: `host:port`, or `unix:///path`.
+    pub fn address(&self) -> String {
+        let port = match self.info.addr() {
+            ConnectionAddr::Tcp(_, port) | ConnectionAddr::TcpTls { port, .. } => *port,
+            ConnectionAddr::Unix(path) => return format!("{UNIX}{}", path.display()),
+            _ => return self.name.clone(),
+        };
+        let host = self.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        if host.contains(':') { format!("[{host}]:{port}") } else { name_of(host, port) }
+    }
+
+    /// That to the server with this address in a set of nodes, which is reached in the same manner; `None`: it is no such address.
+    pub fn to_address(&self, address: &str) -> Option<Self> {
+        if let Some(path) = address.strip_prefix(UNIX) {
+            let mut way = self.clone();
+            way.name = path.to_owned();
+            way.info = self.info.clone().set_addr(ConnectionAddr::Unix(path.into()));
+            return Some(way);
+        }
+        let (host, port) = address.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(self.to(host, port.parse().ok()?)).filter(|_| !host.is_empty())
+    }
+
+    /// Whether it is over TLS.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
     /// The host that it leads to; `None`: a socket of this one.

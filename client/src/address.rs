@@ -59,6 +59,11 @@ const ANY_HOST: &str = "localhost";
 const NO_HOSTS: &str = "name the servers: host:port,host:port";
 
 impl Address {
+    /// Whether it is that of one server.
+    pub fn is_server(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
     /// A cluster, by servers of it.
     pub fn of_cluster(seeds: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
         let seeds: Vec<_> = seeds.into_iter().map(|seed| url_of(seed.as_ref())).collect();

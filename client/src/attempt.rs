@@ -20,6 +20,8 @@ use crate::{Error, ErrorKind, clock};
 
 /// A lock that was taken, and what is still under way: late answers.
 pub struct Taken {
+    /// Those that were asked.
+    pub nodes: Arc<Nodes>,
     pub held: Held,
     pub calls: Calls,
     pub lease: Arc<Lease>,
@@ -58,7 +60,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut calls: Calls = first.into_iter().map(call).collect();
     let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
     let mut answered = vec![false; nodes.len()];
-    let mut over = pin!(over());
+    let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
     let mut is_over = false;
     loop {
         let reply = tokio::select! {
@@ -72,6 +74,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 is_over = true;
                 break;
             }
+            // What was granted so far is given back: it is asked for anew in the next version of the set.
+            () = &mut is_superseded => return Err(superseded()),
             else => break,
         };
         let node = reply.call.node;
@@ -86,7 +90,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             }
             Progress::Held(held) => {
                 give_back.disarm();
-                return Ok(Taken { held, calls, lease });
+                return Ok(Taken { nodes: Arc::clone(nodes), held, calls, lease });
             }
             Progress::TooLate => return Err(too_late()),
             Progress::Impossible => break,
@@ -113,7 +117,12 @@ pub async fn acquire_waiting(
     let behind = nodes.list[0].knows_behind(&lease.key).then(|| behind.count());
     lease.class.round();
     let command = lease.acquire_waiting(checked.ttl_ms, proposal, patience.as_millis() as u64, behind);
-    let (id, reply) = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease)).await;
+    let asked = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease));
+    let (id, reply) = tokio::select! {
+        biased;
+        asked = asked => asked,
+        () = nodes.superseded() => return Err(superseded()),
+    };
     let reply = lease.checked(reply);
     let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
     let (reply, waited_ms) = match reply {
@@ -131,7 +140,7 @@ pub async fn acquire_waiting(
     match machine.on_answer(0, id, ask, answer, clock::boot_now()) {
         Progress::Held(held) => {
             give_back.disarm();
-            Ok(Some(Taken { held, calls: Calls::new(), lease }))
+            Ok(Some(Taken { nodes: Arc::clone(nodes), held, calls: Calls::new(), lease }))
         }
         Progress::TooLate => Err(too_late()),
         Progress::Goes(_) => Ok(None),
@@ -149,6 +158,11 @@ fn too_late() -> Error {
         "the nodes granted the lock so late that nothing of its lease is left to rely on: use a longer ttl, or find out why \
          they are slow",
     )
+}
+
+/// It is tried again in the version that took the place of this one; nobody is told.
+fn superseded() -> Error {
+    Error::new(ErrorKind::NoQuorum, "the set of nodes changed meanwhile")
 }
 
 /// This process had so many others to ask for that the time was over before it was its turn.

@@ -21,7 +21,7 @@ use crate::renewer::{self, Auto};
 use crate::session::Kept;
 use crate::thread::Thread;
 use crate::wire::ShownKey;
-use crate::{Changes, Election, Error, ErrorKind, Guard, Holder, Options, RwLock, Semaphore, watch};
+use crate::{Changes, Election, Error, ErrorKind, Guard, Holder, Options, RwLock, Semaphore, members, watch};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -31,7 +31,8 @@ pub struct Client(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    nodes: Arc<Nodes>,
+    /// Of the version of the set that it works with, or of one before.
+    nodes: Mutex<Arc<Nodes>>,
     defaults: Options,
     turns: Arc<Turns>,
     /// None before the first use, nor when the client was closed.
@@ -185,6 +186,7 @@ impl Builder {
             }
         }
         let defaults = self.defaults;
+        let nodes = Mutex::new(nodes);
         Ok(Client(Arc::new(Inner { nodes, defaults, turns: Arc::default(), thread: Mutex::default() })))
     }
 }
@@ -269,8 +271,9 @@ impl Client {
     /// # Errors
     /// `NoQuorum`: too few nodes can be reached, or be nodes; each with its reason.
     pub async fn connect(&self) -> Result<(), Error> {
-        let nodes = Arc::clone(&self.0.nodes);
-        self.thread()?.run(async move { nodes.connected().await }).await?
+        let (nodes, given) = (self.nodes(), self.0.defaults.checked()?.given);
+        let connect = async move { nodes.on_present(given, |nodes| async move { nodes.connected().await }).await };
+        self.thread()?.run(connect).await?
     }
 
     /// Takes the lock if it is free, now, and extends it in the background while the guard lives, unless [`Options::auto_extend`]
@@ -421,8 +424,8 @@ impl Client {
     /// # Errors
     /// `Closed`.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Changes<Option<Holder>>, Error> {
-        let (nodes, key, given) = (&self.0.nodes, Arc::from(key.as_ref()), Options::default().checked()?.given);
-        Ok(Changes::begin(self.thread()?, nodes, |tell| watch::watch(Arc::clone(nodes), key, given, tell)))
+        let (nodes, key, given) = (self.nodes(), Arc::from(key.as_ref()), Options::default().checked()?.given);
+        Ok(Changes::begin(self.thread()?, &nodes, |tell| watch::watch(Arc::clone(&nodes), key, given, tell)))
     }
 
     /// A lock that many can read under together, or one write. Nothing is asked of the nodes yet.
@@ -558,8 +561,41 @@ impl Client {
         &self.0.turns
     }
 
-    pub(crate) fn nodes(&self) -> &Arc<Nodes> {
-        &self.0.nodes
+    /// The nodes of the version of the set that it works with now.
+    pub(crate) fn nodes(&self) -> Arc<Nodes> {
+        let mut nodes = self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if nodes.is_superseded() {
+            *nodes = nodes.latest();
+        }
+        Arc::clone(&nodes)
+    }
+
+    /// Makes these nodes the set, in place of the present ones, while locks are held and taken: by this client and by all others, which follow
+    /// by themselves. No lock is lost. Addresses are as in [`Builder::node`], each of one server.
+    ///
+    /// It takes a step for each node that is added or removed, and the nodes wait between two steps until leases of before have ended: the
+    /// longest that they allow (`lock.max-ttl`). A node that is added must answer; one that is removed may be dead. The set is written down on the nodes with
+    /// the first change: until then they know of none, and all clients must have been given the same nodes.
+    ///
+    /// Called again it goes on where it, or another one, stopped. Two at once do not disturb each other, but the one that wants something else
+    /// than the other goes on until it has it.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// // 10.0.0.3 is dead.
+    /// locks.set_nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotAllowed`: it takes the permissions of an operator. `Configuration`: an address is none, or its node cannot be a member; nor can a cluster
+    /// or a master behind Sentinel. `NoQuorum`: too few nodes agree, or one that is to be added does not answer.
+    pub async fn set_nodes<A: Into<String>>(&self, addresses: impl IntoIterator<Item = A>) -> Result<(), Error> {
+        let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
+        let nodes = self.nodes();
+        self.thread()?.run(async move { members::set_nodes(&nodes, &addresses).await }).await?
     }
 
     /// Waits until what was given back has been: by guards that were released or dropped, and by those who gave up taking a
@@ -584,14 +620,14 @@ impl Client {
     /// `NotGivenBack`: locks that others have to wait for, since guards still hold them, or since too few nodes answered: there they
     /// end with their leases.
     pub async fn close(&self) -> Result<(), Error> {
-        let nodes = &self.0.nodes;
+        let nodes = self.nodes();
         nodes.close();
         let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Never used, or closed before.
         let Some(thread) = thread else { return Ok(()) };
         thread
             .run({
-                let nodes = Arc::clone(nodes);
+                let nodes = Arc::clone(&nodes);
                 async move { nodes.settled().await }
             })
             .await?;
@@ -616,14 +652,15 @@ impl Client {
 
     /// The thread; started at the first use.
     pub(crate) fn thread(&self) -> Result<Arc<Thread>, Error> {
-        if self.0.nodes.is_closed() {
+        let nodes = self.nodes();
+        if nodes.is_closed() {
             return Err(Error::closed());
         }
         let mut thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
             return Ok(Arc::clone(thread));
         }
-        let started = Arc::new(Thread::start(&self.0.nodes)?);
+        let started = Arc::new(Thread::start(&nodes)?);
         *thread = Some(Arc::clone(&started));
         Ok(started)
     }
@@ -638,7 +675,7 @@ impl Client {
         session: Option<&Arc<Kept>>,
     ) -> Result<Guard, Error> {
         let checked = options.checked()?;
-        let (nodes, turns) = (Arc::clone(&self.0.nodes), Arc::clone(&self.0.turns));
+        let (nodes, turns) = (self.nodes(), Arc::clone(&self.0.turns));
         let ticket = nodes.clock.ticket();
         let span = match waits {
             true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len(), token = Empty),
@@ -664,11 +701,14 @@ impl Client {
                 taken = taking => taken?,
             };
             let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold, ttl_ms: checked.ttl_ms });
-            Ok(renewer::start(&nodes, taken, checked, auto, session))
+            let nodes = Arc::clone(&taken.nodes);
+            let (shared, orders, lease) = renewer::start(taken, checked, auto, session);
+            Ok((nodes, shared, orders, lease))
         };
-        let (shared, orders, lease) = thread.run(taken.instrument(span.clone()).with_current_subscriber()).await??;
+        let (nodes, shared, orders, lease) =
+            thread.run(taken.instrument(span.clone()).with_current_subscriber()).await??;
         span.record("token", shared.token());
-        Ok(Guard::new(thread, &self.0.nodes, lease, shared, orders, checked))
+        Ok(Guard::new(thread, &nodes, lease, shared, orders, checked))
     }
 }
 

@@ -8,13 +8,15 @@ use palisade_core::quorum::NodeId;
 use redis::io::tcp::TcpSettings;
 use redis::{Cmd, Value};
 use socket2::TcpKeepalive;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::access::Access;
+use crate::access::{Access, Way};
 use crate::address::Address;
 use crate::cluster::Cluster;
 use crate::give_back::Debt;
+use crate::members::News;
 use crate::node::{Common, Node, Server};
 use crate::pace::Given;
 use crate::place::Place;
@@ -33,17 +35,29 @@ pub enum Endpoint {
     Cluster(Arc<Cluster>),
 }
 
+/// How connections are kept.
+fn tcp() -> TcpSettings {
+    let (time, interval, retries) = KEEPALIVE;
+    let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+/// The way to the server at `url`, the address with this number.
+///
+/// # Errors
+/// As [`Way::new`].
+pub fn way(number: usize, url: &str, access: &Arc<Access>) -> Result<Way, Error> {
+    Ok(Way::new(number, url, access)?.with(|info| info.set_tcp_settings(tcp())))
+}
+
 impl Endpoint {
     /// What is at `address`, the one with this number in the list, from 1. Nothing is connected yet.
     ///
     /// # Errors
     /// `Configuration`: it is no address of a server, or what `access` names cannot be read.
     pub fn new(number: usize, address: &Address, access: &Arc<Access>, common: &Common) -> Result<Self, Error> {
-        let (time, interval, retries) = KEEPALIVE;
-        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let place = number - 1;
-        Ok(match Place::of(number, address, access, |info| info.set_tcp_settings(tcp.clone()))? {
+        Ok(match Place::of(number, address, access, |info| info.set_tcp_settings(tcp()))? {
             Place::Server(way) => Self::One(Arc::new(Node::new(place, Server::At(Arc::new(way)), common))),
             Place::Cluster(ways) => Self::Cluster(Cluster::new(place, ways, common)),
             Place::Sentinel(sentinels) => {
@@ -68,15 +82,25 @@ impl Endpoint {
         }
     }
 
-    /// Begins to connect, and to give back what is owed.
-    pub fn stay_connected(&self) {
+    /// Begins to connect, and to give back what is owed, until another set takes the place of the one that it is of.
+    pub fn stay_connected(&self, news: &Arc<News>) {
         match self {
             Self::One(node) => {
                 let (staying, following) = (Arc::clone(node), Arc::clone(node));
-                tokio::spawn(async move { staying.stay_connected().await });
-                tokio::spawn(async move { following.follow().await });
-                tokio::spawn(Arc::clone(node).pay());
+                let tasks = [
+                    tokio::spawn(async move { staying.stay_connected().await }),
+                    tokio::spawn(async move { following.follow().await }),
+                    tokio::spawn(Arc::clone(node).pay()),
+                ];
+                let (node, news) = (Arc::clone(node), Arc::clone(news));
+                tokio::spawn(async move {
+                    news.is_over().await;
+                    tasks.iter().for_each(JoinHandle::abort);
+                    join_all(tasks).await;
+                    node.retire("another version of the set of nodes took the place of the one that it was asked in");
+                });
             }
+            // One is never in a set that changes.
             Self::Cluster(cluster) => drop(tokio::spawn(Arc::clone(cluster).stay_informed())),
         }
     }

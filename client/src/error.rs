@@ -48,6 +48,8 @@ pub enum ErrorKind {
     BadArgument,
     /// The addresses are wrong, or what is there is not a set of lock nodes.
     Configuration,
+    /// The nodes do not let the user of this client do that.
+    NotAllowed,
     /// The client was closed.
     Closed,
     /// The client was closed, and some of its locks are not free: guards still hold them, or too few nodes answered.

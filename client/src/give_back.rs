@@ -82,8 +82,13 @@ pub fn is_final(reply: &Result<Value, NodeFailure>) -> bool {
 }
 
 impl Nodes {
-    /// Gives `lease` back to every node that may have it, and tells what each says at first. Goes on when nobody listens.
-    pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> mpsc::UnboundedReceiver<Answered> {
+    /// Gives `lease` back to every node of the [latest](Self::latest) version that may have it, and tells which these are and what each says
+    /// at first. Goes on when nobody listens.
+    pub fn give_back(
+        self: &Arc<Self>,
+        lease: &Arc<Lease>,
+        checked: Checked,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Answered>) {
         self.give_back_by(lease.release(1), lease, checked)
     }
 
@@ -93,21 +98,28 @@ impl Nodes {
         command: Cmd,
         lease: &Arc<Lease>,
         checked: Checked,
-    ) -> mpsc::UnboundedReceiver<Answered> {
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Answered>) {
+        let nodes = self.latest();
+        if !Arc::ptr_eq(&nodes, self) {
+            lease.moves();
+        }
         let (told, answers) = mpsc::unbounded_channel();
         let until = clock::boot_now().plus_us(u64::from(checked.ttl_ms) * 1_000);
         let debt = Arc::new(Debt { lease: Arc::clone(lease), command, until, freed: AtomicUsize::new(0) });
-        let under_way = self.under_way.begin();
-        let nodes = Arc::clone(self);
+        let (under_way, those) = (self.under_way.begin(), Arc::clone(&nodes));
         let give = async move {
             let _under_way = under_way;
             let command = &debt.command;
             let release = |place: usize| {
-                let (node, debt) = (&nodes.list[place], &debt);
+                let (nodes, debt) = (&nodes, &debt);
                 async move {
                     // What was never sent there cannot be there.
                     let nothing = !debt.lease.may_be_at(place);
-                    let reply = if nothing { Ok(Value::Nil) } else { node.ask(command, checked.given, None).await.1 };
+                    let reply = if nothing {
+                        Ok(Value::Nil)
+                    } else {
+                        nodes.ask_wherever(place, command, checked.given).await.1
+                    };
                     (place, reply)
                 }
             };
@@ -116,7 +128,7 @@ impl Nodes {
                 match &reply {
                     Ok(_) => debt.is_freed(),
                     Err(_) if is_final(&reply) => {}
-                    Err(_) => nodes.list[place].owe(&debt),
+                    Err(_) => nodes.owe(place, &debt),
                 }
                 let _ = told.send((place, reply));
             }
@@ -125,7 +137,7 @@ impl Nodes {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(give);
         }
-        answers
+        (those, answers)
     }
 }
 

@@ -241,9 +241,10 @@ impl Guard {
             checked: self.checked,
             released: false,
         };
-        let replies = self.tell_all(self.lease.reenter(level), |reply| matches!(reply, Ok(Value::Int(_)))).await?;
+        let (nodes, replies) =
+            self.tell_all(self.lease.reenter(level), |reply| matches!(reply, Ok(Value::Int(_)))).await?;
         let is_yes = |reply: &&Option<Result<Value, NodeFailure>>| matches!(reply, Some(Ok(Value::Int(_))));
-        if replies.iter().filter(is_yes).count() >= majority(self.nodes.len()) {
+        if replies.iter().filter(is_yes).count() >= majority(nodes.len()) {
             return Ok(guard);
         }
         let why = |reply: Option<Result<Value, NodeFailure>>| match reply {
@@ -253,16 +254,17 @@ impl Guard {
         };
         let whys: Vec<_> = replies.into_iter().map(why).collect();
         Err(Error::new(ErrorKind::NoQuorum, "too few nodes took notice of the re-entry")
-            .with_nodes(self.nodes.errors(&whys)))
+            .with_nodes(nodes.errors(&whys)))
     }
 
-    /// Sends `command` to every node, and returns what they answered as soon as a majority answered so, or all of them did.
+    /// Sends `command`, which may be sent twice, to every node, and returns which these are and what they answered as soon as a majority answered so, or all of
+    /// them did.
     pub(crate) async fn tell_all(
         &self,
         command: redis::Cmd,
         counts: fn(&Result<Value, NodeFailure>) -> bool,
-    ) -> Result<Vec<Option<Result<Value, NodeFailure>>>, Error> {
-        let (nodes, given) = (Arc::clone(&self.nodes), self.checked.given);
+    ) -> Result<(Arc<Nodes>, Vec<Option<Result<Value, NodeFailure>>>), Error> {
+        let (nodes, given) = (self.nodes.latest(), self.checked.given);
         let told = self.thread.run(async move {
             let mut replies: Vec<_> = nodes.list.iter().map(|_| None).collect();
             let mut answers = nodes.tell_all(command, given);
@@ -273,7 +275,7 @@ impl Guard {
                 yes += usize::from(counts(&reply));
                 replies[node] = Some(reply);
             }
-            replies
+            (nodes, replies)
         });
         told.await
     }

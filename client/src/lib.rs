@@ -114,6 +114,7 @@ pub mod holder_id;
 mod locking;
 mod looking;
 mod loss;
+mod members;
 mod metrics;
 mod node;
 mod nodes;

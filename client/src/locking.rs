@@ -118,7 +118,8 @@ impl Sought {
 /// Takes it if it is free, now.
 pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> Result<Taken, Error> {
     let acquiring = Acquiring::begin(&sought.class, sought.wanted);
-    let taken = take_free(nodes, sought, sought.lease(nodes), checked, None, &mut 0).await;
+    let take = async |nodes: Arc<Nodes>| take_free(&nodes, sought, sought.lease(&nodes), checked, None, &mut 0).await;
+    let taken = nodes.on_present(checked.given, take).await;
     acquiring.ended(&taken);
     taken
 }
@@ -177,14 +178,14 @@ async fn take_in_turn(
     wait: Option<Duration>,
     checked: Checked,
 ) -> Result<Taken, Error> {
-    let key = &sought.key;
+    let (key, mut nodes) = (&sought.key, nodes.latest());
     let deadline = wait.map(|wait| Instant::now() + wait);
     let by = || deadline.map(|deadline| deadline.max(Instant::now() + LAST_TRY));
     let turn = turns.of(key);
     // Those who can hold it together need not wait for each other here. Who comes before whom is the nodes' word.
     let mut refused_before = match sought.wanted {
         Wanted::Exclusive => None,
-        _ => match take_free(nodes, sought, sought.lease(nodes), checked, by(), &mut 0).await {
+        _ => match take_free(&nodes, sought, sought.lease(&nodes), checked, by(), &mut 0).await {
             Ok(taken) => return Ok(taken),
             Err(refused) => Some(refused),
         },
@@ -203,14 +204,14 @@ async fn take_in_turn(
             }
             Err(_) => {
                 return Err(match turn.seen().or(refused_before) {
-                    Some(seen) => timed_out(nodes, key, seen, checked).await,
+                    Some(seen) => timed_out(&nodes, key, seen, checked).await,
                     None => behind_others(),
                 });
             }
         },
     };
     turn.saw(None);
-    let mut lease = sought.lease(nodes);
+    let mut lease = sought.lease(&nodes);
     let mut pause = BACK_OFF.0;
     let mut said = Instant::now();
     // The last attempt came after a wait in the queues.
@@ -222,13 +223,17 @@ async fn take_in_turn(
         left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
     };
     loop {
+        if nodes.is_superseded() {
+            nodes = nodes.latest();
+            (lease, waited, collided) = (sought.lease(&nodes), false, false);
+        }
         let left = patience();
         let attempt = if let Some(refused) = refused_before.take() {
             Err(refused)
         } else if waited && !by_turn && !left.is_zero() {
-            attempt::acquire_waiting(nodes, lease, checked, left, &turn.behind).await
+            attempt::acquire_waiting(&nodes, lease, checked, left, &turn.behind).await
         } else {
-            take_free(nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
+            take_free(&nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
         };
         let refused = match attempt {
             Ok(Some(taken)) => return Ok(taken),
@@ -238,7 +243,7 @@ async fn take_in_turn(
         too_late = if refused.kind() == ErrorKind::Expired { too_late + 1 } else { 0 };
         let passes = match refused.kind() {
             ErrorKind::Contended | ErrorKind::Guarded => true,
-            ErrorKind::NoQuorum => !refused.is_lasting(),
+            ErrorKind::NoQuorum => !refused.is_lasting() || nodes.was_superseded(checked.given).await,
             ErrorKind::Expired => too_late < TOO_LATE_TIMES,
             _ => false,
         };
@@ -246,7 +251,7 @@ async fn take_in_turn(
             return Err(refused);
         }
         if patience().is_zero() {
-            return Err(timed_out(nodes, key, told_last(before, refused), checked).await);
+            return Err(timed_out(&nodes, key, told_last(before, refused), checked).await);
         }
         before = Some(refused.clone());
         let is_guarded = refused.kind() == ErrorKind::Guarded;
@@ -271,18 +276,18 @@ async fn take_in_turn(
             let _ = timeout(patience().min(SAID_AGAIN), nodes.majority_answers(key)).await;
         }
         // A new name for each attempt: a late message about the last one cannot touch it.
-        lease = sought.lease(nodes);
+        lease = sought.lease(&nodes);
         waited = in_queue;
         collided = false;
         // Of one node a request for the lock itself can wait: one message less. But each blocks a connection.
         by_turn = nodes.len() > 1 || nodes.list[0].has_many_blocked(key);
         if in_queue && by_turn {
             let patient = patience().max(Duration::from_millis(1));
-            let chooses = choosing::limit(nodes, sought.wanted).is_some();
-            let turn = waiting::turn(nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked).await?;
+            let chooses = choosing::limit(&nodes, sought.wanted).is_some();
+            let turn = waiting::turn(&nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked).await?;
             // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
             collided = turn.is_some() || !patience().is_zero();
-            lease = turn.unwrap_or_else(|| sought.lease(nodes));
+            lease = turn.unwrap_or_else(|| sought.lease(&nodes));
             looks = 0;
         }
     }

@@ -1,4 +1,4 @@
-//! All nodes of a client, and questions to them.
+//! All nodes of one version of the set that a client works with, and questions to them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use palisade_core::quorum::{Answer, Ask, Call, NodeId, Out, majority};
+use palisade_core::{Member, Members};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -17,6 +18,7 @@ use crate::address::Address;
 use crate::clock::HybridClock;
 use crate::endpoint::Endpoint;
 use crate::give_back::{Answered, Tally};
+use crate::members::{Set, Ways};
 use crate::node::{CONNECT_TIMEOUT, Common, Node, WINDOW};
 use crate::pace::Given;
 use crate::tracking::Tracked;
@@ -26,22 +28,24 @@ use crate::{Error, ErrorKind, Holder, NodeError};
 /// How long a client that is closed waits for what is being given back.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// What all locks of a client share.
+/// The nodes of a client, and what all of its locks share.
 #[derive(Debug)]
 pub struct Nodes {
     pub list: Vec<Endpoint>,
-    pub clock: HybridClock,
+    pub clock: Arc<HybridClock>,
     /// Attempts at a time. The others have not begun: their leases do not run yet, and extensions do not queue behind them.
-    pub attempts: Semaphore,
+    pub attempts: Arc<Semaphore>,
     /// Attempts and releases that are under way.
     pub under_way: Tally,
     /// Locks that are held.
     pub held: Tally,
     /// Held locks that nodes tell of.
     pub tracked: Arc<Tracked>,
-    closed: watch::Sender<bool>,
+    closed: Arc<watch::Sender<bool>>,
     /// One of them began to answer.
     answers_again: Arc<Notify>,
+    /// Which version of the set this is, and what takes its place.
+    pub set: Set,
 }
 
 /// What came of a call.
@@ -66,31 +70,59 @@ impl Nodes {
     /// Those at `addresses`; nothing is connected yet.
     pub fn new(addresses: &[Address], access: Access) -> Result<Arc<Self>, Error> {
         let access = Arc::new(access);
-        let common = Common { answers_again: Arc::default(), tracked: Arc::new(Tracked::new(addresses.len())) };
+        let common = Common::new(addresses.len(), Members::default(), addresses.iter().all(Address::is_server));
         let numbered = addresses.iter().enumerate();
         let endpoint = |(n, address): (usize, &Address)| Endpoint::new(n + 1, address, &access, &common);
         let list = numbered.map(endpoint).collect::<Result<Vec<_>, _>>()?;
-        let Common { answers_again, tracked } = common;
+        let ways = Ways::of(&list, access);
+        let Common { answers_again, tracked, news } = common;
         Ok(Arc::new(Self {
             list,
             answers_again,
             tracked,
-            clock: HybridClock::default(),
-            attempts: Semaphore::new(WINDOW),
+            clock: Arc::default(),
+            attempts: Arc::new(Semaphore::new(WINDOW)),
             under_way: Tally::default(),
             held: Tally::default(),
-            closed: watch::Sender::new(false),
+            closed: Arc::new(watch::Sender::new(false)),
+            set: Set::new(news, Arc::new(ways)),
         }))
     }
 
-    /// Returns when it makes sense to ask a majority about `key`.
+    /// Another version of the set, with all that locks share; nothing is connected yet.
+    pub(crate) fn with(&self, members: Members) -> Arc<Self> {
+        let common = Common::new(members.list.len(), members.clone(), true);
+        let endpoint = |(place, member): (usize, &Member)| {
+            let server = self.set.ways.to(member);
+            Endpoint::One(Arc::new(Node::new(place, server, &common).of_member(member)))
+        };
+        let list = members.list.iter().enumerate().map(endpoint).collect();
+        let Common { answers_again, tracked, news } = common;
+        Arc::new(Self {
+            list,
+            answers_again,
+            tracked,
+            clock: Arc::clone(&self.clock),
+            attempts: Arc::clone(&self.attempts),
+            under_way: self.under_way.clone(),
+            held: self.held.clone(),
+            closed: Arc::clone(&self.closed),
+            set: Set::new(news, Arc::clone(&self.set.ways)),
+        })
+    }
+
+    /// Returns when it makes sense to ask a majority about `key`, or another set took the place of this one.
     pub async fn majority_answers(&self, key: &[u8]) {
         loop {
             let news = self.answers_again.notified();
             if self.list.iter().filter(|node| node.is_worth_asking(key)).count() >= majority(self.len()) {
                 return;
             }
-            news.await;
+            tokio::select! {
+                biased;
+                () = self.superseded() => return,
+                () = news => {}
+            }
         }
     }
 
@@ -100,8 +132,9 @@ impl Nodes {
     }
 
     /// Begins to connect to each, and to give back there what is owed.
-    pub fn stay_connected(&self) {
-        self.list.iter().for_each(Endpoint::stay_connected);
+    pub fn stay_connected(self: &Arc<Self>) {
+        self.list.iter().for_each(|endpoint| endpoint.stay_connected(&self.set.news));
+        tokio::spawn(Arc::clone(self).give_way());
     }
 
     /// From here on nobody gets a lock.
@@ -132,7 +165,7 @@ impl Nodes {
     }
 
     /// The servers that locks are asked of.
-    fn masters(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
         self.list.iter().flat_map(Endpoint::masters).collect()
     }
 
@@ -222,14 +255,14 @@ impl Nodes {
         (answer, why)
     }
 
-    /// Sends `command` to every node, and tells what each answers. Goes on when nobody listens.
+    /// Sends `command` to every node, which may be sent twice, and tells what each answers. Goes on when nobody listens.
     pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
         let (told, answers) = mpsc::unbounded_channel();
         let under_way = self.under_way.begin();
         let nodes = Arc::clone(self);
         tokio::spawn(async move {
             let _under_way = under_way;
-            let ask = async |place: usize| (place, nodes.list[place].ask(&command, given, None).await.1);
+            let ask = async |place: usize| (place, nodes.ask_wherever(place, &command, given).await.1);
             let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
             while let Some(answered) = asked.next().await {
                 let _ = told.send(answered);

@@ -69,6 +69,15 @@ impl Proclaiming {
         }
     }
 
+    /// The set of nodes is another one from now on.
+    pub fn moves_to(&mut self, nodes: &Arc<Nodes>) {
+        self.nodes = Arc::clone(nodes);
+        self.replies = FuturesUnordered::new();
+        self.refusals = vec![None; nodes.len()];
+        let tells = self.machine.moves_to(nodes.len());
+        self.tell(tells);
+    }
+
     /// The node granted the lock anew.
     pub fn on_grant(&mut self, node: usize) {
         let tell = self.machine.on_grant(node);

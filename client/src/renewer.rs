@@ -115,7 +115,6 @@ pub struct Auto {
 
 /// Begins to keep what was taken, in the rounds of its session if it is of one; ends when it is released or lost, or nobody gives orders any more.
 pub fn start(
-    nodes: &Arc<Nodes>,
     taken: Taken,
     checked: Checked,
     auto: Option<Auto>,
@@ -129,7 +128,7 @@ pub fn start(
         key: taken.lease.key.clone(),
         session,
     });
-    let lease = Arc::clone(&taken.lease);
+    let (nodes, lease) = (&taken.nodes, Arc::clone(&taken.lease));
     let (orders, inbox) = mpsc::unbounded_channel();
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let mut held = taken.held;
@@ -227,12 +226,36 @@ impl Renewer {
                     let calls = self.held.on_missing(missing.node, missing.id, missing.token, clock::boot_now());
                     self.make(calls);
                 }
+                () = self.nodes.superseded() => self.moves(),
                 () = sleep_until(next), if self.next.is_some() => self.next_round(),
                 () = sleep(left) => {}
             }
             if self.held.is_lost() || clock::boot_now() >= self.held.valid_until() {
                 return self.lose();
             }
+        }
+    }
+
+    /// Another version of the set took the place of the one in which it was held: it is held there from now on.
+    fn moves(&mut self) {
+        self.nodes = self.nodes.latest();
+        self.lease.moves();
+        self.whys = vec![None; self.nodes.len()];
+        // Answers to what is under way are of the version before.
+        self.calls = Calls::new();
+        let calls = self.held.moves_to(&self.nodes.places_of(&self.held));
+        let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
+        debug!(%key, token, nodes, "goes over to another set of nodes");
+        self.make(calls);
+        if let Some(proclaiming) = &mut self.proclaiming {
+            proclaiming.moves_to(&self.nodes);
+        }
+        if self.looking.is_some() {
+            self.looking = Looking::begin(&self.nodes, &self.lease, self.checked);
+        }
+        // Nodes that were added are to have it soon; and who waits for the round that is over waits for this one.
+        if self.auto.is_some() && !self.is_of_ended_session() || !self.waiting.is_empty() {
+            self.begin_round(self.ttl_ms());
         }
     }
 
@@ -410,14 +433,15 @@ impl Renewer {
         let expired = clock::boot_now() >= self.held.valid_until();
         self.shared.end(Loss::Released);
         self.holding.end(&Loss::Released);
-        let mut answers = self.nodes.give_back(&self.lease, self.checked);
+        let (nodes, mut answers) = self.nodes.give_back(&self.lease, self.checked);
+        self.nodes = nodes;
         drop(counted);
         let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
         let Some(done) = done else {
             debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
             return;
         };
-        self.whys.fill(None);
+        self.whys = vec![None; self.nodes.len()];
         let mut release = Release::begin(self.nodes.len());
         while release.outcome() == Outcome::Unknown
             && let Some((node, reply)) = answers.recv().await

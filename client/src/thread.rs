@@ -37,7 +37,7 @@ impl Thread {
             runtime.block_on(async {
                 nodes.stay_connected();
                 let _ = stopped.await;
-                nodes.settled().await;
+                nodes.latest().settled().await;
             });
             // A name may still be looked up: nobody needs it any more.
             runtime.shutdown_background();

@@ -1,5 +1,6 @@
 //! Waiting for a lock in the queues of the nodes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,10 +63,20 @@ pub async fn turn(
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
     let mut machine = Turn::begin(nodes.len());
     let mut whys = vec![None; nodes.len()];
-    let mut turn = false;
+    let (mut turn, mut superseded) = (false, pin!(nodes.superseded()));
     lease.class.round();
     debug!(key = %lease.shown_key(), nodes = nodes.len(), "waits in the queues of the nodes");
-    while let Some((node, (id, reply))) = asked.next().await {
+    loop {
+        let (node, (id, reply)) = tokio::select! {
+            biased;
+            Some(answered) = asked.next() => answered,
+            // It is waited for in the next version of the set, with the same ticket.
+            () = &mut superseded => {
+                whys.fill(None);
+                break;
+            }
+            else => break,
+        };
         let kept = reply.as_ref().ok().and_then(wire::kept_number);
         let goes_on = Instant::now() < deadline;
         match reply {

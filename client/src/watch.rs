@@ -17,11 +17,31 @@ use crate::{Holder, wire};
 /// Who holds the lock on one node: the owner, the number of its note, and what is told of it.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
-/// Tells changes until nobody listens.
+/// What was told last: the owner and the number of its note, or that it is free.
+type Last = Option<Option<(Vec<u8>, u64)>>;
+
+/// Tells changes until nobody listens, in whichever version of the set.
 pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
+    let (mut nodes, mut last) = (nodes.latest(), None);
+    loop {
+        tokio::select! {
+            biased;
+            () = nodes.superseded() => {}
+            () = watch_version(&nodes, &key, given, &tell, &mut last) => return,
+        }
+        nodes = nodes.latest();
+    }
+}
+
+async fn watch_version(
+    nodes: &Arc<Nodes>,
+    key: &Arc<[u8]>,
+    given: Given,
+    tell: &mpsc::Sender<Option<Holder>>,
+    last: &mut Last,
+) {
     let mut views: Vec<Option<View>> = vec![None; nodes.len()];
-    let mut last: Option<Option<(Vec<u8>, u64)>> = None;
-    let ask = |node, known, after| watching::ask(Arc::clone(&nodes), Arc::clone(&key), node, known, given, after);
+    let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (known, after) = told.next();
@@ -41,10 +61,10 @@ pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::
         let Some(agreed) = agreed(&views) else { continue };
         let present = agreed.as_ref().map(|(owner, sequence, _)| (owner.clone(), *sequence));
         if last.as_ref() != Some(&present) {
-            last = Some(present);
             if tell.send(agreed.map(|(_, _, holder)| holder)).await.is_err() {
                 return;
             }
+            *last = Some(present);
         }
     }
 }

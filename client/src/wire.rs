@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use palisade_core::limits::BEHIND_MAX;
-use palisade_core::quorum::{Answer, Ask, NodeId};
-use palisade_core::{Mode, Permit, Token, Wanted};
+use palisade_core::quorum::{Answer, Ask, NodeId, TellMember};
+use palisade_core::{Members, Mode, Permit, Token, Wanted, members_from_text, members_to_text};
 use redis::{Cmd, RedisError, Value, cmd};
 
 use crate::Holder;
@@ -35,6 +35,8 @@ pub struct Lease {
     wanted: Mutex<Wanted>,
     /// By node: something was sent there that may have been granted, or queued.
     may_have: Box<[AtomicBool]>,
+    /// Every node may have it: places are not known.
+    is_anywhere: AtomicBool,
 }
 
 impl Lease {
@@ -48,11 +50,12 @@ impl Lease {
             class: Class::default(),
             wanted: Mutex::new(wanted),
             may_have: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+            is_anywhere: AtomicBool::new(false),
         }
     }
 
     /// An attempt of another process, which every node may have.
-    pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted, nodes: usize) -> Self {
+    pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
         Self {
             key: key.to_vec(),
             owner: attempt.into(),
@@ -60,7 +63,8 @@ impl Lease {
             note: note.to_vec(),
             class: Class::default(),
             wanted: Mutex::new(wanted),
-            may_have: (0..nodes).map(|_| AtomicBool::new(true)).collect(),
+            may_have: [].into(),
+            is_anywhere: AtomicBool::new(true),
         }
     }
 
@@ -130,12 +134,20 @@ impl Lease {
 
     /// Something is sent to this node now.
     pub fn goes_to(&self, node: usize) {
-        self.may_have[node].store(true, Ordering::Relaxed);
+        if let Some(may_have) = self.may_have.get(node) {
+            may_have.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The set of nodes is another one, with other places.
+    pub fn moves(&self) {
+        self.is_anywhere.store(true, Ordering::Relaxed);
     }
 
     /// Whether this node may have it, or a request of it in its queue.
     pub fn may_be_at(&self, node: usize) -> bool {
-        self.may_have[node].load(Ordering::Relaxed)
+        self.is_anywhere.load(Ordering::Relaxed)
+            || self.may_have.get(node).is_some_and(|has| has.load(Ordering::Relaxed))
     }
 
     /// Its key, for people.
@@ -302,6 +314,38 @@ pub fn news(reply: Value) -> Option<Vec<News>> {
         Some(News { key: key.into(), owner: owner.into(), told })
     };
     list.into_iter().map(one).collect()
+}
+
+/// This client works with this version of the set of nodes; which one does the node know?
+pub fn join(version: u64) -> Cmd {
+    cmd("LOCK.MEMBERS").arg("JOIN").arg(version).take()
+}
+
+/// What a member of the set is asked when its next version is looked for.
+pub fn tell_member(told: &TellMember) -> Cmd {
+    let mut command = cmd("LOCK.SETMEMBERS");
+    match told {
+        TellMember::Promise { version, ballot } => command.arg(version).arg("PROMISE").arg(format!("{ballot:032x}")),
+        TellMember::Accept { version, ballot, list, floor } => {
+            command.arg(version).arg("ACCEPT").arg(format!("{ballot:032x}"));
+            command.arg("MEMBERS").arg(members_to_text(list)).arg("FLOOR").arg(floor)
+        }
+    };
+    command
+}
+
+/// This version of the set was decided.
+pub fn tell_decided(members: &Members) -> Cmd {
+    let mut command = cmd("LOCK.SETMEMBERS");
+    command.arg(members.version).arg("DECIDED").arg("MEMBERS").arg(members_to_text(&members.list));
+    command
+}
+
+/// Which set of nodes a node was told of; `None`: it is no such answer.
+pub fn members(value: &Value) -> Option<Members> {
+    let (version, list) = (number(value, "version")?, text(value, "members")?);
+    let list = if version == 0 { vec![] } else { members_from_text(&list)? };
+    Some(Members { version, list })
 }
 
 /// Is `key` held with this token?

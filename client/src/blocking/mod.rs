@@ -95,6 +95,22 @@ impl Client {
         block_on(self.0.connect())
     }
 
+    /// See [`crate::Client::set_nodes`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Error, blocking::Client};
+    /// # fn run(locks: Client) -> Result<(), Error> {
+    /// locks.set_nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_nodes<A: Into<String>>(&self, addresses: impl IntoIterator<Item = A>) -> Result<(), Error> {
+        block_on(self.0.set_nodes(addresses))
+    }
+
     /// See [`crate::Client::try_lock`].
     ///
     /// ```no_run

@@ -18,6 +18,7 @@ use crate::{Error, ErrorKind, Released};
 const HOLDS_MAX: u32 = TAKEN_UP_HOLDS / 2 - 1;
 
 /// What is to change.
+#[derive(Clone)]
 pub enum What {
     /// One hold less, or down to `level` - 1.
     Release { level: Option<u32> },
@@ -179,13 +180,12 @@ impl Change<'_> {
     /// Tells all nodes, and returns what those answered that have it; they are a majority.
     async fn tell(&self, holding: &Holding, command: Cmd, what: &str) -> Result<Vec<u64>, Error> {
         let is_answer = |reply: &Result<Value, NodeFailure>| matches!(reply, Ok(Value::Int(_)));
-        let replies = holding.guard.tell_all(command, is_answer).await?;
+        let (nodes, replies) = holding.guard.tell_all(command, is_answer).await?;
         let number = |reply: &Option<Result<Value, NodeFailure>>| match reply {
             Some(Ok(Value::Int(number))) => u64::try_from(*number).ok(),
             _ => None,
         };
         let numbers: Vec<u64> = replies.iter().filter_map(number).collect();
-        let nodes = self.this.nodes();
         if numbers.len() >= majority(nodes.len()) {
             return Ok(numbers);
         }

@@ -31,7 +31,7 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let Some((attempt, resumed)) = found else { return Ok(None) };
     let seen: Vec<_> = views.by_attempt().remove(&*attempt).unwrap_or_default();
     let Some((_, first)) = seen.first() else { return Ok(None) };
-    let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode), nodes.len()));
+    let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode)));
     let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
     let told = views.tokens_of(&attempt);
     let (holds, times) = holds_of(seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1));
@@ -41,7 +41,8 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     }
     let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
     let thread = this.client.thread()?;
-    let (shared, orders, lease) = renewer::start(nodes, Taken { held, calls, lease }, checked, None, None);
+    let taken = Taken { nodes: Arc::clone(nodes), held, calls, lease };
+    let (shared, orders, lease) = renewer::start(taken, checked, None, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
     Ok(Some(Holding { told, guard, holds, marks, sequence: sequence.unwrap_or(0), keeper: None }))
 }
@@ -77,9 +78,9 @@ pub async fn free(this: &ByOwner, id: &Id, checked: Checked) -> Result<bool, Err
     let mut was_held = false;
     for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, _)| name_of(attempt) == &*id.owner) {
         let (_, first) = grants[0];
-        let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode), nodes.len()));
-        let mut answers = nodes.give_back(&lease, checked);
-        let mut release = Release::begin(nodes.len());
+        let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
+        let (those, mut answers) = nodes.give_back(&lease, checked);
+        let mut release = Release::begin(those.len());
         while release.outcome() == Released::Unknown
             && let Some((node, reply)) = answers.recv().await
         {

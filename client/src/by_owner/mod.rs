@@ -40,6 +40,8 @@ pub const NAME_BYTES_MAX: usize = palisade_core::limits::OWNER_BYTES_MAX - SUFFI
 #[derive(Clone, Debug)]
 pub struct ByOwner {
     client: Client,
+    /// Of the version of the set that a request works with.
+    nodes: Arc<Nodes>,
     table: Arc<Table>,
     watches: Arc<Watches>,
     waiting: Tally,
@@ -176,11 +178,23 @@ impl ShownGrant {
 impl ByOwner {
     pub(crate) fn new(client: &Client) -> Self {
         let (table, watches) = (Arc::default(), Arc::default());
-        Self { client: client.clone(), table, watches, waiting: Tally::default(), watching: Tally::default() }
+        Self {
+            client: client.clone(),
+            nodes: client.nodes(),
+            table,
+            watches,
+            waiting: Tally::default(),
+            watching: Tally::default(),
+        }
     }
 
     fn nodes(&self) -> &Arc<Nodes> {
-        self.client.nodes()
+        &self.nodes
+    }
+
+    /// The same, in the version of the set that the client works with now.
+    fn now(&self) -> Self {
+        Self { nodes: self.client.nodes(), ..self.clone() }
     }
 
     /// How a lease of this length is asked for. Of the client's defaults it has how long a node is given to answer.
@@ -193,13 +207,17 @@ impl ByOwner {
         self.options(LEASE_OF_ANOTHER).checked()
     }
 
-    /// Runs what `work` makes of this on the client's thread.
-    async fn run<T, F>(&self, work: impl FnOnce(Self) -> F) -> Result<T, Error>
+    /// Runs what `work` makes of this on the client's thread: in one version of the set, and again in the next if it comes to nothing in
+    /// between.
+    async fn run<T, F>(&self, work: impl Fn(Self) -> F + Send + 'static) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        self.client.thread()?.run(work(self.clone())).await?
+        let this = self.now();
+        let in_version = move |nodes| work(Self { nodes, ..this.clone() });
+        let (nodes, given) = (self.client.nodes(), self.of_another()?.given);
+        self.client.thread()?.run(async move { nodes.on_present(given, in_version).await }).await?
     }
 
     /// Takes a lock; `None`: somebody else holds it. Dropped meanwhile, the request leaves every queue and nothing stays locked.
@@ -210,7 +228,12 @@ impl ByOwner {
         let came = Came { at: clock::boot_now(), ticket: self.nodes().clock.ticket() };
         checked_owner(&take.owner)?;
         let checked = self.options(take.ttl).note(&take.note).checked()?;
-        self.run(move |this| async move { taking::take(&this, &take, checked, came).await }).await
+        let take = Arc::new(take);
+        let taking = move |this| {
+            let take = Arc::clone(&take);
+            async move { taking::take(&this, &take, checked, came).await }
+        };
+        self.run(taking).await
     }
 
     /// The keeper's connection has ended: nothing is extended for it any more.
@@ -305,11 +328,14 @@ impl ByOwner {
         checked_owner(owner)?;
         let checked = self.of_another()?;
         let id = Id { key: key.into(), owner: owner.into() };
-        self.run(move |this| async move {
-            let slot = this.table.slot(&id);
-            let changed = Change { this: &this, id: &id, token, checked, came }.make(&slot, what).await;
-            this.table.forget(&id, slot);
-            changed
+        self.run(move |this| {
+            let (id, what) = (id.clone(), what.clone());
+            async move {
+                let slot = this.table.slot(&id);
+                let changed = Change { this: &this, id: &id, token, checked, came }.make(&slot, what).await;
+                this.table.forget(&id, slot);
+                changed
+            }
         })
         .await
     }
@@ -319,8 +345,12 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
-        let (key, given) = (key.to_vec(), self.of_another()?.given);
-        self.run(move |this| async move { telling::check(&this, &key, token, given).await }).await
+        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { telling::check(&this, &key, token, given).await }
+        })
+        .await
     }
 
     /// Who holds it, and who waits if so many of them are asked for; `None`: it is free, and nobody who is asked for waits.
@@ -335,8 +365,12 @@ impl ByOwner {
     }
 
     async fn look(&self, key: &[u8], waiters: Option<usize>) -> Result<Shown, Error> {
-        let (key, given) = (key.to_vec(), self.of_another()?.given);
-        self.run(move |this| async move { telling::look(&this, &key, waiters, given).await }).await
+        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { telling::look(&this, &key, waiters, given).await }
+        })
+        .await
     }
 
     /// Returns as soon as the lock is not held with this token, or has a newer note than this one (0: as soon as it is not free), with how
@@ -345,8 +379,12 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell how it is at first. `Closed`.
     pub async fn watch(&self, key: &[u8], known: (u64, Option<u64>), wait: Duration) -> Result<Option<Shown>, Error> {
-        let (key, given) = (key.to_vec(), self.of_another()?.given);
-        self.run(move |this| async move { telling::watch(&this, &key, known, wait, given).await }).await
+        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { telling::watch(&this, &key, known, wait, given).await }
+        })
+        .await
     }
 
     /// Ends all grants, or the one with this token; the largest token of those.
@@ -354,8 +392,12 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes answered.
     pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
-        let (key, checked) = (key.to_vec(), self.of_another()?);
-        self.run(move |this| async move { breaking::break_lock(&this, &key, token, checked).await }).await
+        let (key, checked) = (Arc::<[u8]>::from(key), self.of_another()?);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { breaking::break_lock(&this, &key, token, checked).await }
+        })
+        .await
     }
 
     /// What the nodes are together.

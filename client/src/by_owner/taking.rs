@@ -1,5 +1,6 @@
 //! Taking a lock for an owner.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_core::quorum::{majority, margin_us};
@@ -180,10 +181,9 @@ impl Asked<'_> {
     }
 
     fn guard(&self, taken: Taken) -> Result<Guard, Error> {
-        let (client, nodes) = (&self.this.client, self.this.nodes());
-        let thread = client.thread()?;
-        let (shared, orders, lease) = renewer::start(nodes, taken, self.checked, None, None);
-        Ok(Guard::new(thread, nodes, lease, shared, orders, self.checked))
+        let (thread, nodes) = (self.this.client.thread()?, Arc::clone(&taken.nodes));
+        let (shared, orders, lease) = renewer::start(taken, self.checked, None, None);
+        Ok(Guard::new(thread, &nodes, lease, shared, orders, self.checked))
     }
 
     /// It is extended as long as the keeper is there.

@@ -172,6 +172,7 @@ pub async fn watch(
     let mut looked_again = known.0 == 0;
     let _counted = this.watching.begin();
     loop {
+        let this = &this.now();
         // Too few nodes may answer for a while: that is no change.
         let token = (known.0 != 0 && attempts.is_none()).then_some(known.0);
         match look_for(this, key, None, token, given).await {

@@ -80,7 +80,7 @@ struct Master {
 impl Drop for Master {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
-        self.node.retire();
+        self.node.retire("it is no master of the cluster now");
     }
 }
 

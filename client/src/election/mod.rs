@@ -117,9 +117,13 @@ impl Election {
     /// # Errors
     /// `NoQuorum`: too few nodes can be asked, or are not guarded.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
-        let (nodes, name) = (Arc::clone(self.client.nodes()), self.name.clone());
+        let (nodes, name) = (self.client.nodes(), Arc::<[u8]>::from(&*self.name));
         let given = self.options.checked()?.given;
-        self.client.thread()?.run(async move { observing::leader(&nodes, &name, given).await }).await?
+        let leader = move |nodes| {
+            let name = Arc::clone(&name);
+            async move { observing::leader(&nodes, &name, given).await }
+        };
+        self.client.thread()?.run(async move { nodes.on_present(given, leader).await }).await?
     }
 
     /// Tells each change of who leads, from now on: the present state first. Each node is watched on a connection of its own, and nobody polls.
@@ -144,8 +148,8 @@ impl Election {
     /// `Closed`, `BadArgument`.
     pub fn observe(&self) -> Result<Changes<Option<Leader>>, Error> {
         let (nodes, key, given) = (self.client.nodes(), Arc::from(&*self.name), self.options.checked()?.given);
-        let tell = |tell| observing::observe(Arc::clone(nodes), key, given, tell);
-        Ok(Changes::begin(self.client.thread()?, nodes, tell))
+        let tell = |tell| observing::observe(Arc::clone(&nodes), key, given, tell);
+        Ok(Changes::begin(self.client.thread()?, &nodes, tell))
     }
 }
 

@@ -22,15 +22,34 @@ fn to_leader(leader: &palisade_core::quorum::Leader) -> Leader {
     Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
 }
 
-/// Tells changes until nobody listens.
+/// Tells changes until nobody listens, in whichever version of the set.
 pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Leader>>) {
-    let mut machine = Observer::new(nodes.len(), FRESH_MS);
-    let mut last = None;
-    let ask = |node, known, after| ask(Arc::clone(&nodes), Arc::clone(&key), node, known, given, after);
+    let mut nodes = nodes.latest();
+    let (mut machine, mut last) = (Observer::new(nodes.len(), FRESH_MS), None);
+    loop {
+        tokio::select! {
+            biased;
+            () = nodes.superseded() => {}
+            () = observe_version(&nodes, &key, given, &tell, &mut machine, &mut last) => return,
+        }
+        nodes = nodes.latest();
+        machine.moves_to(nodes.len());
+    }
+}
+
+async fn observe_version(
+    nodes: &Arc<Nodes>,
+    key: &Arc<[u8]>,
+    given: Given,
+    tell: &mpsc::Sender<Option<Leader>>,
+    machine: &mut Observer,
+    last: &mut Option<Option<Leader>>,
+) {
+    let ask = |node, known, after| ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (node, (known, after)) = (told.node, told.next());
-        hear(&mut machine, told);
+        hear(machine, told);
         // Asked again before anything is told: the next change is not missed meanwhile.
         asked.push(ask(node, known, after));
         let observed = machine.observed(clock::boot_now());
@@ -39,10 +58,10 @@ pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc
             (leader, _) => leader.map(to_leader),
         };
         if last.as_ref() != Some(&current) {
-            last = Some(current.clone());
-            if tell.send(current).await.is_err() {
+            if tell.send(current.clone()).await.is_err() {
                 return;
             }
+            *last = Some(current);
         }
     }
 }

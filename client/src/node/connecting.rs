@@ -21,6 +21,16 @@ const BEHIND: &str = "behind";
 /// The word of LOCK.NODE for a node where one connection hears of many waits.
 const HEAR: &str = "hear";
 
+/// The word of LOCK.NODE for a node that knows of the set of nodes.
+const MEMBERS: &str = "members";
+
+/// Why a node of a set that has versions cannot be asked.
+const ANOTHER_SERVER: &str = "another server is there than the member of the set: it was replaced, or lost its state file. Remove the member \
+                              from the set, and add the server that is there";
+const IN_A_SET: &str =
+    "it is a member of a set of nodes that changes, where each node is one server: give the addresses of those servers";
+const TOO_OLD_FOR_MEMBERS: &str = "its lock module is too old for a set of nodes that changes: upgrade it";
+
 /// A connection, and which server is at its other end.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -44,6 +54,7 @@ impl Node {
     pub(super) async fn connect(&self, number: u64) -> Result<Link, NodeFailure> {
         let sentinels = match &self.server {
             Server::At(way) => return self.connect_to(Arc::clone(way), number).await,
+            Server::Nowhere(_, why) => return Err(NodeFailure::Unfit(why.clone())),
             Server::Named(sentinels) => sentinels,
         };
         let known = match &*self.state.borrow() {
@@ -110,17 +121,53 @@ impl Node {
                 let todo = if is_fixed { ": give the address of a master" } else { "" };
                 return Err(unreachable(format!("it is a replica{todo}")));
             }
+            // What another server says is nobody's answer.
+            if self.id.is_some_and(|member| member != id) {
+                return Err(unfit(ANOTHER_SERVER.to_owned()));
+            }
             self.answers().pace.heard_after(took, Instant::now());
+            let features = wire::text(&node, "features").unwrap_or_default();
+            let knows = |word| features.split(' ').any(|feature| feature == word);
+            self.join(&mut connection, knows(MEMBERS)).await?;
             // Of keys that are looked at, and not of what this connection changes itself. Those that wait do not look.
             let mut tracking = redis::cmd("CLIENT");
             tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
             let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
-            let features = wire::text(&node, "features").unwrap_or_default();
-            let knows = |word| features.split(' ').any(|feature| feature == word);
             Ok(Link { connection, way, number, id, tracks, knows_behind: knows(BEHIND), hears: knows(HEAR) })
         };
         let limit = CONNECT_TIMEOUT;
         timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))
+    }
+}
+
+impl Node {
+    /// Says which version of the set this client works with. A node that was told a later one takes nothing from it, and tells which.
+    async fn join(&self, connection: &mut MultiplexedConnection, knows_members: bool) -> Result<(), NodeFailure> {
+        let news = &self.common.news;
+        if !knows_members {
+            return match news.version() {
+                0 => Ok(()),
+                _ => Err(NodeFailure::Unfit(TOO_OLD_FOR_MEMBERS.to_owned())),
+            };
+        }
+        let answer = connection.send_packed_command(&wire::join(news.version())).await;
+        let answer = NodeFailure::or_value(answer).map_err(|failure| match failure.code() {
+            Some("NOPERM") => {
+                NodeFailure::Unfit(format!("{failure}: allow +lock.members, or changes of the set of nodes are missed"))
+            }
+            _ => NodeFailure::Unreachable(failure.to_string()),
+        })?;
+        let members = wire::members(&answer).ok_or_else(|| {
+            NodeFailure::Unfit(format!("it answered {answer:?} when it was asked for the set of nodes"))
+        })?;
+        if members.version <= news.version() {
+            return Ok(());
+        }
+        if !news.follows {
+            return Err(NodeFailure::Unfit(IN_A_SET.to_owned()));
+        }
+        news.is_told(members);
+        Err(NodeFailure::Unreachable("it was told of another set of nodes, which this client takes up".to_owned()))
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use palisade_core::quorum::NodeId;
+use palisade_core::{Member, Members};
 use rand::RngExt;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -32,6 +33,7 @@ use self::hearing::Hearing;
 use crate::access::Way;
 use crate::cluster::Cluster;
 use crate::give_back::{Debt, Tally};
+use crate::members::News;
 use crate::metrics::NodeMeter;
 use crate::pace::{Given, Pace};
 use crate::sentinels::Sentinels;
@@ -61,6 +63,8 @@ pub enum Server {
     At(Arc<Way>),
     /// Where these say.
     Named(Box<Sentinels>),
+    /// Nowhere: a member of the set with this address, and why it cannot be asked.
+    Nowhere(String, String),
 }
 
 impl Server {
@@ -68,6 +72,7 @@ impl Server {
         match self {
             Self::At(way) => way.name(),
             Self::Named(sentinels) => sentinels.name(),
+            Self::Nowhere(address, _) => address,
         }
     }
 }
@@ -79,6 +84,16 @@ pub struct Common {
     pub answers_again: Arc<Notify>,
     /// Held locks that they tell of.
     pub tracked: Arc<Tracked>,
+    /// Which set they are, and what they tell of later ones.
+    pub news: Arc<News>,
+}
+
+impl Common {
+    /// Of so many nodes, which are this set; another one is taken up if they `follow`.
+    pub fn new(nodes: usize, members: Members, follow: bool) -> Self {
+        let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(nodes)));
+        Self { answers_again, tracked, news: Arc::new(News::new(members, follow)) }
+    }
 }
 
 /// A node of the list, or a master of a cluster in it.
@@ -87,6 +102,10 @@ pub struct Node {
     /// Its place in the list, from 0.
     place: usize,
     server: Server,
+    /// Which server it is, if that is known from the set.
+    id: Option<NodeId>,
+    /// Which server answered last.
+    seen: Mutex<Option<NodeId>>,
     /// What its connections are numbered from.
     first: u64,
     /// The cluster that it is a master of.
@@ -133,6 +152,8 @@ impl Node {
         Self {
             place,
             server,
+            id: None,
+            seen: Mutex::default(),
             first: 1,
             cluster: Weak::new(),
             state: watch::Sender::new(State::Connecting),
@@ -157,9 +178,36 @@ impl Node {
         Self { cluster: Weak::clone(cluster), first, ..self }
     }
 
-    /// Nobody is to ask it any more.
-    pub fn retire(&self) {
-        self.state.send_replace(State::Down(NodeFailure::Unreachable("it is no master of the cluster now".to_owned())));
+    /// The same as a member of the set: no other server is it.
+    pub fn of_member(self, member: &Member) -> Self {
+        Self { id: member.id.map(NodeId), ..self }
+    }
+
+    /// Nobody is to ask it any more, and why; its connections end.
+    pub fn retire(&self, why: &str) {
+        self.state.send_replace(State::Down(NodeFailure::Unreachable(why.to_owned())));
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// It is no node of the set any more: nothing is told to the recorder.
+    pub fn leaves(&self) {
+        self.meter.up(false);
+    }
+
+    /// Returns when it is known whether it can be connected to, if that was not tried yet, or its connection broke just now.
+    pub async fn is_settled(&self) {
+        // The sender is here, so it cannot fail.
+        let is_open = |state: &State| matches!(state, State::Connecting | State::Down(NodeFailure::Broken(_)));
+        let _ = self.state.subscribe().wait_for(|state| !is_open(state)).await;
+    }
+
+    /// Whether it is the same server as `before`, of another version of the set.
+    pub fn is_same_as(&self, before: &Self) -> bool {
+        let seen = before.id.or_else(|| *before.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        match seen {
+            Some(id) => self.id == Some(id),
+            None => self.id.is_some() && self.name() == before.name(),
+        }
     }
 
     /// Its address, without passwords.
@@ -171,7 +219,7 @@ impl Node {
     pub fn way(&self) -> Option<&Arc<Way>> {
         match &self.server {
             Server::At(way) => Some(way),
-            Server::Named(_) => None,
+            Server::Named(_) | Server::Nowhere(..) => None,
         }
     }
 
@@ -204,6 +252,7 @@ impl Node {
                 Ok(link) => {
                     info!(node = self.name(), at = link.way.name(), id = format!("{:032x}", link.id.0), "connected");
                     let made = Instant::now();
+                    *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.id);
                     self.silent_since.send_replace(None);
                     let writer = self.gathering.writer(&link);
                     self.state.send_replace(State::Up(link));

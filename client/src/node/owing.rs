@@ -34,6 +34,13 @@ impl Node {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nothing is to be given back here any more; what was.
+    pub fn owes_no_more(&self) -> VecDeque<Arc<Debt>> {
+        let owed = std::mem::take(&mut *self.outstanding_ttl());
+        self.owes.send_replace(0);
+        owed
+    }
+
     /// Returns when nothing is to be given back here any more, or the node is down: then that may take long.
     pub async fn is_paid(&self) {
         let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
@@ -79,7 +86,9 @@ impl Node {
             let all_paid = paid.iter().all(|paid| *paid);
             {
                 let mut owed = self.outstanding_ttl();
-                owed.drain(..batch.len());
+                // It may all have gone over to another version of the set.
+                let known = batch.len().min(owed.len());
+                owed.drain(..known);
                 batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));
                 self.owes.send_replace(owed.len());
             }

@@ -154,10 +154,15 @@ impl Judge {
 
 /// Takes the lock again and again until it is over, and at least once after that, and writes under it each time.
 pub async fn take_turns(locks: Client, key: String, judge: Arc<Judge>) {
+    take_turns_with(locks, key, judge, options()).await;
+}
+
+/// The same, with these options.
+pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, options: Options) {
     let mut was_over = false;
     while !was_over {
         let is_over = judge.is_over.load(Ordering::Relaxed);
-        let guard = locks.lock_with(&key, &options()).await.unwrap();
+        let guard = locks.lock_with(&key, &options).await.unwrap();
         let came = Instant::now();
         tokio::time::sleep(ms(2)).await;
         let is_taken = judge.register.lock().unwrap().write(guard.token());

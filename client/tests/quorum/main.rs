@@ -10,6 +10,7 @@ mod access;
 mod bursts;
 mod by_owner;
 mod cancelling;
+mod changing_sets;
 mod closing;
 mod cluster;
 mod cluster_changes;

@@ -96,6 +96,11 @@ impl Observer {
         }
     }
 
+    /// The set of nodes is another one from now on, with so many. The leader that was seen is not forgotten: terms go on.
+    pub fn moves_to(&mut self, nodes: usize) {
+        self.nodes = vec![None; nodes];
+    }
+
     /// `node`, which is the server `id`, was asked at `asked` and says this at `now`.
     pub fn on_answer(&mut self, node: usize, id: NodeId, says: Says, asked: BootTime, now: BootTime) {
         let (owner, counts, proclamation) = match says {
@@ -232,6 +237,17 @@ mod tests {
     fn told((observer, now): &(Observer, u64)) -> (Option<(u64, u64)>, bool) {
         let observed = observer.observed(ms(*now));
         (observed.leader.map(|leader| (leader.term.get(), leader.sequence)), observed.is_fresh)
+    }
+
+    #[test]
+    fn terms_go_on_in_another_set_of_nodes() {
+        let (mut observer, now) = observer(3, &[(0, 0, held("b", 20, 1)), (1, 1, held("b", 20, 1))]);
+        observer.moves_to(4);
+        assert_eq!(told(&(observer.clone(), now)), (Some((20, 1)), false));
+        for node in 0..3 {
+            observer.on_answer(node, NodeId(node as u128), held("a", 10, 1), ms(now), ms(now));
+        }
+        assert_eq!(told(&(observer, now)), (None, true), "an earlier leader is none");
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl Proclaim {
         (self.sequence > 0).then_some(Tell { node, sequence: self.sequence })
     }
 
+    /// The set of nodes is another one from now on, with so many: all of them are to be told.
+    pub fn moves_to(&mut self, nodes: usize) -> Vec<Tell> {
+        self.has = vec![None; nodes];
+        self.again()
+    }
+
     /// `node`, which is the server `id`, was told.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, answer: Noted) {
         match (answer, id) {
@@ -126,6 +132,18 @@ mod tests {
         assert!(it.is_proclaimed(1));
         it.advance();
         assert!(it.is_proclaimed(1) && !it.is_proclaimed(2));
+    }
+
+    #[test]
+    fn another_set_of_nodes_is_told_all_of_it() {
+        let mut it = proclaim(1);
+        it.advance();
+        it.on_answer(0, id(0), Noted::Has(1));
+        assert_eq!(it.moves_to(2), [Tell { node: 0, sequence: 1 }, Tell { node: 1, sequence: 1 }]);
+        it.on_answer(0, id(0), Noted::Has(1));
+        assert!(!it.is_proclaimed(1), "one of two");
+        it.on_answer(1, id(1), Noted::Has(1));
+        assert!(it.is_proclaimed(1) && it.sequence() == 1);
     }
 
     #[test]

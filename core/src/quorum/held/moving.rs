@@ -2,8 +2,14 @@
 
 use super::share::Sharing;
 use super::{Call, Held, Member, Round};
+use crate::quorum::ask::NodeId;
 
 impl Held {
+    /// The place of the server `id`, if it has answered.
+    pub fn place_of(&self, id: NodeId) -> Option<usize> {
+        self.members.iter().position(|member| member.id == Some(id))
+    }
+
     /// The set of nodes is another one from now on: each of its places is the one of the old set that is given, or a node that was added.
     ///
     /// The validity stays as it is: a majority of the old set has the lock until then, and nobody gets a majority of the new one meanwhile.
@@ -61,6 +67,8 @@ mod tests {
         let valid = held.valid_until();
         assert_eq!(held.moves_to(&[Some(0), Some(1), Some(2), None]), []);
         assert_eq!((held.valid_until(), held.outcome()), (valid, Some(false)));
+        assert_eq!((held.place_of(NodeId(1)), held.place_of(NodeId(2))), (Some(1), Some(2)));
+        assert_eq!(held.place_of(NodeId(3)), None, "it has not answered");
         let calls = held.extend(TTL_MS, at(100).boot);
         let heal = held.heal();
         assert_eq!(calls[3], Call::now(3, heal));

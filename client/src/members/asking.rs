@@ -1,0 +1,43 @@
+//! One question to one server, whether it is a member or not, over a connection of its own that joins no set.
+
+use std::sync::Arc;
+
+use palisade_core::quorum::NodeId;
+use redis::{AsyncConnectionConfig, Cmd, Value};
+use tokio::time::timeout;
+
+use crate::access::{Unreached, Way};
+use crate::node::CONNECT_TIMEOUT;
+use crate::wire::{self, NodeFailure};
+
+/// Which server answered, and what.
+#[derive(Debug)]
+pub struct Answered {
+    pub id: NodeId,
+    pub value: Value,
+}
+
+/// Sends `command` to the server at the other end of `way`; if it is to be a certain one, to that alone.
+///
+/// # Errors
+/// It does not answer in time, is another one, or refuses.
+pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Result<Answered, NodeFailure> {
+    let asked = async {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
+        let mut connection = way.connect(config.set_response_timeout(None)).await.map_err(|why| match why {
+            Unreached::Access(why) => NodeFailure::Unfit(why),
+            Unreached::Server(error) if error.kind() == redis::ErrorKind::AuthenticationFailed => {
+                NodeFailure::Unfit(format!("it cannot be reached: {error}"))
+            }
+            Unreached::Server(error) => NodeFailure::Unreachable(format!("it cannot be reached: {error}")),
+        })?;
+        let node = NodeFailure::or_value(connection.send_packed_command(&redis::cmd("LOCK.NODE")).await)?;
+        let id = wire::node_id(&node).ok_or_else(|| NodeFailure::Unfit("its LOCK.NODE has no id".to_owned()))?;
+        if expects.is_some_and(|expects| expects != id) {
+            return Err(NodeFailure::Unfit("another server is there than the member".to_owned()));
+        }
+        let value = NodeFailure::or_value(connection.send_packed_command(command).await)?;
+        Ok(Answered { id, value })
+    };
+    timeout(CONNECT_TIMEOUT, asked).await.unwrap_or(Err(NodeFailure::Silent))
+}

@@ -1,0 +1,364 @@
+//! The set of nodes changes while locks are held and taken: no lock is lost, and no two have one.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_client::by_owner::{Keeper, Take};
+use palisade_client::{Client, ErrorKind, Guard, Options, Released};
+use palisade_core::{Member, Wanted, members_to_text};
+
+use crate::cluster_changes::{Judge, take_turns_with};
+use crate::fixture::{Nodes, address, connected, ms, until};
+use crate::harness::{Server, Setup, acl_rules, int, state_file};
+use crate::proxy::Proxy;
+
+/// Leases of locks that are held throughout. A step waits until those from before it have ended; and after it all clients connect anew to all nodes, which
+/// takes a machine that is busy with other tests seconds.
+const TTL_MS: u64 = 5_000;
+
+fn lasting() -> Setup {
+    Setup::new().module_arguments(&["max-ttl", "5000", "max-clock-skew", "1000"])
+}
+
+/// Where no lock is held throughout, steps need not wait for long.
+fn short() -> Setup {
+    Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "100"])
+}
+
+fn brief() -> Options {
+    Options::new().ttl(ms(1_000))
+}
+
+fn options() -> Options {
+    Options::new().ttl(ms(TTL_MS))
+}
+
+fn some(nodes: &Nodes, places: &[usize]) -> Vec<String> {
+    places.iter().map(|&place| address(&nodes.0[place])).collect()
+}
+
+fn id(server: &Server) -> u128 {
+    u128::from_str_radix(&server.client().say("LOCK.NODE").field("id").as_text(), 16).unwrap()
+}
+
+/// These nodes, as the list of a version.
+fn list(nodes: &Nodes, places: &[usize]) -> String {
+    let member = |&place: &usize| Member { id: Some(id(&nodes.0[place])), address: address(&nodes.0[place]) };
+    members_to_text(&places.iter().map(member).collect::<Vec<_>>())
+}
+
+fn version(server: &Server) -> i64 {
+    server.client().say("LOCK.MEMBERS").field("version").as_int()
+}
+
+fn members(server: &Server) -> String {
+    server.client().say("LOCK.MEMBERS").field("members").as_text()
+}
+
+/// A lock of this client is on exactly these nodes.
+async fn is_on(nodes: &Nodes, key: &str, places: &[usize]) {
+    let has = |server: &Server| server.client().say(&format!("EXISTS {key}")) == int(1);
+    until("the lock is where it should be", async || {
+        (0..nodes.0.len()).filter(|place| has(&nodes.0[*place])).collect::<Vec<_>>() == places
+    })
+    .await;
+}
+
+/// From three nodes to five, one of which is replaced, and back to three, while many take turns, and one lock of each kind is held throughout; by
+/// the client that changes the set, by one that only follows, and by one that was away and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_come_and_go_under_load() {
+    let nodes = Nodes::start_with(6, lasting);
+    let old = some(&nodes, &[0, 1, 2]);
+    let changer = Client::new(old.clone()).unwrap();
+    let follower = Client::new(old.clone()).unwrap();
+    connected(&changer).await;
+    connected(&follower).await;
+    // Away: nothing that it sends or is sent arrives.
+    let mut proxies = vec![];
+    for server in &nodes.0[..3] {
+        proxies.push(Proxy::before(server).await);
+    }
+    let sleeper = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    connected(&sleeper).await;
+    let asleep = sleeper.lock_with("asleep", &options()).await.unwrap();
+    proxies.iter().for_each(|proxy| proxy.swallow());
+
+    let judged: Vec<_> = (0..5).map(|n| (format!("turns {n}"), Arc::new(Judge::default()))).collect();
+    let workers: Vec<_> = (0..50)
+        .map(|n| {
+            let ((key, judge), client) = (judged[n % 5].clone(), [&changer, &follower][n / 5 % 2].clone());
+            tokio::spawn(take_turns_with(client, key, judge, options()))
+        })
+        .collect();
+
+    let exclusive = follower.lock_with("exclusive", &options()).await.unwrap();
+    let own = changer.lock_with("own", &options()).await.unwrap();
+    let shared = follower.rw_lock_with("shared", &options());
+    let readers = [shared.read().await.unwrap(), shared.read().await.unwrap()];
+    let permits = follower.semaphore_with("permits", 2, &options());
+    let permit = permits.acquire().await.unwrap();
+    let session = follower.session_with(&options());
+    session.lock("of the session").await.unwrap();
+    let leader = follower.election_with("election", &options()).campaign("first").await.unwrap();
+    let mut leaders = changer.election_with("election", &options()).observe().unwrap();
+    assert_eq!(leaders.changed().await.unwrap().unwrap().term, leader.term());
+    let mut holders = changer.watch("exclusive").unwrap();
+    assert_eq!(holders.changed().await.unwrap().unwrap().token, exclusive.token());
+    let by_owner = follower.by_owner();
+    let take = Take {
+        key: b"by owner".to_vec(),
+        owner: b"me".to_vec(),
+        ttl: ms(TTL_MS),
+        wanted: Wanted::Exclusive,
+        wait: Duration::ZERO,
+        retry: false,
+        note: vec![],
+        keepalive: Some((Duration::from_secs(600), Keeper(1))),
+    };
+    let named = by_owner.take(take).await.unwrap().unwrap();
+    let waiter = tokio::spawn({
+        let changer = changer.clone();
+        async move { changer.lock_with("exclusive", &options()).await.unwrap() }
+    });
+    let candidate = tokio::spawn({
+        let changer = changer.clone();
+        async move { changer.election_with("election", &options()).campaign("second").await.unwrap() }
+    });
+
+    let turns = || judged.iter().map(|(_, judge)| judge.judge()).sum::<usize>();
+    for places in [&[0, 1, 2, 3, 4][..], &[5, 1, 2, 3, 4], &[5, 3, 4]] {
+        changer.set_nodes(some(&nodes, places)).await.unwrap();
+        let before = turns();
+        until("they take turns", async || turns() > before + 20).await;
+        let held: [&Guard; 6] = [&exclusive, &own, &permit, &leader, &readers[0], &readers[1]];
+        if let Some(guard) = held.into_iter().find(|guard| guard.is_lost()) {
+            panic!("{:?}: {}", guard.key(), guard.lost().await);
+        }
+        assert!(!session.is_done());
+        assert!(!waiter.is_finished() && !candidate.is_finished());
+    }
+    assert_eq!([3, 4, 5].map(|place| version(&nodes.0[place])), [7; 3], "one step for each node that came or went");
+    is_on(&nodes, "exclusive", &[3, 4, 5]).await;
+    is_on(&nodes, "shared", &[3, 4, 5]).await;
+    is_on(&nodes, "permits", &[3, 4, 5]).await;
+
+    // It is where it was, and finds the others.
+    asleep.lost().await;
+    proxies.iter().for_each(|proxy| proxy.pass());
+    assert_eq!(sleeper.lock_with("own", &options().wait(ms(500))).await.unwrap_err().kind(), ErrorKind::TimedOut);
+    let again = sleeper.lock_with("asleep", &options()).await.unwrap();
+    assert!(again.token() > asleep.token());
+    // So does one that begins with the list from before.
+    let late = Client::new(old).unwrap();
+    assert_eq!(late.try_lock_with("own", &options()).await.unwrap_err().kind(), ErrorKind::Contended);
+
+    assert_eq!(by_owner.check(b"by owner", named.token).await.unwrap().map(|left| left.is_zero()), Some(false));
+    assert_eq!(by_owner.release(b"by owner", b"me", None, None).await.unwrap(), Some(0));
+    assert_eq!(exclusive.release().await, Released::Released);
+    let next = waiter.await.unwrap();
+    assert!(next.is_valid());
+    while holders.changed().await.unwrap().is_none_or(|holder| holder.token < next.token()) {}
+    leader.proclaim("once more").await.unwrap();
+    while leaders.changed().await.unwrap().is_none_or(|seen| seen.value != b"once more") {}
+    let term = leader.term();
+    assert_eq!(leader.resign().await, Released::Released);
+    let second = candidate.await.unwrap();
+    assert!(second.term() > term);
+    while leaders.changed().await.unwrap().is_none_or(|seen| seen.term != second.term()) {}
+    let writer = shared.try_write().await.unwrap_err();
+    assert_eq!(writer.kind(), ErrorKind::Contended, "readers keep writers out");
+    for reader in readers {
+        assert_eq!(reader.release().await, Released::Released);
+    }
+    assert_eq!(permit.release().await, Released::Released);
+    assert!(session.close().await.values().all(|released| *released == Released::Released));
+    judged.iter().for_each(|(_, judge)| judge.is_over());
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    println!("{} turns", turns());
+}
+
+/// A changer is stopped again and again, wherever it is; another one completes what it began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changer_that_stops_half_way_is_gone_on_from() {
+    let nodes = Nodes::start_with(5, short);
+    let stopped = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
+    connected(&stopped).await;
+    for after in [1, 2, 5, 10, 20, 50, 100, 200, 400] {
+        let changes = stopped.set_nodes(some(&nodes, &[2, 3, 4]));
+        let _ = tokio::time::timeout(ms(after), changes).await;
+    }
+    let other = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
+    other.set_nodes(some(&nodes, &[0, 3, 4])).await.unwrap();
+    let members = members(&nodes.0[0]);
+    assert_eq!([3, 4].map(|place| self::members(&nodes.0[place])), [members.clone(), members.clone()]);
+    let mut places: Vec<_> = list(&nodes, &[0, 3, 4]).split(',').map(str::to_owned).collect();
+    let mut found: Vec<_> = members.split(',').map(str::to_owned).collect();
+    places.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, places);
+    // The one that was stopped follows.
+    let guard = other.lock_with("k", &brief()).await.unwrap();
+    assert_eq!(stopped.try_lock_with("k", &brief()).await.unwrap_err().kind(), ErrorKind::Contended);
+    is_on(&nodes, "k", &[0, 3, 4]).await;
+    guard.release().await;
+}
+
+/// A list that a majority accepted may have been decided: whoever comes next completes it, though it wants another one, and nobody was told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_changer_had_accepted_is_completed() {
+    const BALLOT: &str = "00000000000000000000000000000007";
+    let nodes = Nodes::start_with(4, short);
+    let first = list(&nodes, &[0, 1, 2]);
+    let say = |place: usize, line: &str| nodes.0[place].client().insist(&format!("LOCK.SETMEMBERS {line}"));
+    for place in [0, 1, 2] {
+        assert_eq!(say(place, &format!("1 DECIDED MEMBERS {first}")), int(1));
+    }
+    let accepted = list(&nodes, &[0, 1, 2, 3]);
+    for place in [0, 1] {
+        say(place, &format!("2 PROMISE {BALLOT}"));
+        say(place, &format!("2 ACCEPT {BALLOT} MEMBERS {accepted} FLOOR 1"));
+    }
+    let locks = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
+    locks.set_nodes(some(&nodes, &[0, 1])).await.unwrap();
+    assert_eq!(
+        (version(&nodes.0[2]), members(&nodes.0[2])),
+        (3, list(&nodes, &[0, 1, 3])),
+        "the fourth was added first"
+    );
+    assert_eq!((version(&nodes.0[0]), members(&nodes.0[0])), (4, list(&nodes, &[0, 1])));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_changers_at_once_agree() {
+    let nodes = Nodes::start_with(5, short);
+    let changers: Vec<_> = (0..2).map(|_| Client::new(some(&nodes, &[0, 1, 2])).unwrap()).collect();
+    let (one, other) = tokio::join!(
+        changers[0].set_nodes(some(&nodes, &[0, 1, 2, 3])),
+        changers[1].set_nodes(some(&nodes, &[0, 1, 2, 4]))
+    );
+    one.unwrap();
+    other.unwrap();
+    // Whoever was done last has what it wanted; and all know the same.
+    let members = members(&nodes.0[0]);
+    assert!([3, 4].iter().any(|&last| members == list(&nodes, &[0, 1, 2, last])), "{members}");
+    assert_eq!([1, 2].map(|place| self::members(&nodes.0[place])), [members.clone(), members]);
+    let (one, other) =
+        tokio::join!(changers[0].set_nodes(some(&nodes, &[3, 4])), changers[1].set_nodes(some(&nodes, &[3, 4])));
+    one.unwrap();
+    other.unwrap();
+    assert_eq!(version(&nodes.0[3]), version(&nodes.0[4]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_is_replaced() {
+    let mut nodes = Nodes::start_with(4, lasting);
+    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
+    let guard = locks.lock_with("k", &options()).await.unwrap();
+    nodes.0[2].kill();
+    locks.set_nodes(some(&nodes, &[0, 1, 3])).await.unwrap();
+    assert!(guard.is_valid());
+    is_on_live(&nodes, "k", &[0, 1, 3]).await;
+    let follower = Client::new(some(&nodes, &[0, 2])).unwrap();
+    let error = follower.try_lock_with("k", &options()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
+    // It was dead when the set was founded, so nobody could ask it who it is.
+    assert!(members(&nodes.0[0]).split(',').all(|member| !member.starts_with("unknown@")));
+    assert_eq!(guard.release().await, Released::Released);
+}
+
+async fn nodes_client(nodes: &Nodes, places: &[usize]) -> Client {
+    let client = Client::new(some(nodes, places)).unwrap();
+    connected(&client).await;
+    client
+}
+
+/// As [`is_on`], where others are dead.
+async fn is_on_live(nodes: &Nodes, key: &str, places: &[usize]) {
+    until("the lock is where it should be", async || {
+        places.iter().all(|&place| nodes.0[place].client().say(&format!("EXISTS {key}")) == int(1))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_takes_the_permission() {
+    let nodes = Nodes::start_with(4, short);
+    for server in &nodes.0 {
+        server.client().say(&acl_rules("+lock.acquire")[0].replace("~orders:*", "~*"));
+    }
+    let with_user = |address: String| format!("{address}?user=app&pass=secret");
+    let addresses = |places: &[usize]| some(&nodes, places).into_iter().map(with_user).collect::<Vec<_>>();
+    let app = Client::new(addresses(&[0, 1, 2])).unwrap();
+    connected(&app).await;
+    let error = app.set_nodes(addresses(&[0, 1, 2, 3])).await.unwrap_err();
+    assert_eq!((error.kind(), error.nodes().len()), (ErrorKind::NotAllowed, 3), "{error}");
+    assert!(error.to_string().contains("+lock.setmembers"), "{error}");
+    assert_eq!([0, 1, 2, 3].map(|place| version(&nodes.0[place])), [0; 4]);
+    // It follows an operator, with its own user.
+    let operator = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
+    operator.set_nodes(some(&nodes, &[1, 2, 3])).await.unwrap();
+    let guard = app.lock_with("k", &brief()).await.unwrap();
+    is_on(&nodes, "k", &[1, 2, 3]).await;
+    guard.release().await;
+    // One that may not say which version it works with is told so.
+    for server in &nodes.0 {
+        server.client().say("ACL SETUSER app -lock.members");
+    }
+    let deaf = Client::new(addresses(&[1, 2, 3])).unwrap();
+    let error = deaf.lock_with("k", &brief()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("+lock.members"), "{error}");
+}
+
+/// A node that lost its state file is another one: what it says counts for nobody until it is added.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_server_at_an_address_is_no_member() {
+    let mut nodes = Nodes::start_with(3, short);
+    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
+    locks.set_nodes(some(&nodes, &[0, 1, 2])).await.unwrap();
+    nodes.0[2].kill();
+    fs::remove_file(state_file(&nodes.0[2])).unwrap();
+    nodes.0[2].start_again();
+    nodes.0[2].lift();
+    let guard = locks.lock_with("k", &brief()).await.unwrap();
+    nodes.0[1].signal(rustix::process::Signal::STOP);
+    guard.lost().await;
+    let one = brief().node_timeout(ms(200));
+    let error = locks.try_lock_with("k", &one).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("another server is there"), "{error}");
+    nodes.0[1].signal(rustix::process::Signal::CONT);
+    locks.set_nodes(some(&nodes, &[0, 1, 2])).await.unwrap();
+    assert_eq!((version(&nodes.0[2]), members(&nodes.0[2])), (3, list(&nodes, &[0, 1, 2])));
+    let guard = locks.lock_with("k", &brief()).await.unwrap();
+    is_on(&nodes, "k", &[0, 1, 2]).await;
+    guard.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_a_set_is_refused_before_anything_is_changed() {
+    let nodes = Nodes::start_with(3, short);
+    let locks = nodes_client(&nodes, &[0, 1]).await;
+    let of_another_set = nodes_client(&nodes, &[2]).await;
+    of_another_set.set_nodes(some(&nodes, &[2])).await.unwrap();
+    let two = some(&nodes, &[0, 1]);
+    let with = |address: &str| [&two[..], &[address.to_owned()]].concat();
+    for (addresses, why) in [
+        (vec![], "one node at least"),
+        (with(&two[0]), "given twice"),
+        (with("http://a"), "not an address"),
+        (with("redis+cluster://a:1"), "by the id in its state file"),
+        (with("redis+sentinel://a:1/locks"), "by the id in its state file"),
+        (with(&some(&nodes, &[2])[0]), "another set"),
+        (with("unix:///nobody/is/there"), "cannot be reached"),
+    ] {
+        let error = locks.set_nodes(addresses).await.unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+    }
+    assert!([0, 1].iter().all(|&place| version(&nodes.0[place]) <= 1), "it was founded at most");
+    let cluster = Client::cluster(["redis://127.0.0.1:1"]).unwrap();
+    let error = cluster.set_nodes(two).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Configuration && error.to_string().contains("cluster"), "{error}");
+}
