@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival, Here};
-use palisade_core::{BootTime, DeadlineEntry, Lock};
+use palisade_core::{BootTime, Deadlines, Lock};
 
 use crate::driver::{cluster, grant_events, timer};
 use crate::durability::dropped_locks;
@@ -59,7 +59,7 @@ impl DataType for LockType {
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {
         // The lock, its owners and notes, and its entry in the deadlines.
-        size_of::<Lock>() + lock.heap_bytes() + size_of::<(DeadlineEntry, Box<[u8]>)>() + name_bytes
+        size_of::<Lock>() + lock.heap_bytes() + Deadlines::entry_bytes(name_bytes)
     }
 }
 

@@ -25,7 +25,7 @@
 //! 4. A refusal changes nothing.
 //! 5. A lock that gets free passes to the first in its queue, before anybody who asks later ([`hand_over()`]); no
 //!    request that waits is forgotten ([`Waiting`]).
-//! 6. Every lock in memory has exactly one entry in [`Deadlines`], at its deadline, and nothing else has one.
+//! 6. Every lock in memory has exactly one entry in [`Deadlines`], at its first deadline, and nothing else has one.
 //!
 //! # Map
 //!

@@ -3,7 +3,7 @@
 use palisade_core::engine::Request;
 use palisade_core::limits::{DISK_WAIT_MS, UNUSED_TURNS_MAX};
 use palisade_core::request::Ticket;
-use palisade_core::{Answer, BootTime, Mode, Refusal, Waiter, WaiterId, Want, Wanted};
+use palisade_core::{Answer, BootTime, Deadlines, Lock, Mode, Refusal, Waiter, WaiterId, Want, Wanted};
 
 use crate::oracle::{Place, grant_of};
 use crate::world::World;
@@ -100,7 +100,7 @@ impl World {
         }
         let places: std::collections::BTreeSet<Place> = self.waits.values().map(|waits| waits.place).collect();
         for place in places {
-            if self.oracle.unused_turns(place, self.boot) >= UNUSED_TURNS_MAX {
+            if self.oracle.unused_turns(place, self.boot) >= UNUSED_TURNS_MAX || self.has_just_ended(place) {
                 continue;
             }
             let Some((_, first)) = self.line(place).min_by_key(|(_, waits)| waits.stands) else { continue };
@@ -111,6 +111,12 @@ impl World {
             let may_have_it = self.oracle.admits(place, &first.owner, first.wanted, self.boot);
             assert!(had_turn || !may_have_it, "{:?} waits for {place:?}, which is free for it", first.owner);
         }
+    }
+
+    /// A lease of the lock that is there ended so shortly ago that the background need not have heard of it.
+    fn has_just_ended(&self, place: Place) -> bool {
+        let end = self.locks.get(&place).map(Lock::next_end).filter(|end| self.boot > *end);
+        end.is_some_and(|end| self.boot.us_since(end) <= Deadlines::LATE_US)
     }
 
     pub fn leave(&mut self, which: u8) {

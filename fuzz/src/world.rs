@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use palisade_core::engine::{Key, Request, Work};
 use palisade_core::limits::{LOG_LEN_DEFAULT, RETRY_HAND_OVER_MS};
 use palisade_core::{
-    Answer, Beginning, BootTime, Counters, Found, GuardPolicy, Lock, LocksDigest, Node, Now, Start, Tokens, WaiterId,
+    Answer, Beginning, BootTime, Counters, Deadlines, Found, GuardPolicy, Lock, LocksDigest, Node, Now, Start, Tokens,
+    WaiterId,
 };
 
 use crate::choice::Passes;
@@ -30,6 +31,9 @@ const BACKGROUND_STEPS_MAX: usize = 100_000;
 /// So long one queue after the other may be looked at again, once the disk was not up to it, in milliseconds: a moment for each
 /// key there is.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
+
+/// What ends at least so much later is sorted before, in milliseconds.
+const FAR_MS: u64 = 60_000;
 
 /// What comes of what is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +237,7 @@ impl World {
                 }
                 Some(Work::Renew(renewal)) => self.renews(place_of(renewal.db(), renewal.name()), &renewal),
                 Some(Work::Expire(due)) => {
-                    let place = place_of(due.db, &due.name);
+                    let place = place_of(due.db, due.name());
                     let lock = self.locks.get(&place).expect("every entry is of a lock");
                     assert!(due.is_of(lock) && self.boot > lock.next_end());
                     let expired = self.perform(place, &Request::Expire(&due));
@@ -285,7 +289,7 @@ impl World {
         let mut watched: Vec<Place> = self.node.deadlines().names().map(|(db, name)| place_of(db, name)).collect();
         watched.sort_unstable();
         assert!(watched.iter().eq(self.locks.keys()), "one entry a lock: {watched:?}");
-        assert_eq!(self.node.deadlines().earliest(), self.locks.values().map(Lock::next_end).min());
+        self.leases_are_looked_after();
         assert_eq!(self.node.waiting().len(), self.waits.len(), "as many wait as were let wait and not answered");
         if let Some(until) = self.waits.values().map(|waits| waits.until).min() {
             assert!(
@@ -298,6 +302,19 @@ impl World {
             let last = self.node.tokens().last(&name_of(*place));
             assert!(lock.grants().all(|(_, grant)| grant.token().get() <= last));
         }
+    }
+
+    /// The background looks after the lease that ends first: never before it is over and soon after, but that it may sort first
+    /// what is far.
+    fn leases_are_looked_after(&self) {
+        let first = self.locks.values().map(Lock::next_end).min();
+        let earliest = self.node.deadlines().earliest();
+        assert_eq!(earliest.is_some(), first.is_some());
+        let (Some(first), Some(earliest)) = (first, earliest) else { return };
+        let is_in_time = earliest >= first && earliest.us_since(first) <= Deadlines::LATE_US;
+        let is_far = |lock: &Lock| lock.next_end().ms_since(earliest) >= FAR_MS;
+        let is_to_sort = earliest < first && self.locks.values().any(is_far);
+        assert!(is_in_time || is_to_sort, "{earliest:?} for what ends at {first:?}");
     }
 
     /// In the end nothing is left: every request is answered, every lease over, every table empty.

@@ -175,7 +175,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     let (db, name, request) = match &work {
         Work::Look(db, name) => (*db, &**name, Request::Look),
         Work::Renew(renewal) => (renewal.db(), renewal.name(), Request::Renew(renewal)),
-        Work::Expire(due) => (due.db, &*due.name, Request::Expire(due)),
+        Work::Expire(due) => (due.db, due.name(), Request::Expire(due)),
     };
     ctx.select(db);
     KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
@@ -185,7 +185,8 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
         }
         Err(NotALock) => state::with(|node| match &work {
             Work::Renew(renewal) => node.stops_renewing(renewal),
-            _ => node.postpone(db, name, Refusal::WrongType, now),
+            Work::Expire(due) => node.forget_due(due),
+            Work::Look(..) => node.postpone(db, name, Refusal::WrongType, now),
         }),
     });
     true

@@ -291,7 +291,7 @@ impl Key {
                 Some(Work::Renew(renewal)) => {
                     self.perform_for(renewal.name(), &Request::Renew(&renewal)).unwrap_or(Reply::Null)
                 }
-                Some(Work::Expire(due)) => self.perform_for(&due.name, &Request::Expire(&due)).unwrap(),
+                Some(Work::Expire(due)) => self.perform_for(due.name(), &Request::Expire(&due)).unwrap(),
                 None => break,
             };
         }

@@ -5,7 +5,7 @@
 use crate::guard::evicted::Evictee;
 use crate::guard::flush::Flush;
 use crate::lock::Lock;
-use crate::lock::deadlines::Detached;
+use crate::lock::deadlines::{Detached, Due};
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::values::cause::Cause;
@@ -46,6 +46,11 @@ impl Node {
     /// `lock` is about to leave `key`, by whatever command or event.
     pub fn unlinked(&mut self, key: Key<'_>, lock: &mut Lock) {
         self.deadlines.cancel(key.db, lock);
+    }
+
+    /// No lock has the entry that came due: the key holds none of ours.
+    pub fn forget_due(&mut self, due: &Due) {
+        self.deadlines.forget(due);
     }
 
     /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it, and by those who watch it.

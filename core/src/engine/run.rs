@@ -284,12 +284,6 @@ impl<'a> Run<'a> {
     fn end_over(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
         self.touches_queue |= node.waiting.has_queue(self.key.db, self.key.name);
         let ended = held.and_then(|lock| {
-            if self.over == 0
-                && let Request::Expire(due) = self.request
-                && due.is_of(lock)
-            {
-                due.taken_from(lock);
-            }
             let ended = lock.ended(now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
             // That of the one who asks is told to have ended before the next one is told, however many there are.
             let own = || self.asks_for().and_then(|owner| lock.find(owner));
@@ -401,7 +395,13 @@ impl<'a> Run<'a> {
                         passes(serve_queue(self.key, Some(lock), By::Itself, node, now), Reply::Null)
                     }
                     // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
-                    _ => Stage::Answers(Ok(Reply::Null)),
+                    held => {
+                        match held.filter(|lock| due.is_of(lock)) {
+                            Some(lock) => node.schedule_expiry(self.key, Some(lock)),
+                            None => node.forget_due(due),
+                        }
+                        Stage::Answers(Ok(Reply::Null))
+                    }
                 };
             }
             Request::Look => {

@@ -1,99 +1,52 @@
 //! When which lock's lease may have ended: what the background needs to delete expired locks.
 //!
-//! One entry a lock, at the first deadline of its grants, exactly: a released or deleted lock's entry goes with it, so the bookkeeping is
+//! One entry a lock, at the first deadline of its grants: a released or deleted lock's entry goes with it, so the bookkeeping is
 //! as large as the number of locks in memory and never larger.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use crate::lock::Lock;
+use crate::lock::entries::{self, Entries, Name};
 use crate::lock::entry::DeadlineEntry;
 use crate::values::time::BootTime;
 
 /// The database that nearly all locks are in.
 const MAIN: u32 = 0;
 
-/// An entry that came due.
+/// Of databases in which something is due, so many are looked at in one step.
+const DATABASES_A_STEP: usize = 16;
+
+/// An entry that came due. It stays the lock's: what becomes of the lock becomes of it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The database of the lock's key.
     pub db: u32,
-    /// The name of its key.
-    pub name: Box<[u8]>,
+    name: Name,
     entry: DeadlineEntry,
 }
 
 impl Due {
+    /// The name of the lock's key.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// Whether this entry is the one of `lock`, and not of an earlier lock under the same name.
     pub fn is_of(&self, lock: &Lock) -> bool {
         lock.entry() == self.entry
-    }
-
-    /// `lock`, whose entry this is, has none any more: it came due.
-    pub(crate) fn taken_from(&self, lock: &mut Lock) {
-        lock.set_entry(DeadlineEntry::default());
-    }
-}
-
-/// The entries of one database.
-#[derive(Clone, Debug, Default)]
-struct Entries {
-    /// By due time: when the first lease of a lock ends.
-    due: BTreeMap<DeadlineEntry, Box<[u8]>>,
-    /// When the last lease ends, of locks with several holders.
-    ends: BTreeSet<DeadlineEntry>,
-    /// The same by ticket.
-    end_of: BTreeMap<u32, BootTime>,
-}
-
-impl Entries {
-    /// When the last of them ends.
-    fn last(&self) -> Option<BootTime> {
-        let due = self.due.last_key_value().map(|(entry, _)| entry.due);
-        due.into_iter().chain(self.ends.last().map(|entry| entry.due)).max()
-    }
-
-    /// When the lock of `entry` ends.
-    fn end_of(&self, entry: DeadlineEntry) -> BootTime {
-        self.end_of.get(&{ entry.ticket }).copied().unwrap_or(entry.due)
-    }
-
-    fn first(&self) -> Option<DeadlineEntry> {
-        self.due.first_key_value().map(|(entry, _)| *entry)
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, entry: DeadlineEntry) -> Option<Box<[u8]>> {
-        self.forget_end(entry.ticket);
-        self.due.remove(&entry)
-    }
-
-    /// The lock with this ticket has holders until `end`.
-    fn set_end(&mut self, ticket: u32, end: BootTime) {
-        if self.end_of.get(&ticket) != Some(&end) {
-            self.forget_end(ticket);
-            self.end_of.insert(ticket, end);
-            self.ends.insert(DeadlineEntry { due: end, ticket });
-        }
-    }
-
-    fn forget_end(&mut self, ticket: u32) {
-        if !self.ends.is_empty()
-            && let Some(due) = self.end_of.remove(&ticket)
-        {
-            self.ends.remove(&DeadlineEntry { due, ticket });
-        }
     }
 }
 
 /// What was watched in one or all databases until they were emptied, or a copy. Dropping it takes a while when it is large.
 #[derive(Clone, Debug, Default)]
-pub struct Detached(Vec<(u32, Entries)>);
+pub struct Detached(Vec<(u32, Box<Entries>)>);
 
 impl Detached {
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.0.iter().map(|(_, entries)| entries.due.len()).sum()
+        self.0.iter().map(|(_, entries)| entries.len()).sum()
     }
 
     /// Database and name of every lock.
@@ -103,9 +56,7 @@ impl Detached {
 
     /// Database, name and end of every lock.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
-        self.0
-            .iter()
-            .flat_map(|(db, entries)| entries.due.iter().map(|(entry, name)| (*db, &**name, entries.end_of(*entry))))
+        self.0.iter().flat_map(|(db, entries)| entries.iter().map(|(name, end)| (*db, name, end)))
     }
 
     /// When the last of the locks would have ended.
@@ -123,73 +74,110 @@ impl Detached {
 ///
 /// A server may have a million databases: only those with locks take memory, and which entry comes due first is known
 /// without a walk over them. Nearly all locks are in database 0, which is not in that index, so they cost nothing more.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Deadlines {
     /// The entries of database 0.
     main: Entries,
     /// The entries of the others that have any.
-    others: BTreeMap<u32, Entries>,
-    /// The first entry of each of the others.
-    firsts: BTreeSet<(DeadlineEntry, u32)>,
+    others: BTreeMap<u32, Box<Entries>>,
+    /// When there is something to do next for each of the others.
+    firsts: BTreeSet<(BootTime, u32)>,
     len: usize,
-    ticket: u32,
+    /// An empty set, for the next database with a lock.
+    spare: Option<Box<Entries>>,
+    /// Numbers of sets that got empty: no lock has an entry there.
+    free_numbers: Vec<u32>,
+    /// The highest number of a set. Only what is detached takes a number with it.
+    numbers: u32,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            main: Entries::new(1),
+            others: BTreeMap::new(),
+            firsts: BTreeSet::new(),
+            len: 0,
+            spare: None,
+            free_numbers: vec![],
+            numbers: 1,
+        }
+    }
 }
 
 impl Deadlines {
+    /// How late an entry comes due at the most, in microseconds. Commands look at the lock itself, which ends at its deadline.
+    pub const LATE_US: u64 = entries::LATE_US;
+
     /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its first deadline.
+    #[inline]
     pub fn schedule(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
-        let (entry, due, end) = match lock {
-            Lock::Exclusive(grant) => (grant.entry, grant.deadline, None),
-            Lock::Joint(holders) => (holders.entry, holders.next_end(), Some(holders.end())),
+        let entry = lock.entry();
+        let (due, since, end) = match lock {
+            Lock::Exclusive(grant) => (grant.deadline, grant.renewed(), None),
+            Lock::Joint(holders) => (holders.next_end(), BootTime::default(), Some(holders.end())),
         };
-        if entry.ticket != 0 && { entry.due } == due {
-            if let Some(end) = end {
-                self.change(db, |entries| entries.set_end(entry.ticket, end));
-            }
+        let known = self.database_of(db, entry) == Some(db);
+        if known && end.is_none() && self.entries(db).is_some_and(|entries| entries.is_at(entry.place, due)) {
             return;
         }
-        let mut ticket = self.ticket;
+        if !known {
+            self.cancel(db, lock);
+        }
         let entry = self.change(db, |entries| {
-            let known = if entry.ticket == 0 { None } else { entries.remove(entry) };
-            let entry = loop {
-                ticket = ticket.checked_add(1).unwrap_or(1);
-                let entry = DeadlineEntry { due, ticket };
-                // After 2^32 entries tickets start over; two entries of one microsecond must still differ.
-                if let Entry::Vacant(place) = entries.due.entry(entry)
-                    && (entries.end_of.is_empty() || !entries.end_of.contains_key(&ticket))
-                {
-                    place.insert(known.unwrap_or_else(|| name.into()));
-                    break entry;
-                }
-            };
-            if let Some(end) = end {
-                entries.set_end(ticket, end);
+            let place = if known { entry.place } else { entries.insert(name, due, since) };
+            if known && entries.due(place) != Some(due) {
+                entries.set_due(place, due, since);
             }
-            entry
+            match end {
+                Some(end) => entries.set_end(place, end),
+                None => entries.forget_end(place),
+            }
+            DeadlineEntry { place, set: entries.number }
         });
         lock.set_entry(entry);
-        self.ticket = ticket;
     }
 
     /// `lock` is about to leave `db`, or the name it had there: its entry goes.
+    #[inline]
     pub fn cancel(&mut self, db: u32, lock: &mut Lock) {
         let entry = lock.entry();
         lock.set_entry(DeadlineEntry::default());
-        if entry.ticket != 0 {
-            self.change(db, |entries| entries.remove(entry));
+        if let Some(db) = self.database_of(db, entry) {
+            self.change(db, |entries| entries.remove(entry.place));
         }
     }
 
-    /// Takes out the entry that has been due longest at `now`, if any is due.
+    /// Takes out the entry that has been due longest at `now`, or one of the same moment, if any is due: the lock's entry comes due again
+    /// only when it is scheduled again.
     pub fn pop_due(&mut self, now: BootTime) -> Option<Due> {
-        let (entry, db) = self.first().filter(|(entry, _)| now > { entry.due })?;
-        let name = self.change(db, |entries| entries.remove(entry))?;
-        Some(Due { db, name, entry })
+        let main = self.main.next().map(|first| (first, MAIN));
+        let others = self.firsts.iter().copied().take(DATABASES_A_STEP);
+        let is_due = |(first, _): &(BootTime, u32)| now > *first;
+        let mut due: SmallVec<[_; DATABASES_A_STEP + 1]> = main.into_iter().chain(others).filter(is_due).collect();
+        due.sort_unstable();
+        // In the first of them there is one, unless it has to sort first.
+        due.into_iter().find_map(|(_, db)| {
+            let (place, name, set) = self.change(db, |entries| {
+                let (place, name) = entries.pop_due(now)?;
+                Some((place, name, entries.number))
+            })?;
+            Some(Due { db, name, entry: DeadlineEntry { place, set } })
+        })
     }
 
-    /// When the next entry comes due.
+    /// No lock has this entry, which came due: it goes.
+    pub fn forget(&mut self, due: &Due) {
+        if let Some(db) = self.database_of(due.db, due.entry) {
+            self.change(db, |entries| entries.remove_due(due.entry.place));
+        }
+    }
+
+    /// When to look for entries that came due, past this moment: up to [`Self::LATE_US`] after the first deadline. Earlier, if what is minutes
+    /// away is to be sorted first.
+    #[inline]
     pub fn earliest(&self) -> Option<BootTime> {
-        self.first().map(|(entry, _)| entry.due)
+        self.main.next().into_iter().chain(self.firsts.first().map(|(first, _)| *first)).min()
     }
 
     /// The number of entries: of locks in memory.
@@ -204,81 +192,168 @@ impl Deadlines {
 
     /// When the last lock of `db` ends.
     pub fn last(&self, db: u32) -> Option<BootTime> {
-        if db == MAIN { self.main.last() } else { self.others.get(&db)?.last() }
+        self.entries(db)?.last()
     }
 
     /// Database and name of every lock.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let databases = [(&MAIN, &self.main)].into_iter().chain(&self.others);
-        databases.flat_map(|(db, entries)| entries.due.values().map(|name| (*db, &**name)))
+        let others = self.others.iter().map(|(db, entries)| (*db, &**entries));
+        let databases = [(MAIN, &self.main)].into_iter().chain(others);
+        databases.flat_map(|(db, entries)| entries.iter().map(move |(name, _)| (db, name)))
     }
 
     /// A copy of what is watched in `db`.
     pub fn copy(&self, db: u32) -> Detached {
-        let entries = if db == MAIN { Some(&self.main) } else { self.others.get(&db) };
-        Detached(entries.map(|entries| (db, entries.clone())).into_iter().collect())
+        Detached(self.entries(db).map(|entries| (db, Box::new(entries.clone()))).into_iter().collect())
     }
 
     /// Two databases change places.
     pub fn swap(&mut self, one: u32, other: u32) {
         let (first, second) = (self.take(one), self.take(other));
-        self.change(one, |entries| *entries = second);
-        self.change(other, |entries| *entries = first);
+        self.put(one, second);
+        self.put(other, first);
     }
 
-    /// A database, or all of them (`None`), is about to be emptied.
+    /// A database, or all of them (`None`), is about to be emptied. What locks that are left keep of their entries is nobody's from now on.
     pub fn detach(&mut self, db: Option<u32>) -> Detached {
-        let Some(db) = db else {
-            let all = std::mem::replace(self, Self { ticket: self.ticket, ..Self::default() });
-            let databases = [(MAIN, all.main)].into_iter().chain(all.others);
-            return Detached(databases.filter(|(_, entries)| !entries.due.is_empty()).collect());
+        let databases: Vec<u32> = match db {
+            Some(db) => vec![db],
+            None => [MAIN].into_iter().chain(self.others.keys().copied()).collect(),
         };
-        let entries = self.take(db);
-        Detached(if entries.due.is_empty() { vec![] } else { vec![(db, entries)] })
+        let mut detached = vec![];
+        for db in databases {
+            match self.take(db) {
+                entries if entries.len() > 0 => detached.push((db, entries)),
+                empty => self.is_spare(empty),
+            }
+        }
+        Detached(detached)
     }
 
-    fn take(&mut self, db: u32) -> Entries {
-        self.change(db, std::mem::take)
+    /// Bytes of memory for the entry of a lock with a name of this length.
+    pub const fn entry_bytes(name_bytes: usize) -> usize {
+        entries::entry_bytes(name_bytes)
+    }
+
+    #[inline]
+    fn entries(&self, db: u32) -> Option<&Entries> {
+        if db == MAIN { Some(&self.main) } else { self.others.get(&db).map(|entries| &**entries) }
+    }
+
+    /// The database with the set of this entry, which is `db` unless a server told a wrong one.
+    #[inline]
+    fn database_of(&self, db: u32, entry: DeadlineEntry) -> Option<u32> {
+        let is_its = |entries: &Entries| entries.number == entry.set;
+        if entry == DeadlineEntry::default() {
+            return None;
+        }
+        if self.entries(db).is_some_and(is_its) {
+            return Some(db);
+        }
+        let others = || self.others.iter().find(|(_, entries)| is_its(entries)).map(|(db, _)| *db);
+        if is_its(&self.main) { Some(MAIN) } else { others() }
+    }
+
+    /// What is watched in `db`, which is left without.
+    fn take(&mut self, db: u32) -> Box<Entries> {
+        let empty = self.empty();
+        let entries = if db == MAIN {
+            Box::new(std::mem::replace(&mut self.main, *empty))
+        } else {
+            let entries = self.others.remove(&db);
+            let entries = match entries {
+                Some(entries) => {
+                    self.is_spare(empty);
+                    entries
+                }
+                None => empty,
+            };
+            entries.next().map(|first| self.firsts.remove(&(first, db)));
+            entries
+        };
+        self.len -= entries.len();
+        entries
+    }
+
+    /// These are what is watched in `db`, which had nothing.
+    fn put(&mut self, db: u32, entries: Box<Entries>) {
+        self.len += entries.len();
+        if db == MAIN {
+            let empty = std::mem::replace(&mut self.main, *entries);
+            self.is_spare(Box::new(empty));
+        } else if entries.len() == 0 {
+            self.is_spare(entries);
+        } else {
+            self.firsts.extend(entries.next().map(|first| (first, db)));
+            self.others.insert(db, entries);
+        }
+    }
+
+    /// A set without entries.
+    fn empty(&mut self) -> Box<Entries> {
+        self.spare.take().unwrap_or_else(|| {
+            let number = self.free_numbers.pop().unwrap_or_else(|| {
+                self.numbers = self.numbers.checked_add(1).unwrap_or(1);
+                self.numbers
+            });
+            Box::new(Entries::new(number))
+        })
+    }
+
+    /// A set got empty: no lock has an entry there, so it can be another database's.
+    fn is_spare(&mut self, empty: Box<Entries>) {
+        match self.spare {
+            None => self.spare = Some(empty),
+            Some(_) => self.free_numbers.push(empty.number),
+        }
     }
 
     /// Changes the entries of `db`, and with them what is known of all.
+    #[inline]
     fn change<T>(&mut self, db: u32, body: impl FnOnce(&mut Entries) -> T) -> T {
         if db == MAIN {
-            let before = self.main.due.len();
+            let before = self.main.len();
             let done = body(&mut self.main);
-            self.len = self.len + self.main.due.len() - before;
+            self.len = self.len + self.main.len() - before;
             return done;
         }
-        let first = |entries: &Entries| entries.first().map(|entry| (entry, db));
-        let entries = self.others.entry(db).or_default();
-        let before = (entries.due.len(), first(entries));
-        let done = body(entries);
-        let after = (entries.due.len(), first(entries));
+        let mut entries = match self.others.remove(&db) {
+            Some(entries) => entries,
+            None => self.empty(),
+        };
+        let before = (entries.len(), entries.next());
+        let done = body(&mut entries);
+        let after = (entries.len(), entries.next());
         self.len = self.len + after.0 - before.0;
         if before.1 != after.1 {
-            before.1.map(|first| self.firsts.remove(&first));
-            self.firsts.extend(after.1);
+            before.1.map(|first| self.firsts.remove(&(first, db)));
+            self.firsts.extend(after.1.map(|first| (first, db)));
         }
-        if after.0 == 0 {
-            self.others.remove(&db);
+        match after.0 {
+            0 => self.is_spare(entries),
+            _ => drop(self.others.insert(db, entries)),
         }
         done
-    }
-
-    /// The entry that comes due first, and its database.
-    fn first(&self) -> Option<(DeadlineEntry, u32)> {
-        let main = self.main.first().map(|entry| (entry, MAIN));
-        main.into_iter().chain(self.firsts.first().copied()).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::fixture::*;
-    use crate::lock::grant::GrantId;
-    use crate::request::Note;
+    use crate::fixture::{at, exclusive, owner, token};
+    use crate::lock::grant::{Grant, GrantId};
+    use crate::lock::phase::Past;
+    use crate::request::{Note, Ttl};
+    use crate::values::limits::MAX_TTL_LIMIT_MS;
+    use crate::values::mode::Mode;
     use proptest::prelude::*;
+
+    /// Up to a day.
+    fn ttl(ms: u64) -> Ttl {
+        Ttl::new(Some(ms), MAX_TTL_LIMIT_MS).unwrap()
+    }
 
     /// A lock whose deadline is `ms` milliseconds after boot.
     fn until(ms: u64) -> Lock {
@@ -289,46 +364,89 @@ mod tests {
         at(ms).boot.plus_us(more)
     }
 
+    fn pop(deadlines: &mut Deadlines, now: BootTime) -> Option<(u32, Vec<u8>)> {
+        deadlines.pop_due(now).map(|due| (due.db, due.name().to_vec()))
+    }
+
     #[test]
     fn comes_due_after_the_deadline_in_order_over_all_databases() {
         let mut deadlines = Deadlines::default();
         for (db, name, ms) in [(0, "a", 30), (3, "b", 10), (0, "c", 20)] {
             deadlines.schedule(db, name.as_bytes(), &mut until(ms));
         }
-        assert_eq!((deadlines.len(), deadlines.earliest()), (3, Some(us(10, 0))));
-        assert_eq!(deadlines.pop_due(us(10, 0)), None, "held through the deadline");
-        let due = deadlines.pop_due(us(100, 0)).unwrap();
-        assert_eq!((due.db, &*due.name), (3, &b"b"[..]));
-        assert_eq!(&*deadlines.pop_due(us(100, 0)).unwrap().name, b"c");
-        assert_eq!(&*deadlines.pop_due(us(100, 0)).unwrap().name, b"a");
-        assert_eq!(deadlines.pop_due(us(100, 0)), None);
-        assert!(deadlines.is_empty());
+        let earliest = deadlines.earliest().unwrap();
+        assert_eq!((deadlines.len(), earliest.us_since(us(10, 0))), (3, 239), "at the end of tick 9");
+        assert_eq!(pop(&mut deadlines, us(10, 0)), None, "held through the deadline");
+        assert_eq!(pop(&mut deadlines, earliest), None, "and a tick at the most");
+        assert_eq!(pop(&mut deadlines, earliest.plus_us(1)), Some((3, b"b".to_vec())));
+        assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"c".to_vec())));
+        assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"a".to_vec())));
+        assert_eq!((pop(&mut deadlines, us(100, 0)), deadlines.earliest()), (None, None));
     }
 
     #[test]
     fn the_entry_moves_with_the_deadline() {
         let mut deadlines = Deadlines::default();
+        let is_next = |deadlines: &Deadlines, ms| {
+            let late_us = deadlines.earliest().unwrap().as_us() - us(ms, 0).as_us();
+            assert!(deadlines.len() == 1 && late_us <= Deadlines::LATE_US);
+        };
         let mut lock = until(10);
         deadlines.schedule(0, b"k", &mut lock);
         lock.prolong(GrantId::default(), us(5, 0), ttl(20));
         deadlines.schedule(0, b"k", &mut lock);
-        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(25, 0))));
+        is_next(&deadlines, 25);
         lock.replace(until(20));
         deadlines.schedule(0, b"k", &mut lock);
-        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(us(20, 0))));
-        let due = deadlines.pop_due(us(20, 1)).unwrap();
-        assert!(due.is_of(&lock) && &*due.name == b"k");
+        is_next(&deadlines, 20);
+        let due = deadlines.pop_due(us(22, 0)).unwrap();
+        assert!(due.is_of(&lock) && due.name() == b"k");
     }
 
+    /// Between the moment at which an entry comes due and what becomes of its lock anything may happen to other locks.
     #[test]
-    fn an_entry_of_an_earlier_lock_is_recognised() {
+    fn an_entry_that_came_due_is_nobody_elses() {
         let mut deadlines = Deadlines::default();
-        let mut first = until(10);
+        let (mut first, mut second, mut third) = (until(10), until(10), until(30));
         deadlines.schedule(0, b"k", &mut first);
-        let due = deadlines.pop_due(us(11, 0)).unwrap();
-        let mut second = until(10);
-        deadlines.schedule(0, b"k", &mut second);
-        assert!(!due.is_of(&second));
+        let due = deadlines.pop_due(us(12, 0)).unwrap();
+        deadlines.schedule(0, b"l", &mut second);
+        deadlines.schedule(0, b"m", &mut third);
+        assert!(due.is_of(&first) && !due.is_of(&second) && !due.is_of(&third));
+        deadlines.forget(&due);
+        assert_eq!((deadlines.len(), deadlines.database_of(0, first.entry())), (2, Some(0)));
+        deadlines.cancel(0, &mut first);
+        deadlines.forget(&due);
+        assert_eq!(deadlines.len(), 2);
+        let due = deadlines.pop_due(us(12, 0)).unwrap();
+        assert!(due.is_of(&second));
+        second.replace(until(50));
+        deadlines.schedule(0, b"l", &mut second);
+        deadlines.forget(&due);
+        assert_eq!(deadlines.len(), 2, "it was scheduled again");
+        assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"m".to_vec())));
+        assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"l".to_vec())));
+    }
+
+    /// Locks that outlive a flush keep what they knew of their entries; and a server may tell a wrong database.
+    #[test]
+    fn what_a_lock_keeps_of_an_entry_that_was_detached_is_nobodys() {
+        let mut deadlines = Deadlines::default();
+        let mut stale: Vec<_> = (0..4).map(|n| until(10 + n)).collect();
+        stale.iter_mut().for_each(|lock| deadlines.schedule(3, b"old", lock));
+        deadlines.detach(Some(3));
+        let mut fresh: Vec<_> = (0..4).map(|n| until(20 + n)).collect();
+        fresh.iter_mut().for_each(|lock| deadlines.schedule(3, b"new", lock));
+        deadlines.cancel(3, &mut stale[0]);
+        deadlines.cancel(0, &mut stale[1]);
+        assert_eq!(deadlines.len(), 4);
+        stale[2].prolong(GrantId::default(), us(5, 0), ttl(40));
+        deadlines.schedule(3, b"old", &mut stale[2]);
+        assert_eq!(deadlines.len(), 5, "it has an entry again");
+        deadlines.cancel(0, &mut fresh[0]);
+        assert_eq!((deadlines.len(), fresh[0].entry()), (4, DeadlineEntry::default()));
+        deadlines.schedule(7, b"moved", &mut fresh[1]);
+        assert_eq!((deadlines.len(), deadlines.others.len()), (4, 2));
     }
 
     #[test]
@@ -366,7 +484,7 @@ mod tests {
         let mut moves = until(10);
         for db in 1..1_000 {
             deadlines.schedule(db, b"k", &mut moves);
-            assert_eq!((deadlines.earliest(), deadlines.others.len()), (Some(us(10, 0)), 2));
+            assert!(deadlines.earliest().unwrap() < us(12, 0) && deadlines.others.len() == 2);
             if db % 2 == 0 {
                 deadlines.cancel(db, &mut moves);
             } else {
@@ -375,65 +493,165 @@ mod tests {
             }
             assert_eq!((deadlines.others.len(), deadlines.firsts.len(), deadlines.len()), (1, 1, 1));
         }
+        assert!(deadlines.numbers < 10 && deadlines.free_numbers.len() < 10, "sets are used again");
         deadlines.schedule(7, b"k", &mut moves);
-        assert_eq!(deadlines.pop_due(us(11, 0)).map(|due| due.db), Some(7));
+        assert_eq!(deadlines.pop_due(us(12, 0)).map(|due| due.db), Some(7));
         assert_eq!(deadlines.detach(Some(u32::MAX)).len(), 1);
+        deadlines.cancel(7, &mut moves);
         assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
     }
 
+    /// What is far is brought near in steps, however much there is of it, and in time; and nothing is looked at meanwhile.
     #[test]
-    fn tickets_start_over_without_losing_an_entry() {
-        let mut deadlines = Deadlines { ticket: u32::MAX - 1, ..Default::default() };
-        let (mut a, mut b, mut c) = (until(10), until(10), until(10));
-        deadlines.schedule(0, b"a", &mut a);
-        deadlines.schedule(0, b"b", &mut b);
-        deadlines.ticket = u32::MAX - 1;
-        deadlines.schedule(0, b"c", &mut c);
-        assert_eq!(deadlines.len(), 3);
-        assert!(a.entry() != b.entry() && b.entry() != c.entry() && a.entry() != c.entry() && c.entry().ticket != 0);
+    fn many_far_deadlines_come_near_in_steps() {
+        const LOCKS: u64 = 10_000;
+        const HOUR_MS: u64 = 3_600_000;
+        let mut deadlines = Deadlines::default();
+        let mut locks: Vec<_> = (0..LOCKS).map(|n| until(HOUR_MS + n)).collect();
+        locks.iter_mut().for_each(|lock| deadlines.schedule(0, b"k", lock));
+        let (mut looks, mut now) = (0, BootTime::default());
+        while let Some(next) = deadlines.earliest().filter(|next| *next < us(HOUR_MS, 0)) {
+            now = now.max(next.plus_us(1));
+            assert_eq!(deadlines.pop_due(now), None);
+            looks += 1;
+        }
+        assert!(looks > 20 && looks < 100, "{looks} looks in an hour");
+        assert!(us(HOUR_MS, 0).ms_since(now) > 60_000, "a minute before");
+        assert_eq!(deadlines.last(0), Some(us(HOUR_MS + LOCKS - 1, 0)));
+    }
+
+    /// One of the locks of the model, and the database and name under which it is stored.
+    type Stored = BTreeMap<(u32, Vec<u8>), Lock>;
+
+    /// Long names and short ones.
+    fn name(number: u8) -> Vec<u8> {
+        vec![b'k' + number; [1, 15, 16, 100][usize::from(number % 4)]]
+    }
+
+    /// Milliseconds: near, at the ends of ticks and lists, and far.
+    fn times() -> impl Strategy<Value = u64> {
+        prop_oneof![4 => 1_u64..100, 2 => 60_000_u64..140_000, 1 => 140_000_u64..86_400_000]
+    }
+
+    fn is_as_it_should_be(deadlines: &Deadlines, locks: &Stored) -> Result<(), TestCaseError> {
+        let mut names: Vec<_> = deadlines.names().map(|(db, name)| (db, name.to_vec())).collect();
+        names.sort_unstable();
+        prop_assert!(names.iter().eq(locks.keys()), "one entry a lock");
+        prop_assert_eq!(deadlines.len(), locks.len());
+        for db in 0..4 {
+            let ends = || locks.iter().filter(|((of, _), _)| *of == db).map(|((_, name), lock)| (name, lock.end()));
+            prop_assert_eq!(deadlines.last(db), ends().map(|(_, end)| end).max());
+            let copy = deadlines.copy(db);
+            let mut told: Vec<_> = copy.locks().map(|(_, name, end)| (name.to_vec(), end)).collect();
+            told.sort_unstable();
+            prop_assert!(told.iter().map(|(name, end)| (name, *end)).eq(ends()), "{:?}", told);
+        }
+        let first = locks.values().map(Lock::next_end).min();
+        prop_assert_eq!(deadlines.earliest().is_some(), first.is_some());
+        if let (Some(first), Some(earliest)) = (first, deadlines.earliest()) {
+            let is_near = earliest >= first && earliest.us_since(first) <= Deadlines::LATE_US;
+            // For those that are far.
+            let is_to_sort =
+                earliest < first && locks.values().any(|lock| lock.next_end().ms_since(earliest) >= 60_000);
+            prop_assert!(is_near || is_to_sort, "{:?} for {:?}", earliest, first);
+        }
+        Ok(())
     }
 
     proptest! {
-        /// Against a plain list: one entry a lock, none lost, none early, whatever is done. Eight keys in four databases.
+        /// Against a plain tree of locks: one entry a lock, none lost, none early and none late, whatever is done. Locks with one holder and
+        /// with several, in four databases that change places and are emptied; leases of a millisecond and of a day; a clock
+        /// that jumps.
         #[test]
-        fn exactly_one_entry_a_lock(steps in prop::collection::vec((0u8..4, 0u8..8, 1u64..100), 1..300)) {
+        fn exactly_one_entry_a_lock(steps in prop::collection::vec((0u8..12, 0u8..8, times(), any::<bool>()), 1..200)) {
             let mut deadlines = Deadlines::default();
-            let mut locks: std::collections::HashMap<u8, Lock> = Default::default();
-            let mut now = BootTime::default();
-            for (what, name, ms) in steps {
-                let db = u32::from(name % 4);
+            let mut locks = Stored::new();
+            let mut now = us(1_000, 7);
+            for (what, number, ms, flag) in steps {
+                let place = (u32::from(number % 4), name(number / 2));
+                let grant = |owner_name: &str, now, ms| {
+                    Grant::new(owner(owner_name), Note::default(), token(1), now, ttl(ms))
+                };
                 match what {
-                    0 => {
-                        let mut lock = exclusive(owner("me"), Note::default(), token(1), now, ttl(ms));
-                        if let Some(old) = locks.get_mut(&name) {
-                            old.replace(lock);
-                            deadlines.schedule(db, &[name], old);
-                        } else {
-                            deadlines.schedule(db, &[name], &mut lock);
-                            locks.insert(name, lock);
-                        }
+                    0..=3 => {
+                        let mode = if flag { Mode::Shared } else { Mode::Exclusive };
+                        let lock = Lock::of(mode, grant("me", now, ms), Past::default());
+                        let lock = match locks.remove(&place) {
+                            Some(mut old) => {
+                                old.replace(lock);
+                                old
+                            }
+                            None => lock,
+                        };
+                        let lock = locks.entry(place.clone()).or_insert(lock);
+                        deadlines.schedule(place.0, &place.1, lock);
                     }
-                    1 => if let Some(lock) = locks.get_mut(&name) {
-                        lock.prolong(GrantId::default(), now, ttl(ms));
-                        deadlines.schedule(db, &[name], lock);
-                    },
-                    2 => if let Some(mut lock) = locks.remove(&name) {
-                        deadlines.cancel(db, &mut lock);
-                    },
-                    _ => {
-                        now = now.plus_ms(ms as u32);
-                        while let Some(due) = deadlines.pop_due(now) {
-                            let name = due.name[0];
-                            let lock = locks.get_mut(&name).expect("no entry without a lock");
-                            prop_assert!(due.is_of(lock) && due.db == u32::from(name % 4));
-                            prop_assert!(lock.is_expired(now));
-                            locks.remove(&name);
+                    4 => if let Some(lock) = locks.get_mut(&place) {
+                        match lock {
+                            Lock::Joint(holders) => drop(holders.put(Mode::Shared, grant("you", now, ms))),
+                            Lock::Exclusive(_) => lock.convert(GrantId::default(), Mode::Shared, Past::default()),
                         }
-                        prop_assert!(locks.values().all(|lock| !lock.is_expired(now)));
+                        deadlines.schedule(place.0, &place.1, lock);
+                    },
+                    5 => if let Some(lock) = locks.get_mut(&place) {
+                        lock.prolong(lock.first_id(), now, ttl(ms));
+                        if lock.len() == 1 && flag {
+                            lock.convert(lock.first_id(), Mode::Exclusive, Past::default());
+                        }
+                        deadlines.schedule(place.0, &place.1, lock);
+                    },
+                    6 => if let Some(mut lock) = locks.remove(&place) {
+                        deadlines.cancel(place.0, &mut lock);
+                        if flag {
+                            let elsewhere = ((place.0 + 1) % 4, name(7));
+                            if let Some(mut old) = locks.remove(&elsewhere) {
+                                deadlines.cancel(elsewhere.0, &mut old);
+                            }
+                            deadlines.schedule(elsewhere.0, &elsewhere.1, &mut lock);
+                            locks.insert(elsewhere, lock);
+                        }
+                    },
+                    7 => {
+                        let (one, other) = (place.0, u32::from(number / 4));
+                        deadlines.swap(one, other);
+                        let swapped = |db| if db == one { other } else if db == other { one } else { db };
+                        locks = std::mem::take(&mut locks)
+                            .into_iter()
+                            .map(|((db, name), lock)| ((swapped(db), name), lock))
+                            .collect();
+                    }
+                    8 if number < 2 => {
+                        let db = flag.then_some(place.0);
+                        let detached = deadlines.detach(db);
+                        let is_gone = |of: u32| db.is_none_or(|db| db == of);
+                        let gone: Vec<_> = locks.iter().filter(|((db, _), _)| is_gone(*db)).collect();
+                        prop_assert_eq!(detached.last(), gone.iter().map(|(_, lock)| lock.end()).max());
+                        prop_assert_eq!(detached.len(), gone.len());
+                        // Those that are told of later than the flush, or never.
+                        for ((db, _), lock) in gone {
+                            deadlines.cancel(*db, &mut lock.clone());
+                        }
+                        locks.retain(|(db, _), _| !is_gone(*db));
+                    }
+                    _ => {
+                        now = now.plus_us(ms * 1_000 + u64::from(number));
+                        while deadlines.earliest().is_some_and(|earliest| now > earliest) {
+                            let Some(due) = deadlines.pop_due(now) else { continue };
+                            let place = (due.db, due.name().to_vec());
+                            let lock = locks.get_mut(&place).expect("no entry without a lock");
+                            prop_assert!(due.is_of(lock) && now > lock.next_end());
+                            let ended = lock.ended(now);
+                            if ended.and_then(|id| lock.take(id)).is_some() {
+                                deadlines.schedule(place.0, &place.1, lock);
+                            } else {
+                                deadlines.cancel(place.0, &mut locks.remove(&place).unwrap());
+                            }
+                        }
+                        let tick_ago = BootTime::from_us(now.as_us() - Deadlines::LATE_US - 1);
+                        prop_assert!(locks.values().all(|lock| tick_ago <= lock.next_end()));
                     }
                 }
-                prop_assert_eq!(deadlines.len(), locks.len());
-                prop_assert_eq!(deadlines.earliest(), locks.values().map(Lock::end).min());
+                is_as_it_should_be(&deadlines, &locks)?;
             }
         }
     }

@@ -1,13 +1,10 @@
 //! A lock's entry among the deadlines, kept in the lock itself.
 
-use crate::values::time::BootTime;
-
-/// A lock's entry in [`crate::Deadlines`]: when it comes due, and a ticket that tells entries of one moment apart. Packed: there
-/// are two of it a lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(Rust, packed(4))]
+/// A lock's entry in [`crate::Deadlines`]: a place in one set of entries. The lock alone has it, so the place is another's only after
+/// the lock has given it up; and a set that was detached has a number that no other has, so what its locks kept is nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineEntry {
-    pub(super) due: BootTime,
-    /// 0: no entry.
-    pub(super) ticket: u32,
+    pub(super) place: u32,
+    /// The number of the set; 0: no entry.
+    pub(super) set: u32,
 }

@@ -1,23 +1,14 @@
 //! One owner's grant of a lock.
 
-use std::num::NonZeroU8;
-
-use smallvec::SmallVec;
-
 use crate::lock::entry::DeadlineEntry;
+use crate::lock::text::Text;
 use crate::lock::waited::Waited;
 use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// So many bytes of owner and note stand in the grant itself: the 20 that clients make owners of, and some.
-const TEXT_INLINE_BYTES: usize = 24;
-
 /// Bytes of a note's number, where it has one of its own.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
-
-/// Of the marks of a grant: one that says nothing.
-const NO_MARKS: NonZeroU8 = NonZeroU8::new(128).unwrap();
 
 /// A grant that came from outside.
 const SUSPECT: u8 = 1;
@@ -41,14 +32,11 @@ pub struct Grant {
     pub(crate) granted: BootTime,
     /// Length of the lease when its deadline was last set: what may be left of it never exceeds this.
     pub(super) ttl_ms: u32,
-    pub(super) holds: u32,
-    /// Owners have 1 to 256 bytes.
-    owner_len_less_one: u8,
-    /// Never zero: that leaves room for what tells a lock with one grant from others.
-    marks: NonZeroU8,
-    waited: Waited,
-    /// Owner, then note, then the note's number if it is not the first: at most one allocation for all, and few have the last.
-    text: SmallVec<[u8; TEXT_INLINE_BYTES]>,
+    /// In 24 bits, with its marks in the rest: at most [`HOLDS_MAX`](crate::limits::HOLDS_MAX).
+    holds: [u8; 3],
+    marks: u8,
+    /// Owner, then note, then the note's number if it is not the first: few have the last.
+    text: Text,
     /// Where it is the only grant of its lock: the lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,
 }
@@ -57,10 +45,11 @@ pub struct Grant {
 impl PartialEq for Grant {
     fn eq(&self, other: &Self) -> bool {
         let fields = |grant: &Self| {
-            let Self { token, deadline, granted, ttl_ms, holds, owner_len_less_one, marks, entry, .. } = *grant;
-            (token, deadline, granted, ttl_ms, holds, owner_len_less_one, marks.get() & !UNCONNECTED, entry)
+            let Self { token, deadline, granted, ttl_ms, holds, marks, entry, .. } = *grant;
+            (token, deadline, granted, ttl_ms, holds, marks & !UNCONNECTED, entry)
         };
-        fields(self) == fields(other) && self.text == other.text
+        let is_owner = self.text.owner_len() == other.text.owner_len();
+        fields(self) == fields(other) && is_owner && self.text.bytes() == other.text.bytes()
     }
 }
 
@@ -70,26 +59,22 @@ impl Grant {
     /// A grant to `owner` at `granted`, with one hold.
     #[inline(always)]
     pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
-        let mut text = SmallVec::from_slice(owner.bytes());
-        text.reserve_exact(note.bytes().len());
-        text.extend_from_slice(note.bytes());
         Self {
             token,
             deadline: granted.plus_ms(ttl.ms()),
             granted,
             ttl_ms: ttl.ms(),
-            holds: 1,
-            owner_len_less_one: (owner.bytes().len() - 1) as u8,
-            marks: NO_MARKS,
-            waited: Waited::default(),
-            text,
+            holds: [1, 0, 0],
+            marks: 0,
+            text: Text::new(owner.bytes(), [note.bytes(), &[]], Waited::default()),
             entry: DeadlineEntry::default(),
         }
     }
 
     /// The same as it was written down: with these holds, since and until then.
     pub(crate) fn restored(mut self, holds: u32, suspect: bool, granted: BootTime, deadline: BootTime) -> Self {
-        (self.holds, self.granted, self.deadline) = (holds, granted, deadline);
+        (self.granted, self.deadline) = (granted, deadline);
+        self.set_holds(holds);
         self.mark(SUSPECT, suspect);
         self
     }
@@ -97,15 +82,12 @@ impl Grant {
     /// The same, after a wait of so many milliseconds.
     #[inline(always)]
     pub(crate) fn after(mut self, waited: Waited) -> Self {
-        self.waited = waited;
+        self.text.set_waited(waited);
         self
     }
 
     fn mark(&mut self, mark: u8, is_set: bool) {
-        self.marks = match is_set {
-            true => self.marks | mark,
-            false => NonZeroU8::new(self.marks.get() & !mark).unwrap_or(NO_MARKS),
-        };
+        self.marks = if is_set { self.marks | mark } else { self.marks & !mark };
     }
 
     /// Whether the lease is over. At the deadline itself it still holds: readings are truncated to a microsecond,
@@ -121,40 +103,31 @@ impl Grant {
 
     /// The owner's bytes.
     pub fn owner(&self) -> &[u8] {
-        &self.text[..self.owner_len()]
+        &self.text.bytes()[..self.text.owner_len()]
     }
 
     /// The note's bytes; empty if there is none.
     pub fn note(&self) -> &[u8] {
-        &self.text[self.owner_len()..self.note_end()]
+        &self.text.bytes()[self.text.owner_len()..self.note_end()]
     }
 
     /// Which of the grant's notes that is.
     pub fn note_sequence(&self) -> NoteSequence {
-        let number = self.text[self.note_end()..].try_into().ok().map(u64::from_le_bytes);
+        let number = self.text.bytes()[self.note_end()..].try_into().ok().map(u64::from_le_bytes);
         number.and_then(|number| NoteSequence::new(Some(number)).ok()).unwrap_or_default()
     }
 
-    fn owner_len(&self) -> usize {
-        usize::from(self.owner_len_less_one) + 1
-    }
-
     fn note_end(&self) -> usize {
-        self.text.len() - if self.marks.get() & RENOTED != 0 { SEQUENCE_BYTES } else { 0 }
+        self.text.bytes().len() - if self.marks & RENOTED != 0 { SEQUENCE_BYTES } else { 0 }
     }
 
     /// Its note is this one from now on.
     pub(crate) fn set_note(&mut self, note: Note<'_>, sequence: NoteSequence) {
-        let note = note.bytes();
-        let mut text = SmallVec::from_slice(self.owner());
+        let number = sequence.get().to_le_bytes();
         let is_renoted = sequence > NoteSequence::FIRST;
         self.mark(RENOTED, is_renoted);
-        text.reserve_exact(note.len() + if is_renoted { SEQUENCE_BYTES } else { 0 });
-        text.extend_from_slice(note);
-        if is_renoted {
-            text.extend_from_slice(&sequence.get().to_le_bytes());
-        }
-        self.text = text;
+        let number: &[u8] = if is_renoted { &number } else { &[] };
+        self.text = Text::new(self.owner(), [note.bytes(), number], self.text.waited());
     }
 
     /// Its fencing token.
@@ -163,8 +136,14 @@ impl Grant {
     }
 
     /// How often it is held: 1, and one more for each re-entry.
+    #[inline]
     pub fn holds(&self) -> u32 {
-        self.holds
+        let [low, middle, high] = self.holds;
+        u32::from_le_bytes([low, middle, high, 0])
+    }
+
+    pub(super) fn set_holds(&mut self, holds: u32) {
+        [self.holds[0], self.holds[1], self.holds[2], _] = holds.to_le_bytes();
     }
 
     /// When it was granted.
@@ -182,9 +161,14 @@ impl Grant {
         self.ttl_ms
     }
 
+    /// When its lease was last prolonged, or begun: not later.
+    pub(super) fn renewed(&self) -> BootTime {
+        self.deadline.minus_ms(self.ttl_ms)
+    }
+
     /// It came from outside: it keeps others out until its deadline and can be released, nothing else.
     pub fn is_from_outside(&self) -> bool {
-        self.marks.get() & SUSPECT != 0
+        self.marks & SUSPECT != 0
     }
 
     pub(super) fn mark_suspect(&mut self) {
@@ -193,7 +177,7 @@ impl Grant {
 
     /// Its lease was kept alive until the connection of its holder ended, and was not prolonged since.
     pub(crate) fn is_unconnected(&self) -> bool {
-        self.marks.get() & UNCONNECTED != 0
+        self.marks & UNCONNECTED != 0
     }
 
     pub(super) fn mark_unconnected(&mut self) {
@@ -203,7 +187,7 @@ impl Grant {
     /// How long its owner waited for it, as far as this node knows: in this incarnation, and without what a client waited elsewhere.
     #[inline]
     pub(crate) fn waited(&self) -> Waited {
-        self.waited
+        self.text.waited()
     }
 
     /// Milliseconds of the lease that are surely left.
@@ -218,7 +202,7 @@ impl Grant {
 
     /// Heap memory of owner and note beside the grant itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
-        if self.text.spilled() { self.text.capacity() } else { 0 }
+        self.text.heap_bytes()
     }
 
     /// Deadline = max(deadline, now + ttl): a lease never gets shorter. Whether it got longer.
@@ -253,7 +237,12 @@ mod tests {
         let note = Note::new(b"\0note\xFF").unwrap();
         let grant = Grant::new(owner("o"), note, token(1), BootTime::default(), ttl(1));
         assert_eq!((grant.owner(), grant.note()), (&b"o"[..], &b"\0note\xFF"[..]));
-        assert_eq!(grant.heap_bytes(), 0, "short ones need no memory of their own");
+        for (len, heap_bytes) in [(1, 0), (20, 0), (21, 21), (256, 256)] {
+            let name = "o".repeat(len);
+            let grant = Grant::new(owner(&name), Note::default(), token(1), BootTime::default(), ttl(1));
+            assert_eq!((grant.owner(), grant.note()), (name.as_bytes(), &b""[..]));
+            assert_eq!(grant.heap_bytes(), heap_bytes, "short ones need no memory of their own");
+        }
         let note = Note::new(&[b'n'; 1_000]).unwrap();
         let grant = Grant::new(owner("o"), note, token(1), BootTime::default(), ttl(1));
         assert_eq!((grant.note(), grant.heap_bytes()), (note.bytes(), 1_001));
@@ -267,6 +256,6 @@ mod tests {
             grant.set_note(Note::new(note).unwrap(), NoteSequence::new(Some(number)).unwrap());
             assert_eq!((grant.owner(), grant.note(), grant.note_sequence().get()), (&b"me"[..], note, number));
         }
-        assert_eq!(grant.heap_bytes(), 0);
+        assert_eq!(grant.heap_bytes(), b"me".len() + SEQUENCE_BYTES);
     }
 }

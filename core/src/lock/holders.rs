@@ -33,6 +33,14 @@ struct Holder {
     after: u32,
 }
 
+/// When a lease ends, and the place of its holder. Packed: there is one of it a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
+struct End {
+    due: BootTime,
+    place: u32,
+}
+
 /// The grants of a lock that is held together: at least one once it is stored.
 #[derive(Clone, Debug)]
 pub struct Holders {
@@ -45,7 +53,7 @@ pub struct Holders {
     owners: HashTable<u32>,
     tokens: HashTable<u32>,
     /// When each lease ends, and whose it is.
-    ends: BTreeSet<DeadlineEntry>,
+    ends: BTreeSet<End>,
     modes: Modes,
     /// `None`: it is not known since when the lock is held under its name.
     phase: Option<Phase>,
@@ -80,7 +88,7 @@ impl Holders {
     pub(crate) fn join(&mut self, mode: Mode, grant: Grant) -> GrantId {
         let place = self.free.pop().unwrap_or_else(|| self.new_place());
         self.modes.add(mode);
-        self.ends.insert(DeadlineEntry { due: grant.deadline, ticket: place });
+        self.ends.insert(End { due: grant.deadline, place });
         let owner = self.hasher.hash_one(grant.owner());
         *self.place(place) = Some(Holder { grant, mode, before: self.newest, after: NONE });
         match self.newest {
@@ -106,8 +114,8 @@ impl Holders {
         }
         let Some(GrantId(place)) = own else { return Some(self.join(mode, grant)) };
         self.modes.add(mode);
-        self.ends.remove(&DeadlineEntry { due: self.holder(place).grant.deadline, ticket: place });
-        self.ends.insert(DeadlineEntry { due: grant.deadline, ticket: place });
+        self.ends.remove(&End { due: self.holder(place).grant.deadline, place });
+        self.ends.insert(End { due: grant.deadline, place });
         self.unlist_token(place);
         let holder = self.holder_mut(place);
         (holder.mode, holder.grant) = (mode, grant);
@@ -128,7 +136,7 @@ impl Holders {
             after => self.holder_mut(after).before = before,
         }
         self.modes.remove(mode);
-        self.ends.remove(&DeadlineEntry { due: grant.deadline, ticket: place });
+        self.ends.remove(&End { due: grant.deadline, place });
         self.free.push(place);
         grant
     }
@@ -155,14 +163,14 @@ impl Holders {
         let longer = grant.prolong(now, ttl);
         let after = grant.deadline;
         if longer {
-            self.ends.remove(&DeadlineEntry { due: before, ticket: place });
-            self.ends.insert(DeadlineEntry { due: after, ticket: place });
+            self.ends.remove(&End { due: before, place });
+            self.ends.insert(End { due: after, place });
         }
         longer
     }
 
     pub(super) fn set_holds(&mut self, GrantId(place): GrantId, holds: u32) {
-        self.holder_mut(place).grant.holds = holds;
+        self.holder_mut(place).grant.set_holds(holds);
     }
 
     pub(super) fn set_note(&mut self, GrantId(place): GrantId, note: Note<'_>, sequence: NoteSequence) {
@@ -226,7 +234,7 @@ impl Holders {
 
     /// The grant whose lease ends first.
     pub(super) fn first_to_end(&self) -> GrantId {
-        GrantId(self.ends.first().map_or(self.oldest, |end| end.ticket))
+        GrantId(self.ends.first().map_or(self.oldest, |end| end.place))
     }
 
     pub(super) fn oldest(&self) -> GrantId {
@@ -278,7 +286,7 @@ impl Holders {
             + self.free.capacity() * size_of::<u32>()
             + self.owners.allocation_size()
             + self.tokens.allocation_size()
-            + self.ends.len() * size_of::<DeadlineEntry>() * 2
+            + self.ends.len() * size_of::<End>() * 2
             + texts
     }
 

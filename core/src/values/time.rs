@@ -34,6 +34,11 @@ impl BootTime {
         Self(self.0.saturating_add(us))
     }
 
+    /// The point `ms` milliseconds before this one; of points that early, the boot.
+    pub const fn minus_ms(self, ms: u32) -> Self {
+        Self(self.0.saturating_sub(ms as u64 * US_PER_MS))
+    }
+
     /// Microseconds from `earlier` to this point; 0 if `earlier` is not earlier.
     pub const fn us_since(self, earlier: BootTime) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -177,10 +177,10 @@ impl Server {
                 Some(Work::Look(_, name)) => self.perform(key(&name), &Does::Look, None, now),
                 Some(Work::Renew(renewal)) => self.perform(key(renewal.name()), &Does::Renew(&renewal), None, now),
                 Some(Work::Expire(due)) if self.without.is(Rule::QueueIsLookedAt) => {
-                    self.end(key(&due.name));
+                    self.end(key(due.name()));
                     continue;
                 }
-                Some(Work::Expire(due)) => self.perform(key(&due.name), &Does::Expire(&due), None, now),
+                Some(Work::Expire(due)) => self.perform(key(due.name()), &Does::Expire(&due), None, now),
                 None => return,
             };
         }

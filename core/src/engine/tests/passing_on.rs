@@ -117,7 +117,7 @@ fn the_holder_does_not_wait_for_itself() {
     assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
     assert!(key.node.waiting.is_empty());
     assert_eq!(key.lock.as_ref().unwrap().first().deadline(), at(10_500).boot, "for as long as it was told");
-    assert_eq!(key.node.deadlines.earliest(), Some(at(10_500).boot));
+    assert_eq!(key.node.deadlines.last(0), Some(at(10_500).boot));
 }
 
 /// Its handle may name another client by the time that the answer would be sent.

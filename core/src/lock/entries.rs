@@ -1,0 +1,372 @@
+//! When the leases of one database's locks end: whatever is done takes the same time, however many locks there are.
+//!
+//! Time is told in ticks of 1.024 ms. What ends within the next two minutes or so stands in a ring of lists, one for each tick; what ends
+//! later in a list for each second, and comes to the ring a minute or more before its end. An entry comes due when its tick
+//! is over: never early, and at most a tick late.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
+use crate::lock::ring::{MOMENTS, NONE, Ring};
+use crate::lock::slab::Slab;
+use crate::values::time::BootTime;
+
+/// Microseconds of a tick, as a power of two: 1.024 ms.
+const TICK_BITS: u32 = 10;
+
+/// Ticks of a list of what is far, as a power of two: 1.05 s.
+const FAR_BITS: u32 = 10;
+
+/// Ticks of a stretch that comes to the ring at a time, as a power of two: the ring has room for two, that of now and the one to
+/// come. 67 s.
+const STRETCH_BITS: u32 = (MOMENTS / 2).ilog2();
+
+/// How late an entry may come due, in microseconds.
+pub(super) const LATE_US: u64 = (1 << TICK_BITS) - 1;
+
+/// So many entries come from what is far to the ring in one step: some ten microseconds.
+const NEARED_A_STEP: usize = 256;
+
+/// Longer names stand beside their entry.
+const NAME_INLINE_BYTES: usize = 15;
+
+/// Of a name that stands beside its entry.
+const LONG: u8 = u8::MAX;
+
+/// In [`Entry::before`]: the entry is the first of the list of its tick, of those that are overdue, or of a list of what is far; or it is
+/// in no list, because it came due.
+const FIRST: u32 = u32::MAX;
+const FIRST_OVERDUE: u32 = u32::MAX - 1;
+const FIRST_FAR: u32 = u32::MAX - 2;
+const CAME_DUE: u32 = u32::MAX - 3;
+
+/// A name, taken out of an entry.
+pub(super) type Name = SmallVec<[u8; 24]>;
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    due: BootTime,
+    /// Its neighbours in a list; of the last, [`NONE`] comes after it.
+    before: u32,
+    after: u32,
+    /// How long the name is, or [`LONG`]: then the place of the long name is in `name`.
+    name_bytes: u8,
+    name: [u8; NAME_INLINE_BYTES],
+}
+
+/// Bytes of memory for the entry of a lock with a name of this length.
+pub(super) const fn entry_bytes(name_bytes: usize) -> usize {
+    let long_bytes = if name_bytes > NAME_INLINE_BYTES { size_of::<Box<[u8]>>() + name_bytes } else { 0 };
+    size_of::<Entry>() + long_bytes
+}
+
+/// The tick in which a moment is.
+const fn tick_of(moment: BootTime) -> u64 {
+    moment.as_us() >> TICK_BITS
+}
+
+/// The last moment before a tick.
+const fn end_before(tick: u64) -> BootTime {
+    BootTime::from_us((tick << TICK_BITS).saturating_sub(1))
+}
+
+/// The entries of one database.
+#[derive(Clone, Debug)]
+pub(super) struct Entries {
+    /// Tells it from every other that has locks, and from those that were detached.
+    pub number: u32,
+    entries: Slab<Entry>,
+    long_names: Slab<Box<[u8]>>,
+    /// What is due in earlier ticks than those of the ring.
+    overdue: u32,
+    /// The ring has the ticks from this one on.
+    from: u64,
+    near: Ring,
+    /// The first tick in the ring with entries; `u64::MAX`: none.
+    first_near: u64,
+    /// The lists of what is far.
+    far: BTreeMap<u64, u32>,
+    /// The first of them; `u64::MAX`: none.
+    first_far: u64,
+    /// When the last lease ends, of locks with several holders.
+    ends: BTreeSet<(BootTime, u32)>,
+    /// The same by place.
+    end_of: BTreeMap<u32, BootTime>,
+}
+
+impl Entries {
+    pub fn new(number: u32) -> Self {
+        Self {
+            number,
+            entries: Slab::default(),
+            long_names: Slab::default(),
+            overdue: NONE,
+            from: 0,
+            near: Ring::default(),
+            first_near: u64::MAX,
+            far: BTreeMap::new(),
+            first_far: u64::MAX,
+            ends: BTreeSet::new(),
+            end_of: BTreeMap::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A new entry. It is `since` at the least.
+    #[inline]
+    pub fn insert(&mut self, name: &[u8], due: BootTime, since: BootTime) -> u32 {
+        self.is_now(since);
+        let mut entry = Entry { due, ..Entry::default() };
+        if let Some(inline) = entry.name.get_mut(..name.len()) {
+            inline.copy_from_slice(name);
+            entry.name_bytes = name.len() as u8;
+        } else {
+            let place = self.long_names.insert(name.into());
+            entry.name[..size_of::<u32>()].copy_from_slice(&place.to_le_bytes());
+            entry.name_bytes = LONG;
+        }
+        let place = self.entries.insert(entry);
+        self.link(place, due);
+        place
+    }
+
+    /// When an entry comes due, unless it came due already.
+    #[inline]
+    pub fn due(&self, place: u32) -> Option<BootTime> {
+        self.entries.get(place).filter(|entry| entry.before != CAME_DUE).map(|entry| entry.due)
+    }
+
+    /// Whether an entry comes due at this time, and its lock ends then.
+    #[inline]
+    pub fn is_at(&self, place: u32, due: BootTime) -> bool {
+        self.due(place) == Some(due) && (self.ends.is_empty() || !self.end_of.contains_key(&place))
+    }
+
+    /// An entry comes due at another time. It is `since` at the least.
+    #[inline]
+    pub fn set_due(&mut self, place: u32, due: BootTime, since: BootTime) {
+        self.is_now(since);
+        self.unlink(place);
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.due = due;
+            self.link(place, due);
+        }
+    }
+
+    /// Takes out an entry, if there is one.
+    #[inline]
+    pub fn remove(&mut self, place: u32) {
+        self.forget_end(place);
+        self.unlink(place);
+        if let Some(entry) = self.entries.remove(place)
+            && entry.name_bytes == LONG
+        {
+            self.long_names.remove(long_place(&entry));
+        }
+    }
+
+    /// Takes out an entry that came due, and was not said to come due at another time.
+    pub fn remove_due(&mut self, place: u32) {
+        if self.entries.get(place).is_some_and(|entry| entry.before == CAME_DUE) {
+            self.remove(place);
+        }
+    }
+
+    /// The lock of this entry has holders until `end`.
+    pub fn set_end(&mut self, place: u32, end: BootTime) {
+        if self.end_of.get(&place) != Some(&end) {
+            self.forget_end(place);
+            self.end_of.insert(place, end);
+            self.ends.insert((end, place));
+        }
+    }
+
+    /// The lock of this entry ends when it comes due.
+    #[inline]
+    pub fn forget_end(&mut self, place: u32) {
+        if !self.ends.is_empty()
+            && let Some(end) = self.end_of.remove(&place)
+        {
+            self.ends.remove(&(end, place));
+        }
+    }
+
+    /// Past this moment there is something for [`Entries::pop_due`]; `None`: never.
+    #[inline]
+    pub fn next(&self) -> Option<BootTime> {
+        if self.overdue != NONE {
+            return Some(end_before(self.from));
+        }
+        let near = (self.first_near != u64::MAX).then(|| end_before(self.first_near + 1));
+        // A stretch comes to the ring when the one before it begins.
+        let far = self.first_far_stretch().map(|far| end_before(far.saturating_sub(1) << STRETCH_BITS));
+        near.into_iter().chain(far).min()
+    }
+
+    /// Takes the entry that has been due longest, or one of the same tick, out of its list. It keeps its place until it is removed, or
+    /// comes due at another time. `None`: none is due, or there are many to be sorted first, and [`Entries::next`] has passed still.
+    pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Name)> {
+        self.is_now(now);
+        self.bring_near();
+        let place = match self.overdue {
+            _ if self.from > tick_of(now) => return None,
+            NONE if self.first_near < tick_of(now) => self.near.get(self.first_near),
+            NONE => return None,
+            overdue => overdue,
+        };
+        self.unlink(place);
+        let entry = self.entries.get_mut(place)?;
+        entry.before = CAME_DUE;
+        let name = Name::from_slice(name_of(entry, &self.long_names));
+        Some((place, name))
+    }
+
+    /// When the last lock ends.
+    pub fn last(&self) -> Option<BootTime> {
+        let of_list = |first| self.list(first).map(|place| self.entry(place).due).max();
+        let near = self.near.last_from(self.from).map(|tick| self.near.get(tick)).and_then(of_list);
+        let far = self.far.last_key_value().and_then(|(_, first)| of_list(*first));
+        let joint = self.ends.last().map(|(end, _)| *end);
+        // Else only what is overdue is left, or came due.
+        let rest = || self.entries.iter().map(|(_, entry)| entry.due).max();
+        let alone = near.max(far).or_else(rest);
+        alone.max(joint)
+    }
+
+    /// Every name, and when its lock ends.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], BootTime)> {
+        self.entries.iter().map(|(place, entry)| {
+            (name_of(entry, &self.long_names), self.end_of.get(&place).copied().unwrap_or(entry.due))
+        })
+    }
+
+    /// It is this moment at the least: the ring need not have room for what is past.
+    #[inline]
+    fn is_now(&mut self, now: BootTime) {
+        self.from = tick_of(now).min(self.first_near).max(self.from);
+    }
+
+    /// The first stretch with entries that are far.
+    fn first_far_stretch(&self) -> Option<u64> {
+        (self.first_far != u64::MAX).then_some(self.first_far >> (STRETCH_BITS - FAR_BITS))
+    }
+
+    /// Brings some entries of the stretch to come to the ring.
+    fn bring_near(&mut self) {
+        for _ in 0..NEARED_A_STEP {
+            if self.first_far_stretch().is_none_or(|far| far > (self.from >> STRETCH_BITS) + 1) {
+                return;
+            }
+            let Some(first) = self.far.first_entry().map(|list| *list.get()) else { return };
+            self.unlink(first);
+            self.link_near(first, tick_of(self.entry(first).due));
+        }
+    }
+
+    /// Puts an entry, which is in no list, into the one of its time.
+    #[inline]
+    fn link(&mut self, place: u32, due: BootTime) {
+        let tick = tick_of(due);
+        let stretch = tick >> STRETCH_BITS;
+        // Behind what is far it is far: else the ring would not be in order.
+        if stretch > (self.from >> STRETCH_BITS) + 1 {
+            let list = tick >> FAR_BITS;
+            let first = self.far.insert(list, place).unwrap_or(NONE);
+            self.first_far = self.first_far.min(list);
+            self.link_first(place, FIRST_FAR, first);
+        } else {
+            self.link_near(place, tick);
+        }
+    }
+
+    #[inline]
+    fn link_near(&mut self, place: u32, tick: u64) {
+        if tick < self.from {
+            let first = std::mem::replace(&mut self.overdue, place);
+            self.link_first(place, FIRST_OVERDUE, first);
+        } else {
+            let first = self.near.get(tick);
+            self.near.set(tick, place);
+            self.first_near = self.first_near.min(tick);
+            self.link_first(place, FIRST, first);
+        }
+    }
+
+    /// The entry is the first of a list from now on.
+    #[inline]
+    fn link_first(&mut self, place: u32, before: u32, after: u32) {
+        if let Some(entry) = self.entries.get_mut(place) {
+            (entry.before, entry.after) = (before, after);
+        }
+        if let Some(entry) = self.entries.get_mut(after) {
+            entry.before = place;
+        }
+    }
+
+    /// Takes an entry out of the list it is in.
+    #[inline]
+    fn unlink(&mut self, place: u32) {
+        let Some(&Entry { due, before, after, .. }) = self.entries.get(place) else { return };
+        match before {
+            CAME_DUE => return,
+            FIRST => self.begins_near(tick_of(due), after),
+            FIRST_OVERDUE => self.overdue = after,
+            FIRST_FAR => self.begins_far(tick_of(due) >> FAR_BITS, after),
+            before => {
+                if let Some(entry) = self.entries.get_mut(before) {
+                    entry.after = after;
+                }
+            }
+        }
+        if let Some(entry) = self.entries.get_mut(after) {
+            entry.before = before;
+        }
+    }
+
+    /// This is the first entry of a tick in the ring now, or [`NONE`].
+    #[inline]
+    fn begins_near(&mut self, tick: u64, first: u32) {
+        self.near.set(tick, first);
+        if first == NONE && tick == self.first_near {
+            self.first_near = self.near.first_from(tick).unwrap_or(u64::MAX);
+        }
+    }
+
+    fn begins_far(&mut self, list: u64, first: u32) {
+        if first != NONE {
+            self.far.insert(list, first);
+            return;
+        }
+        self.far.remove(&list);
+        self.first_far = self.far.first_key_value().map_or(u64::MAX, |(list, _)| *list);
+    }
+
+    fn entry(&self, place: u32) -> &Entry {
+        self.entries.get(place).expect("an entry of a list")
+    }
+
+    /// The places of a list.
+    fn list(&self, first: u32) -> impl Iterator<Item = u32> {
+        let is_there = |place: &u32| *place != NONE;
+        std::iter::successors(Some(first).filter(is_there), move |&place| {
+            Some(self.entry(place).after).filter(is_there)
+        })
+    }
+}
+
+/// The place of a long name.
+fn long_place(entry: &Entry) -> u32 {
+    let [a, b, c, d, ..] = entry.name;
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn name_of<'a>(entry: &'a Entry, long_names: &'a Slab<Box<[u8]>>) -> &'a [u8] {
+    match entry.name_bytes {
+        LONG => long_names.get(long_place(entry)).map_or(&[], |name| &**name),
+        bytes => &entry.name[..usize::from(bytes)],
+    }
+}

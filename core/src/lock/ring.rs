@@ -1,0 +1,132 @@
+//! A number for each of some moments, and which of them is the first: a ring of fixed size, whatever its content.
+
+/// Moments that a ring tells apart.
+pub(super) const MOMENTS: u64 = (PAGES * PAGE) as u64;
+
+/// The ring is in so many pages, made when they are needed.
+const PAGES: usize = 256;
+
+/// Moments of a page: 2 KiB.
+const PAGE: usize = 512;
+
+/// No number.
+pub(super) const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Page {
+    numbers: [u32; PAGE],
+    /// A bit for each that is not [`NONE`].
+    set: [u64; PAGE / 64],
+}
+
+/// Numbers of moments that are less than [`MOMENTS`] apart.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    pages: Vec<Option<Box<Page>>>,
+    /// A bit for each page with a number in it.
+    set: [u64; PAGES / 64],
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { pages: vec![None; PAGES], set: [0; PAGES / 64] }
+    }
+}
+
+/// The page of a moment, and its index there.
+const fn split(moment: u64) -> (usize, usize) {
+    ((moment % MOMENTS) as usize / PAGE, moment as usize % PAGE)
+}
+
+impl Ring {
+    /// The number of this moment, or [`NONE`].
+    #[inline]
+    pub fn get(&self, moment: u64) -> u32 {
+        let (page, index) = split(moment);
+        self.pages[page].as_ref().map_or(NONE, |page| page.numbers[index])
+    }
+
+    /// This is the number of this moment; [`NONE`]: it has none.
+    #[inline]
+    pub fn set(&mut self, moment: u64, number: u32) {
+        let (at, index) = split(moment);
+        let page = self.pages[at].get_or_insert_with(|| Box::new(Page { numbers: [NONE; PAGE], set: [0; PAGE / 64] }));
+        page.numbers[index] = number;
+        let bit = 1 << (index % 64);
+        if number != NONE {
+            page.set[index / 64] |= bit;
+            self.set[at / 64] |= 1 << (at % 64);
+        } else {
+            page.set[index / 64] &= !bit;
+            if page.set == [0; PAGE / 64] {
+                self.set[at / 64] &= !(1 << (at % 64));
+            }
+        }
+    }
+
+    /// The first moment from `from` on that has a number, if any has.
+    pub fn first_from(&self, from: u64) -> Option<u64> {
+        let (at, index) = split(from);
+        let in_page = |at: usize, from| {
+            let index = next_set(&self.pages[at].as_ref()?.set, from)?;
+            Some((at * PAGE + index) as u64)
+        };
+        // The page of `from` comes last once more, with what is in front of it there.
+        let found = in_page(at, index)
+            .or_else(|| in_page(next_set(&self.set, at + 1).or_else(|| next_set(&self.set, 0))?, 0))?;
+        Some(from + found.wrapping_sub(from) % MOMENTS)
+    }
+
+    /// The last moment before `from` + [`MOMENTS`] that has a number, if any has.
+    pub fn last_from(&self, from: u64) -> Option<u64> {
+        let (at, index) = split(from);
+        // Backwards from the end, which is in the page of `from` in front of it, to that page once more.
+        let mut pages = (0..=PAGES).map(|back| ((at + PAGES - back) % PAGES, if back == 0 { index } else { PAGE }));
+        let found = pages.find_map(|(at, end)| {
+            let page = self.pages[at].as_ref()?;
+            let index = (0..end).rev().find(|&index| page.numbers[index] != NONE)?;
+            Some((at * PAGE + index) as u64)
+        })?;
+        Some(from + found.wrapping_sub(from) % MOMENTS)
+    }
+}
+
+/// The first bit that is set from `from` on.
+#[inline]
+fn next_set(words: &[u64], from: usize) -> Option<usize> {
+    let first = words.get(from / 64)? & (u64::MAX << (from % 64));
+    let rest = words.iter().enumerate().skip(from / 64 + 1).map(|(n, word)| (n, *word));
+    let (n, word) = [(from / 64, first)].into_iter().chain(rest).find(|(_, word)| *word != 0)?;
+    Some(n * 64 + word.trailing_zeros() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a tree, in a window that moves on and is sometimes full to its ends.
+        #[test]
+        fn a_ring_is_a_tree_within_its_window(
+            start in prop_oneof![Just(0), any::<u32>().prop_map(u64::from)],
+            steps in prop::collection::vec((0..MOMENTS, any::<bool>(), prop_oneof![0..3_u64, 0..MOMENTS]), 1..200),
+        ) {
+            let (mut ring, mut plain, mut from) = (Ring::default(), BTreeMap::new(), start);
+            for (n, (ahead, comes, on)) in (0..).zip(steps) {
+                let ahead = if n % 5 == 0 { [0, MOMENTS - 1][n as usize % 2] } else { ahead };
+                ring.set(from + ahead, if comes { n } else { NONE });
+                if comes { plain.insert(from + ahead, n); } else { plain.remove(&(from + ahead)); }
+                prop_assert_eq!(ring.get(from + ahead), if comes { n } else { NONE });
+                prop_assert_eq!(ring.first_from(from), plain.keys().next().copied());
+                prop_assert_eq!(ring.last_from(from), plain.keys().last().copied());
+                // As far as nothing is passed.
+                from = (from + on).min(plain.keys().next().copied().unwrap_or(u64::MAX));
+            }
+            prop_assert!(plain.iter().all(|(moment, number)| ring.get(*moment) == *number));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Many values of one kind in pieces of 4 KiB, each at a place that stays its own until it is taken out.
+//!
+//! A list that grew by moving would keep a server waiting, and an allocation for each value would take more memory and time than
+//! the value. A piece that gets empty is given back, unless it is the only one with room.
+
+/// Values of a piece: so many of 32 bytes take a little less than 4 KiB together with the rest of a piece.
+const PIECE: u32 = 127;
+
+/// Places are numbered as if there were so many in a piece: a power of two.
+const STRIDE_BITS: u32 = 7;
+
+/// No piece.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Piece<T> {
+    values: [T; PIECE as usize],
+    /// A bit for each place that is taken.
+    taken: [u64; 2],
+    /// Its neighbours among those that have room, [`NONE`] at the ends.
+    before: u32,
+    after: u32,
+}
+
+impl<T> Piece<T> {
+    fn is_taken(&self, index: u32) -> bool {
+        self.taken[index as usize / 64] >> (index % 64) & 1 != 0
+    }
+
+    fn first_free(&self) -> Option<u32> {
+        let free = match self.taken[0].trailing_ones() {
+            64 => 64 + self.taken[1].trailing_ones(),
+            free => free,
+        };
+        (free < PIECE).then_some(free)
+    }
+}
+
+/// Values, each at its place.
+#[derive(Clone, Debug)]
+pub(super) struct Slab<T> {
+    pieces: Vec<Option<Box<Piece<T>>>>,
+    /// Numbers of pieces that were given back.
+    given_back: Vec<u32>,
+    /// The first piece that has room.
+    room: u32,
+    len: usize,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { pieces: vec![], given_back: vec![], room: NONE, len: 0 }
+    }
+}
+
+/// The number of the piece that a place is in, and its index there.
+const fn split(place: u32) -> (usize, u32) {
+    ((place >> STRIDE_BITS) as usize, place & ((1 << STRIDE_BITS) - 1))
+}
+
+impl<T: Default> Slab<T> {
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The value at this place, if there is one.
+    #[inline]
+    pub fn get(&self, place: u32) -> Option<&T> {
+        let (number, index) = split(place);
+        let piece = self.pieces.get(number)?.as_deref()?;
+        (index < PIECE && piece.is_taken(index)).then(|| &piece.values[index as usize])
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        let (number, index) = split(place);
+        let piece = self.pieces.get_mut(number)?.as_deref_mut()?;
+        (index < PIECE && piece.is_taken(index)).then(|| &mut piece.values[index as usize])
+    }
+
+    /// Keeps `value` at a place of its own.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> u32 {
+        if self.room == NONE {
+            self.add_piece();
+        }
+        let number = self.room;
+        let piece = self.piece(number);
+        let index = piece.first_free().expect("a piece with room");
+        piece.taken[index as usize / 64] |= 1 << (index % 64);
+        piece.values[index as usize] = value;
+        if piece.first_free().is_none() {
+            self.has_no_room(number);
+        }
+        self.len += 1;
+        number << STRIDE_BITS | index
+    }
+
+    /// Takes out the value at this place, if there is one.
+    #[inline]
+    pub fn remove(&mut self, place: u32) -> Option<T> {
+        let value = std::mem::take(self.get_mut(place)?);
+        let (number, index) = split(place);
+        let number = number as u32;
+        let piece = self.piece(number);
+        let was_full = piece.first_free().is_none();
+        piece.taken[index as usize / 64] &= !(1 << (index % 64));
+        let is_empty = piece.taken == [0; 2];
+        if was_full {
+            self.has_room(number);
+        }
+        if is_empty && (self.room != number || self.piece(number).after != NONE) {
+            self.has_no_room(number);
+            self.pieces[number as usize] = None;
+            self.given_back.push(number);
+        }
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// Every value, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.pieces).filter_map(|(number, piece)| Some((number, piece.as_deref()?))).flat_map(
+            |(number, piece)| {
+                let taken = (0..PIECE).filter(|&index| piece.is_taken(index));
+                taken.map(move |index| (number << STRIDE_BITS | index, &piece.values[index as usize]))
+            },
+        )
+    }
+
+    fn piece(&mut self, number: u32) -> &mut Piece<T> {
+        self.pieces[number as usize].as_deref_mut().expect("a piece that was not given back")
+    }
+
+    #[cold]
+    fn add_piece(&mut self) {
+        let values = std::array::from_fn(|_| T::default());
+        let piece = Some(Box::new(Piece { values, taken: [0; 2], before: NONE, after: NONE }));
+        let number = self.given_back.pop().unwrap_or_else(|| {
+            self.pieces.push(None);
+            u32::try_from(self.pieces.len() - 1).expect("fewer than 2^25 pieces")
+        });
+        self.pieces[number as usize] = piece;
+        self.has_room(number);
+    }
+
+    /// This piece becomes the first of those that have room.
+    fn has_room(&mut self, number: u32) {
+        let after = std::mem::replace(&mut self.room, number);
+        if after != NONE {
+            self.piece(after).before = number;
+        }
+        let piece = self.piece(number);
+        (piece.before, piece.after) = (NONE, after);
+    }
+
+    fn has_no_room(&mut self, number: u32) {
+        let piece = self.piece(number);
+        let (before, after) = (piece.before, piece.after);
+        match before {
+            NONE => self.room = after,
+            before => self.piece(before).after = after,
+        }
+        if after != NONE {
+            self.piece(after).before = before;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    proptest! {
+        /// Against a table of places: runs of values come and go, so that pieces fill up and empty.
+        #[test]
+        fn values_stay_where_they_are_and_empty_pieces_are_given_back(
+            steps in prop::collection::vec((any::<bool>(), 1_usize..200, any::<Index>()), 1..60)
+        ) {
+            let (mut slab, mut plain, mut next) = (Slab::<u64>::default(), HashMap::new(), 0);
+            for (comes, count, which) in steps {
+                for n in 0..count {
+                    if comes {
+                        next += 1;
+                        prop_assert!(plain.insert(slab.insert(next), next).is_none(), "the place is taken");
+                    } else if !plain.is_empty() {
+                        let place = *plain.keys().nth((which.index(plain.len()) + n) % plain.len()).unwrap();
+                        prop_assert_eq!(slab.remove(place), plain.remove(&place));
+                        prop_assert_eq!(slab.get(place), None);
+                        prop_assert_eq!(slab.remove(place), None);
+                    }
+                }
+                prop_assert_eq!(slab.len(), plain.len());
+                prop_assert!(plain.iter().all(|(place, value)| slab.get(*place) == Some(value)));
+                let mut all: Vec<_> = slab.iter().map(|(place, value)| (place, *value)).collect();
+                all.sort_unstable();
+                let mut plain: Vec<_> = plain.iter().map(|(place, value)| (*place, *value)).collect();
+                plain.sort_unstable();
+                prop_assert_eq!(all, plain);
+                let empty = slab.pieces.iter().flatten().filter(|piece| piece.taken == [0; 2]).count();
+                prop_assert!(empty <= 1, "an empty piece beside others with room");
+            }
+            prop_assert!([PIECE, u32::MAX].iter().all(|&place| slab.get(place).is_none()));
+        }
+    }
+
+    #[test]
+    fn a_piece_takes_four_kibibytes() {
+        assert!(size_of::<Piece<[u64; 4]>>() <= 4_096);
+    }
+}

@@ -1,0 +1,66 @@
+//! What a grant tells of its owner, in 24 bytes: more would make every lock larger.
+
+use crate::lock::waited::Waited;
+
+/// Owners of so many bytes stand in the grant itself where there is no note: those that clients make.
+const INLINE_BYTES: usize = 20;
+
+/// Owner, then what else there is to say of a grant. And how long it was waited for, since there is room.
+#[derive(Clone, Debug)]
+pub(super) enum Text {
+    /// The owner alone.
+    Owner { len_less_one: u8, waited: Waited, bytes: [u8; INLINE_BYTES] },
+    /// The owner and the rest, in one allocation.
+    All { owner_len_less_one: u8, waited: Waited, bytes: Box<[u8]> },
+}
+
+impl Text {
+    /// The text of an owner, of 1 to 256 bytes, and the rest.
+    #[inline]
+    pub fn new(owner: &[u8], rest: [&[u8]; 2], waited: Waited) -> Self {
+        let len_less_one = (owner.len() - 1) as u8;
+        let mut bytes = [0; INLINE_BYTES];
+        if let Some(inline) = bytes.get_mut(..owner.len()).filter(|_| rest.iter().all(|part| part.is_empty())) {
+            inline.copy_from_slice(owner);
+            return Self::Owner { len_less_one, waited, bytes };
+        }
+        let [note, number] = rest;
+        Self::All { owner_len_less_one: len_less_one, waited, bytes: [owner, note, number].concat().into() }
+    }
+
+    /// All of it.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owner { bytes, .. } => &bytes[..self.owner_len()],
+            Self::All { bytes, .. } => bytes,
+        }
+    }
+
+    /// The owner's length, in bytes.
+    #[inline]
+    pub fn owner_len(&self) -> usize {
+        let (Self::Owner { len_less_one, .. } | Self::All { owner_len_less_one: len_less_one, .. }) = *self;
+        usize::from(len_less_one) + 1
+    }
+
+    #[inline]
+    pub fn waited(&self) -> Waited {
+        let (Self::Owner { waited, .. } | Self::All { waited, .. }) = *self;
+        waited
+    }
+
+    #[inline(always)]
+    pub fn set_waited(&mut self, is: Waited) {
+        let (Self::Owner { waited, .. } | Self::All { waited, .. }) = self;
+        *waited = is;
+    }
+
+    /// Heap memory, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Owner { .. } => 0,
+            Self::All { bytes, .. } => bytes.len(),
+        }
+    }
+}
