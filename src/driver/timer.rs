@@ -12,7 +12,7 @@ use palisade_core::{BootTime, Now, Refusal};
 use super::blocked_clients::{self, Form};
 use super::perform::perform;
 use super::{listeners, pass, watchers};
-use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId};
+use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId, put_together};
 use crate::{clock, state};
 
 /// How long a slice of work may keep the server from its clients, in microseconds: as long as they kept it from this work
@@ -156,6 +156,9 @@ fn run(ctx: Context<'_>, slice_us: u64) {
             || may_look && pass::may_answer() && watchers::look_after(ctx, now)
             || may_write && do_one(ctx, now));
         now = clock::boot_now();
+    }
+    if may_write {
+        put_together();
     }
     BUSY.set(Some(now));
     blocked_clients::deliver();
