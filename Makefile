@@ -328,6 +328,7 @@ RESULTS ?= target/benchmarks
 HAND_OVER := --waiters 1,100 --seconds 1
 SERVER_COST := --rounds 5 --aof-rounds 2
 MEMORY := --counts 100000,131072,140000
+HELD := --counts 1000,100000 --rounds 5
 EXPIRY := --count 200000 --times 1
 TOGETHER := --rounds 5 --times 1
 QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
@@ -345,7 +346,7 @@ bench: module ## Measure what things cost beside what else there is, on SERVER a
 	@cargo build --release --quiet --package palisade-bench --package palisade-floor --package palisade-cli
 	@on() { $(BENCH) --out "$(RESULTS)" --server "$$@"; }; \
 	for server in "$(SERVER)" $(VALKEY); do \
-	  on "$$server" server-cost $(SERVER_COST); on "$$server" memory $(MEMORY); on "$$server" expiry $(EXPIRY); \
+	  on "$$server" server-cost $(SERVER_COST); on "$$server" memory $(MEMORY); on "$$server" held $(HELD); on "$$server" expiry $(EXPIRY); \
 	  on "$$server" together $(TOGETHER); \
 	done; \
 	on "$(SERVER)" hand-over $(HAND_OVER); \

@@ -4,6 +4,7 @@
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
 //! `palisade-bench agent`: what a lock through `palisade agent` costs beside one that the client takes itself.
 //! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
+//! `palisade-bench held`: what a pair of commands costs beside millions of held locks.
 //! `palisade-bench together`: what readers and permits cost that hold a lock together.
 //! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
 //! `palisade-bench budgets`: which budgets the runs in a folder met.
@@ -15,6 +16,7 @@ mod agent;
 mod crowd;
 mod expiry;
 mod hand_over;
+mod held;
 mod instructions;
 mod memory;
 #[cfg(feature = "peers")]
@@ -67,6 +69,8 @@ enum What {
     ServerCost(server_cost::Options),
     /// What a held lock takes of the server's memory.
     Memory(memory::Options),
+    /// CPU time of the server for a pair of commands beside few held locks, and beside millions.
+    Held(held::Options),
     /// What others notice while a million leases end within one second.
     Expiry(expiry::Options),
     /// What locks that several hold together cost, and what others notice of crowds of readers.
@@ -115,6 +119,7 @@ fn run(options: &Options) -> Result<(), String> {
         What::Agent(what) => ("agent", runtime.block_on(agent::run(start, what))),
         What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
         What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
+        What::Held(what) => ("held", held::run(&options.server, &options.module, what)),
         What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
         What::Together(what) => ("together", together::run(&options.server, &options.module, what)),
         What::Instructions(what) => {
