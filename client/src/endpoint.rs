@@ -122,7 +122,7 @@ impl Endpoint {
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         match self {
             Self::One(node) => node.ask(command, given, about).await,
-            Self::Cluster(cluster) => cluster.ask(command, given, about).await,
+            Self::Cluster(cluster) => Box::pin(cluster.ask(command, given, about)).await,
         }
     }
 

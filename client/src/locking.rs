@@ -148,7 +148,7 @@ async fn take_free(
         }
         *looks += 1;
         sought.class.round();
-        let Look { number, holder } = choosing::look(nodes, &sought.key, &owner, limit, checked.given).await;
+        let Look { number, holder } = Box::pin(choosing::look(nodes, &sought.key, &owner, limit, checked.given)).await;
         if number.is_none() {
             return Err(refused.with_holder(holder));
         }
@@ -231,7 +231,7 @@ async fn take_in_turn(
         let attempt = if let Some(refused) = refused_before.take() {
             Err(refused)
         } else if waited && !by_turn && !left.is_zero() {
-            attempt::acquire_waiting(&nodes, lease, checked, left, &turn.behind).await
+            Box::pin(attempt::acquire_waiting(&nodes, lease, checked, left, &turn.behind)).await
         } else {
             take_free(&nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
         };
@@ -284,7 +284,8 @@ async fn take_in_turn(
         if in_queue && by_turn {
             let patient = patience().max(Duration::from_millis(1));
             let chooses = choosing::limit(&nodes, sought.wanted).is_some();
-            let turn = waiting::turn(&nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked).await?;
+            let turn = waiting::turn(&nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked);
+            let turn = Box::pin(turn).await?;
             // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
             collided = turn.is_some() || !patience().is_zero();
             lease = turn.unwrap_or_else(|| sought.lease(&nodes));

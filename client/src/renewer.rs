@@ -137,7 +137,7 @@ pub fn start(
         // Its owner was told, and may go on with another process: what is over here may not be over there.
         give_back.disarm();
     }
-    let renewer = Renewer {
+    let mut renewer = Renewer {
         nodes: Arc::clone(nodes),
         lease: Arc::clone(&lease),
         held,
@@ -159,7 +159,7 @@ pub fn start(
     debug!(%key, token, nodes = count, "granted");
     // What the holder is told of while it holds the lock belongs together, however long after the call.
     let span = debug_span!("held", %key, token, nodes = count);
-    tokio::spawn(renewer.run(inbox).instrument(span).with_current_subscriber());
+    tokio::spawn(async move { renewer.run(inbox).await }.instrument(span).with_current_subscriber());
     (shared, orders, lease)
 }
 
@@ -196,7 +196,7 @@ struct Renewer {
 }
 
 impl Renewer {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
+    async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
         self.plan_round();
         loop {
             let left = clock::until(self.held.valid_until());
@@ -391,7 +391,7 @@ impl Renewer {
     }
 
     /// Says that it is lost to all who rely on it.
-    fn lose(mut self) {
+    fn lose(&mut self) {
         let loss = self.loss();
         let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
         warn!(%key, token, nodes, reason = %loss, "the lock is lost");
@@ -425,7 +425,7 @@ impl Renewer {
     }
 
     /// Gives it back to every node, and says what came of it as soon as a majority has answered.
-    async fn release(mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
+    async fn release(&mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
         // What is under way would only take it again.
         self.calls.clear();
         self.proclaiming = None;

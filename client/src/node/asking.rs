@@ -62,7 +62,12 @@ impl Node {
         asking: bool,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let began = Instant::now();
-        let Admitted { link, permit } = match self.admit(given, began).await {
+        let admitted = match self.admit_now() {
+            Some(admitted) => Ok(admitted),
+            // Rarely needed, and large.
+            None => Box::pin(self.admit(given, began)).await,
+        };
+        let Admitted { link, permit } = match admitted {
             Ok(admitted) => admitted,
             Err(failure) => return (None, self.counted(Err(failure))),
         };
@@ -107,6 +112,16 @@ impl Node {
     pub(super) fn counted(&self, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
         self.meter.asked(&reply);
         reply
+    }
+
+    /// Lets a request through if it can be sent at once.
+    fn admit_now(&self) -> Option<Admitted> {
+        let State::Up(link) = &*self.state.borrow() else { return None };
+        if self.silent_since.borrow().is_some() {
+            return None;
+        }
+        let permit = Arc::clone(&self.window).try_acquire_owned().ok()?;
+        Some(Admitted { link: link.clone(), permit })
     }
 
     /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
