@@ -6,6 +6,8 @@
 // Tests measure how long things take; the rule that only one file reads clocks is for the module.
 #![allow(clippy::disallowed_methods)]
 
+// Other test programs share it, and need more of it.
+#[allow(dead_code, unused_imports)]
 mod harness;
 
 mod access;
