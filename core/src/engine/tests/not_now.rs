@@ -67,7 +67,6 @@ fn without_a_ceiling_the_queue_waits_and_without_tokens_it_is_told() {
     assert_eq!(key.settle(), [(c, Answer::Refused(Refusal::TokensExhausted))]);
 }
 
-/// What the whole node cannot do is tried with one queue at a time, however many there are.
 /// In a transaction or a script a command is answered at once, also where the disk alone is in its way.
 #[test]
 fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
@@ -81,6 +80,7 @@ fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     assert_eq!(key.queue(), [waits]);
 }
 
+/// What the whole node cannot do is tried with one queue at a time, however many there are.
 #[test]
 fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     let mut key = Key::new();
