@@ -213,6 +213,14 @@ impl Endpoint {
         self.master(key)?.tracks_over()
     }
 
+    /// Returns when the server where `key` is was connected to, or that failed; at the latest then.
+    pub async fn is_tried(&self, key: &[u8], by: Instant) {
+        if let Some(node) = self.master(key) {
+            // The request itself tells why not.
+            let _ = node.connected(by).await;
+        }
+    }
+
     /// As [`Node::knows_behind`], of `key`.
     pub fn knows_behind(&self, key: &[u8]) -> bool {
         self.master(key).is_some_and(|node| node.knows_behind())

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::give_back::{GiveBack, Tally};
+use crate::node::CONNECT_TIMEOUT;
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{self, Lease};
@@ -52,6 +53,8 @@ pub async fn turn(
         let (nodes, lease) = (&nodes, &lease);
         async move {
             sleep(after).await;
+            // Else it is not known what the node can be told: it would hear neither the note nor how many wait behind.
+            nodes.list[node].is_tried(&lease.key, Instant::now() + CONNECT_TIMEOUT.min(patience)).await;
             let many = 1 + nodes.list[node].waits_heard(&lease.key) / WAITS_AT_ONCE;
             let renewed = (RENEWED * many as u32).mul_f64(rand::rng().random_range(0.8..1.0));
             let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);

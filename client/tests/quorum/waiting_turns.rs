@@ -9,6 +9,7 @@ use palisade_client::{Client, ErrorKind, Options};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::harness::{Setup, int};
+use crate::proxy::Proxy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_in_order() {
@@ -117,6 +118,27 @@ async fn the_nodes_are_told_for_whom_it_waits() {
             task.await.unwrap();
         }
     }
+}
+
+/// A majority is connected, and the third node is not yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.client().await.lock("k").await.unwrap();
+    let mut proxies = vec![];
+    for server in &nodes.0 {
+        proxies.push(Proxy::before(server).await);
+    }
+    proxies[2].delay(ms(20));
+    let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    let waiting = tokio::spawn(async move { locks.lock_with("k", &Options::new().note("invoice run")).await });
+    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    for server in &nodes.0 {
+        let queue = server.client().say("LOCK.INFO k WAITERS 5").field("queue").as_list();
+        assert_eq!(queue[0].field("note").as_text(), "invoice run");
+    }
+    guard.release().await;
+    drop(waiting.await.unwrap().unwrap());
 }
 
 /// The node counts how long a request waited, and its clock may be faster than the holder's by 1 %.
