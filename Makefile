@@ -333,6 +333,7 @@ EXPIRY := --count 200000 --times 1
 TOGETHER := --rounds 5 --times 1
 QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
 AGENT := --rounds 5 --tasks 1,16 --seconds 1
+CLUSTER_COST := --rounds 3 --turn-ms 100
 PEERS_HAND_OVER := --waiters 1,100 --rounds 1 --length-ms 1000
 PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
 PEERS_ELECTION := --leaders 3 --broken 10
@@ -351,6 +352,7 @@ bench: module ## Measure what things cost beside what else there is, on SERVER a
 	done; \
 	on "$(SERVER)" hand-over $(HAND_OVER); \
 	on "$(SERVER)" quorum $(QUORUM); \
+	on "$(SERVER)" cluster $(CLUSTER_COST); \
 	on "$(SERVER)" agent $(AGENT) --program "$(dir $(MODULE))palisade"; \
 	on "$(SERVER)" budgets; \
 	echo "The results are in $(RESULTS)."

@@ -3,6 +3,7 @@
 //! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
 //! `palisade-bench agent`: what a lock through `palisade agent` costs beside one that the client takes itself.
+//! `palisade-bench cluster`: what a lock costs on clusters of more and more masters.
 //! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
 //! `palisade-bench held`: what a pair of commands costs beside millions of held locks.
 //! `palisade-bench together`: what readers and permits cost that hold a lock together.
@@ -13,6 +14,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod agent;
+mod cluster;
 mod crowd;
 mod expiry;
 mod hand_over;
@@ -65,6 +67,8 @@ enum What {
     Quorum(quorum::Options),
     /// A lock through `palisade agent`, beside one that the client takes itself.
     Agent(agent::Options),
+    /// CPU of servers and client for each lock, on clusters of 1, 2 and 4 masters.
+    Cluster(cluster::Options),
     /// CPU time of the server for each operation, and how many it does in a second.
     ServerCost(server_cost::Options),
     /// What a held lock takes of the server's memory.
@@ -117,6 +121,7 @@ fn run(options: &Options) -> Result<(), String> {
         What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
         What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
         What::Agent(what) => ("agent", runtime.block_on(agent::run(start, what))),
+        What::Cluster(what) => ("cluster", runtime.block_on(cluster::run(&options.server, &options.module, what))),
         What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
         What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
         What::Held(what) => ("held", held::run(&options.server, &options.module, what)),
