@@ -177,6 +177,60 @@ pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, opti
     }
 }
 
+/// Thousands of one client wait for as many locks of one slot, which goes round: all have turns where it is in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_wait_while_their_slot_moves() {
+    const WAITING: usize = 2_000;
+    let six = Six::start(60_000);
+    let masters: Vec<_> = six.masters().collect();
+    let locks = six.client().await;
+    let name = |n: usize| format!("{{{KEY}}}{n}");
+    // One lock for ten of them.
+    let names = WAITING / 10;
+    let mut held = vec![];
+    for n in 0..names {
+        held.push(locks.lock_with(name(n), &options()).await.unwrap());
+    }
+    let patient = options().node_timeout(ms(10_000));
+    let mut waiting = tokio::task::JoinSet::new();
+    // Of those of one client that want one lock, one waits on the nodes.
+    let mut clients = vec![];
+    for _ in 0..WAITING / names {
+        clients.push(six.client().await);
+    }
+    for n in 0..WAITING {
+        let (locks, name, patient) = (clients[n / names].clone(), name(n % names), patient.clone());
+        waiting.spawn(async move {
+            let guard = locks.lock_with(&name, &patient).await.unwrap();
+            let token = guard.token();
+            guard.release().await;
+            (name, token)
+        });
+    }
+    until("all wait", async || masters[1].server.info("waiters") == WAITING as u64).await;
+    // Those that are extended meanwhile keep everybody waiting; what came by MIGRATE runs out.
+    for (moves, (from, to)) in [(1, 2), (2, 0), (0, 1)].into_iter().enumerate() {
+        tokio::task::block_in_place(|| {
+            if moves == 1 || !move_at_once(masters[from], masters[to]) {
+                move_by_keys(&masters, masters[from], masters[to]);
+            }
+        });
+    }
+    drop(held);
+    let mut turns = std::collections::BTreeMap::<String, Vec<u64>>::new();
+    while let Some(served) = waiting.join_next().await {
+        let (name, token) = served.unwrap();
+        turns.entry(name).or_default().push(token);
+    }
+    assert_eq!(turns.values().map(Vec::len).sum::<usize>(), WAITING);
+    for tokens in turns.values_mut() {
+        tokens.sort_unstable();
+        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "one grant, one token: {tokens:?}");
+    }
+    let is_idle = |master: &&Member| (master.server.info("waiters"), master.server.info("held")) == (0, 0);
+    until("nobody waits, nobody holds", async || masters.iter().all(is_idle)).await;
+}
+
 /// A master that is asked first, and knows of no move yet, redirects; so does one that was in the cluster before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seed_that_serves_nothing_is_enough() {

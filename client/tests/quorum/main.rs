@@ -13,6 +13,7 @@ mod cancelling;
 mod changing_sets;
 mod closing;
 mod cluster;
+mod cluster_access;
 mod cluster_changes;
 mod cluster_fail_over;
 mod connecting;
