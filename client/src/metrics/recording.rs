@@ -125,7 +125,8 @@ fn outcome(kind: ErrorKind) -> &'static str {
         ErrorKind::Owned => "owned",
         ErrorKind::Lost => "lost",
         ErrorKind::BadArgument => "bad_argument",
-        ErrorKind::Configuration => "configuration",
+        // Only changing the set of nodes is not allowed to a user who may take locks.
+        ErrorKind::Configuration | ErrorKind::NotAllowed => "configuration",
         ErrorKind::Closed | ErrorKind::NotGivenBack => "cancelled",
     }
 }
