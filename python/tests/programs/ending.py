@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,6 +13,8 @@ import warnings
 from palisade import Palisade, aio
 
 url, key, step = sys.argv[1:]
+# Whoever runs the tests in the background may have had Ctrl-C ignored, and a program inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # What is held until the end.
 left: list[object] = []
 
