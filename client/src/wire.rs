@@ -11,6 +11,7 @@ use palisade_core::{Members, Mode, Permit, Token, Wanted, members_from_text, mem
 use redis::{Cmd, RedisError, Value, cmd};
 
 use crate::Holder;
+use crate::access::Unreached;
 use crate::attempt_name::{attempt_of, name_of};
 use crate::metrics::Class;
 
@@ -525,6 +526,21 @@ impl NodeFailure {
                 Self::Refused(code.to_owned(), error.detail().unwrap_or_default().to_owned())
             }
             _ => Self::Broken(error.to_string()),
+        }
+    }
+
+    /// Why there is no connection to a server.
+    pub fn unconnected(why: Unreached) -> Self {
+        match why {
+            Unreached::Access(why) => Self::Unfit(why),
+            Unreached::Server(error) => {
+                let why = format!("it cannot be reached: {error}");
+                if Self::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
+                    Self::Unfit(why)
+                } else {
+                    Self::Unreachable(why)
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use palisade_core::quorum::NodeId;
 use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::time::timeout;
 
-use crate::access::{Unreached, Way};
+use crate::access::Way;
 use crate::node::CONNECT_TIMEOUT;
 use crate::wire::{self, NodeFailure};
 
@@ -23,14 +23,9 @@ pub struct Answered {
 /// It does not answer in time, is another one, or refuses.
 pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Result<Answered, NodeFailure> {
     let asked = async {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
-        let mut connection = way.connect(config.set_response_timeout(None)).await.map_err(|why| match why {
-            Unreached::Access(why) => NodeFailure::Unfit(why),
-            Unreached::Server(error) if error.kind() == redis::ErrorKind::AuthenticationFailed => {
-                NodeFailure::Unfit(format!("it cannot be reached: {error}"))
-            }
-            Unreached::Server(error) => NodeFailure::Unreachable(format!("it cannot be reached: {error}")),
-        })?;
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(None);
+        let mut connection = way.connect(config).await.map_err(NodeFailure::unconnected)?;
         let node = NodeFailure::or_value(connection.send_packed_command(&redis::cmd("LOCK.NODE")).await)?;
         let id = wire::node_id(&node).ok_or_else(|| NodeFailure::Unfit("its LOCK.NODE has no id".to_owned()))?;
         if expects.is_some_and(|expects| expects != id) {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::{CONNECT_TIMEOUT, Node, Server, State, WINDOW};
-use crate::access::{Unreached, Way};
+use crate::access::Way;
 use crate::wire::{self, NodeFailure};
 
 /// The contract that this client speaks, as LOCK.NODE numbers it.
@@ -88,17 +88,7 @@ impl Node {
         let unreachable = |why: String| NodeFailure::Unreachable(why);
         let unfit = |why: String| NodeFailure::Unfit(why);
         let connected = async {
-            let mut connection = way.connect(config).await.map_err(|why| match why {
-                Unreached::Access(why) => unfit(why),
-                Unreached::Server(error) => {
-                    let why = format!("it cannot be reached: {error}");
-                    if NodeFailure::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
-                        unfit(why)
-                    } else {
-                        unreachable(why)
-                    }
-                }
-            })?;
+            let mut connection = way.connect(config).await.map_err(NodeFailure::unconnected)?;
             let asked = Instant::now();
             let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
             let node = NodeFailure::or_value(node).map_err(|failure| match failure {
