@@ -153,6 +153,7 @@ pub use session::{Session, SessionEnd};
 #[doc(hidden)]
 pub mod direct {
     pub use crate::access::{Access, Unreached, Way};
+    pub use crate::members::{Plan, plan};
     pub use crate::place::{Master, Place};
     pub use crate::sentinels::Sentinels;
 }

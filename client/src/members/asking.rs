@@ -14,6 +14,8 @@ use crate::wire::{self, NodeFailure};
 #[derive(Debug)]
 pub struct Answered {
     pub id: NodeId,
+    /// For so many milliseconds it grants nothing.
+    pub guard_ms: u64,
     pub value: Value,
 }
 
@@ -31,8 +33,9 @@ pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Resu
         if expects.is_some_and(|expects| expects != id) {
             return Err(NodeFailure::Unfit("another server is there than the member".to_owned()));
         }
+        let guard_ms = wire::number(&node, "guard_ms").unwrap_or(0);
         let value = NodeFailure::or_value(connection.send_packed_command(command).await)?;
-        Ok(Answered { id, value })
+        Ok(Answered { id, guard_ms, value })
     };
     timeout(CONNECT_TIMEOUT, asked).await.unwrap_or(Err(NodeFailure::Silent))
 }

@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A node that does not answer for so long when the set is founded is written down as unknown.
 const FOUNDING: Duration = Duration::from_secs(5);
 
+/// Time between two looks at a node that is guarded: an operator may lift that.
+const GUARD_LOOK: Duration = Duration::from_secs(1);
+
 /// First and longest pause after an attempt that came to nothing.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
@@ -46,9 +49,10 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
     let first = nodes.set.ways.first();
     let wanted = nodes.set.ways.name(addresses)?;
-    let mut changer = Changer { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now() };
+    let mut changer = Changer::new(nodes);
     loop {
-        let mut present = changer.present(first).await;
+        let Surveyed { mut present, known } = changer.survey(first).await;
+        changer.tell_behind(&present, &known).await;
         if present.version == 0 {
             let nobody = |address: &String| Member { id: None, address: address.clone() };
             present.list = first.iter().map(nobody).collect();
@@ -58,7 +62,8 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         let done = match (present.version, step_towards(&present.list, &wanted)) {
             (0, _) => changer.found(&present).await?,
             (_, None) => return taken_up(nodes, present).await,
-            (_, Some(list)) => changer.step(&present, list).await?,
+            (_, Some(list)) if changer.added_serves(&present, &list).await => changer.step(&present, list).await?,
+            (_, Some(_)) => None,
         };
         if let Some(members) = done {
             changer.decided(&present, &members).await?;
@@ -83,10 +88,18 @@ async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
 pub struct Knows {
     /// Which one it is.
     pub id: u128,
+    /// For so many milliseconds it grants nothing.
+    pub guard_ms: u64,
     pub members: Members,
 }
 
-struct Changer<'a> {
+/// What the nodes know, by address, and the latest version among it.
+pub(super) struct Surveyed {
+    pub present: Members,
+    pub known: HashMap<String, Result<Knows, NodeFailure>>,
+}
+
+pub(super) struct Changer<'a> {
     nodes: &'a Arc<Nodes>,
     /// The first part of the next ballot.
     outbid: u32,
@@ -94,7 +107,12 @@ struct Changer<'a> {
     progressed: Instant,
 }
 
-impl Changer<'_> {
+impl<'a> Changer<'a> {
+    /// One that has not begun.
+    pub(super) fn new(nodes: &'a Arc<Nodes>) -> Self {
+        Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now() }
+    }
+
     fn way(&self, address: &str) -> Result<Arc<Way>, NodeFailure> {
         let nowhere = || NodeFailure::Unfit("its address in the set is of no use here".to_owned());
         self.nodes.set.ways.to_address(address).ok_or_else(nowhere)
@@ -104,9 +122,8 @@ impl Changer<'_> {
         ask(&self.way(&member.address)?, member.id.map(NodeId), command).await
     }
 
-    /// The latest version that any node knows, of those at `first` and in all versions that they tell of. Nodes that know an earlier one are
-    /// told: they would have no vote.
-    async fn present(&self, first: &[String]) -> Members {
+    /// The latest version that any node knows, of those at `first` and in all versions that they tell of.
+    pub(super) async fn survey(&self, first: &[String]) -> Surveyed {
         let mut addresses = first.to_vec();
         addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
         let mut known: HashMap<String, Result<Knows, NodeFailure>> = HashMap::new();
@@ -123,21 +140,25 @@ impl Changer<'_> {
             }
             addresses.extend(present.list.iter().map(|member| member.address.clone()));
         }
+        Surveyed { present, known }
+    }
+
+    /// Tells members that know an earlier version: they would have no vote on the next one.
+    async fn tell_behind(&self, present: &Members, known: &HashMap<String, Result<Knows, NodeFailure>>) {
         let is_behind = |member: &&Member| {
             let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
             knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < present.version)
         };
         // Whoever may not tell them is told so by the first step.
-        join_all(present.list.iter().filter(is_behind).map(|member| self.tell(member, &present))).await;
-        present
+        join_all(present.list.iter().filter(is_behind).map(|member| self.tell(member, present))).await;
     }
 
     /// What the server at this address knows.
-    async fn knows(&self, address: &str) -> Result<Knows, NodeFailure> {
+    pub(super) async fn knows(&self, address: &str) -> Result<Knows, NodeFailure> {
         let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await?;
         let members = wire::members(&answered.value)
             .ok_or_else(|| NodeFailure::Unfit(format!("it answered {:?} to LOCK.MEMBERS", answered.value)))?;
-        Ok(Knows { id: answered.id.0, members })
+        Ok(Knows { id: answered.id.0, guard_ms: answered.guard_ms, members })
     }
 
     async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, NodeFailure> {
@@ -180,7 +201,7 @@ impl Changer<'_> {
     }
 
     /// The nodes at these addresses, as members: those that are so already, and new ones.
-    async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<Vec<Member>, Error> {
+    pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<Vec<Member>, Error> {
         let asked = join_all(wanted.iter().map(async |way| (way.address(), self.knows(&way.address()).await))).await;
         let mut list: Vec<Member> = vec![];
         for (address, knows) in asked {
@@ -226,6 +247,20 @@ impl Changer<'_> {
             list.push(member);
         }
         Ok(list)
+    }
+
+    /// Whether the node that `list` has more than `present`, if any, is not guarded; if it is, some of that time has passed. Until it grants, it counts for
+    /// the majority that is needed, and not for the one that there is: where another node is dead, locks would be lost.
+    async fn added_serves(&mut self, present: &Members, list: &[Member]) -> bool {
+        let Some(added) = list.iter().find(|member| !present.list.contains(member)) else { return true };
+        // One that does not answer is told of by the look before the next attempt.
+        let Ok(knows) = self.knows(&added.address).await else { return true };
+        if knows.guard_ms > 0 {
+            info!(node = added.address, guard_ms = knows.guard_ms, "waits until a node serves that is to be added");
+            self.progressed = Instant::now();
+            sleep(Duration::from_millis(knows.guard_ms).min(GUARD_LOOK)).await;
+        }
+        knows.guard_ms == 0
     }
 
     /// An attempt to have `list` follow `present`; what was decided, if it came to anything.

@@ -8,6 +8,7 @@
 mod asking;
 mod changing;
 mod following;
+mod planning;
 mod ways;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use palisade_core::Members;
 use tokio::sync::watch;
 
 pub use self::changing::set_nodes;
+pub use self::planning::{Plan, plan};
 pub use self::ways::Ways;
 use crate::nodes::Nodes;
 

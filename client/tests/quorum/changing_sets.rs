@@ -10,7 +10,7 @@ use palisade_core::{Member, Wanted, members_to_text};
 
 use crate::cluster_changes::{Judge, take_turns_with};
 use crate::fixture::{Nodes, address, connected, ms, until};
-use crate::harness::{Server, Setup, acl_rules, int, state_file};
+use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
 use crate::proxy::Proxy;
 
 /// Leases of locks that are held throughout. A step waits until those from before it have ended; and after it all clients connect anew to all nodes, which
@@ -270,6 +270,22 @@ async fn a_dead_node_is_replaced() {
     assert_eq!(guard.release().await, Released::Released);
 }
 
+/// A new node is guarded. While it is, it grants nothing, and with a dead one beside it no majority of four would be left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_added_when_it_serves() {
+    let mut nodes = Nodes::start_with(4, short);
+    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
+    locks.set_nodes(some(&nodes, &[0, 1, 2])).await.unwrap();
+    let guard = locks.lock_with("k", &brief()).await.unwrap();
+    nodes.0[2].kill();
+    // Longer than a lease.
+    nodes.0[3].client().say("LOCK.GUARD ARM 3000");
+    locks.set_nodes(some(&nodes, &[0, 1, 3])).await.unwrap();
+    assert!(!guard.is_lost(), "it was held throughout");
+    is_on_live(&nodes, "k", &[0, 1, 3]).await;
+    assert_eq!(guard.release().await, Released::Released);
+}
+
 async fn nodes_client(nodes: &Nodes, places: &[usize]) -> Client {
     let client = Client::new(some(nodes, places)).unwrap();
     connected(&client).await;
@@ -325,7 +341,8 @@ async fn another_server_at_an_address_is_no_member() {
     nodes.0[2].lift();
     let guard = locks.lock_with("k", &brief()).await.unwrap();
     nodes.0[1].signal(rustix::process::Signal::STOP);
-    guard.lost().await;
+    let lost = tokio::time::timeout(patience(), guard.lost()).await;
+    lost.expect("with what another server grants there is no majority");
     let one = brief().node_timeout(ms(200));
     let error = locks.try_lock_with("k", &one).await.unwrap_err();
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("another server is there"), "{error}");
