@@ -28,6 +28,23 @@ pub fn join(addresses: &[String]) -> String {
     addresses.iter().map(|address| url_of(address)).collect::<Vec<_>>().join(",")
 }
 
+/// `address` as a URL that is reached as the one of `first` is, if it is a host and maybe a port: over TLS or not, with its user, password and database.
+/// What has a scheme says so itself.
+pub fn like(first: &str, address: &str) -> String {
+    let url = url_of(address);
+    let Some(place) = url.strip_prefix("redis://").filter(|_| url != address) else { return url };
+    let first = url_of(first);
+    match first.split_once("://") {
+        Some((scheme @ ("redis" | "rediss"), rest)) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            let (host, more) = rest.split_at(end);
+            let access = host.rsplit_once('@').map_or(String::new(), |(access, _)| format!("{access}@"));
+            format!("{scheme}://{access}{place}{more}")
+        }
+        _ => url,
+    }
+}
+
 /// Whether the next piece of the list may belong to this address.
 fn goes_on(address: &str) -> bool {
     match address.split_once("://") {
@@ -57,6 +74,20 @@ mod tests {
         ];
         for (list, expected) in cases {
             assert_eq!(split(list), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_host_alone_is_reached_as_another_one() {
+        for (first, address, expected) in [
+            ("a", "b:1", "redis://b:1"),
+            ("rediss://u:p%40@a:6379/2#insecure", "b", "rediss://u:p%40@b/2#insecure"),
+            ("redis://:p@[::1]:1", "[::2]:1", "redis://:p@[::2]:1"),
+            ("rediss://a", "redis://b", "redis://b"),
+            ("rediss://a", "unix:///b", "unix:///b"),
+            ("unix:///a?user=u", "b", "redis://b"),
+        ] {
+            assert_eq!(like(first, address), expected);
         }
     }
 

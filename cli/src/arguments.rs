@@ -12,6 +12,7 @@ use palisade_agent::Address;
 use palisade_agent::limits::CONNECTIONS_DEFAULT;
 
 use crate::exit;
+use crate::members;
 use crate::reaching::Reaching;
 use crate::roles::Role;
 
@@ -124,6 +125,9 @@ pub enum Command {
     },
     /// The nodes: who they are, and what they do
     Nodes,
+    /// The set of nodes of a quorum, as each node knows it; `members set` changes it
+    #[command(after_help = exit::TABLE)]
+    Members(members::Arguments),
     /// The guard of a node: see it, lift it, or arm it
     Guard(Guard),
     /// A live view of the nodes, of what they do in a second, and of the most contended locks

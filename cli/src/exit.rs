@@ -97,7 +97,7 @@ impl From<Error> for Failure {
             ErrorKind::TimedOut => TIMED_OUT,
             ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired => NO_QUORUM,
             ErrorKind::Lost => LOST,
-            ErrorKind::BadArgument | ErrorKind::Configuration | ErrorKind::Owned => USAGE,
+            ErrorKind::BadArgument | ErrorKind::Configuration | ErrorKind::NotAllowed | ErrorKind::Owned => USAGE,
             _ => FAILED,
         };
         Self::new(code, error.to_string())

@@ -23,6 +23,7 @@ mod lock_log;
 mod lock_view;
 mod look;
 mod many_keys;
+mod members;
 mod moment;
 mod node_failure;
 mod node_view;
@@ -119,6 +120,9 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,
         Command::Nodes => node_view::list(&nodes()?, json).await,
+        Command::Members(arguments) => {
+            locking(nodes()?, async |nodes| members::run(nodes, &arguments, json).await).await
+        }
         Command::Guard(guard) => node_view::guard(&shared.reaching, &guard, json).await,
         Command::Top(top) => top::run(&nodes()?, &top).await,
         Command::Agent(agent) => agent::run(&shared.reaching, &agent).await,

@@ -116,6 +116,15 @@ impl Nodes {
         self.len() / 2 + 1
     }
 
+    /// Those that are one server each.
+    pub fn lone(&self) -> impl Iterator<Item = Server> {
+        let server = |node: &Node| match &*node.place {
+            Place::Server(way) => Some(Server::at(node.number, way.clone())),
+            Place::Cluster(_) | Place::Sentinel(_) => None,
+        };
+        self.list.iter().filter_map(server)
+    }
+
     /// Whether one of them is more than one server, or another one at another time.
     pub fn has_many_servers(&self) -> bool {
         self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))

@@ -47,6 +47,16 @@ impl Server {
         Self::at(self.number, self.master.way.to(host, port))
     }
 
+    /// Its address as a set of nodes has it.
+    pub fn address(&self) -> String {
+        self.master.way.address()
+    }
+
+    /// The server with this address in a set, reached as this one is; `None`: it is no such address.
+    pub fn to_address(&self, address: &str) -> Option<Self> {
+        Some(Self::at(self.number, self.master.way.to_address(address)?))
+    }
+
     /// Whether it is the one of its node to ask about `key`.
     pub fn serves(&self, key: &[u8]) -> bool {
         self.master.serves(key)

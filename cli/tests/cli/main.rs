@@ -8,6 +8,7 @@ mod harness;
 
 mod agent;
 mod by_owner;
+mod changing_set;
 mod deadlocking;
 mod electing;
 mod explaining;

@@ -4,14 +4,18 @@ use crate::fixture::{Nodes, Running, run};
 use crate::harness::wait_until;
 
 /// The lines that the page shows under this command.
-fn shown(command: &str) -> Vec<String> {
+pub fn on_the_page(command: &str) -> Vec<String> {
     let page = include_str!("../../../docs/cli.md");
     let after = page.split_once(&format!("$ palisade {command}\n")).unwrap_or_else(|| panic!("{command}")).1;
-    after.lines().take_while(|line| !line.starts_with("```") && !line.starts_with("$ ")).map(alike).collect()
+    after.lines().take_while(|line| !line.starts_with("```") && !line.starts_with("$ ")).map(str::to_owned).collect()
+}
+
+fn shown(command: &str) -> Vec<String> {
+    on_the_page(command).iter().map(|line| alike(line)).collect()
 }
 
 /// Each number is one digit, and each length of time is alike.
-fn alike(line: &str) -> String {
+pub fn alike(line: &str) -> String {
     let mut text = String::new();
     for c in line.chars() {
         match c {

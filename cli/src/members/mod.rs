@@ -1,0 +1,131 @@
+//! `palisade members`: the set of nodes of a quorum, as each node knows it; and changing it.
+
+mod changing;
+pub mod survey;
+
+use clap::{Args, Subcommand};
+use palisade_core::Member;
+use serde::Serialize;
+
+use self::survey::{Row, Standing, Survey};
+use crate::exit::{End, Failure, NO_QUORUM};
+use crate::node_failure::line;
+use crate::nodes::Nodes;
+use crate::show::{json, out, table, tell, time};
+
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(subcommand)]
+    word: Option<Word>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Word {
+    /// Make these nodes the set, one step after the other, while locks are held and taken; all clients follow by themselves
+    Set(Wanted),
+}
+
+/// The set that is wanted.
+#[derive(Args, Debug)]
+pub struct Wanted {
+    /// All nodes that it is to have, those that stay included. Without a scheme (host:6379) a node is reached as the first of --nodes is
+    #[arg(required = true, value_name = "ADDRESS")]
+    addresses: Vec<String>,
+    /// Prints the steps, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Does not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// `palisade members [set]`
+///
+/// # Errors
+/// Too few nodes can be asked, or agree; the person does not want it; a node of the list is no single server.
+pub async fn run(nodes: &Nodes, arguments: &Arguments, as_json: bool) -> Result<End, Failure> {
+    if nodes.has_many_servers() {
+        return Err(Failure::usage(
+            "a cluster, or a master that Sentinels name, is no member of a set that changes: docs/operations.md says how to change such nodes by hand",
+        ));
+    }
+    match &arguments.word {
+        None => list(nodes, as_json).await,
+        Some(Word::Set(wanted)) => changing::set(nodes, wanted, as_json).await,
+    }
+}
+
+/// What a program gets.
+#[derive(Serialize)]
+struct Shown {
+    /// The latest version; 0: no node knows a set.
+    version: u64,
+    /// How many it has.
+    members: usize,
+    nodes: Vec<Row>,
+}
+
+async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
+    show(nodes, &Survey::of(nodes).await, as_json)
+}
+
+/// Prints what the nodes know.
+fn show(nodes: &Nodes, survey: &Survey, as_json: bool) -> Result<End, Failure> {
+    let (version, members) = (survey.latest.version, survey.latest.list.len());
+    let rows = survey.rows();
+    if as_json {
+        json(&Shown { version, members, nodes: rows.clone() })?;
+    } else {
+        out(&format!("{}\n{}", heading(version, members), text(&rows)))?;
+    }
+    enough(nodes, version, members, &rows)
+}
+
+fn heading(version: u64, members: usize) -> String {
+    match version {
+        0 => "no node knows a set: the first change founds it".to_owned(),
+        _ => format!("version {version} of the set, members: {members}, majority: {}", majority(members)),
+    }
+}
+
+fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+fn text(rows: &[Row]) -> String {
+    let row = |row: &Row| {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        vec![
+            or_none(row.number.map(|number| number.to_string())),
+            row.node.clone(),
+            row.standing_words().to_owned(),
+            or_none(row.version.map(|version| version.to_string())),
+            or_none(row.unsettled_ms.map(|ms| if ms == 0 { "now".to_owned() } else { time(ms) })),
+            or_none(row.id.clone()),
+        ]
+    };
+    table(&["#", "NODE", "STANDING", "VERSION", "VOTES IN", "ID"], &[3, 4], rows.iter().map(row))
+}
+
+/// Whether a majority of the members, or of the list where there is no set, is there.
+fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<End, Failure> {
+    let all = if version == 0 { nodes.len() } else { members };
+    let is_there = |row: &&Row| matches!(row.standing, Standing::Member | Standing::Behind | Standing::NoSet);
+    let there = rows.iter().filter(is_there).count();
+    let silent = rows.iter().filter_map(|row| Some((row.node.as_str(), row.error.as_ref()?.with_remedy())));
+    let wrong = line(silent, rows.len());
+    if there < majority(all) {
+        let text = format!("{there} of {all} members can be asked, and {} are needed", majority(all));
+        let whys = if wrong.is_empty() { wrong } else { format!(": {wrong}") };
+        return Err(Failure::new(NO_QUORUM, text + &whys));
+    }
+    if !wrong.is_empty() {
+        tell(&wrong);
+    }
+    Ok(End::OK)
+}
+
+/// Addresses of members, as people read them.
+fn addresses(list: &[Member]) -> String {
+    list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ")
+}

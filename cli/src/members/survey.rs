@@ -1,0 +1,295 @@
+//! What the nodes of the list, and those that they tell of, know of the set.
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use palisade_core::{Member, Members, members_from_text};
+use redis::cmd;
+use serde::Serialize;
+
+use crate::node_failure::NodeFailure;
+use crate::nodes::Nodes;
+use crate::server::{Fields, Server};
+
+/// How it is with a server, or with the place of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// A member that knows the latest version.
+    Member,
+    /// A member that knows an earlier version.
+    Behind,
+    /// A member that cannot be asked.
+    Unreachable,
+    /// A member at whose address another server answers: it was replaced, or lost its state file.
+    AnotherId,
+    /// A member that could not be asked when the set was founded.
+    UnknownId,
+    /// A node of the list that is not in the set.
+    NoMember,
+    /// No node knows a set.
+    NoSet,
+}
+
+impl Standing {
+    /// In a table.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Behind => "behind",
+            Self::Unreachable => "unreachable",
+            Self::AnotherId => "another id",
+            Self::UnknownId => "id unknown",
+            Self::NoMember => "no member",
+            Self::NoSet => "no set",
+        }
+    }
+}
+
+/// What a server knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Knows {
+    pub id: u128,
+    pub members: Members,
+    /// Until it has a vote on the next version.
+    pub unsettled_ms: u64,
+    pub max_ttl_ms: u64,
+}
+
+/// A server that was asked.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Its place in the list, from 1; `None`: a node of the list told of it.
+    pub number: Option<usize>,
+    /// As people read it.
+    pub name: String,
+    /// As a set has it.
+    pub address: String,
+    pub said: Result<Knows, NodeFailure>,
+}
+
+/// A member, or a node of the list that is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Its place in the list; `None`: the list does not have it.
+    pub number: Option<usize>,
+    pub node: String,
+    pub standing: Standing,
+    /// The version that the server there knows; `None`: it cannot be asked.
+    pub version: Option<u64>,
+    /// Milliseconds until it has a vote on the next version.
+    pub unsettled_ms: Option<u64>,
+    /// The id of the server that answers there.
+    pub id: Option<String>,
+    /// The id of the member, where it is another one.
+    pub member_id: Option<String>,
+    /// Why it cannot be asked.
+    pub error: Option<NodeFailure>,
+}
+
+/// What all of them know.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    pub told: Vec<Told>,
+    /// The latest version that any of them knows.
+    pub latest: Members,
+}
+
+impl Survey {
+    /// Asks the nodes of the list that are one server each, and the members that they tell of.
+    pub async fn of(nodes: &Nodes) -> Self {
+        let mut told: Vec<Told> = vec![];
+        let mut asked: HashSet<String> = HashSet::new();
+        let mut servers: Vec<(Option<usize>, Server)> =
+            nodes.lone().map(|server| (Some(server.number), server)).collect();
+        let like = servers.first().map(|(_, server)| server.clone());
+        while !servers.is_empty() {
+            asked.extend(servers.iter().map(|(_, server)| server.address()));
+            told.extend(join_all(servers.drain(..).map(|(number, server)| Told::ask(number, server))).await);
+            let members = latest(&told).list.iter();
+            let unasked = members.filter(|member| !asked.contains(&member.address));
+            let reached = unasked.filter_map(|member| like.as_ref()?.to_address(&member.address));
+            servers = reached.map(|server| (None, server)).collect();
+        }
+        Self { latest: latest(&told).clone(), told }
+    }
+
+    /// The members, and the nodes of the list that are none: those of the list first.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut seen: HashSet<usize> = HashSet::new();
+        let mut rows = vec![];
+        for member in &self.latest.list {
+            let place = self.place_of(member);
+            seen.extend(place);
+            rows.push(self.row_of(member, place.map(|place| &self.told[place])));
+        }
+        let others = self.told.iter().enumerate().filter(|(n, told)| told.number.is_some() && !seen.contains(n));
+        rows.extend(others.map(|(_, told)| {
+            let standing = match (&told.said, self.latest.version) {
+                (Err(_), _) => Standing::Unreachable,
+                (Ok(_), 0) => Standing::NoSet,
+                (Ok(_), _) => Standing::NoMember,
+            };
+            row(told, standing)
+        }));
+        rows.sort_by_key(|row| row.number.unwrap_or(usize::MAX));
+        rows
+    }
+
+    /// Who was asked as this member: a server with its id, else whatever is at its address.
+    fn place_of(&self, member: &Member) -> Option<usize> {
+        let is_it = |told: &Told| told.said.as_ref().is_ok_and(|knows| Some(knows.id) == member.id);
+        let by_id = |told: &&Told| is_it(told) && told.address == member.address;
+        let place = |told: &Told| self.told.iter().position(|other| std::ptr::eq(other, told));
+        let found = self.told.iter().find(by_id).or_else(|| self.told.iter().find(|told| is_it(told)));
+        found.or_else(|| self.told.iter().find(|told| told.address == member.address)).and_then(place)
+    }
+
+    fn row_of(&self, member: &Member, told: Option<&Told>) -> Row {
+        let hexadecimal = |id: u128| format!("{id:032x}");
+        let Some(told) = told else {
+            return Row {
+                number: None,
+                node: member.address.clone(),
+                standing: Standing::Unreachable,
+                version: None,
+                unsettled_ms: None,
+                id: None,
+                member_id: member.id.map(hexadecimal),
+                error: Some(NodeFailure::Silent("its address in the set is of no use here".to_owned())),
+            };
+        };
+        let standing = match &told.said {
+            Err(_) => Standing::Unreachable,
+            Ok(_) if member.id.is_none() => Standing::UnknownId,
+            Ok(knows) if Some(knows.id) != member.id => Standing::AnotherId,
+            Ok(knows) if knows.members.version < self.latest.version => Standing::Behind,
+            Ok(_) => Standing::Member,
+        };
+        let row = row(told, standing);
+        let member_id = member.id.map(hexadecimal).filter(|id| row.id.as_ref() != Some(id));
+        Row { member_id, ..row }
+    }
+
+    /// The longest lease that a node allows.
+    pub fn max_ttl_ms(&self) -> u64 {
+        self.knowing().map(|knows| knows.max_ttl_ms).max().unwrap_or(0)
+    }
+
+    /// Until all members that answer have a vote on the next version.
+    pub fn unsettled_ms(&self) -> u64 {
+        let members = self.knowing().filter(|knows| self.latest.has(knows.id));
+        members.map(|knows| knows.unsettled_ms).max().unwrap_or(0)
+    }
+
+    fn knowing(&self) -> impl Iterator<Item = &Knows> {
+        self.told.iter().filter_map(|told| told.said.as_ref().ok())
+    }
+}
+
+/// The latest version that any of them knows.
+fn latest(told: &[Told]) -> &Members {
+    const NONE: &Members = &Members { version: 0, list: vec![] };
+    let known = told.iter().filter_map(|told| Some(&told.said.as_ref().ok()?.members));
+    known.max_by_key(|members| members.version).unwrap_or(NONE)
+}
+
+fn row(told: &Told, standing: Standing) -> Row {
+    let knows = told.said.as_ref().ok();
+    Row {
+        number: told.number,
+        node: told.name.clone(),
+        standing,
+        version: knows.map(|knows| knows.members.version),
+        unsettled_ms: knows.map(|knows| knows.unsettled_ms),
+        id: knows.map(|knows| format!("{:032x}", knows.id)),
+        member_id: None,
+        error: told.said.as_ref().err().cloned(),
+    }
+}
+
+impl Row {
+    /// How it is with it, for people.
+    pub fn standing_words(&self) -> &'static str {
+        self.standing.words()
+    }
+}
+
+impl Told {
+    async fn ask(number: Option<usize>, server: Server) -> Self {
+        let said = Knows::ask(&server).await;
+        Self { number, name: server.name.clone(), address: server.address(), said }
+    }
+}
+
+impl Knows {
+    async fn ask(server: &Server) -> Result<Self, NodeFailure> {
+        let mut link = server.reach().await?;
+        let node = Fields::of(link.ask(&cmd("LOCK.NODE")).await?).unwrap_or_default();
+        let strange = |command, what: &str| NodeFailure::strange(command, what);
+        let id =
+            u128::from_str_radix(&node.get::<String>("id"), 16).map_err(|_| strange("LOCK.NODE", "it has no id"))?;
+        let told = link.ask(&cmd("LOCK.MEMBERS")).await.map_err(|why| match why {
+            // It has answered as a lock node.
+            NodeFailure::NoModule => {
+                NodeFailure::Silent("its lock module is too old for a set that changes: upgrade it".to_owned())
+            }
+            why => why,
+        })?;
+        let told = Fields::of(told).ok_or_else(|| strange("LOCK.MEMBERS", "it has no fields"))?;
+        let (version, list): (u64, String) = (told.get("version"), told.get("members"));
+        let list = match version {
+            0 => vec![],
+            _ => members_from_text(&list).ok_or_else(|| strange("LOCK.MEMBERS", "its members are no list"))?,
+        };
+        let members = Members { version, list };
+        Ok(Self { id, members, unsettled_ms: told.get("unsettled_ms"), max_ttl_ms: node.get("max_ttl") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(version: u64, members: &[(u128, &str)]) -> Members {
+        let member = |&(id, address): &(u128, &str)| Member { id: Some(id), address: address.to_owned() };
+        Members { version, list: members.iter().map(member).collect() }
+    }
+
+    fn told(number: Option<usize>, address: &str, id: u128, members: &Members) -> Told {
+        let knows = Knows { id, members: members.clone(), unsettled_ms: 0, max_ttl_ms: 60_000 };
+        Told { number, name: address.to_owned(), address: address.to_owned(), said: Ok(knows) }
+    }
+
+    fn standings(told: Vec<Told>) -> Vec<(Option<usize>, String, Standing)> {
+        let survey = Survey { latest: latest(&told).clone(), told };
+        survey.rows().into_iter().map(|row| (row.number, row.node, row.standing)).collect()
+    }
+
+    #[test]
+    fn each_standing() {
+        use Standing::*;
+        let (before, now) = (set(1, &[(1, "a"), (2, "b")]), set(2, &[(1, "a"), (2, "b"), (3, "c")]));
+        let named = |rows: &[(Option<usize>, &str, Standing)]| -> Vec<_> {
+            rows.iter().map(|(number, node, standing)| (*number, (*node).to_owned(), *standing)).collect()
+        };
+        let none = Members::default();
+        assert_eq!(standings(vec![told(Some(1), "a", 1, &none)]), named(&[(Some(1), "a", NoSet)]));
+        let mut silent = told(None, "c", 3, &none);
+        silent.said = Err(NodeFailure::late());
+        let all =
+            vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 2, &before), told(Some(3), "d", 4, &none), silent];
+        let rows = [(Some(1), "a", Member), (Some(2), "b", Behind), (Some(3), "d", NoMember), (None, "c", Unreachable)];
+        assert_eq!(standings(all), named(&rows));
+        // Another server at b; a member that the list calls by another name; while b is replaced, both of its ids.
+        let all = vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 9, &none), told(Some(3), "see", 3, &now)];
+        assert_eq!(
+            standings(all),
+            named(&[(Some(1), "a", Member), (Some(2), "b", AnotherId), (Some(3), "see", Member)])
+        );
+        let both = set(3, &[(1, "a"), (2, "b"), (9, "b")]);
+        let all = vec![told(Some(1), "a", 1, &both), told(Some(2), "b", 9, &both)];
+        let rows = [(Some(1), "a", Member), (Some(2), "b", AnotherId), (Some(2), "b", Member)];
+        assert_eq!(standings(all), named(&rows));
+    }
+}
