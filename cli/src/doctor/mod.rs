@@ -2,6 +2,7 @@
 
 mod cluster;
 mod each;
+mod members;
 mod rights;
 mod sentinel;
 mod set;
@@ -17,6 +18,7 @@ use self::cluster::Membership;
 pub use self::rights::Whose;
 use self::sentinel::Watcher;
 use crate::exit::{End, Failure};
+use crate::members::survey::Survey;
 use crate::node_view::NodeView;
 use crate::nodes::{Node, Nodes, Said};
 use crate::server::{Link, Server};
@@ -109,6 +111,7 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
         join_all(masters.iter().zip(&servers).flat_map(|(master, server)| standing_by(master, server))).await;
     let (replicas, standing): (Vec<_>, Vec<_>) = replicas.into_iter().unzip();
     let mut findings = set::check(nodes.len(), &masters, &replicas);
+    findings.extend(members::check(&Survey::of(nodes).await));
     for node in &nodes.list {
         findings.extend(of_places(node, &masters, &replicas).await);
     }

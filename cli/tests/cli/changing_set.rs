@@ -53,6 +53,14 @@ fn version(server: &Server) -> i64 {
     server.client().say("LOCK.MEMBERS").field("version").as_int()
 }
 
+/// That the doctor says this of a server.
+#[track_caller]
+fn finds(servers: &[Server], list: &[usize], about: usize, found: &str) {
+    let out = run(on(servers, list, "doctor")).out();
+    let about = format!("CHANGE  {}: ", address(&servers[about]));
+    assert!(out.lines().any(|line| line.starts_with(&about) && line.contains(found)), "{about}{found}:\n{out}");
+}
+
 #[track_caller]
 fn well(ended: Ended) -> Ended {
     assert_eq!(ended.code(), Some(0), "{ended:?}");
@@ -140,6 +148,8 @@ fn members_that_are_behind_or_have_another_id() {
     servers[3].start_again();
     servers[3].lift();
     assert_eq!(standings(&servers, &list)[3], (4, "behind".to_owned()));
+    finds(&servers, &list, 3, "it knows version 1 of the set, and others know version 2");
+    finds(&servers, &list, 2, "not in the set that the others know");
     assert_eq!(version(&servers[3]), 1, "to look tells nobody");
     let planned = well(set(&servers, &list, &[0, 1, 3], "--dry-run --json"));
     let planned: Value = serde_json::from_str(&planned.out()).unwrap();
@@ -148,6 +158,9 @@ fn members_that_are_behind_or_have_another_id() {
     well(set(&servers, &list, &[0, 1, 3], ""));
     assert_eq!(standings(&servers, &list)[3], (4, "member".to_owned()));
     assert_eq!(standings(&servers, &list)[2], (3, "no-member".to_owned()));
+    finds(&servers, &[0, 1], 3, "it is a member of the set, and not in --nodes");
+    let out = run(on(&servers, &[0, 1, 3], "doctor")).out();
+    assert!(out.contains("ok      all nodes: they are version 2 of the set, and all of them know it"), "{out}");
 
     servers[3].kill();
     fs::remove_file(state_file(&servers[3])).unwrap();
@@ -156,6 +169,7 @@ fn members_that_are_behind_or_have_another_id() {
     let rows = members(&servers, &[0, 1, 3])["nodes"].clone();
     assert_eq!(rows[2]["standing"], "another-id");
     assert!(rows[2]["member_id"].is_string() && rows[2]["member_id"] != rows[2]["id"], "{rows}");
+    finds(&servers, &[0, 1, 3], 3, "another server is there than the member");
     let done = well(set(&servers, &[0, 1, 3], &[0, 1, 3], "--yes --json"));
     let done: Value = serde_json::from_str(&done.out()).unwrap();
     assert_eq!((&done["version"], &done["members"]), (&serde_json::json!(4), &serde_json::json!(3)));

@@ -1,0 +1,129 @@
+//! What the nodes know of the set that they are.
+
+use super::Finding;
+use super::Level::{Change, Fail, Ok};
+use crate::members::survey::{Row, Standing, Survey};
+
+/// Checks what the nodes know; nothing is to be said where none of them knows a set.
+pub fn check(survey: &Survey) -> Vec<Finding> {
+    let latest = &survey.latest;
+    if latest.version == 0 {
+        return vec![];
+    }
+    let rows = survey.rows();
+    let addresses: Vec<&str> = latest.list.iter().map(|member| member.address.as_str()).collect();
+    let again = format!("palisade members set {}", addresses.join(" "));
+    let mut findings: Vec<Finding> = rows.iter().flat_map(|row| of_row(row, latest.version, &again)).collect();
+    let (members, majority) = (latest.list.len(), latest.list.len() / 2 + 1);
+    let there = rows.iter().filter(|row| matches!(row.standing, Standing::Member | Standing::Behind)).count();
+    if there < majority {
+        let text = format!("{there} of {members} members of the set answer, and {majority} are needed");
+        findings.push(Finding::new(
+            Fail,
+            ALL,
+            text,
+            "bring back those that are down: until then the set cannot be changed either",
+        ));
+    } else if findings.is_empty() {
+        findings.push(Finding::new(
+            Ok,
+            ALL,
+            format!("they are version {} of the set, and all of them know it", latest.version),
+            "",
+        ));
+    }
+    findings
+}
+
+/// What is to be said about the set as a whole.
+const ALL: &str = "all nodes";
+
+fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
+    let mut findings = vec![];
+    let mut found = |found: String, advice: &str| findings.push(Finding::new(Change, &row.node, found, advice));
+    match row.standing {
+        Standing::Behind => found(
+            format!("it knows version {} of the set, and others know version {version}", row.version.unwrap_or(0)),
+            &format!("{again}, which tells it"),
+        ),
+        Standing::AnotherId => found(
+            "another server is there than the member of the set: it was replaced, or lost its state file. It counts for nothing".to_owned(),
+            &format!("{again}, which puts it in the member's place; its guard is left alone"),
+        ),
+        Standing::UnknownId => found(
+            "it was down when the set was founded, so nobody knows which server the member is. It counts for nothing".to_owned(),
+            again,
+        ),
+        Standing::NoMember => found(
+            "it is in --nodes, and not in the set that the others know: clients that know the set do not ask it".to_owned(),
+            &format!("take it out of PALISADE_NODES and of the lists of clients, or add it: {again} {}", row.node),
+        ),
+        // Those of the list are told of anyway.
+        Standing::Unreachable if row.number.is_none() => {
+            let why = row.error.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            found(format!("this member of the set cannot be asked{why}"), "bring it back, or replace it: palisade members set");
+        }
+        Standing::Member | Standing::Unreachable | Standing::NoSet => {}
+    }
+    if row.number.is_none() {
+        found(
+            "it is a member of the set, and not in --nodes".to_owned(),
+            "add it to PALISADE_NODES and to the lists of clients: they find the set only as long as a node of their list is in it",
+        );
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_core::{Member, Members};
+
+    use super::*;
+    use crate::members::survey::{Knows, Told};
+    use crate::node_failure::NodeFailure;
+
+    fn set(version: u64, ids: &[u128]) -> Members {
+        let list = ids.iter().map(|&id| Member { id: Some(id), address: format!("node{id}:1") }).collect();
+        Members { version, list }
+    }
+
+    fn told(number: Option<usize>, place: u128, id: u128, members: &Members) -> Told {
+        let knows = Knows { id, members: members.clone(), unsettled_ms: 0, max_ttl_ms: 60_000 };
+        Told { number, name: format!("node{place}:1"), address: format!("node{place}:1"), said: Result::Ok(knows) }
+    }
+
+    fn found(told: Vec<Told>, latest: &Members) -> Vec<(super::super::Level, String, String)> {
+        let findings = check(&Survey { told, latest: latest.clone() });
+        assert!(findings.iter().all(|finding| finding.level == Ok || !finding.advice.is_empty()), "{findings:?}");
+        findings.into_iter().map(|finding| (finding.level, finding.about, finding.found)).collect()
+    }
+
+    #[test]
+    fn each_fault_of_a_set_is_found_and_nothing_else() {
+        let now = set(3, &[1, 2, 3]);
+        let well = || vec![told(Some(1), 1, 1, &now), told(Some(2), 2, 2, &now), told(Some(3), 3, 3, &now)];
+        assert_eq!(found(vec![told(Some(1), 1, 1, &Members::default())], &Members::default()), []);
+        let said = |told: Vec<Told>, level, about: &str, text: &str| {
+            let found = found(told, &now);
+            let is_it = |(at, of, what): &&(_, String, String)| *at == level && of == about && what.contains(text);
+            assert!(found.len() == 1 && found.iter().any(|finding| is_it(&finding)), "{text}: {found:?}");
+        };
+        said(well(), Ok, ALL, "version 3 of the set");
+        let with = |place: usize, other: Told| {
+            let mut all = well();
+            all[place] = other;
+            all
+        };
+        said(with(1, told(Some(2), 2, 2, &set(2, &[1, 2]))), Change, "node2:1", "knows version 2");
+        said(with(1, told(Some(2), 2, 9, &Members::default())), Change, "node2:1", "another server is there");
+        said(with(1, told(None, 2, 2, &now)), Change, "node2:1", "not in --nodes");
+        let mut more = well();
+        more.push(told(Some(4), 4, 4, &Members::default()));
+        said(more, Change, "node4:1", "not in the set");
+        let mut silent = well();
+        silent[1].said = Err(NodeFailure::late());
+        assert_eq!(found(silent.clone(), &now).len(), 1, "one that is down is told of by itself: {silent:?}");
+        silent[2].said = Err(NodeFailure::late());
+        said(silent, Fail, ALL, "1 of 3 members");
+    }
+}
