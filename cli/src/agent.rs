@@ -1,17 +1,20 @@
 //! `palisade agent`: serves the LOCK commands on a local socket, and asks one that does.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read, stderr};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
+use palisade_core::Members;
 use redis::{Client, IntoConnectionInfo, ProtocolVersion, Value, cmd};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::arguments::{Agent as Arguments, AtTheEnd};
 use crate::exit::{End, FAILED, Failure};
+use crate::members::survey::{Standing, Survey};
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
 use crate::server::Fields;
@@ -74,15 +77,41 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     };
     nodes.client().spawn(agent).map_err(|why| Failure::new(FAILED, why.to_string()))?;
     let mut told = std::pin::pin!(told);
-    let ended = tokio::select! {
-        biased;
-        ended = &mut told => ended,
-        _ = signals.end() => {
-            drop(end);
-            told.await
+    // A terminal that hangs up ends what was started there.
+    let at_terminal = stderr().is_terminal();
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = &mut told => break ended,
+            signal = signals.end() => if signal == Signal::SIGHUP && !at_terminal {
+                tokio::select! {
+                    biased;
+                    ended = &mut told => break ended,
+                    line = standing(&nodes) => show::tell(&line),
+                }
+            } else {
+                drop(end);
+                break told.await;
+            }
         }
     };
     ended.unwrap_or_else(|_| Err(Failure::new(FAILED, "the agent ended by itself"))).map(|()| End::OK)
+}
+
+/// Which set of nodes the agent works with, and what changes it. Its own list is not reloaded: docs/decisions/0013.
+async fn standing(nodes: &Nodes) -> String {
+    let survey = Survey::of(nodes).await;
+    let Members { version, list } = &survey.latest;
+    if *version == 0 {
+        return "no node knows a set: a restart takes another list of nodes, in the order that docs/operations.md has; `palisade members set` has all clients follow".to_owned();
+    }
+    let members: Vec<&str> = list.iter().map(|member| member.address.as_str()).collect();
+    let is_same = survey.rows().iter().all(|row| row.number.is_some() && row.standing != Standing::NoMember);
+    let own = if is_same { "" } else { "; its own list is another one: correct that before the next start" };
+    format!(
+        "the agent follows the set of nodes, version {version}: {}; `palisade members set` changes it, and no list does{own}",
+        members.join(", ")
+    )
 }
 
 /// The password, if there is one.

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 
 use crate::fixture::{Nodes, PALISADE, Running, apart, run};
-use crate::harness::{Client, Reply, int, null, wait_until};
+use crate::harness::{Client, Reply, Setup, int, null, wait_until};
 
 /// An agent of these nodes that listens on this socket.
 fn agent(nodes: &Nodes, options: &str, socket: &Path) -> Running {
@@ -57,6 +57,36 @@ fn it_ends_by_a_signal_and_takes_its_socket_along() {
     assert!(ended.err().starts_with("palisade: agent of 3 nodes listens on unix:///"), "{ended:?}");
     assert!(!socket.exists());
     assert_eq!(nodes.holding("k"), 3, "locks are left to their leases");
+}
+
+/// SIGHUP ends no agent, and changes no list: it has the agent say which nodes it works with.
+#[test]
+fn it_follows_the_set_and_has_no_reload_of_its_list() {
+    let setup = || Setup::new().module_arguments(&["max-ttl", "60000"]);
+    let mut nodes = Nodes::start(0);
+    nodes.servers.extend((0..3).map(|_| setup().start()));
+    let socket = socket(&nodes);
+    let mut command = nodes.palisade(&format!("agent --listen {}", socket.display()));
+    command.stderr(fs::File::create(nodes.file("said")).unwrap());
+    let agent = Running::start(command);
+    wait_until("the agent listens", || UnixStream::connect(&socket).is_ok());
+    let mut me = client(&socket);
+    assert!(insist(&mut me, "LOCK.ACQUIRE k me 60000 KEEPALIVE 60000").as_int() > 0);
+    let said = |text: &str| {
+        agent.signal(Signal::SIGHUP);
+        wait_until(text, || fs::read_to_string(nodes.file("said")).unwrap().lines().last().unwrap().contains(text));
+    };
+    said("no node knows a set: a restart takes another list");
+    let added = setup().start();
+    let all = format!("{},unix://{}", nodes.addresses(), added.socket().display());
+    let set = run(nodes.palisade(&format!("members set {all} --yes")));
+    assert_eq!(set.code(), Some(0), "{set:?}");
+    said("version 2: ");
+    said("its own list is another one");
+    wait_until("the lock is on the node that was added", || added.info("held") == 1);
+    assert!(insist(&mut me, "LOCK.EXTEND k me 60000").as_int() > 0, "the connection stayed");
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.end().code(), Some(0));
 }
 
 #[test]
