@@ -82,9 +82,10 @@ fn unreachable(patient: &Patient, error: &NodeFailure) -> Finding {
         (NodeFailure::NoModule, _, true) => {
             (Fail, "load the module there too: when it takes over, locks cannot be had".to_owned())
         }
-        (NodeFailure::Silent(_), Part::OfCluster, _) => {
-            (Change, format!("{announced}cluster-announce-ip, cluster-announce-port"))
-        }
+        (NodeFailure::Silent(_), Part::OfCluster, _) => (
+            Change,
+            format!("{announced}cluster-announce-ip, cluster-announce-port; of clients with TLS, tls-cluster yes"),
+        ),
         (NodeFailure::Silent(_), Part::OfSentinels, _) => {
             (Change, format!("{announced}replica-announce-ip, replica-announce-port"))
         }

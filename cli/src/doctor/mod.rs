@@ -1,5 +1,6 @@
 //! `palisade doctor`: whether a set of nodes is fit for locks, and what to change.
 
+mod announced;
 mod cluster;
 mod each;
 mod members;
@@ -182,9 +183,11 @@ async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Ve
     let of_node = |patient: &&Patient| patient.view.number == node.number;
     match &*node.place {
         Place::Server(_) => vec![],
-        Place::Cluster(_) => {
+        Place::Cluster(seeds) => {
             let members: Vec<&Patient> = masters.iter().chain(replicas).filter(of_node).collect();
-            cluster::check(&node.name, &members)
+            let mut findings = announced::check(node, seeds, &members).await;
+            findings.extend(cluster::check(&node.name, &members));
+            findings
         }
         Place::Sentinel(sentinels) => {
             let name = sentinels.master_name();

@@ -1,10 +1,15 @@
 //! Nodes that speak TLS, and what the program says of one that it cannot trust.
 
-use nix::sys::signal::Signal;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use crate::fixture::{Ended, Nodes, Running, run};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::fixture::{Ended, Nodes, Running, palisade_at, run};
 use crate::harness::{
-    Setup, has_tls, int, issue, make_authority, make_certificate, not_here, wait_until, with_mutual_tls, with_tls,
+    Setup, free_port, has_tls, int, issue, joined_with, make_authority, make_certificate, not_here, wait_until,
+    with_mutual_tls, with_tls,
 };
 
 #[test]
@@ -81,4 +86,53 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     let ended = run(other);
     assert_eq!(ended.code(), Some(193), "{ended:?}");
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
+}
+
+/// A certificate of this host, for servers that are set up without a place to keep one.
+fn own_certificate(name: &str) -> PathBuf {
+    static MADE: OnceLock<TempDir> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        make_certificate(dir.path());
+        dir
+    });
+    made.path().join(name)
+}
+
+/// A port with TLS beside the plain one, which is the one that is announced: where the server knows no better, or nobody told it.
+fn announces_plain_ports(setup: Setup) -> Setup {
+    let path = |name: &str| own_certificate(name).to_str().unwrap().to_owned();
+    let setup = setup.option("tls-port", &free_port().to_string()).option("tls-auth-clients", "no");
+    let setup = setup.option("tls-cert-file", &path("cert.pem")).option("tls-key-file", &path("key.pem"));
+    setup.option("tls-ca-cert-file", &path("cert.pem"))
+}
+
+/// Nobody hangs, and the doctor says what to set.
+#[test]
+fn a_cluster_that_announces_ports_without_tls() {
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    let [member] = joined_with(["0 16383"], announces_plain_ports);
+    let port = member.client().say("CONFIG GET tls-port").field("tls-port").as_text();
+    let on_it = |line: &str| {
+        let mut command = palisade_at(&format!("rediss+cluster://127.0.0.1:{port}"), line);
+        command.env("SSL_CERT_FILE", own_certificate("cert.pem"));
+        run(command)
+    };
+    let plain = member.server.port();
+    let text = format!(
+        "FAIL    cluster of 127.0.0.1:{port}: to clients with TLS it announces ports without TLS: 127.0.0.1:{plain}"
+    );
+    let taken = on_it("try k --node-timeout 500ms");
+    if taken.code() == Some(0) {
+        return not_here("this server names the port that a client can use, whatever tls-cluster says");
+    }
+    // A server that is slow is told of as one that does not answer.
+    wait_until("the doctor finds it, and says what to set", || {
+        let doctor = on_it("doctor").out();
+        doctor.contains(&text) && doctor.contains("tls-cluster yes")
+    });
+    assert_eq!(taken.code(), Some(196), "{taken:?}");
+    assert!(taken.err().contains(&format!("127.0.0.1:{plain}")), "{taken:?}");
 }

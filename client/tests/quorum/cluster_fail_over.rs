@@ -11,7 +11,7 @@ use crate::fixture::{ms, until};
 use crate::harness::{Member, text, wait_until};
 
 /// The replica takes over by hand. A fail-over is given up after 5 s, which a busy machine may need.
-fn fail_over(replica: &Member) {
+pub fn fail_over(replica: &Member) {
     let mut asked: Option<Instant> = None;
     let mut client = replica.client();
     tokio::task::block_in_place(|| {

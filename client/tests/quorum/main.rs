@@ -16,6 +16,8 @@ mod cluster;
 mod cluster_access;
 mod cluster_changes;
 mod cluster_fail_over;
+#[cfg(feature = "tls")]
+mod cluster_tls;
 mod connecting;
 mod contention;
 mod counterexamples;

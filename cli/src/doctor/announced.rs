@@ -1,0 +1,46 @@
+//! Whether a cluster that is reached over TLS names ports with TLS.
+
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+use palisade_client::direct::Way;
+use redis::{FromRedisValue, cmd};
+
+use super::Level::Fail;
+use super::{Finding, Patient};
+use crate::nodes::Node;
+use crate::server::Server;
+
+/// What to do.
+const ADVICE: &str =
+    "tls-cluster yes and tls-replication yes in the redis.conf of all its servers, and restart them one by one";
+
+/// Checks the cluster that these are the named servers and the known members of.
+pub async fn check(node: &Node, seeds: &[Way], members: &[&Patient]) -> Vec<Finding> {
+    let silent: Vec<&str> =
+        members.iter().filter(|member| member.view.error.is_some()).map(|member| &*member.view.node).collect();
+    if silent.is_empty() || !seeds.iter().all(Way::is_encrypted) {
+        return vec![];
+    }
+    let plain = join_all(seeds.iter().map(|way| plain_port(Server::at(node.number, way.clone())))).await;
+    let plain: Vec<u16> = plain.into_iter().flatten().collect();
+    let named: Vec<&str> = silent.into_iter().filter(|name| is_one_of(name, &plain)).collect();
+    if named.is_empty() {
+        return vec![];
+    }
+    let text = format!("to clients with TLS it announces ports without TLS: {}", named.join(", "));
+    vec![Finding::new(Fail, &node.name, text, ADVICE)]
+}
+
+/// Whether a server's name, `host:port`, ends with one of these ports.
+fn is_one_of(name: &str, ports: &[u16]) -> bool {
+    let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    port.is_some_and(|port| ports.contains(&port))
+}
+
+/// The port without TLS that this server has; 0: none. `None`: it does not tell.
+async fn plain_port(server: Server) -> Option<u16> {
+    let mut link = server.reach().await.ok()?;
+    let reply = link.ask(cmd("CONFIG").arg("GET").arg("port")).await.ok()?;
+    HashMap::<String, String>::from_redis_value(reply).ok()?.get("port")?.parse().ok()
+}
