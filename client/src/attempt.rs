@@ -4,15 +4,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use palisade_core::Wanted;
 use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, granted_after, majority};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
+use crate::calls::Calls;
 use crate::give_back::{GiveBack, Tally};
 use crate::node::WINDOW;
-use crate::nodes::{Calls, Nodes};
+use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::pace::Given;
 use crate::wire::{self, Lease, NodeFailure};
@@ -53,11 +53,11 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let start = clock::boot_now();
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);
     let ask = first[0].ask;
-    let call = |call| nodes.call(&lease, 0, call, checked.given);
     lease.class.round();
     // A second round, by however many calls.
     let mut is_aligned = false;
-    let mut calls: Calls = first.into_iter().map(call).collect();
+    let mut calls = Calls::new(nodes, &lease);
+    first.into_iter().for_each(|call| calls.make(0, call, checked.given));
     let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
     let mut answered = vec![false; nodes.len()];
     let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
@@ -86,7 +86,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
                     lease.class.round();
                 }
-                calls.extend(more.into_iter().map(call));
+                more.into_iter().for_each(|call| calls.make(0, call, checked.given));
             }
             Progress::Held(held) => {
                 give_back.disarm();
@@ -140,7 +140,8 @@ pub async fn acquire_waiting(
     match machine.on_answer(0, id, ask, answer, clock::boot_now()) {
         Progress::Held(held) => {
             give_back.disarm();
-            Ok(Some(Taken { nodes: Arc::clone(nodes), held, calls: Calls::new(), lease }))
+            let calls = Calls::new(nodes, &lease);
+            Ok(Some(Taken { nodes: Arc::clone(nodes), held, calls, lease }))
         }
         Progress::TooLate => Err(too_late()),
         Progress::Goes(_) => Ok(None),

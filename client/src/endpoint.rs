@@ -17,7 +17,7 @@ use crate::address::Address;
 use crate::cluster::Cluster;
 use crate::give_back::Debt;
 use crate::members::News;
-use crate::node::{Common, Node, Server};
+use crate::node::{Common, First, Inbox, Node, Server};
 use crate::pace::Given;
 use crate::place::Place;
 use crate::wire::{Lease, NodeFailure};
@@ -124,6 +124,39 @@ impl Endpoint {
             Self::One(node) => node.ask(command, given, about).await,
             Self::Cluster(cluster) => Box::pin(cluster.ask(command, given, about)).await,
         }
+    }
+
+    /// As [`Node::send_now`].
+    pub fn send_now(
+        &self,
+        command: Cmd,
+        given: Given,
+        about: Option<&Lease>,
+        to: (&Arc<Inbox>, usize),
+    ) -> Result<(), Cmd> {
+        match self {
+            Self::One(node) => node.send_now(command, given, about, to),
+            Self::Cluster(cluster) => cluster.send_now(command, given, about, to),
+        }
+    }
+
+    /// What [`ask`](Self::ask) comes to after the `first` answer to `command`.
+    pub async fn ask_after(
+        &self,
+        first: First,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+        match self {
+            Self::One(_) => (first.0.map(|by| by.id), first.1),
+            Self::Cluster(cluster) => Box::pin(cluster.ask_after(first, command, given, about)).await,
+        }
+    }
+
+    /// Whether another server may have the answer that one does not have.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
     }
 
     /// The same where `key` is, for a command that does not name it.

@@ -1,10 +1,13 @@
 //! Giving locks back: at once to nodes that answer, later to those that do not, until their leases have ended anyway.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use palisade_core::BootTime;
 use palisade_core::quorum::majority;
 use redis::{Cmd, Value};
@@ -12,8 +15,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use crate::clock;
+use crate::node::{Answer, First, Inbox};
 use crate::nodes::Nodes;
 use crate::options::Checked;
+use crate::pace::Given;
 use crate::wire::{Lease, NodeFailure};
 
 /// What a node answered, by its place in the list.
@@ -81,63 +86,104 @@ pub fn is_final(reply: &Result<Value, NodeFailure>) -> bool {
     reply.as_ref().err().is_none_or(NodeFailure::is_lasting)
 }
 
-impl Nodes {
-    /// Gives `lease` back to every node of the [latest](Self::latest) version that may have it, and tells which these are and what each says
-    /// at first. Goes on when nobody listens.
-    pub fn give_back(
-        self: &Arc<Self>,
-        lease: &Arc<Lease>,
-        checked: Checked,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Answered>) {
-        self.give_back_by(lease.release(1), lease, checked)
-    }
+/// A lock that is being given back to every node of one version that may have it.
+#[derive(Debug)]
+pub struct Giving {
+    /// That version.
+    pub nodes: Arc<Nodes>,
+    debt: Arc<Debt>,
+    given: Given,
+    /// Where answers come from nodes that could be told at once, and how many do.
+    inbox: Arc<Inbox>,
+    sent: usize,
+    /// The others.
+    rest: FuturesUnordered<BoxFuture<'static, Answered>>,
+    _under_way: Counted,
+}
 
-    /// The same by this command.
-    fn give_back_by(
-        self: &Arc<Self>,
-        command: Cmd,
-        lease: &Arc<Lease>,
-        checked: Checked,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Answered>) {
-        let nodes = self.latest();
-        if !Arc::ptr_eq(&nodes, self) {
+impl Giving {
+    /// Tells all nodes of the [latest](Nodes::latest) version by this command.
+    fn begin(nodes: &Arc<Nodes>, command: Cmd, lease: &Arc<Lease>, checked: Checked) -> Self {
+        let latest = nodes.latest();
+        if !Arc::ptr_eq(&latest, nodes) {
             lease.moves();
         }
-        let (told, answers) = mpsc::unbounded_channel();
         let until = clock::boot_now().plus_us(u64::from(checked.ttl_ms) * 1_000);
         let debt = Arc::new(Debt { lease: Arc::clone(lease), command, until, freed: AtomicUsize::new(0) });
-        let (under_way, those) = (self.under_way.begin(), Arc::clone(&nodes));
-        let give = async move {
-            let _under_way = under_way;
-            let command = &debt.command;
-            let release = |place: usize| {
-                let (nodes, debt) = (&nodes, &debt);
-                async move {
-                    // What was never sent there cannot be there.
-                    let nothing = !debt.lease.may_be_at(place);
-                    let reply = if nothing {
-                        Ok(Value::Nil)
-                    } else {
-                        nodes.ask_wherever(place, command, checked.given).await.1
-                    };
-                    (place, reply)
-                }
-            };
-            let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(release).collect();
-            while let Some((place, reply)) = asked.next().await {
-                match &reply {
-                    Ok(_) => debt.is_freed(),
-                    Err(_) if is_final(&reply) => {}
-                    Err(_) => nodes.owe(place, &debt),
-                }
-                let _ = told.send((place, reply));
+        let _under_way = nodes.under_way.begin();
+        let inbox = Inbox::new(latest.len());
+        let rest = FuturesUnordered::new();
+        let mut giving = Self { nodes: latest, debt, given: checked.given, inbox, sent: 0, rest, _under_way };
+        (0..giving.nodes.len()).for_each(|place| giving.tell(place));
+        giving
+    }
+
+    fn tell(&mut self, place: usize) {
+        if !self.debt.lease.may_be_at(place) {
+            // What was never sent there cannot be there.
+            return self.rest.push(async move { (place, Ok(Value::Nil)) }.boxed());
+        }
+        let to = (&self.inbox, place);
+        match self.nodes.list[place].send_now(self.debt.command.clone(), self.given, None, to) {
+            Ok(()) => self.sent += 1,
+            Err(_) => self.tell_wherever(place, None),
+        }
+    }
+
+    fn tell_wherever(&mut self, place: usize, first: Option<First>) {
+        let (nodes, debt, given) = (Arc::clone(&self.nodes), Arc::clone(&self.debt), self.given);
+        let asked = async move { (place, nodes.ask_wherever(place, &debt.command, given, first).await.1) };
+        self.rest.push(asked.boxed());
+    }
+
+    /// What the next node says at first; `None`: all have said something.
+    pub async fn next(&mut self) -> Option<Answered> {
+        let (place, reply) = poll_fn(|context| self.poll_next(context)).await?;
+        match &reply {
+            Ok(_) => self.debt.is_freed(),
+            Err(_) if is_final(&reply) => {}
+            Err(_) => self.nodes.owe(place, &self.debt),
+        }
+        Some((place, reply))
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Answered>> {
+        while self.sent > 0
+            && let Poll::Ready(Answer { tag: place, by, reply }) = self.inbox.poll_next(context)
+        {
+            self.sent -= 1;
+            if is_final(&reply) {
+                return Poll::Ready(Some((place, reply)));
+            }
+            // It may be elsewhere: in another version, or on another master of a cluster.
+            self.tell_wherever(place, Some((by, reply)));
+        }
+        match self.rest.poll_next_unpin(context) {
+            Poll::Ready(None) if self.sent > 0 => Poll::Pending,
+            polled => polled,
+        }
+    }
+
+    /// Hears in the background what the nodes say, and passes it on if somebody listens.
+    pub fn goes_on(mut self) -> mpsc::UnboundedReceiver<Answered> {
+        let (told, answers) = mpsc::unbounded_channel();
+        let all = async move {
+            while let Some(answered) = self.next().await {
+                let _ = told.send(answered);
             }
         };
         // Outside of the client's thread, which has ended, nothing can be sent: the leases end by themselves.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(give);
+            runtime.spawn(all);
         }
-        (those, answers)
+        answers
+    }
+}
+
+impl Nodes {
+    /// Gives `lease` back to every node that may have it. What they say is to be heard to the end, or [in the background](Giving::goes_on).
+    pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> Giving {
+        Giving::begin(self, lease.release(1), lease, checked)
     }
 }
 
@@ -164,7 +210,7 @@ impl GiveBack {
 impl Drop for GiveBack {
     fn drop(&mut self) {
         if self.armed {
-            drop(self.nodes.give_back_by(self.lease.give_up(), &self.lease, self.checked));
+            drop(Giving::begin(&self.nodes, self.lease.give_up(), &self.lease, self.checked).goes_on());
         }
     }
 }

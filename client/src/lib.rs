@@ -100,6 +100,7 @@ mod attempt;
 mod attempt_name;
 pub mod blocking;
 pub mod by_owner;
+mod calls;
 mod changes;
 mod choosing;
 mod client;

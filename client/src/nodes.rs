@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use palisade_core::quorum::{Answer, Ask, Call, NodeId, Out, majority};
+use palisade_core::quorum::{Answer, Ask, Out, majority};
 use palisade_core::{Member, Members};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::access::Access;
 use crate::address::Address;
@@ -47,24 +46,6 @@ pub struct Nodes {
     /// Which version of the set this is, and what takes its place.
     pub set: Set,
 }
-
-/// What came of a call.
-#[derive(Debug)]
-pub struct Reply {
-    /// The round it belongs to.
-    pub round: u64,
-    pub call: Call,
-    /// The server that answered.
-    pub id: Option<NodeId>,
-    pub answer: Answer,
-    /// For people, if it is no token.
-    pub why: Option<String>,
-    /// And asked again it would not be.
-    pub is_lasting: bool,
-}
-
-/// Calls under way; dropped, they are not waited for any more, though what was sent arrives.
-pub type Calls = FuturesUnordered<BoxFuture<'static, Reply>>;
 
 impl Nodes {
     /// Those at `addresses`; nothing is connected yet.
@@ -203,49 +184,6 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)))
     }
 
-    /// A question of a machine to one node.
-    pub fn call(
-        self: &Arc<Self>,
-        lease: &Arc<Lease>,
-        round: u64,
-        call: Call,
-        given: Given,
-    ) -> BoxFuture<'static, Reply> {
-        let (nodes, lease) = (Arc::clone(self), Arc::clone(lease));
-        async move {
-            if call.after_ms > 0 {
-                sleep(Duration::from_millis(call.after_ms.into())).await;
-            }
-            let deadline = Instant::now() + given.most();
-            let mut ask = call.ask;
-            let mut not_ready = None;
-            let mut is_lasting;
-            let (id, answer, why) = loop {
-                let (id, reply) = nodes.list[call.node].ask(&lease.command(ask), given, Some(&lease)).await;
-                let reply = lease.checked(reply);
-                let is_silent = matches!(reply, Err(NodeFailure::Silent));
-                is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
-                let (answer, why) = nodes.heard(ask, reply);
-                let Answer::NotYet { ms } = answer else {
-                    // Asked again right before its time was up, it has not had time to say the same again.
-                    break (id, answer, not_ready.filter(|_| is_silent).or(why));
-                };
-                // All of its time, and no more, is given to a node that is not ready yet.
-                let again = Instant::now() + Duration::from_millis(ms.into());
-                if again >= deadline {
-                    break (id, Answer::Failed, why);
-                }
-                not_ready = why;
-                sleep_until(again).await;
-                if let Ask::Acquire { retry, .. } = &mut ask {
-                    *retry = true;
-                }
-            };
-            Reply { round, call, id, answer, why, is_lasting }
-        }
-        .boxed()
-    }
-
     /// What a node's reply means; proposals go on from the token in it.
     pub fn heard(&self, ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<String>) {
         let (answer, why) = wire::answer(ask, reply);
@@ -262,7 +200,7 @@ impl Nodes {
         let nodes = Arc::clone(self);
         tokio::spawn(async move {
             let _under_way = under_way;
-            let ask = async |place: usize| (place, nodes.ask_wherever(place, &command, given).await.1);
+            let ask = async |place: usize| (place, nodes.ask_wherever(place, &command, given, None).await.1);
             let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
             while let Some(answered) = asked.next().await {
                 let _ = told.send(answered);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use palisade_core::quorum::{Answer, Ask, Held, Release, Released as Outcome};
 use palisade_core::{BootTime, Wanted};
 use rand::RngExt;
@@ -15,10 +14,11 @@ use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug, debug_span, warn};
 
 use crate::attempt::Taken;
+use crate::calls::{Calls, Reply};
 use crate::give_back::{Counted, GiveBack};
 use crate::looking::Looking;
 use crate::metrics::{self, Holding};
-use crate::nodes::{Calls, Nodes, Reply};
+use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
 use crate::session::Kept;
@@ -153,7 +153,7 @@ pub fn start(
         looking: Looking::begin(nodes, &lease, checked),
         give_back,
         holding: Holding::begin(&lease),
-        _counted: nodes.held.begin(),
+        counted: Some(nodes.held.begin()),
     };
     let (key, token, count) = (lease.shown_key(), shared.token(), nodes.len());
     debug!(%key, token, nodes = count, "granted");
@@ -192,7 +192,7 @@ struct Renewer {
     looking: Option<Looking>,
     give_back: GiveBack,
     holding: Holding,
-    _counted: Counted,
+    counted: Option<Counted>,
 }
 
 impl Renewer {
@@ -242,7 +242,7 @@ impl Renewer {
         self.lease.moves();
         self.whys = vec![None; self.nodes.len()];
         // Answers to what is under way are of the version before.
-        self.calls = Calls::new();
+        self.calls = Calls::new(&self.nodes, &self.lease);
         let calls = self.held.moves_to(&self.nodes.places_of(&self.held));
         let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
         debug!(%key, token, nodes, "goes over to another set of nodes");
@@ -344,7 +344,7 @@ impl Renewer {
     fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
         let round = self.held.round();
         let given = self.checked.extending;
-        self.calls.extend(calls.into_iter().map(|call| self.nodes.call(&self.lease, round, call, given)));
+        calls.into_iter().for_each(|call| self.calls.make(round, call, given));
     }
 
     fn on_reply(&mut self, reply: Reply) {
@@ -427,24 +427,24 @@ impl Renewer {
     /// Gives it back to every node, and says what came of it as soon as a majority has answered.
     async fn release(&mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
         // What is under way would only take it again.
-        self.calls.clear();
+        self.calls = Calls::new(&self.nodes, &self.lease);
         self.proclaiming = None;
         self.give_back.disarm();
         let expired = clock::boot_now() >= self.held.valid_until();
         self.shared.end(Loss::Released);
         self.holding.end(&Loss::Released);
-        let (nodes, mut answers) = self.nodes.give_back(&self.lease, self.checked);
-        self.nodes = nodes;
+        let mut giving = self.nodes.give_back(&self.lease, self.checked);
+        self.nodes = Arc::clone(&giving.nodes);
         drop(counted);
         let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
         let Some(done) = done else {
             debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
-            return;
+            return drop(giving.goes_on());
         };
         self.whys = vec![None; self.nodes.len()];
         let mut release = Release::begin(self.nodes.len());
         while release.outcome() == Outcome::Unknown
-            && let Some((node, reply)) = answers.recv().await
+            && let Some((node, reply)) = giving.next().await
         {
             let held = match reply {
                 Ok(Value::Int(_)) => Some(true),
@@ -463,5 +463,8 @@ impl Renewer {
             Outcome::Released | Outcome::NotHeld => Released::AlreadyExpired,
             Outcome::Unknown => Released::PartlyUnreachable(self.nodes.errors(&self.whys)),
         });
+        self.counted = None;
+        // The other nodes.
+        while giving.next().await.is_some() {}
     }
 }

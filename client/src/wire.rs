@@ -15,6 +15,9 @@ use crate::access::Unreached;
 use crate::attempt_name::{attempt_of, name_of};
 use crate::metrics::Class;
 
+/// The code of a node that is not ready to answer.
+pub const NOT_YET: &str = "NOTYET";
+
 /// What a node says that was asked about a lock which it does not have, whoever has it now.
 pub const NOT_HELD: &str = "it does not have the lock any more";
 
@@ -423,7 +426,7 @@ pub fn answer(ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<St
             let ms = failure.ms();
             let answer = match failure.code() {
                 Some("GUARDED") => Answer::Guarded { ms },
-                Some("NOTYET") => Answer::NotYet { ms: u32::try_from(ms).unwrap_or(u32::MAX) },
+                Some(NOT_YET) => Answer::NotYet { ms: u32::try_from(ms).unwrap_or(u32::MAX) },
                 _ => Answer::Failed,
             };
             (answer, Some(failure.to_string()))

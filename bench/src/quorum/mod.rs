@@ -59,12 +59,14 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
         one_round::follows_its_clock(node).await;
     }
     let (latencies, mut plots, mut budgets) = latency::measure(&of_latency, options.rounds).await;
-    let (throughput, plot_of_throughput) = throughput::measure(&of_throughput, &options.tasks, length).await;
+    let (throughput, plot_of_throughput, budgets_of_throughput) =
+        throughput::measure(&of_throughput, &options.tasks, length).await;
     let (bursts, budgets_of_bursts) = burst::measure(&of_bursts).await;
     let held = holding::measure(&of_throughput).await;
     plots.extend(plots_of_shares);
     plots.push(plot_of_throughput);
     budgets.extend(budgets_of_shares);
+    budgets.extend(budgets_of_throughput);
     budgets.extend(budgets_of_bursts);
     let mut tables = vec![latencies];
     tables.extend(shares);

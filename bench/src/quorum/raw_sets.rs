@@ -7,11 +7,45 @@ use futures_util::stream::FuturesUnordered;
 use palisade_core::quorum::majority;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 
 use crate::server::connect;
 
 /// A node that takes no connection for so long is taken for dead, and not asked.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The same asked of a thread that has the connections, as those of the client are: what the way there and back takes.
+pub struct RawSetsApart {
+    raw: RawSets,
+    thread: Handle,
+    /// Dropped, it ends.
+    _stop: oneshot::Sender<()>,
+}
+
+impl RawSetsApart {
+    /// Connects to the nodes on `ports`.
+    pub async fn connect(ports: &[u16]) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (thread, ports) = (runtime.handle().clone(), ports.to_vec());
+        let (stop, stopped) = oneshot::channel::<()>();
+        std::thread::spawn(move || runtime.block_on(stopped));
+        let raw = thread.spawn(async move { RawSets::connect(&ports).await }).await.unwrap();
+        Self { raw, thread, _stop: stop }
+    }
+
+    /// As [`RawSets::set`].
+    pub async fn set(&self, key: &str) {
+        let (raw, key) = (self.raw.clone(), key.to_owned());
+        self.thread.spawn(async move { raw.set(&key).await }).await.unwrap();
+    }
+
+    /// As [`RawSets::delete`].
+    pub async fn delete(&self, key: &str) {
+        let (raw, key) = (self.raw.clone(), key.to_owned());
+        self.thread.spawn(async move { raw.delete(&key).await }).await.unwrap();
+    }
+}
 
 /// Connections to nodes; none to those that do not answer.
 #[derive(Clone)]

@@ -7,37 +7,75 @@ use palisade_client::Client;
 use tokio::task::JoinSet;
 
 use super::raw_sets::RawSets;
-use crate::results::{Axis, Form, Line, Plot, Table};
-use crate::server::Server;
+use crate::quantiles;
+use crate::results::{Axis, Budget, Form, Line, Plot, Table};
+use crate::server::{Server, cpu_of_process};
 
 /// How many nodes it is measured on.
 pub const NODES: usize = 5;
 
-/// What some tasks did.
+/// Short turns of both, so that what disturbs the machine disturbs them alike.
+const ROUNDS: usize = 8;
+
+/// So many tasks are what the budget is about.
+const BUDGETED_TASKS: usize = 256;
+
+/// What some tasks did, in one turn or in all.
 struct Measured {
-    per_second: f64,
+    /// Pairs, and how long it took.
+    pairs: u64,
+    took: Duration,
     /// Of taking, in nanoseconds.
     times: Histogram<u64>,
     /// Not got: too few nodes answered in time.
     failed: u64,
+    /// CPU of this process, and of the nodes.
+    cpu: [Duration; 2],
 }
 
-/// Measures each number of `tasks` on `nodes` for `length`. Table, plot.
-pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot) {
+impl Measured {
+    fn per_second(&self) -> f64 {
+        self.pairs as f64 / self.took.as_secs_f64()
+    }
+
+    /// CPU of a pair in microseconds.
+    fn cpu_us(&self, whose: usize) -> f64 {
+        self.cpu[whose].as_secs_f64() * 1e6 / self.pairs as f64
+    }
+
+    fn add(&mut self, turn: &Self) {
+        self.pairs += turn.pairs;
+        self.took += turn.took;
+        self.times.add(&turn.times).unwrap();
+        self.failed += turn.failed;
+        self.cpu.iter_mut().zip(turn.cpu).for_each(|(sum, cpu)| *sum += cpu);
+    }
+}
+
+/// Measures each number of `tasks` on `nodes` for `length`. Table, plot, budget.
+pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot, Vec<Budget>) {
     let mut table = Table::new("throughput", format!("Taken and given back by one client, {NODES} nodes"))
         .numbers("tasks", "", 0)
         .numbers("SET + DEL", "1/s", 0)
         .numbers("SET p50", "us", 0)
         .numbers("SET p99", "us", 0)
+        .numbers("CPU here", "us", 1)
+        .numbers("and of the nodes", "us", 1)
         .numbers("lock + release", "1/s", 0)
         .numbers("acquire p50", "us", 0)
         .numbers("acquire p99", "us", 0)
+        .numbers("CPU here", "us", 1)
+        .numbers("and of the nodes", "us", 1)
         .numbers("locks / SETs", "times", 2)
         .numbers("not got", "", 0);
-    table.note("Each task has a key of its own and goes on at once. The client's runtime has one thread; nodes share the rest. Not got: too few nodes \
-         answered in the time that the client gives them.");
+    table.note(format!(
+        "Each task has a key of its own and goes on at once. Both take turns, {ROUNDS} of each; locks / SETs is the median of the ratios within a \
+         round. CPU: for each pair, of all threads, with what the kernel does for them. The client's runtime has one thread; nodes share the \
+         rest. Not got: too few nodes answered in the time that the client gives them."
+    ));
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
+    let mut budgets = vec![];
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
     // Waits until they have started.
     let raw = RawSets::connect(&ports).await;
@@ -45,29 +83,51 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     locks.connect().await.unwrap();
     for &count in tasks {
         eprintln!("quorum: throughput of {count} tasks");
-        let sets = together(count, length, &raw, set_and_delete).await;
-        let taken = together(count, length, &locks, take_and_release).await;
+        let mut all: Option<[Measured; 2]> = None;
+        let mut ratios = vec![];
+        for _ in 0..ROUNDS {
+            let turn = length / ROUNDS as u32;
+            let turns = [
+                together(count, turn, nodes, &raw, set_and_delete).await,
+                together(count, turn, nodes, &locks, take_and_release).await,
+            ];
+            ratios.push(turns[1].per_second() / turns[0].per_second());
+            match &mut all {
+                Some(all) => all.iter_mut().zip(&turns).for_each(|(all, turn)| all.add(turn)),
+                None => all = Some(turns),
+            }
+        }
+        let Some([sets, taken]) = all else { continue };
+        let ratio = quantiles::median(&ratios).unwrap_or(f64::NAN);
         let of = |measured: &Measured, share| measured.times.value_at_quantile(share) as f64 / 1_000.0;
         table.row([
             count.into(),
-            sets.per_second.into(),
+            sets.per_second().into(),
             of(&sets, 0.5).into(),
             of(&sets, 0.99).into(),
-            taken.per_second.into(),
+            sets.cpu_us(0).into(),
+            sets.cpu_us(1).into(),
+            taken.per_second().into(),
             of(&taken, 0.5).into(),
             of(&taken, 0.99).into(),
-            (taken.per_second / sets.per_second).into(),
+            taken.cpu_us(0).into(),
+            taken.cpu_us(1).into(),
+            ratio.into(),
             taken.failed.into(),
         ]);
-        lines[0].points.push((count as f64, sets.per_second));
-        lines[1].points.push((count as f64, taken.per_second));
+        if count == BUDGETED_TASKS {
+            let what = format!("quorum rate, {NODES} nodes, {count} tasks / raw SET + DEL");
+            budgets.push(Budget::at_least(what, ratio, 2.0));
+        }
+        lines[0].points.push((count as f64, sets.per_second()));
+        lines[1].points.push((count as f64, taken.per_second()));
     }
     let form = Form::Lines {
         x: Axis::logarithmic("tasks at a time"),
         y: Axis::linear("pairs a second (more is better)"),
         lines: lines.into(),
     };
-    (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form })
+    (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form }, budgets)
 }
 
 /// Tells how long SET took.
@@ -88,14 +148,25 @@ async fn take_and_release(locks: Client, key: String) -> Option<Duration> {
     Some(took)
 }
 
+/// CPU of this process, and of the nodes, so far.
+fn cpu(nodes: &[Server]) -> [Duration; 2] {
+    [cpu_of_process(std::process::id()), nodes.iter().map(Server::cpu_of_all_threads).sum()]
+}
+
 /// `count` tasks do `pair` on a key of their own over and over.
-async fn together<C, F>(count: usize, length: Duration, client: &C, pair: fn(C, String) -> F) -> Measured
+async fn together<C, F>(
+    count: usize,
+    length: Duration,
+    nodes: &[Server],
+    client: &C,
+    pair: fn(C, String) -> F,
+) -> Measured
 where
     C: Clone + Send + 'static,
     F: Future<Output = Option<Duration>> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
-    let start = Instant::now();
+    let (before, start) = (cpu(nodes), Instant::now());
     for n in 0..count {
         let client = client.clone();
         tasks.spawn(async move {
@@ -115,5 +186,7 @@ where
         times.add(times_of_one).unwrap();
         failed += failed_of_one;
     }
-    Measured { per_second: times.len() as f64 / start.elapsed().as_secs_f64(), times, failed }
+    let (took, after) = (start.elapsed(), cpu(nodes));
+    let cpu = [0, 1].map(|whose| after[whose] - before[whose]);
+    Measured { pairs: times.len(), took, times, failed, cpu }
 }

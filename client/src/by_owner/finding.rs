@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use palisade_core::quorum::{
     Acquire, Held, Progress, Release, Released, Resumed, TAKEN_UP_HOLDS, holds_of, majority, resume,
 };
@@ -14,7 +13,7 @@ use super::table::{Holding, Id};
 use super::views::Views;
 use crate::attempt::Taken;
 use crate::attempt_name::name_of;
-use crate::nodes::Calls;
+use crate::calls::Calls;
 use crate::options::Checked;
 use crate::wire::Lease;
 use crate::{Error, Guard, clock, renewer};
@@ -79,8 +78,10 @@ pub async fn free(this: &ByOwner, id: &Id, checked: Checked) -> Result<bool, Err
     for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, _)| name_of(attempt) == &*id.owner) {
         let (_, first) = grants[0];
         let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
-        let (those, mut answers) = nodes.give_back(&lease, checked);
-        let mut release = Release::begin(those.len());
+        let giving = nodes.give_back(&lease, checked);
+        let mut release = Release::begin(giving.nodes.len());
+        // Also if nobody waits for it here any more.
+        let mut answers = giving.goes_on();
         while release.outcome() == Released::Unknown
             && let Some((node, reply)) = answers.recv().await
         {
@@ -112,13 +113,13 @@ async fn together(
     checked: Checked,
 ) -> Option<(Held, Calls)> {
     let nodes = this.nodes();
-    let mut calls = Calls::new();
+    let mut calls = Calls::new(nodes, lease);
     loop {
         match progress {
             Progress::Held(held) => return Some((held, calls)),
             Progress::TooLate | Progress::Impossible => return None,
             Progress::Goes(more) => {
-                calls.extend(more.into_iter().map(|call| nodes.call(lease, 0, call, checked.given)))
+                more.into_iter().for_each(|call| calls.make(0, call, checked.given));
             }
         }
         let reply = calls.next().await?;

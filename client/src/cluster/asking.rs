@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Cluster;
 use super::map::Redirection;
-use crate::node::{CONNECT_TIMEOUT, Node, connect_within};
+use crate::node::{By, CONNECT_TIMEOUT, First, Inbox, Node, connect_within};
 use crate::pace::Given;
 use crate::wire::{Lease, NodeFailure};
 
@@ -26,6 +26,22 @@ const JUST_BEGUN: Duration = Duration::from_millis(100);
 /// Who answered, and what.
 type Answer = (Option<NodeId>, Result<Value, NodeFailure>);
 
+/// A request to the master of a key.
+struct Question<'a> {
+    key: &'a [u8],
+    command: &'a Cmd,
+    given: Given,
+    about: Option<&'a Lease>,
+    /// No redirection is followed after this.
+    until: Instant,
+}
+
+impl<'a> Question<'a> {
+    fn new(key: &'a [u8], command: &'a Cmd, given: Given, about: Option<&'a Lease>) -> Self {
+        Self { key, command, given, about, until: Instant::now() + given.most().max(TRY_AGAIN) }
+    }
+}
+
 /// Where a request goes next.
 struct Next {
     node: Arc<Node>,
@@ -40,17 +56,59 @@ impl Cluster {
 
     /// The same to the master of `key`, whatever the command's arguments are.
     pub async fn ask_at(self: &Arc<Self>, key: &[u8], command: &Cmd, given: Given, about: Option<&Lease>) -> Answer {
-        let until = Instant::now() + given.most().max(TRY_AGAIN);
-        let mut next = match self.master_of(key, Instant::now() + connect_within(given)).await {
-            Ok(node) => Next { node, asking: false },
+        let question = Question::new(key, command, given, about);
+        let node = match self.master_of(key, Instant::now() + connect_within(given)).await {
+            Ok(node) => node,
             Err(failure) => return (None, Err(failure)),
         };
+        let answer = node.ask_as(command, given, about, false).await;
+        self.follow((node, answer), question).await
+    }
+
+    /// Sends `command`, the first argument of which is its key, as [`Node::send_now`].
+    pub fn send_now(
+        &self,
+        command: Cmd,
+        given: Given,
+        about: Option<&Lease>,
+        to: (&Arc<Inbox>, usize),
+    ) -> Result<(), Cmd> {
+        match self.known_master(key_of(&command)) {
+            Some(master) => master.send_now(command, given, about, to),
+            None => Err(command),
+        }
+    }
+
+    /// What asking comes to after the `first` answer to `command`.
+    pub async fn ask_after(
+        self: &Arc<Self>,
+        first: First,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+    ) -> Answer {
+        match first {
+            (Some(By { node, id, .. }), reply) => {
+                let question = Question::new(key_of(command), command, given, about);
+                self.follow((node, (Some(id), reply)), question).await
+            }
+            (None, reply) => {
+                self.stale.notify_one();
+                (None, reply)
+            }
+        }
+    }
+
+    async fn follow(self: &Arc<Self>, (mut node, mut answer): (Arc<Node>, Answer), question: Question<'_>) -> Answer {
+        let Question { key, command, given, about, until } = question;
         for redirections in 0.. {
-            let (id, reply) = next.node.ask_as(command, given, about, next.asking).await;
             let may_follow = redirections < REDIRECTIONS_MAX && Instant::now() < until;
-            match self.after(key, &next.node, &reply).await {
-                Some(following) if may_follow => next = following,
-                _ => return (id, told_by(&next.node, reply)),
+            match self.after(key, &node, &answer.1).await {
+                Some(next) if may_follow => {
+                    answer = next.node.ask_as(command, given, about, next.asking).await;
+                    node = next.node;
+                }
+                _ => return (answer.0, told_by(&node, answer.1)),
             }
         }
         unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")

@@ -16,6 +16,7 @@ use tracing::info;
 
 use crate::endpoint::Endpoint;
 use crate::give_back::Debt;
+use crate::node::First;
 use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::wire::NodeFailure;
@@ -119,16 +120,21 @@ impl Nodes {
         }
     }
 
-    /// What the node at `place` answers to `command`, which may be sent twice: it is asked again where it is in the present version.
+    /// What the node at `place` answers to `command`, which may be sent twice, beginning with what it answered at `first`: it is asked
+    /// again where it is in the present version.
     pub async fn ask_wherever(
         self: &Arc<Self>,
         place: usize,
         command: &Cmd,
         given: Given,
+        mut first: Option<First>,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
         let (mut nodes, mut place) = (Arc::clone(self), place);
         loop {
-            let (id, reply) = nodes.list[place].ask(command, given, None).await;
+            let (id, reply) = match first.take() {
+                Some(first) => nodes.list[place].ask_after(first, command, given, None).await,
+                None => nodes.list[place].ask(command, given, None).await,
+            };
             let is_answered = reply.as_ref().err().is_none_or(NodeFailure::is_lasting);
             if is_answered || !nodes.was_superseded(given).await {
                 return (id, reply);

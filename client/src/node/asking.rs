@@ -3,35 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use palisade_core::quorum::NodeId;
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-use super::connecting::{Link, give_up, send_asking};
-use super::{CONNECT_TIMEOUT, Node, Server, State};
+use super::gathering::{Before, Request, Waiting};
+use super::inbox::{Answer, Inbox};
+use super::{BROKE, CONNECT_TIMEOUT, Node, State};
 use crate::pace::Given;
 use crate::wire::{Lease, NodeFailure};
-
-/// A connection on which requests have gone unanswered for so long is given up: it may be half open.
-const SILENCE: Duration = Duration::from_millis(500);
-
-/// A timer that fires later than this after its time tells of this process, not of the node: the machine was busy, or the process
-/// was stopped. The node's answer may be there, unread.
-pub(super) const OVERSLEPT: Duration = Duration::from_millis(10);
-
-/// So often the node is given its time once more for that.
-pub(super) const OVERSLEPT_TIMES: u32 = 5;
-
-/// A request that is let through: it can be sent.
-struct Admitted {
-    link: Link,
-    permit: OwnedSemaphorePermit,
-}
-
-/// A request under way.
-type Request = BoxFuture<'static, Result<Value, RedisError>>;
 
 /// How long a request waits for the very first connection.
 pub fn connect_within(given: Given) -> Duration {
@@ -41,11 +22,19 @@ pub fn connect_within(given: Given) -> Duration {
     }
 }
 
+/// What is sent to a node.
+struct Asked {
+    command: Cmd,
+    /// What the server is told right before.
+    before: Option<Before>,
+    given: Given,
+}
+
 impl Node {
     /// Sends `command`, in its turn, and returns what the node answers in the time it is given; with the server that answered.
     /// If it is `about` a lease, that is noted as sent there when it is.
     pub async fn ask(
-        self: &Arc<Self>,
+        &self,
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
@@ -55,78 +44,97 @@ impl Node {
 
     /// The same; `asking`: as another master of the cluster told, while the key's slot is on its way to this one.
     pub async fn ask_as(
-        self: &Arc<Self>,
+        &self,
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
         asking: bool,
     ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
-        let began = Instant::now();
-        let admitted = match self.admit_now() {
-            Some(admitted) => Ok(admitted),
-            // Rarely needed, and large.
-            None => Box::pin(self.admit(given, began)).await,
-        };
-        let Admitted { link, permit } = match admitted {
-            Ok(admitted) => admitted,
-            Err(failure) => return (None, self.counted(Err(failure))),
-        };
-        about.inspect(|lease| lease.goes_to(self.place));
-        let (id, number) = (link.id, link.number);
-        // If that is answered later than the node's time allows, it is heard all the same.
-        let request: Request = match asking {
-            false => Box::pin(self.gathering.ask(number, command.clone())),
-            true => {
-                let (command, mut connection) = (command.clone(), link.connection);
-                Box::pin(async move { send_asking(&mut connection, command).await })
-            }
-        };
-        (Some(id), self.counted(self.send(number, request, permit, given, began).await))
+        let before = asking.then_some(Before::Asking);
+        let Answer { by, reply, .. } = self.answer_to(Asked { command: command.clone(), before, given }, about).await;
+        (by.map(|by| by.id), reply)
     }
 
     /// Sends `command`, which reads a key, as [`Node::ask`]; over that connection the node tells when the key changes next.
-    pub async fn look(
-        self: &Arc<Self>,
-        command: Cmd,
-        given: Given,
-    ) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
         // It is never closed, so that cannot fail.
         let _turn = self.looks.acquire().await.ok();
+        let Answer { by, reply, .. } =
+            self.answer_to(Asked { command, before: Some(Before::Caching), given }, None).await;
+        let (id, over) = by.map(|by| (by.id, by.over)).unzip();
+        (id, over.unwrap_or(0), reply)
+    }
+
+    /// Sends `command` if that can be done at once; its answer goes to `inbox`, with this tag. Else it is back.
+    pub fn send_now(
+        &self,
+        command: Cmd,
+        given: Given,
+        about: Option<&Lease>,
+        (inbox, tag): (&Arc<Inbox>, usize),
+    ) -> Result<(), Cmd> {
         let began = Instant::now();
-        let Admitted { link, permit } = match self.admit(given, began).await {
-            Ok(admitted) => admitted,
-            Err(failure) => return (None, 0, self.counted(Err(failure))),
-        };
-        let (id, number, mut connection) = (link.id, link.number, link.connection);
-        // The server keeps in mind what the next command reads.
-        let mut both = redis::pipe();
-        both.cmd("CLIENT").arg("CACHING").arg("YES").add_command(command);
-        let request: Request = Box::pin(async move {
-            let replies = connection.send_packed_commands(&both, 1, 1).await?;
-            Ok(replies.into_iter().next().unwrap_or(Value::Nil))
-        });
-        (Some(id), number, self.counted(self.send(number, request, permit, given, began).await))
+        let sent = self.send(Asked { command, before: None, given }, about, began, None, (inbox, tag));
+        sent.map_err(|asked| asked.command)
     }
 
-    /// What came of a request, which is counted.
-    pub(super) fn counted(&self, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
-        self.meter.asked(&reply);
-        reply
-    }
-
-    /// Lets a request through if it can be sent at once.
-    fn admit_now(&self) -> Option<Admitted> {
-        let State::Up(link) = &*self.state.borrow() else { return None };
-        if self.silent_since.borrow().is_some() {
-            return None;
+    async fn answer_to(&self, asked: Asked, about: Option<&Lease>) -> Answer {
+        let (inbox, began) = (Inbox::new(1), Instant::now());
+        if let Err(asked) = self.send(asked, about, began, None, (&inbox, 0)) {
+            // Rarely needed, and large.
+            if let Err(failure) = Box::pin(self.send_in_turn(asked, about, began, &inbox)).await {
+                return Answer { tag: 0, by: None, reply: self.counted(Err(failure)) };
+            }
         }
-        let permit = Arc::clone(&self.window).try_acquire_owned().ok()?;
-        Some(Admitted { link: link.clone(), permit })
+        inbox.next().await
+    }
+
+    async fn send_in_turn(
+        &self,
+        asked: Asked,
+        about: Option<&Lease>,
+        began: Instant,
+        inbox: &Arc<Inbox>,
+    ) -> Result<(), NodeFailure> {
+        let permit = self.admit(asked.given, began).await?;
+        let sent = self.send(asked, about, began, Some(permit), (inbox, 0));
+        sent.map_err(|_| NodeFailure::Broken(BROKE.to_owned()))
+    }
+
+    /// Sends it if there is a connection; with no `permit`, if no other is in turn before it and the node is not silent.
+    fn send(
+        &self,
+        asked: Asked,
+        about: Option<&Lease>,
+        began: Instant,
+        permit: Option<OwnedSemaphorePermit>,
+        (inbox, tag): (&Arc<Inbox>, usize),
+    ) -> Result<(), Asked> {
+        let permit = match permit {
+            Some(permit) => permit,
+            None if self.silent_since.borrow().is_some() => return Err(asked),
+            None => match Arc::clone(&self.window).try_acquire_owned() {
+                Ok(permit) => permit,
+                Err(_) => return Err(asked),
+            },
+        };
+        let Some(queue) = self.gathering.queue() else { return Err(asked) };
+        let Asked { command, before, given } = asked;
+        let from = match given {
+            Given::Exactly(_) => Some(began),
+            Given::Within { .. } => None,
+        };
+        let sink = Some(inbox.sink(tag));
+        let waiting = Waiting { sink, given, from, _permit: permit, has_before: before.is_some() };
+        // Before it is sent: from then on it may be there.
+        about.inspect(|lease| lease.goes_to(self.place));
+        queue.add(Request { command, before, waiting });
+        Ok(())
     }
 
     /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
     /// that has been silent for longer than it would be given.
-    async fn admit(&self, given: Given, began: Instant) -> Result<Admitted, NodeFailure> {
+    async fn admit(&self, given: Given, began: Instant) -> Result<OwnedSemaphorePermit, NodeFailure> {
         let connect_by = began + connect_within(given);
         loop {
             self.link(connect_by).await?;
@@ -141,10 +149,9 @@ impl Node {
                 permit = Arc::clone(&self.window).acquire_owned() => permit,
                 () = self.changed_for_worse(given) => continue,
             };
-            // It may be another connection than the one there was before the wait.
-            let link = self.link(connect_by).await?;
-            let Ok(permit) = permit else { return Err(NodeFailure::Unreachable("the client is closed".to_owned())) };
-            return Ok(Admitted { link, permit });
+            // The connection may have broken meanwhile.
+            self.link(connect_by).await?;
+            return permit.map_err(|_| NodeFailure::Unreachable("the client is closed".to_owned()));
         }
     }
 
@@ -162,116 +169,5 @@ impl Node {
                 _ = silent.changed() => {}
             }
         }
-    }
-
-    async fn send(
-        self: &Arc<Self>,
-        number: u64,
-        mut request: Request,
-        permit: OwnedSemaphorePermit,
-        given: Given,
-        began: Instant,
-    ) -> Result<Value, NodeFailure> {
-        let sent = Instant::now();
-        let mut counted_from = match given {
-            Given::Exactly(_) => began,
-            Given::Within { .. } => sent,
-        };
-        let mut overslept = 0;
-        loop {
-            let due = self.due(counted_from, given);
-            tokio::select! {
-                biased;
-                reply = &mut request => return self.heard(number, sent, reply),
-                () = sleep_until(due) => {}
-            }
-            let now = Instant::now();
-            if now > due + OVERSLEPT && overslept < OVERSLEPT_TIMES {
-                (counted_from, overslept) = (now, overslept + 1);
-            } else if self.due(counted_from, given) <= now {
-                break;
-            }
-        }
-        self.is_silent(sent);
-        tokio::spawn(Arc::clone(self).listen_on(request, permit, number, sent));
-        Err(NodeFailure::Silent)
-    }
-
-    /// When a request that was sent then is overdue. As long as the node answers others, which were sent before, it is at work.
-    fn due(&self, sent: Instant, given: Given) -> Instant {
-        let answers = self.answers();
-        let allowance = answers.pace.allowance(given);
-        match given {
-            Given::Exactly(_) => sent + allowance,
-            Given::Within { .. } => {
-                (answers.last.map_or(sent, |last| last.max(sent)) + allowance).min(sent + given.most())
-            }
-        }
-    }
-
-    /// It did not answer what was sent then in its time.
-    fn is_silent(&self, sent: Instant) {
-        let mut answers = self.answers();
-        if answers.last.is_some_and(|last| last > sent) {
-            // It answers, and is only slow.
-            return;
-        }
-        answers.pace.was_silent();
-        drop(answers);
-        if self.silent_since.send_if_modified(|since| since.is_none() && since.replace(sent).is_none()) {
-            self.meter_state();
-        }
-    }
-
-    /// Hears an answer that comes late: then the node is not silent any more. A connection on which none comes is given up.
-    async fn listen_on(
-        self: Arc<Self>,
-        mut request: Request,
-        _permit: OwnedSemaphorePermit,
-        number: u64,
-        sent: Instant,
-    ) {
-        let mut overslept = 0;
-        loop {
-            let last = self.answers().last.map_or(sent, |last| last.max(sent));
-            let due = (last + SILENCE).max(Instant::now() + OVERSLEPT);
-            tokio::select! {
-                biased;
-                reply = &mut request => {
-                    let _ = self.heard(number, sent, reply);
-                    return;
-                }
-                () = sleep_until(due) => {}
-            }
-            if Instant::now() > due + OVERSLEPT && overslept < OVERSLEPT_TIMES {
-                overslept += 1;
-            } else if self.answers().last.is_none_or(|heard| heard <= last) {
-                return give_up(&self.broken, number);
-            }
-        }
-    }
-
-    fn heard(&self, number: u64, sent: Instant, reply: Result<Value, RedisError>) -> Result<Value, NodeFailure> {
-        let answer = NodeFailure::or_value(reply);
-        if answer.as_ref().is_err_and(|failure| !failure.is_answer()) {
-            give_up(&self.broken, number);
-            return answer;
-        }
-        if let (Server::Named(_), Some("READONLY")) = (&self.server, answer.as_ref().err().and_then(NodeFailure::code))
-        {
-            // It is the master no more: the Sentinels know who is.
-            give_up(&self.broken, number);
-        }
-        let now = Instant::now();
-        let mut answers = self.answers();
-        answers.pace.heard_after(now - sent, now);
-        self.meter.responded(now - sent);
-        answers.last = Some(now);
-        drop(answers);
-        if self.silent_since.send_if_modified(|since| since.take().is_some()) {
-            self.meter_state();
-            self.common.answers_again.notify_waiters();
-        }
-        answer
     }
 }

@@ -8,6 +8,7 @@ use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::inbox::By;
 use super::{CONNECT_TIMEOUT, Node, Server, State, WINDOW};
 use crate::access::Way;
 use crate::wire::{self, NodeFailure};
@@ -47,6 +48,13 @@ pub struct Link {
     pub(super) knows_behind: bool,
     /// One connection can hear what became of many that wait.
     pub(super) hears: bool,
+}
+
+impl Link {
+    /// Who answers over it.
+    pub(super) fn by(&self, node: &Arc<Node>) -> By {
+        By { node: Arc::clone(node), id: self.id, over: self.number }
+    }
 }
 
 impl Node {

@@ -1,83 +1,173 @@
 //! Requests that go to a node together: what tasks ask of it at the same moment is written at once.
 //!
-//! A write, and the read of its answer, cost more than the request itself. The writer of a connection lets all tasks that can run ask
-//! before it sends anything: that takes no time that the client's thread would not have spent on them anyway.
+//! A write, and the read of its answer, cost more than the request itself, here and on the node. So the writer of a connection lets all tasks
+//! that can run ask before it sends anything; and while many requests are under way, it waits for the answer to some of them: whoever
+//! hears one asks for the next thing.
 
-use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use redis::{Cmd, RedisError, Value};
-use tokio::sync::{Notify, oneshot};
+use redis::Cmd;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 
 use super::connecting::Link;
+use super::flight::Flight;
+use super::inbox::Sink;
+use super::{BROKE, Node};
+use crate::pace::Given;
+use crate::wire::NodeFailure;
+
+/// While so many requests are under way to a node, others gather until some of those are answered. With fewer, each is sent at once: then it
+/// is time that matters, not work.
+const MANY: usize = 16;
+
+/// But not for longer than this: a node far away takes longer than that to answer anything.
+const GATHERED_FOR: Duration = Duration::from_millis(1);
 
 /// Where requests to a node wait for their writer.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     gathered: Mutex<Gathered>,
     news: Notify,
+    /// Requests that were written, and are not answered.
+    under_way: AtomicUsize,
+    /// Some of those were answered.
+    landed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Gathered {
     /// The connection that has a writer; 0: none has.
     number: u64,
-    requests: Vec<Waiting>,
+    requests: Vec<Request>,
 }
 
-type Waiting = (Cmd, oneshot::Sender<Result<Value, RedisError>>);
+/// Requests that wait to be written, to add one.
+pub(super) struct Queue<'a> {
+    gathered: MutexGuard<'a, Gathered>,
+    news: &'a Notify,
+}
+
+impl Queue<'_> {
+    /// `request` is sent with others that are asked for now.
+    pub fn add(mut self, request: Request) {
+        self.gathered.requests.push(request);
+        let is_first = self.gathered.requests.len() == 1;
+        drop(self.gathered);
+        if is_first {
+            self.news.notify_one();
+        }
+    }
+}
+
+/// A request that is let through.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub command: Cmd,
+    /// What the server has to be told right before it.
+    pub before: Option<Before>,
+    pub waiting: Waiting,
+}
+
+/// Somebody waits for the answer to a request.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// `None`: it was told that the node does not answer in time.
+    pub sink: Option<Sink>,
+    pub given: Given,
+    /// The node's time runs from here on; `None`: from when the request is written.
+    pub from: Option<Instant>,
+    /// Its place among those that are under way.
+    pub _permit: OwnedSemaphorePermit,
+    /// The answer to what the server was told before is nobody's.
+    pub has_before: bool,
+}
+
+/// What a server is told about the command that follows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Before {
+    /// Its key's slot is on its way here.
+    Asking,
+    /// Tell when the key changes that it reads.
+    Caching,
+}
+
+impl Before {
+    pub fn command(self) -> Cmd {
+        match self {
+            Self::Asking => redis::cmd("ASKING"),
+            Self::Caching => redis::cmd("CLIENT").arg("CACHING").arg("YES").take(),
+        }
+    }
+}
 
 /// Writes over one connection what is gathered for it. It lives on the client's thread; when it ends, what it has not sent fails.
 pub(super) struct Writer<'a> {
-    gathering: &'a Gathering,
+    node: &'a Arc<Node>,
     link: Link,
 }
 
 impl Gathering {
-    /// Sends `command` over that connection, with others that are asked for now, and returns what the node answers. Dropped before it is
-    /// sent, it is not.
-    pub fn ask(&self, number: u64, command: Cmd) -> impl Future<Output = Result<Value, RedisError>> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
-        let is_first = {
-            let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-            // Else the answer goes, which says that it cannot be sent.
-            if gathered.number == number {
-                gathered.requests.push((command, answer));
-            }
-            gathered.requests.len() == 1
-        };
-        if is_first {
-            self.news.notify_one();
+    /// Where requests are gathered; `None`: there is no connection.
+    pub fn queue(&self) -> Option<Queue<'_>> {
+        let gathered = self.gathered();
+        (gathered.number > 0).then(|| Queue { gathered, news: &self.news })
+    }
+
+    /// So many requests are not under way any more.
+    pub fn lands(&self, requests: usize) {
+        self.under_way.fetch_sub(requests, Ordering::Relaxed);
+        self.landed.notify_one();
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests over the connection with this number are gathered from here on; 0: none are. What was gathered before.
+    fn begin(&self, number: u64) -> Vec<Request> {
+        std::mem::replace(&mut *self.gathered(), Gathered { number, requests: vec![] }).requests
+    }
+
+    /// Waits until it makes sense to write.
+    async fn ready(&self) {
+        self.news.notified().await;
+        yield_now().await;
+        if self.under_way.load(Ordering::Relaxed) < MANY {
+            return;
         }
-        async { answered.await.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into())) }
-    }
-
-    /// From here on requests over this connection are gathered.
-    pub fn writer(&self, link: &Link) -> Writer<'_> {
-        self.begin(link.number);
-        Writer { gathering: self, link: link.clone() }
-    }
-
-    fn begin(&self, number: u64) {
-        *self.gathered.lock().unwrap_or_else(PoisonError::into_inner) = Gathered { number, requests: vec![] };
-    }
-
-    fn take(&self) -> Vec<Waiting> {
-        std::mem::take(&mut self.gathered.lock().unwrap_or_else(PoisonError::into_inner).requests)
+        let until = Instant::now() + GATHERED_FOR;
+        while self.under_way.load(Ordering::Relaxed) >= MANY {
+            tokio::select! {
+                () = self.landed.notified() => {}
+                () = sleep_until(until) => return,
+            }
+        }
+        // Those who were told something ask first.
+        yield_now().await;
     }
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// From here on requests over this connection are gathered.
+    pub fn begin(node: &'a Arc<Node>, link: &Link) -> Self {
+        drop(node.gathering.begin(link.number));
+        Self { node, link: link.clone() }
+    }
+
     /// Writes, for ever.
     pub async fn run(&self) {
+        let gathering = &self.node.gathering;
         loop {
-            self.gathering.news.notified().await;
-            yield_now().await;
-            let mut requests = self.gathering.take();
-            requests.retain(|(_, answer)| !answer.is_closed());
+            gathering.ready().await;
+            let mut requests = std::mem::take(&mut gathering.gathered().requests);
+            requests.retain(|request| request.waiting.sink.as_ref().is_some_and(Sink::is_wanted));
             if !requests.is_empty() {
-                tokio::spawn(send(self.link.clone(), requests));
+                gathering.under_way.fetch_add(requests.len(), Ordering::Relaxed);
+                tokio::spawn(Flight::of(self.node, &self.link, requests));
             }
         }
     }
@@ -85,19 +175,54 @@ impl Writer<'_> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        self.gathering.begin(0);
+        let by = self.link.by(self.node);
+        for Request { waiting, .. } in self.node.gathering.begin(0) {
+            let reply = self.node.counted(Err(NodeFailure::Broken(BROKE.to_owned())));
+            waiting.sink.into_iter().for_each(|sink| sink.put(Some(by.clone()), reply.clone()));
+        }
     }
 }
 
-async fn send(mut link: Link, requests: Vec<Waiting>) {
-    let mut pipeline = redis::Pipeline::with_capacity(requests.len());
-    let mut answers = Vec::with_capacity(requests.len());
-    for (command, answer) in requests {
-        pipeline.add_command(command);
-        answers.push(answer);
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::task::noop_waker;
+
+    use super::*;
+
+    /// Polls `ready` so often that nothing but an answer or time can hold it up.
+    fn goes_on(ready: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+        let waker = noop_waker();
+        let mut context = std::task::Context::from_waker(&waker);
+        (0..10).any(|_| ready.as_mut().poll(&mut context).is_ready())
     }
-    match link.connection.send_packed_commands(&pipeline, 0, answers.len()).await {
-        Ok(replies) => answers.into_iter().zip(replies).for_each(|(answer, reply)| drop(answer.send(Ok(reply)))),
-        Err(error) => answers.into_iter().for_each(|answer| drop(answer.send(Err(error.clone())))),
+
+    #[tokio::test]
+    async fn few_requests_are_not_held_up() {
+        let gathering = Gathering::default();
+        gathering.under_way.store(MANY - 1, Ordering::Relaxed);
+        assert!(gathering.ready().now_or_never().is_none(), "there is nothing to write");
+        gathering.news.notify_one();
+        assert!(goes_on(&mut std::pin::pin!(gathering.ready())));
+    }
+
+    #[tokio::test]
+    async fn behind_many_requests_others_gather_until_some_are_answered() {
+        let gathering = Gathering::default();
+        gathering.under_way.store(MANY, Ordering::Relaxed);
+        gathering.news.notify_one();
+        let mut ready = std::pin::pin!(gathering.ready());
+        assert!(!goes_on(&mut ready));
+        gathering.lands(1);
+        assert!(goes_on(&mut ready));
+    }
+
+    #[tokio::test]
+    async fn a_node_far_away_holds_nothing_up_for_long() {
+        let gathering = Gathering::default();
+        gathering.under_way.store(MANY, Ordering::Relaxed);
+        gathering.news.notify_one();
+        // None of them is ever answered.
+        gathering.ready().await;
     }
 }

@@ -18,8 +18,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
-use super::asking::{OVERSLEPT, OVERSLEPT_TIMES};
 use super::connecting::Link;
+use super::flight::{OVERSLEPT, OVERSLEPT_TIMES};
 use super::{CONNECT_TIMEOUT, Node, State, UNHURRIED, WINDOW};
 use crate::waiting::LATE;
 use crate::wire::{self, Lease, News, NodeFailure};

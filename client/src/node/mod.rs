@@ -10,8 +10,10 @@
 
 mod asking;
 mod connecting;
+mod flight;
 mod gathering;
 mod hearing;
+mod inbox;
 mod owing;
 mod waiting;
 
@@ -28,8 +30,9 @@ use tracing::{debug, info, warn};
 
 pub use self::asking::connect_within;
 use self::connecting::{Link, give_up};
-use self::gathering::Gathering;
+use self::gathering::{Gathering, Writer};
 use self::hearing::Hearing;
+pub use self::inbox::{Answer, By, First, Inbox};
 use crate::access::Way;
 use crate::cluster::Cluster;
 use crate::give_back::{Debt, Tally};
@@ -45,6 +48,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time a node is given for a request of which no lease depends on the answer.
 const UNHURRIED: Given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
+
+/// Why a request has no answer whose connection broke.
+const BROKE: &str = "the connection broke";
 
 /// First and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -244,7 +250,7 @@ impl Node {
     }
 
     /// Keeps a connection up, for ever.
-    pub async fn stay_connected(&self) {
+    pub async fn stay_connected(self: &Arc<Self>) {
         let mut pause = BACK_OFF.0;
         let mut broken = self.broken.subscribe();
         for number in self.first.. {
@@ -254,7 +260,7 @@ impl Node {
                     let made = Instant::now();
                     *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.id);
                     self.silent_since.send_replace(None);
-                    let writer = self.gathering.writer(&link);
+                    let writer = Writer::begin(self, &link);
                     self.state.send_replace(State::Up(link));
                     self.meter_state();
                     self.common.answers_again.notify_waiters();
@@ -263,7 +269,7 @@ impl Node {
                         () = writer.run() => {}
                     }
                     warn!(node = self.name(), "the connection is given up");
-                    self.state.send_replace(State::Down(NodeFailure::Broken("the connection broke".to_owned())));
+                    self.state.send_replace(State::Down(NodeFailure::Broken(BROKE.to_owned())));
                     self.meter_state();
                     drop(writer);
                     if made.elapsed() > BACK_OFF.1 {
