@@ -46,7 +46,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     // Before the clock is read: the lease does not run while this waits.
     let _turn = tokio::select! {
         biased;
-        turn = nodes.attempts.acquire() => turn,
+        turn = nodes.admission.turn() => turn,
         () = over() => return Err(not_begun()),
     };
     let mut give_back = GiveBack::new(nodes, &lease, checked);

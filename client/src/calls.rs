@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use palisade_core::Wanted;
 use palisade_core::quorum::{Answer, Ask, Call, NodeId};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -37,8 +38,8 @@ pub struct Reply {
 pub struct Calls {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
-    /// The command of the last call: the same goes to all nodes.
-    last: Option<(Ask, Cmd)>,
+    /// The command of the last call, and in which mode it was asked for: the same goes to all nodes.
+    last: Option<(Ask, Wanted, Cmd)>,
     /// Where answers to those come that could be sent at once, and what these are, by their tags.
     inbox: Arc<Inbox>,
     sent: Vec<Option<Made>>,
@@ -112,11 +113,12 @@ impl Calls {
     }
 
     fn command(&mut self, ask: Ask) -> Cmd {
+        let wanted = self.lease.wanted();
         match &self.last {
-            Some((last, command)) if *last == ask => command.clone(),
+            Some((last, mode, command)) if (*last, *mode) == (ask, wanted) => command.clone(),
             _ => {
                 let command = self.lease.command(ask);
-                self.last = Some((ask, command.clone()));
+                self.last = Some((ask, wanted, command.clone()));
                 command
             }
         }
@@ -180,6 +182,28 @@ async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: 
         sleep_until(again).await;
         if let Ask::Acquire { retry, .. } = &mut made.call.ask {
             *retry = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_core::Token;
+
+    use super::*;
+    use crate::Client;
+
+    #[test]
+    fn a_command_is_of_the_mode_in_which_the_lease_is_wanted_by_then() {
+        let client = Client::new(["redis://127.0.0.1:1"]).unwrap();
+        let lease = Arc::new(Lease::new(b"k", None, b"", Wanted::Exclusive, 1));
+        let mut calls = Calls::new(&client.nodes(), &lease);
+        let ask = Ask::Acquire { ttl_ms: 1_000, proposal: Token::new(7).unwrap(), retry: false };
+        for wanted in [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: Some(2) }] {
+            lease.wants(wanted);
+            for _ in 0..2 {
+                assert_eq!(calls.command(ask).get_packed_command(), lease.command(ask).get_packed_command());
+            }
         }
     }
 }

@@ -96,6 +96,7 @@
 
 mod access;
 mod address;
+mod admission;
 mod attempt;
 mod attempt_name;
 pub mod blocking;

@@ -9,16 +9,17 @@ use futures_util::stream::FuturesUnordered;
 use palisade_core::quorum::{Answer, Ask, Out, majority};
 use palisade_core::{Member, Members};
 use redis::{Cmd, Value};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::access::Access;
 use crate::address::Address;
+use crate::admission::Admission;
 use crate::clock::HybridClock;
 use crate::endpoint::Endpoint;
 use crate::give_back::{Answered, Tally};
 use crate::members::{Set, Ways};
-use crate::node::{CONNECT_TIMEOUT, Common, Node, WINDOW};
+use crate::node::{CONNECT_TIMEOUT, Common, Node};
 use crate::pace::Given;
 use crate::tracking::Tracked;
 use crate::wire::{self, Lease, NodeFailure};
@@ -32,8 +33,8 @@ const SETTLING: Duration = Duration::from_secs(2);
 pub struct Nodes {
     pub list: Vec<Endpoint>,
     pub clock: Arc<HybridClock>,
-    /// Attempts at a time. The others have not begun: their leases do not run yet, and extensions do not queue behind them.
-    pub attempts: Arc<Semaphore>,
+    /// Which of its attempts may begin.
+    pub admission: Arc<Admission>,
     /// Attempts and releases that are under way.
     pub under_way: Tally,
     /// Locks that are held.
@@ -56,13 +57,13 @@ impl Nodes {
         let endpoint = |(n, address): (usize, &Address)| Endpoint::new(n + 1, address, &access, &common);
         let list = numbered.map(endpoint).collect::<Result<Vec<_>, _>>()?;
         let ways = Ways::of(&list, access);
-        let Common { answers_again, tracked, news } = common;
+        let Common { answers_again, tracked, news, admission } = common;
         Ok(Arc::new(Self {
             list,
             answers_again,
             tracked,
             clock: Arc::default(),
-            attempts: Arc::new(Semaphore::new(WINDOW)),
+            admission,
             under_way: Tally::default(),
             held: Tally::default(),
             closed: Arc::new(watch::Sender::new(false)),
@@ -78,13 +79,13 @@ impl Nodes {
             Endpoint::One(Arc::new(Node::new(place, server, &common).of_member(member)))
         };
         let list = members.list.iter().enumerate().map(endpoint).collect();
-        let Common { answers_again, tracked, news } = common;
+        let Common { answers_again, tracked, news, .. } = common;
         Arc::new(Self {
             list,
             answers_again,
             tracked,
             clock: Arc::clone(&self.clock),
-            attempts: Arc::clone(&self.attempts),
+            admission: Arc::clone(&self.admission),
             under_way: self.under_way.clone(),
             held: self.held.clone(),
             closed: Arc::clone(&self.closed),

@@ -212,6 +212,7 @@ impl Cluster {
             }
             map.slots.extend((shard.first..=shard.last).filter_map(Slot::new).map(|slot| (slot, at)));
         }
+        self.common.admission.has_masters(map.masters.len());
         let before = all.len();
         all.retain(|place, _| places.contains_key(place));
         if all.len() != before

@@ -169,7 +169,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.node.gathering.lands(self.count);
+        self.node.gathering.lands(self.count, self.sent.elapsed());
     }
 }
 

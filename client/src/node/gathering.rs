@@ -1,8 +1,8 @@
 //! Requests that go to a node together: what tasks ask of it at the same moment is written at once.
 //!
 //! A write, and the read of its answer, cost more than the request itself, here and on the node. So the writer of a connection lets all tasks
-//! that can run ask before it sends anything; and while many requests are under way, it waits for the answer to some of them: whoever
-//! hears one asks for the next thing.
+//! that can run ask before it sends anything. While many requests are under way, it waits for the answer to some of them; and right
+//! after many were answered, for half as many: whoever hears an answer asks for the next thing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +24,9 @@ use crate::wire::NodeFailure;
 /// is time that matters, not work.
 const MANY: usize = 16;
 
-/// But not for longer than this: a node far away takes longer than that to answer anything.
-const GATHERED_FOR: Duration = Duration::from_millis(1);
+/// But not for longer than the node took to answer the last of them, within these bounds: a timer is no finer than the first, and beyond the second
+/// it is the way that takes so long, not the work.
+const GATHERED_FOR: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
 
 /// Where requests to a node wait for their writer.
 #[derive(Debug, Default)]
@@ -43,6 +44,11 @@ struct Gathered {
     /// The connection that has a writer; 0: none has.
     number: u64,
     requests: Vec<Request>,
+    /// What was answered last: so many more are likely to be asked for, by then.
+    expected: usize,
+    by: Option<Instant>,
+    /// How long it took.
+    took: Duration,
 }
 
 /// Requests that wait to be written, to add one.
@@ -55,9 +61,10 @@ impl Queue<'_> {
     /// `request` is sent with others that are asked for now.
     pub fn add(mut self, request: Request) {
         self.gathered.requests.push(request);
-        let is_first = self.gathered.requests.len() == 1;
+        let count = self.gathered.requests.len();
+        let is_news = count == 1 || count == self.gathered.expected;
         drop(self.gathered);
-        if is_first {
+        if is_news {
             self.news.notify_one();
         }
     }
@@ -117,9 +124,15 @@ impl Gathering {
         (gathered.number > 0).then(|| Queue { gathered, news: &self.news })
     }
 
-    /// So many requests are not under way any more.
-    pub fn lands(&self, requests: usize) {
+    /// So many requests are not under way any more, after that time.
+    pub fn lands(&self, requests: usize, took: Duration) {
         self.under_way.fetch_sub(requests, Ordering::Relaxed);
+        let took = took.clamp(GATHERED_FOR.0, GATHERED_FOR.1);
+        {
+            let mut gathered = self.gathered();
+            gathered.expected = if requests < MANY { 0 } else { requests / 2 };
+            (gathered.by, gathered.took) = (Some(Instant::now() + took), took);
+        }
         self.landed.notify_one();
     }
 
@@ -129,25 +142,28 @@ impl Gathering {
 
     /// Requests over the connection with this number are gathered from here on; 0: none are. What was gathered before.
     fn begin(&self, number: u64) -> Vec<Request> {
-        std::mem::replace(&mut *self.gathered(), Gathered { number, requests: vec![] }).requests
+        std::mem::replace(&mut *self.gathered(), Gathered { number, ..Gathered::default() }).requests
     }
 
     /// Waits until it makes sense to write.
     async fn ready(&self) {
         self.news.notified().await;
         yield_now().await;
-        if self.under_way.load(Ordering::Relaxed) < MANY {
-            return;
-        }
-        let until = Instant::now() + GATHERED_FOR;
-        while self.under_way.load(Ordering::Relaxed) >= MANY {
+        let until = Instant::now() + self.gathered().took.max(GATHERED_FOR.0);
+        while self.is_held_up() {
             tokio::select! {
-                () = self.landed.notified() => {}
+                () = self.landed.notified() => yield_now().await,
+                () = self.news.notified() => {}
                 () = sleep_until(until) => return,
             }
         }
-        // Those who were told something ask first.
-        yield_now().await;
+    }
+
+    /// Whether others are worth waiting for.
+    fn is_held_up(&self) -> bool {
+        let gathered = self.gathered();
+        self.under_way.load(Ordering::Relaxed) >= MANY
+            || gathered.requests.len() < gathered.expected && gathered.by.is_some_and(|by| Instant::now() < by)
     }
 }
 
@@ -187,8 +203,17 @@ impl Drop for Writer<'_> {
 mod tests {
     use futures_util::FutureExt;
     use futures_util::task::noop_waker;
+    use palisade_core::Members;
 
+    use super::super::inbox::Inbox;
+    use super::super::{Common, Server};
     use super::*;
+
+    const GIVEN: Given = Given::Within { least: Duration::from_secs(1), most: Duration::from_secs(1) };
+
+    fn common() -> Common {
+        Common::new(1, Members::default(), false)
+    }
 
     /// Polls `ready` so often that nothing but an answer or time can hold it up.
     fn goes_on(ready: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
@@ -213,8 +238,25 @@ mod tests {
         gathering.news.notify_one();
         let mut ready = std::pin::pin!(gathering.ready());
         assert!(!goes_on(&mut ready));
-        gathering.lands(1);
+        gathering.lands(1, Duration::ZERO);
         assert!(goes_on(&mut ready));
+    }
+
+    #[tokio::test]
+    async fn right_after_many_answers_half_as_many_requests_are_waited_for() {
+        let node = Arc::new(Node::new(0, Server::Nowhere(String::new(), String::new()), &common()));
+        let gathering = &node.gathering;
+        drop(gathering.begin(1));
+        gathering.under_way.store(2 * MANY, Ordering::Relaxed);
+        gathering.lands(2 * MANY, Duration::ZERO);
+        let inbox = Inbox::new(MANY);
+        let ask = || assert!(node.send_now(redis::cmd("PING"), GIVEN, None, (&inbox, 0)).is_ok());
+        ask();
+        let mut ready = std::pin::pin!(gathering.ready());
+        assert!(!goes_on(&mut ready), "many more will come");
+        (1..MANY).for_each(|_| ask());
+        assert!(goes_on(&mut ready));
+        drop(gathering.begin(0));
     }
 
     #[tokio::test]

@@ -34,6 +34,7 @@ use self::gathering::{Gathering, Writer};
 use self::hearing::Hearing;
 pub use self::inbox::{Answer, By, First, Inbox};
 use crate::access::Way;
+use crate::admission::Admission;
 use crate::cluster::Cluster;
 use crate::give_back::{Debt, Tally};
 use crate::members::News;
@@ -92,13 +93,15 @@ pub struct Common {
     pub tracked: Arc<Tracked>,
     /// Which set they are, and what they tell of later ones.
     pub news: Arc<News>,
+    /// Which attempts may begin.
+    pub admission: Arc<Admission>,
 }
 
 impl Common {
     /// Of so many nodes, which are this set; another one is taken up if they `follow`.
     pub fn new(nodes: usize, members: Members, follow: bool) -> Self {
         let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(nodes)));
-        Self { answers_again, tracked, news: Arc::new(News::new(members, follow)) }
+        Self { answers_again, tracked, news: Arc::new(News::new(members, follow)), admission: Arc::default() }
     }
 }
 
