@@ -1,6 +1,7 @@
 //! What a crash, a restart or a rewrite keeps: owner, token, holds, note, and on one boot the exact deadline.
 
 use std::fs;
+use std::io::Write;
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, let_leases_run, null, text, wait_until};
 
@@ -176,7 +177,7 @@ fn the_aof_shows_only_effects_and_deletions() {
         "LOCK.RELEASE k me LEVEL 2",     // unchanged
         "LOCK.INFO k",
         "LOCK.CHECK k 1",
-        "LOCK.RELEASE k me",       // DEL
+        "LOCK.RELEASE k me",       // LOCK.RELEASE: the last hold
         "LOCK.ACQUIRE k me 60000", // LOCK.EFFECT
         "LOCK.BREAK k",            // DEL
         "LOCK.BREAK k",            // free
@@ -185,8 +186,49 @@ fn the_aof_shows_only_effects_and_deletions() {
         client.say(line);
     }
     wait_until("the last lock expires", || client.say("EXISTS k") == int(0));
-    let (e, d) = ("LOCK.EFFECT", "DEL");
-    assert_eq!(commands_in_aof(&server), [e, e, e, e, e, d, e, d, e, d]);
+    let (e, r, d) = ("LOCK.EFFECT", "LOCK.RELEASE", "DEL");
+    assert_eq!(commands_in_aof(&server), [e, e, e, e, e, r, e, d, e, d]);
+}
+
+/// In the AOF a RELEASE is what became of a lock, not a request: holds, token and level are not looked at, the owner is.
+#[test]
+fn a_release_in_the_aof_ends_the_lock_of_its_owner_and_no_other() {
+    // (what the AOF ends with, who holds the lock then, whether the AOF can be believed)
+    let cases: [(&[&str], Option<&str>, bool); 5] = [
+        (&["LOCK.RELEASE", "k", "me"], None, true),
+        (&["LOCK.RELEASE", "k", "me", "TOKEN", "1"], None, true),
+        (&["lock.release", "k", "me", "LEVEL", "3"], None, true),
+        (&["LOCK.RELEASE", "k", "you"], Some("me"), false),
+        (&["LOCK.RELEASE", "free", "you"], Some("me"), true),
+    ];
+    for (written, holder, is_believed) in cases {
+        let mut server = Setup::new().aof().start();
+        let mut client = server.client();
+        client.say("LOCK.ACQUIRE k me 60000");
+        client.say("LOCK.REENTER k me LEVEL 3");
+        drop(client);
+        server.kill();
+        let mut aof = fs::OpenOptions::new();
+        let mut aof = aof.append(true).open(server.dir().join("appendonlydir/appendonly.aof.1.incr.aof")).unwrap();
+        write!(aof, "*{}\r\n", written.len()).unwrap();
+        written.iter().for_each(|word| write!(aof, "${}\r\n{word}\r\n", word.len()).unwrap());
+        drop(aof);
+        server.start_again();
+        let mut client = server.client();
+        let info = client.say("LOCK.INFO k");
+        match holder {
+            Some(holder) => {
+                assert_eq!((info.field("owner"), info.field("holds")), (text(holder), int(3)), "{written:?}")
+            }
+            None => assert_eq!(info, null(), "{written:?}"),
+        }
+        match client.insist("LOCK.ACQUIRE other you 1000") {
+            Reply::Error(why) => assert!(why.starts_with("GUARDED") && !is_believed, "{written:?}: {why}"),
+            token => assert!(token.as_int() > 0 && is_believed, "{written:?}"),
+        }
+        let expected = i64::from(holder.is_some()) + i64::from(is_believed);
+        assert_eq!(client.say("DBSIZE"), int(expected), "{written:?}");
+    }
 }
 
 #[test]

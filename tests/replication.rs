@@ -1,6 +1,6 @@
 //! A replica holds the same locks and decides nothing.
 
-use crate::harness::{Setup, error, follow, in_step, int, null, pair, text, wait_until};
+use crate::harness::{Frozen, Setup, error, follow, in_step, int, null, pair, text, wait_until};
 
 #[test]
 fn a_replica_keeps_the_same_locks() {
@@ -63,6 +63,28 @@ fn a_replica_refuses_writes_and_promises_nothing() {
     assert!(error(copy.say("LOCK.EFFECT k x")).starts_with("READONLY"));
     assert!(error(copy.say(&format!("LOCK.CHECK k {token}"))).starts_with("READONLY"));
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
+}
+
+/// The replica hears of it when the lease is over by its own clock too: it is not asked whether the owner holds the lock.
+#[test]
+fn a_release_that_comes_late_ends_the_lock_on_the_replica() {
+    let (server, replica) = pair();
+    let mut master = server.client();
+    master.say("LOCK.ACQUIRE k me 4000");
+    master.say("LOCK.ACQUIRE clock me 4000");
+    master.say("LOCK.REENTER k me LEVEL 3");
+    master.say("LOCK.ACQUIRE reader me 60000 SHARED");
+    in_step(&mut master);
+    let frozen = Frozen::new(&replica);
+    assert_eq!(master.say("LOCK.RELEASE k me LEVEL 1"), int(0));
+    assert_eq!(master.say("LOCK.RELEASE reader me"), int(0));
+    wait_until("a lease of that time is over", || master.say("EXISTS clock") == int(0));
+    drop(frozen);
+    in_step(&mut master);
+    let mut copy = replica.client();
+    assert_eq!(copy.say("EXISTS k reader"), int(0));
+    assert_eq!((replica.info("held"), replica.info("deadlines")), (0, 0));
+    assert_eq!(master.say("DEBUG DIGEST"), copy.say("DEBUG DIGEST"));
 }
 
 #[test]

@@ -174,6 +174,6 @@ fn refused_payloads_do_not_flood_the_log() {
         error(restore(&mut client, &payload));
     }
     let warnings =
-        server.log().matches("a lock was refused: version 9 where this module reads versions up to 2").count();
+        server.log().matches("a lock was refused: version 9 where this module reads versions up to 3").count();
     assert!((1..100).contains(&warnings), "{warnings} warnings");
 }

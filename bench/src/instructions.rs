@@ -9,7 +9,11 @@ use tempfile::TempDir;
 use crate::raw::Raw;
 use crate::results::{Cell, Outcome, Run, Table};
 use crate::server::{Server, with_floor};
-use crate::workloads::{FLOOR, PINGS, PIPELINED, Workload};
+use crate::server_cost::AOF_EVERYSEC;
+use crate::workloads::{EXTEND, FLOOR, OURS, PINGS, PIPELINED, REENTER, SCRIPTED, SET_AND_DEL, Workload};
+
+/// What is counted with the AOF too.
+const WITH_AOF: [&str; 6] = [FLOOR, SET_AND_DEL, SCRIPTED, OURS, EXTEND, REENTER];
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -50,36 +54,14 @@ pub fn version_of_valgrind() -> Result<String, String> {
 }
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
-    let mut least: Vec<(&'static str, f64)> = Vec::new();
-    for n in 1..=options.servers {
-        let callgrind = Callgrind::start(server, module);
-        let mut connection = Raw::connect(callgrind.server.port());
-        for set in &options.set {
-            let answer = connection.ask(&format!("CONFIG SET {set}"));
-            assert_eq!(answer, redis::Value::Okay, "CONFIG SET {set}");
-        }
-        for workload in Workload::all_on(&mut connection) {
-            if options.only.as_ref().is_some_and(|part| !workload.name.contains(part.as_str())) {
-                continue;
-            }
-            eprintln!("instructions: server {n} of {}, {}", options.servers, workload.name);
-            let count = callgrind.count(&mut connection, workload, options);
-            match least.iter_mut().find(|(name, _)| *name == workload.name) {
-                Some((_, least)) => *least = least.min(count),
-                None => least.push((workload.name, count)),
-            }
-        }
-    }
+    let plain = Counts::of(server, module, &[], |_| true, options);
+    let with_aof = Counts::of(server, module, AOF_EVERYSEC, |name| WITH_AOF.contains(&name), options);
     let mut table = Table::new("instructions", "Instructions of the server's process")
         .words("operation")
         .numbers("instructions", "an operation", 0)
         .numbers("beside two PINGs", "times", 2)
         .numbers("beside a module value", "times", 2);
-    let of = |wanted| least.iter().find(|(name, _)| *name == wanted).map(|(_, count)| *count);
-    for (name, count) in &least {
-        let beside = |peer| of(peer).map(|peer: f64| count / peer).into();
-        table.row([(*name).into(), count.round().into(), beside(PINGS), beside(FLOOR)]);
-    }
+    plain.rows(&mut table, [PINGS, FLOOR]);
     table.note(format!("Commands come {PIPELINED} at a time: reading and writing the connection is shared by them."));
     table.note(format!(
         "The least of {} counts of {} commands on each of {} servers: without housekeeping, and where things lie well in the \
@@ -89,29 +71,85 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         options.servers
     ));
     table.note("The kernel's part is not counted; an instruction that misses the cache counts as any other.");
-    Outcome { title: "Instruction counts".to_owned(), tables: vec![table], ..Outcome::default() }
+    let mut aof = Table::new("instructions-aof", "The same with the AOF, written every second")
+        .words("operation")
+        .numbers("instructions", "an operation", 0)
+        .numbers("beside SET + DEL", "times", 2)
+        .numbers("beside a module value", "times", 2);
+    with_aof.rows(&mut aof, [SET_AND_DEL, FLOOR]);
+    Outcome { title: "Instruction counts".to_owned(), tables: vec![table, aof], ..Outcome::default() }
+}
+
+/// The least count of each operation.
+struct Counts(Vec<(&'static str, f64)>);
+
+impl Counts {
+    /// Those of the operations of which `is_wanted` is true, on servers with `settings`.
+    fn of(
+        server: &Path,
+        module: &Path,
+        settings: &[&str],
+        is_wanted: impl Fn(&str) -> bool,
+        options: &Options,
+    ) -> Self {
+        let mut least: Vec<(&'static str, f64)> = Vec::new();
+        for n in 1..=options.servers {
+            let callgrind = Callgrind::start(server, module, settings);
+            let mut connection = Raw::connect(callgrind.server.port());
+            for set in &options.set {
+                let answer = connection.ask(&format!("CONFIG SET {set}"));
+                assert_eq!(answer, redis::Value::Okay, "CONFIG SET {set}");
+            }
+            for workload in Workload::all_on(&mut connection) {
+                let is_left_out = options.only.as_ref().is_some_and(|part| !workload.name.contains(part.as_str()));
+                if is_left_out || !is_wanted(workload.name) {
+                    continue;
+                }
+                eprintln!("instructions: server {n} of {} {settings:?}, {}", options.servers, workload.name);
+                let count = callgrind.count(&mut connection, workload, settings, options);
+                match least.iter_mut().find(|(name, _)| *name == workload.name) {
+                    Some((_, least)) => *least = least.min(count),
+                    None => least.push((workload.name, count)),
+                }
+            }
+        }
+        Self(least)
+    }
+
+    /// A row for each, beside two of them.
+    fn rows(&self, table: &mut Table, peers: [&str; 2]) {
+        for (name, count) in &self.0 {
+            let beside =
+                |peer: &str| self.0.iter().find(|(name, _)| *name == peer).map(|(_, peer)| count / peer).into();
+            let [one, other] = peers.map(beside);
+            table.row([(*name).into(), count.round().into(), one, other]);
+        }
+    }
 }
 
 /// Beside each count of `run` the one of `before`, and the difference.
 pub fn compare(run: &Run, before: &Run) -> Table {
     let title = format!("Against {}, {}", before.palisade, before.date);
-    let mut table = Table::new("differences", title)
+    let mut differences = Table::new("differences", title)
         .words("operation")
         .numbers("recorded", "instructions", 0)
         .numbers("now", "instructions", 0)
         .numbers("difference", "%", 1);
-    let rows = |run: &Run| run.outcome.tables[0].rows.clone();
-    let recorded = rows(before);
-    for row in rows(run) {
-        let [Cell::Text(name), Cell::Number(now), ..] = &row[..] else { continue };
-        let before = recorded.iter().find_map(|row| match &row[..] {
-            [Cell::Text(same), Cell::Number(count), ..] if same == name => Some(*count),
-            _ => None,
-        });
-        let difference = before.map(|before| (now / before - 1.0) * 100.0);
-        table.row([name.as_str().into(), before.into(), (*now).into(), difference.into()]);
+    for (n, table) in run.outcome.tables.iter().enumerate() {
+        let recorded = before.outcome.tables.iter().find(|recorded| recorded.name == table.name);
+        let recorded = recorded.map(|recorded| &recorded.rows[..]).unwrap_or_default();
+        for row in &table.rows {
+            let [Cell::Text(name), Cell::Number(now), ..] = &row[..] else { continue };
+            let before = recorded.iter().find_map(|row| match &row[..] {
+                [Cell::Text(same), Cell::Number(count), ..] if same == name => Some(*count),
+                _ => None,
+            });
+            let difference = before.map(|before| (now / before - 1.0) * 100.0);
+            let name = if n == 0 { name.clone() } else { format!("{name}, AOF") };
+            differences.row([name.as_str().into(), before.into(), (*now).into(), difference.into()]);
+        }
     }
-    table
+    differences
 }
 
 /// A server under callgrind, which is told over its own channel what to do.
@@ -121,7 +159,7 @@ struct Callgrind {
 }
 
 impl Callgrind {
-    fn start(server: &Path, module: &Path) -> Self {
+    fn start(server: &Path, module: &Path, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let wrapper = [
             "valgrind".to_owned(),
@@ -131,13 +169,13 @@ impl Callgrind {
         ];
         // Housekeeping once a second, as seldom as can be: it is no part of an operation.
         let floor = with_floor(module);
-        let settings = ["--hz", "1", &floor[0], &floor[1]];
+        let settings = [&["--hz", "1", &floor[0], &floor[1]], settings].concat();
         let server = Server::start_as(&wrapper, server, module, &settings);
         Self { server, folder }
     }
 
     /// Instructions of one operation.
-    fn count(&self, connection: &mut Raw, workload: &Workload, options: &Options) -> f64 {
+    fn count(&self, connection: &mut Raw, workload: &Workload, settings: &[&str], options: &Options) -> f64 {
         let pipeline = workload.prepare(connection, 0);
         let mut repeat = |times| {
             for _ in 0..times {
@@ -157,7 +195,8 @@ impl Callgrind {
         if let Some(folder) = &options.keep {
             let name: String = workload.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
             std::fs::create_dir_all(folder).unwrap();
-            std::fs::copy(file, folder.join(format!("callgrind.out.{name}"))).unwrap();
+            let aof = if settings.is_empty() { "" } else { "-aof" };
+            std::fs::copy(file, folder.join(format!("callgrind.out.{name}{aof}"))).unwrap();
         }
         let operations = options.pipelines * pipeline.operations;
         pipeline.clean(connection);

@@ -32,11 +32,15 @@ pub struct Options {
     turn_ms: u64,
 }
 
+/// An AOF that is on the disk once a second, and as it grows: nothing is rewritten meanwhile.
+pub const AOF_EVERYSEC: &[&str] =
+    &["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"];
+
 /// Settings of the AOF, by what is told of them.
 const AOF: [(&str, &[&str]); 4] = [
     ("off", &["--appendonly", "no"]),
     ("no", &["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]),
-    ("everysec", &["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"]),
+    ("everysec", AOF_EVERYSEC),
     ("always", &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]),
 ];
 

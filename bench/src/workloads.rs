@@ -63,6 +63,10 @@ pub const OURS: &str = "ACQUIRE + RELEASE";
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
 /// A key of the server's own, written and deleted.
 pub const SET_AND_DEL: &str = "SET + DEL";
+/// A lease that is prolonged.
+pub const EXTEND: &str = "EXTEND";
+/// One hold more, and given back.
+pub const REENTER: &str = "REENTER + RELEASE";
 
 const PAIR: &[(&str, Answer)] =
     &[("LOCK.ACQUIRE {key} {owner} 60000", Answer::Token), ("LOCK.RELEASE {key} {owner}", Answer::Is(0))];
@@ -129,7 +133,7 @@ pub const WORKLOADS: &[Workload] = &[
         &["SET {key} {owner} NX PX 60000"],
         &[("EVALSHA {compare-and-extend} 1 {key} {owner} 60000", Answer::Is(1))],
     ),
-    plain("EXTEND", HOLD, &[("LOCK.EXTEND {key} {owner} 60000", Answer::Token)]),
+    plain(EXTEND, HOLD, &[("LOCK.EXTEND {key} {owner} 60000", Answer::Token)]),
     plain(
         "Redisson re-entry + unlock",
         &["EVALSHA {redisson-lock} 1 {key} 60000 {owner}"],
@@ -139,7 +143,7 @@ pub const WORKLOADS: &[Workload] = &[
         ],
     ),
     plain(
-        "REENTER + RELEASE",
+        REENTER,
         HOLD,
         &[("LOCK.REENTER {key} {owner}", Answer::Is(2)), ("LOCK.RELEASE {key} {owner}", Answer::Is(1))],
     ),

@@ -12,6 +12,11 @@ pub const HERE: BootId = BootId([1; 16]);
 const DEADLINE: std::ops::Range<usize> = 40..48;
 const BOOT: std::ops::Range<usize> = 48..64;
 
+/// The same of a record of version 3.
+const FRESH: u8 = 3;
+const FRESH_DEADLINE: std::ops::Range<usize> = 13..19;
+const FRESH_BOOT: std::ops::Range<usize> = 19..24;
+
 /// The version of a record whose lock is held together, or that tells a change of one; and where it says which.
 const JOINT: u8 = 2;
 const KIND: usize = 1;
@@ -20,12 +25,15 @@ fn here(arrival: Arrival, now: BootTime) -> Here {
     Here { arrival, now, boot: HERE }
 }
 
-/// The first 8 bytes are the time at which the record is read, the others are the record. It is read once more as each kind of
-/// record of a lock that is held together.
+/// The first 8 bytes are the time at which the record is read, the others are the record. It is read once more as one of a lock that has
+/// just been granted, and as each kind of record of a lock that is held together.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
     read(bytes, now);
+    if let [1..=u8::MAX, rest @ ..] = bytes {
+        read(&[&[FRESH], rest].concat(), now);
+    }
     if bytes.len() > KIND && bytes[0] != 0 {
         for kind in 0..3 {
             let mut joint = bytes.to_vec();
@@ -79,8 +87,9 @@ fn written(lock: &Lock, now: BootTime) -> Vec<u8> {
 fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     lock.grants().for_each(|(_, grant)| possible_grant(grant, now));
     goes_together(lock);
-    if matches!(lock, Lock::Exclusive(_)) && bytes[BOOT] == HERE.0 {
-        let written = u64::from_le_bytes(bytes[DEADLINE].try_into().expect("eight bytes"));
+    let (deadline, boot) = if bytes[0] == FRESH { (FRESH_DEADLINE, FRESH_BOOT) } else { (DEADLINE, BOOT) };
+    if matches!(lock, Lock::Exclusive(_)) && HERE.0.starts_with(&bytes[boot]) {
+        let written = bytes[deadline].iter().rev().fold(0, |written, byte| written << 8 | u64::from(*byte));
         assert!(lock.first().deadline() <= BootTime::from_us(written), "within one boot no lease gets longer");
     }
     // Its length is what its head says, no byte more or less.

@@ -1,6 +1,6 @@
 //! LOCK.EFFECT key record: how replicas and a reloaded AOF are told what a lock holds.
 //!
-//! The only effect beside DEL. It is a record as in the RDB file (see `palisade_core::record`), so that one format says
+//! It is a record as in the RDB file (see `palisade_core::record`), so that one format says
 //! everything: owner, token, holds, note, full ttl, grant, deadline, the time of writing and the boot they belong to.
 
 use palisade_core::Refusal;
@@ -82,6 +82,6 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         timer::arm(call.ctx);
     }
     // Passed on as it came, to this replica's own replicas and AOF.
-    call.ctx.replicate_record(command_names::EFFECT, key.name(), record);
+    call.ctx.replicate_command();
     Ok(Reply::Ok)
 }

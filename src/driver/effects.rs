@@ -1,7 +1,7 @@
 //! How what a rule decided reaches the key, the node's memory, the replicas and the AOF.
 //!
-//! Effects are replicated, never requests: a replica or a reloaded AOF is told what a lock holds now (LOCK.EFFECT) or
-//! that it is gone (DEL), so it needs no clock and no rule to hold the same.
+//! Effects are replicated, never requests: a replica or a reloaded AOF is told what a lock holds now (LOCK.EFFECT), that its last holder
+//! gave it back (LOCK.RELEASE) or that it is gone (DEL), so it needs no clock and no rule to hold the same.
 
 use std::cell::RefCell;
 
@@ -82,8 +82,8 @@ pub fn stored(key: &mut LockKey<'_>) {
     key.signal_modified();
 }
 
-/// The lock ends, if there is one: the key is deleted. Whether its queue is to be looked at soon, or somebody watches it.
-pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) -> bool {
+/// The lock ends by `event`, if there is one: the key is deleted. Whether its queue is to be looked at soon, or somebody watches it.
+pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
     let at = Key { db: ctx.db(), name: key.name().bytes() };
     let Some(lock) = key.lock_mut() else { return false };
     let has_more = state::with(|node| {
@@ -92,7 +92,9 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>) -> bool {
     });
     key.delete();
     key.signal_modified();
-    if !only_counted(ctx) {
+    // The RELEASE that is being run names key and owner: that is all there is to tell.
+    let is_told = event == Some(Event::Released) && ctx.replicate_command();
+    if !is_told && !only_counted(ctx) {
         ctx.replicate_del(key.name());
     }
     has_more

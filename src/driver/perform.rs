@@ -67,7 +67,7 @@ pub fn perform<T>(
                 if let Some(event) = event {
                     effects::tell(ctx, event, name);
                 }
-                has_more |= effects::freed(ctx, key);
+                has_more |= effects::freed(ctx, key, event);
             }
             Step::TellWatchers => watchers::tell(ctx, key, now.boot),
             Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),

@@ -155,6 +155,13 @@ impl<'a> Context<'a> {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
     }
 
+    /// The command is no request: it comes from the AOF or over a replication link, and tells what came of one.
+    #[inline]
+    pub fn is_told(self) -> bool {
+        // A master hears nothing over a link, unless slots of a cluster move here. Asking for all flags costs as much as a look-up of a key.
+        self.is_from_aof() || (!self.is_master() || self.is_cluster()) && self.is_from_master()
+    }
+
     /// Nothing may be written now but by a client's write command: writes are paused (CLIENT PAUSE, FAILOVER).
     pub fn must_not_write(self) -> bool {
         // SAFETY: takes nothing.

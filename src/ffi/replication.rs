@@ -7,15 +7,21 @@ use super::context::Context;
 use super::string::KeyName;
 
 impl Context<'_> {
-    /// Counts one change of the data towards the next RDB file, where nobody hears of changes: what
-    /// [`Self::replicate_record`] and [`Self::replicate_del`] do then, at a fraction of the cost. Not in a timer or an event
-    /// (`false`).
-    pub fn count_change(self) -> bool {
+    /// Sends the command that is being run to the replicas and the AOF, as it came: at a fraction of the cost of any other. Not in a timer
+    /// or an event (`false`).
+    pub fn replicate_command(self) -> bool {
         if self.has_command() {
-            // SAFETY: the context is live for the call and has a command, which is not sent as nobody listens.
+            // SAFETY: the context is live for the call and has a command.
             unsafe { api!(RedisModule_ReplicateVerbatim(self.raw())) };
         }
         self.has_command()
+    }
+
+    /// Counts one change of the data towards the next RDB file, where nobody hears of changes: what the others do then, at a fraction of
+    /// the cost. Not in a timer or an event (`false`).
+    pub fn count_change(self) -> bool {
+        // It is not sent, as nobody listens.
+        self.replicate_command()
     }
 
     /// Sends `command key payload` to the replicas and the AOF.

@@ -51,6 +51,14 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
+    /// An integer of N bytes, up to eight.
+    pub fn short<const N: usize>(&mut self) -> Result<u64, Damaged> {
+        let field = self.take::<N>()?;
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(&field);
+        Ok(u64::from_le_bytes(bytes))
+    }
+
     pub fn time(&mut self) -> Result<BootTime, Damaged> {
         self.u64().map(BootTime::from_us)
     }
@@ -76,13 +84,13 @@ pub(super) struct Written<'a> {
     pub deadline: BootTime,
     /// When it was written.
     pub at: BootTime,
-    /// In which boot of which machine.
-    pub boot: BootId,
+    /// The boot that its times are of is the one that it is read in.
+    pub is_same_boot: bool,
 }
 
 impl Written<'_> {
     /// The grant as it is `here`. Never an impossible one: every field is within its bounds, and no more than the full ttl is left.
-    pub fn read(self, Here { arrival, now, boot }: Here) -> Result<Grant, Damaged> {
+    pub fn read(self, Here { arrival, now, .. }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
         let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;
         let sequence =
@@ -99,11 +107,10 @@ impl Written<'_> {
             return Err(Damaged::Field("deadline"));
         }
         let latest = now.plus_ms(self.ttl_ms);
-        let same_boot = self.boot == boot;
-        if same_boot && arrival == Arrival::Payload && (self.at > now || self.deadline > latest) {
+        if self.is_same_boot && arrival == Arrival::Payload && (self.at > now || self.deadline > latest) {
             return Err(Damaged::Field("deadline"));
         }
-        let (granted, deadline) = if same_boot {
+        let (granted, deadline) = if self.is_same_boot {
             // The clock of one boot never goes back, except where a machine is set back to a snapshot.
             (self.granted.min(now), self.deadline.min(latest))
         } else {

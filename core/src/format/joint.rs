@@ -221,8 +221,9 @@ impl Grants<'_> {
             _ => return Err(Damaged::Field("mode")),
         };
         let suspect = flags & FLAG_SUSPECT != 0;
-        let (at, boot) = (self.at, self.boot);
-        let written = Written { owner, note, sequence, suspect, ttl_ms, holds, token, granted, deadline, at, boot };
+        let (at, is_same_boot) = (self.at, self.boot == here.boot);
+        let written =
+            Written { owner, note, sequence, suspect, ttl_ms, holds, token, granted, deadline, at, is_same_boot };
         Ok((mode, written.read(here)?))
     }
 

@@ -2,5 +2,6 @@
 
 pub mod digest;
 mod fields;
+pub mod fresh;
 pub mod joint;
 pub mod record;

@@ -1,7 +1,7 @@
 //! How a lock is written down: in the RDB file, in the AOF, on the replication stream, in a DUMP payload.
 //!
 //! An exclusive lock is one record of version 1, all integers little-endian; `format/joint.rs` has version 2, for locks that are held
-//! together, and for one whose note was replaced.
+//! together, and for one whose note was replaced; `format/fresh.rs` version 3, for one that has just been granted.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -25,8 +25,8 @@
 
 pub use super::fields::{Arrival, Here};
 use super::fields::{Fields, Written};
-use super::joint;
 pub use super::joint::Change;
+use super::{fresh, joint};
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::refusal::Damaged;
@@ -42,6 +42,7 @@ const HEAD_BYTES: usize = 64;
 /// Appends `lock` as it is at `now` to `out`.
 pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock {
+        Lock::Exclusive(grant) if fresh::is_fresh(grant, now) => fresh::encode(grant, boot, out),
         Lock::Exclusive(grant) if grant.note_sequence() > NoteSequence::FIRST => {
             joint::encode_alone(grant, now, boot, out)
         }
@@ -89,7 +90,8 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
     match fields.take::<1>()? {
         [VERSION] => decode_exclusive(fields, here).map(Lock::Exclusive),
         [joint::VERSION] => joint::decode(fields, here),
-        [version] => Err(Damaged::Version { found: version, known: joint::VERSION }),
+        [fresh::VERSION] => fresh::decode(fields, here).map(Lock::Exclusive),
+        [version] => Err(Damaged::Version { found: version, known: fresh::VERSION }),
     }
 }
 
@@ -144,6 +146,14 @@ pub fn apply(told: Told, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
     }
 }
 
+/// What is told to be gone is the lock that `owner` held, alone: what a key holds, if it holds any, is of nobody else.
+pub fn ensure_of(owner: Owner<'_>, held: Option<&Lock>) -> Result<(), Damaged> {
+    match held {
+        Some(lock) if lock.len() > 1 || lock.find(owner).is_none() => Err(Damaged::Field("owner")),
+        _ => Ok(()),
+    }
+}
+
 fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged> {
     let [flags] = fields.take()?;
     let (owner_len, note_len) = (fields.u16()?, fields.u16()?);
@@ -151,7 +161,7 @@ fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged
     let (ttl_ms, holds) = (fields.u32()?, fields.u32()?);
     let token = fields.u64()?;
     let (granted, at, deadline) = (fields.time()?, fields.time()?, fields.time()?);
-    let boot = BootId(fields.take()?);
+    let is_same_boot = BootId(fields.take()?) == here.boot;
     if flags & !FLAG_SUSPECT != 0 || reserved != 0 {
         return Err(Damaged::Field("reserved part"));
     }
@@ -160,7 +170,7 @@ fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged
         return Err(Damaged::Length);
     }
     let suspect = flags & FLAG_SUSPECT != 0;
-    Written { owner, note, sequence: 0, suspect, ttl_ms, holds, token, granted, deadline, at, boot }.read(here)
+    Written { owner, note, sequence: 0, suspect, ttl_ms, holds, token, granted, deadline, at, is_same_boot }.read(here)
 }
 
 #[cfg(test)]
@@ -303,8 +313,8 @@ mod tests {
             bytes
         };
         let cases = [
-            (edit(0, &[3]), Damaged::Version { found: 3, known: 2 }),
-            (edit(0, &[0]), Damaged::Version { found: 0, known: 2 }),
+            (edit(0, &[4]), Damaged::Version { found: 4, known: 3 }),
+            (edit(0, &[0]), Damaged::Version { found: 0, known: 3 }),
             (edit(1, &[2]), Damaged::Field("reserved part")),
             (edit(6, &[1]), Damaged::Field("reserved part")),
             (edit(2, &[0, 0, 14, 0]), Damaged::Field("owner")),
