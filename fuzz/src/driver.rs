@@ -342,8 +342,8 @@ impl World {
         }
     }
 
-    fn is_stored(&mut self, place: Place, lock: Option<Lock>) {
-        let lock = lock.expect("there is something to store");
+    fn is_stored(&mut self, place: Place, lock: Option<Box<Lock>>) {
+        let lock = *lock.expect("there is something to store");
         assert_eq!(lock.len(), 1, "it is granted to one");
         // In place of what is there: its entry is the one's that follows.
         match self.locks.get_mut(&place) {

@@ -63,7 +63,7 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let mut key = open(call)?;
     let applied = match record::apply(told, key.lock_mut()).map_err(Refusal::BadRecord)? {
         Applied::Anew(lock) => {
-            key.put(lock);
+            key.put(Box::new(lock));
             None
         }
         in_place => Some(in_place),

@@ -29,7 +29,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
 
 /// The key holds `lock` from now on, by `event`.
 #[inline(always)]
-pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Lock>, event: Event, now: Now) {
+pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, event: Event, now: Now) {
     let Some(lock) = lock else { return };
     let id = lock.first_id();
     key.put(lock);

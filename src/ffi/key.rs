@@ -93,12 +93,12 @@ impl<'a> LockKey<'a> {
 
     /// The key now holds `lock`, in place of what it held.
     #[inline(always)]
-    pub fn put(&mut self, lock: Lock) {
+    pub fn put(&mut self, lock: Box<Lock>) {
         if let Some(held) = self.lock_mut() {
-            held.replace(lock);
+            held.replace(*lock);
             return;
         }
-        let value = value::give(Box::new(lock));
+        let value = value::give(lock);
         // SAFETY: the key is open for writing; the value is a lock on the heap, which the server owns from here on.
         let status =
             unsafe { api!(RedisModule_ModuleTypeSetValue(self.raw, value::handle(), value.as_ptr().cast::<c_void>())) };

@@ -97,7 +97,7 @@ impl Key {
             said = Said::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
-                    let lock = run.granted().expect("there is something to store");
+                    let lock = *run.granted().expect("there is something to store");
                     match held {
                         Some(held) => held.replace(lock),
                         None => *held = Some(lock),

@@ -78,7 +78,7 @@ impl Passing {
         Key { db, name }: Key<'_>,
         mut held: Option<&mut Lock>,
         said: Said,
-        granted: &mut Option<Lock>,
+        granted: &mut Option<Box<Lock>>,
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {

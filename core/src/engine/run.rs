@@ -65,7 +65,7 @@ pub struct Run<'a> {
     key: Key<'a>,
     request: &'a Request<'a>,
     stage: Stage,
-    granted: Option<Lock>,
+    granted: Option<Box<Lock>>,
     /// Boxed: most requests have none, and should not carry room for one.
     ended: Option<Box<Grant>>,
     /// So many grants whose lease is over were taken out of the lock.
@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
     }
 
     /// The lock to be stored.
-    pub fn granted(&mut self) -> Option<Lock> {
+    pub fn granted(&mut self) -> Option<Box<Lock>> {
         self.granted.take()
     }
 

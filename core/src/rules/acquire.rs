@@ -14,7 +14,7 @@ use crate::values::time::Now;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// The lock was free and is now this one: store it.
-    Granted(Lock),
+    Granted(Box<Lock>),
     /// This grant joined those who hold it together.
     Joined(GrantId),
     /// The owner has it already, by this grant, and repeated itself: its lease lasts longer now.

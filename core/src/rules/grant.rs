@@ -17,8 +17,9 @@ use crate::values::token::Token;
 
 /// A grant that was given.
 pub(crate) enum Given {
-    /// The lock was free, and is now this one: store it.
-    Anew(Lock),
+    /// The lock was free, and is now this one: store it. Boxed where it is put together, as it is in its key: handed on as it is, it would
+    /// be copied from call to call, in pieces that a processor has to wait for.
+    Anew(Box<Lock>),
     /// It joined those who hold the lock together.
     Joined(GrantId),
 }
@@ -44,7 +45,7 @@ pub(crate) fn grant(
             Mode::Shared => node.tokens.issue_above(past.last, key.name, mode, ask.fence, now, node.skew_ms)?,
             _ => node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?,
         };
-        return Ok(Given::Anew(Lock::of(mode, given(key, ask, mode, token, node, now), past)));
+        return Ok(Given::Anew(Box::new(Lock::of(mode, given(key, ask, mode, token, node, now), past))));
     };
     let past = node.past(key);
     if holders.len() >= HOLDERS_MAX {

@@ -16,7 +16,7 @@ use crate::values::time::Now;
 #[derive(Debug, PartialEq, Eq)]
 pub enum HandedOver {
     /// It passes to the first who waits and is now this one: store it.
-    Granted(Lock),
+    Granted(Box<Lock>),
     /// This grant, of the first who waited, joined those who hold it together.
     Joined(GrantId),
     /// It is kept for the first who waited, who was told.

@@ -233,8 +233,8 @@ impl OneKey {
                     if let Some(lock) = run.granted() {
                         self.is_granted(&lock);
                         match &mut self.lock {
-                            Some(held) => held.replace(lock),
-                            None => self.lock = Some(lock),
+                            Some(held) => held.replace(*lock),
+                            None => self.lock = Some(*lock),
                         }
                     }
                 }

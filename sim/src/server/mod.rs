@@ -123,7 +123,7 @@ impl Server {
                 Step::Store(_) | Step::Replace => {
                     if let Some(lock) = run.granted() {
                         self.watch.grants(key, lock.first(), now);
-                        self.store(key, lock);
+                        self.store(key, *lock);
                         self.tell(key, now, record::encode);
                     }
                 }
