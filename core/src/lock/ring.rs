@@ -66,6 +66,10 @@ impl Ring {
 
     /// The first moment from `from` on that has a number, if any has.
     pub fn first_from(&self, from: u64) -> Option<u64> {
+        // A node whose only lock is released.
+        if self.set == [0; PAGES / 64] {
+            return None;
+        }
         let (at, index) = split(from);
         let in_page = |at: usize, from| {
             let index = next_set(&self.pages[at].as_ref()?.set, from)?;
