@@ -7,6 +7,7 @@ use std::time::Duration;
 use palisade_client::by_owner::{Keeper, Take};
 use palisade_client::{Client, ErrorKind, Guard, Options, Released};
 use palisade_core::{Member, Wanted, members_to_text};
+use tokio::time::timeout;
 
 use crate::cluster_changes::{Judge, take_turns_with};
 use crate::fixture::{Nodes, address, connected, ms, until};
@@ -27,11 +28,16 @@ fn short() -> Setup {
 }
 
 fn brief() -> Options {
-    Options::new().ttl(ms(1_000))
+    Options::new().ttl(ms(1_000)).wait(patience())
 }
 
 fn options() -> Options {
     Options::new().ttl(ms(TTL_MS))
+}
+
+/// Changes the set, unless that never ends.
+async fn set(client: &Client, addresses: Vec<String>) {
+    timeout(patience() * 2, client.set_nodes(addresses)).await.expect("a change comes to an end").unwrap();
 }
 
 fn some(nodes: &Nodes, places: &[usize]) -> Vec<String> {
@@ -129,7 +135,7 @@ async fn nodes_come_and_go_under_load() {
 
     let turns = || judged.iter().map(|(_, judge)| judge.judge()).sum::<usize>();
     for places in [&[0, 1, 2, 3, 4][..], &[5, 1, 2, 3, 4], &[5, 3, 4]] {
-        changer.set_nodes(some(&nodes, places)).await.unwrap();
+        set(&changer, some(&nodes, places)).await;
         let before = turns();
         until("they take turns", async || turns() > before + 20).await;
         let held: [&Guard; 6] = [&exclusive, &own, &permit, &leader, &readers[0], &readers[1]];
@@ -189,10 +195,10 @@ async fn a_changer_that_stops_half_way_is_gone_on_from() {
     connected(&stopped).await;
     for after in [1, 2, 5, 10, 20, 50, 100, 200, 400] {
         let changes = stopped.set_nodes(some(&nodes, &[2, 3, 4]));
-        let _ = tokio::time::timeout(ms(after), changes).await;
+        let _ = timeout(ms(after), changes).await;
     }
     let other = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
-    other.set_nodes(some(&nodes, &[0, 3, 4])).await.unwrap();
+    set(&other, some(&nodes, &[0, 3, 4])).await;
     let members = members(&nodes.0[0]);
     assert_eq!([3, 4].map(|place| self::members(&nodes.0[place])), [members.clone(), members.clone()]);
     let mut places: Vec<_> = list(&nodes, &[0, 3, 4]).split(',').map(str::to_owned).collect();
@@ -223,7 +229,7 @@ async fn what_a_dead_changer_had_accepted_is_completed() {
         say(place, &format!("2 ACCEPT {BALLOT} MEMBERS {accepted} FLOOR 1"));
     }
     let locks = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
-    locks.set_nodes(some(&nodes, &[0, 1])).await.unwrap();
+    set(&locks, some(&nodes, &[0, 1])).await;
     assert_eq!(
         (version(&nodes.0[2]), members(&nodes.0[2])),
         (3, list(&nodes, &[0, 1, 3])),
@@ -236,20 +242,12 @@ async fn what_a_dead_changer_had_accepted_is_completed() {
 async fn two_changers_at_once_agree() {
     let nodes = Nodes::start_with(5, short);
     let changers: Vec<_> = (0..2).map(|_| Client::new(some(&nodes, &[0, 1, 2])).unwrap()).collect();
-    let (one, other) = tokio::join!(
-        changers[0].set_nodes(some(&nodes, &[0, 1, 2, 3])),
-        changers[1].set_nodes(some(&nodes, &[0, 1, 2, 4]))
-    );
-    one.unwrap();
-    other.unwrap();
+    tokio::join!(set(&changers[0], some(&nodes, &[0, 1, 2, 3])), set(&changers[1], some(&nodes, &[0, 1, 2, 4])));
     // Whoever was done last has what it wanted; and all know the same.
     let members = members(&nodes.0[0]);
     assert!([3, 4].iter().any(|&last| members == list(&nodes, &[0, 1, 2, last])), "{members}");
     assert_eq!([1, 2].map(|place| self::members(&nodes.0[place])), [members.clone(), members]);
-    let (one, other) =
-        tokio::join!(changers[0].set_nodes(some(&nodes, &[3, 4])), changers[1].set_nodes(some(&nodes, &[3, 4])));
-    one.unwrap();
-    other.unwrap();
+    tokio::join!(set(&changers[0], some(&nodes, &[3, 4])), set(&changers[1], some(&nodes, &[3, 4])));
     assert_eq!(version(&nodes.0[3]), version(&nodes.0[4]));
 }
 
@@ -259,7 +257,7 @@ async fn a_dead_node_is_replaced() {
     let locks = nodes_client(&nodes, &[0, 1, 2]).await;
     let guard = locks.lock_with("k", &options()).await.unwrap();
     nodes.0[2].kill();
-    locks.set_nodes(some(&nodes, &[0, 1, 3])).await.unwrap();
+    set(&locks, some(&nodes, &[0, 1, 3])).await;
     assert!(guard.is_valid());
     is_on_live(&nodes, "k", &[0, 1, 3]).await;
     let follower = Client::new(some(&nodes, &[0, 2])).unwrap();
@@ -275,12 +273,12 @@ async fn a_dead_node_is_replaced() {
 async fn a_node_is_added_when_it_serves() {
     let mut nodes = Nodes::start_with(4, short);
     let locks = nodes_client(&nodes, &[0, 1, 2]).await;
-    locks.set_nodes(some(&nodes, &[0, 1, 2])).await.unwrap();
+    set(&locks, some(&nodes, &[0, 1, 2])).await;
     let guard = locks.lock_with("k", &brief()).await.unwrap();
     nodes.0[2].kill();
     // Longer than a lease.
     nodes.0[3].client().say("LOCK.GUARD ARM 3000");
-    locks.set_nodes(some(&nodes, &[0, 1, 3])).await.unwrap();
+    set(&locks, some(&nodes, &[0, 1, 3])).await;
     assert!(!guard.is_lost(), "it was held throughout");
     is_on_live(&nodes, "k", &[0, 1, 3]).await;
     assert_eq!(guard.release().await, Released::Released);
@@ -316,7 +314,7 @@ async fn it_takes_the_permission() {
     assert_eq!([0, 1, 2, 3].map(|place| version(&nodes.0[place])), [0; 4]);
     // It follows an operator, with its own user.
     let operator = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
-    operator.set_nodes(some(&nodes, &[1, 2, 3])).await.unwrap();
+    set(&operator, some(&nodes, &[1, 2, 3])).await;
     let guard = app.lock_with("k", &brief()).await.unwrap();
     is_on(&nodes, "k", &[1, 2, 3]).await;
     guard.release().await;
@@ -334,20 +332,20 @@ async fn it_takes_the_permission() {
 async fn another_server_at_an_address_is_no_member() {
     let mut nodes = Nodes::start_with(3, short);
     let locks = nodes_client(&nodes, &[0, 1, 2]).await;
-    locks.set_nodes(some(&nodes, &[0, 1, 2])).await.unwrap();
+    set(&locks, some(&nodes, &[0, 1, 2])).await;
     nodes.0[2].kill();
     fs::remove_file(state_file(&nodes.0[2])).unwrap();
     nodes.0[2].start_again();
     nodes.0[2].lift();
     let guard = locks.lock_with("k", &brief()).await.unwrap();
     nodes.0[1].signal(rustix::process::Signal::STOP);
-    let lost = tokio::time::timeout(patience(), guard.lost()).await;
+    let lost = timeout(patience(), guard.lost()).await;
     lost.expect("with what another server grants there is no majority");
     let one = brief().node_timeout(ms(200));
     let error = locks.try_lock_with("k", &one).await.unwrap_err();
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("another server is there"), "{error}");
     nodes.0[1].signal(rustix::process::Signal::CONT);
-    locks.set_nodes(some(&nodes, &[0, 1, 2])).await.unwrap();
+    set(&locks, some(&nodes, &[0, 1, 2])).await;
     assert_eq!((version(&nodes.0[2]), members(&nodes.0[2])), (3, list(&nodes, &[0, 1, 2])));
     let guard = locks.lock_with("k", &brief()).await.unwrap();
     is_on(&nodes, "k", &[0, 1, 2]).await;
@@ -359,7 +357,7 @@ async fn what_cannot_be_a_set_is_refused_before_anything_is_changed() {
     let nodes = Nodes::start_with(3, short);
     let locks = nodes_client(&nodes, &[0, 1]).await;
     let of_another_set = nodes_client(&nodes, &[2]).await;
-    of_another_set.set_nodes(some(&nodes, &[2])).await.unwrap();
+    set(&of_another_set, some(&nodes, &[2])).await;
     let two = some(&nodes, &[0, 1]);
     let with = |address: &str| [&two[..], &[address.to_owned()]].concat();
     for (addresses, why) in [
