@@ -343,7 +343,7 @@ RESULTS ?= docs/benchmarks
 VALKEY ?= $(wildcard $(CURDIR)/target/servers/bin/valkey-9.1)
 
 .PHONY: bench
-bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about twelve minutes. QUICK=1: one
+bench: module ## Measure what things cost beside what else there is, on SERVER and VALKEY (`make setup-bench`): about a quarter of an hour for the first, eight minutes for the other. QUICK=1: one
 	@cargo build --release --quiet --package palisade-bench --package palisade-floor --package palisade-cli
 	@on() { $(BENCH) --out "$(RESULTS)" --server "$$@"; }; \
 	for server in "$(SERVER)" $(VALKEY); do \
