@@ -113,7 +113,7 @@ impl Nodes {
 
     /// How many are a majority.
     pub fn majority(&self) -> usize {
-        self.len() / 2 + 1
+        palisade_core::quorum::majority(self.len())
     }
 
     /// Those that are one server each.

@@ -1,5 +1,7 @@
 //! What the nodes know of the set that they are.
 
+use palisade_core::quorum::majority;
+
 use super::Finding;
 use super::Level::{Change, Fail, Ok};
 use crate::members::survey::{Row, Standing, Survey};
@@ -14,7 +16,7 @@ pub fn check(survey: &Survey) -> Vec<Finding> {
     let addresses: Vec<&str> = latest.list.iter().map(|member| member.address.as_str()).collect();
     let again = format!("palisade members set {}", addresses.join(" "));
     let mut findings: Vec<Finding> = rows.iter().flat_map(|row| of_row(row, latest.version, &again)).collect();
-    let (members, majority) = (latest.list.len(), latest.list.len() / 2 + 1);
+    let (members, majority) = (latest.list.len(), majority(latest.list.len()));
     let there = rows.iter().filter(|row| matches!(row.standing, Standing::Member | Standing::Behind)).count();
     if there < majority {
         let text = format!("{there} of {members} members of the set answer, and {majority} are needed");

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use palisade_core::quorum::majority;
+
 use super::Level::{Change, Fail, Note, Ok};
 use super::{Finding, Part, Patient};
 use crate::node_view::NodeView;
@@ -37,7 +39,7 @@ pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Fin
 }
 
 fn count(count: usize, part: Part) -> Finding {
-    let majority = count / 2 + 1;
+    let majority = majority(count);
     match count {
         1 => Finding::new(
             Note,
@@ -68,7 +70,7 @@ fn count(count: usize, part: Part) -> Finding {
 
 /// Whether a lock can be had now: of a cluster, any lock.
 fn serving(nodes: usize, masters: &[Patient]) -> Finding {
-    let majority = nodes / 2 + 1;
+    let majority = majority(nodes);
     let serves = |patient: &&Patient| {
         patient.view.error.is_none() && patient.view.guard_ms == 0 && patient.view.role == "master"
     };

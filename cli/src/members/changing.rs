@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use palisade_client::direct::{Plan, plan};
+use palisade_core::quorum::majority;
 use palisade_core::{Member, Members};
 use serde::Serialize;
 use tokio::time::sleep;
 
 use super::survey::Survey;
-use super::{Wanted, addresses, majority, show};
+use super::{Wanted, addresses, show};
 use crate::addresses::{like, split};
 use crate::exit::{End, Failure};
 use crate::look::ask;

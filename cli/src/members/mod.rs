@@ -5,6 +5,7 @@ pub mod survey;
 
 use clap::{Args, Subcommand};
 use palisade_core::Member;
+use palisade_core::quorum::majority;
 use serde::Serialize;
 
 use self::survey::{Row, Standing, Survey};
@@ -86,10 +87,6 @@ fn heading(version: u64, members: usize) -> String {
         0 => "no node knows a set: the first change founds it".to_owned(),
         _ => format!("version {version} of the set, members: {members}, majority: {}", majority(members)),
     }
-}
-
-fn majority(nodes: usize) -> usize {
-    nodes / 2 + 1
 }
 
 fn text(rows: &[Row]) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use palisade_core::quorum::NodeId;
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -176,12 +176,4 @@ pub(super) fn give_up(broken: &watch::Sender<u64>, number: u64) {
         *last = number.max(*last);
         news
     });
-}
-
-/// Sends `command` as one about a key whose slot is on its way to the server.
-pub(super) async fn send_asking(connection: &mut MultiplexedConnection, command: Cmd) -> Result<Value, RedisError> {
-    let mut both = redis::pipe();
-    both.cmd("ASKING").add_command(command);
-    let replies = connection.send_packed_commands(&both, 1, 1).await?;
-    Ok(replies.into_iter().next().unwrap_or(Value::Nil))
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connecting::{Link, give_up};
 use super::gathering::{Request, Waiting};
-use super::{Node, Server};
+use super::{Answers, Node, Server};
 use crate::pace::Given;
 use crate::wire::NodeFailure;
 
@@ -81,13 +81,18 @@ impl Flight {
 
     fn due(&self) -> Due {
         let answers = self.node.answers();
-        let heard = answers.last.map_or(self.sent, |last| last.max(self.sent));
+        let heard = self.heard(&answers);
         let open = self.waiting.iter().filter(|waiting| waiting.sink.is_some());
         let overdue = open.map(|waiting| self.overdue(waiting, heard, answers.pace.allowance(waiting.given))).min();
         let silence = self.is_silent.then(|| (heard + SILENCE).max(Instant::now() + OVERSLEPT));
         // One of both there is.
         let at = [overdue, silence].into_iter().flatten().min().unwrap_or(heard + SILENCE);
         Due { at, heard, silence }
+    }
+
+    /// When the node answered anything last, or these were sent.
+    fn heard(&self, answers: &Answers) -> Instant {
+        answers.last.map_or(self.sent, |last| last.max(self.sent))
     }
 
     /// When a request is overdue. As long as the node answers others, which were sent before, it is at work.
@@ -108,7 +113,7 @@ impl Flight {
             return false;
         }
         let answers = self.node.answers();
-        let heard = answers.last.map_or(self.sent, |last| last.max(self.sent));
+        let heard = self.heard(&answers);
         let allowances: Vec<_> = self.waiting.iter().map(|waiting| answers.pace.allowance(waiting.given)).collect();
         drop(answers);
         // What the node answers over a later connection says nothing of this one.

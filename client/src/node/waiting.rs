@@ -4,10 +4,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use palisade_core::quorum::NodeId;
-use redis::{Cmd, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connecting::{Link, send_asking};
+use super::connecting::Link;
+use super::gathering::Before;
 use super::{CONNECT_TIMEOUT, Node, State};
 use crate::wire::{Lease, NodeFailure};
 
@@ -92,4 +94,12 @@ impl Node {
         }
         (Some(id), self.counted(reply))
     }
+}
+
+/// Sends `command` as one about a key whose slot is on its way to the server.
+async fn send_asking(connection: &mut MultiplexedConnection, command: Cmd) -> Result<Value, RedisError> {
+    let mut both = redis::pipe();
+    both.add_command(Before::Asking.command()).add_command(command);
+    let replies = connection.send_packed_commands(&both, 1, 1).await?;
+    Ok(replies.into_iter().next().unwrap_or(Value::Nil))
 }
