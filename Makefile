@@ -327,7 +327,7 @@ ifdef QUICK
 RESULTS ?= target/benchmarks
 HAND_OVER := --waiters 1,100 --seconds 1
 SERVER_COST := --rounds 5 --aof-rounds 2
-MEMORY := --counts 100000,131072,140000
+MEMORY := --counts 100000,131072,140000 --waiting 1000
 HELD := --counts 1000,100000 --rounds 5
 EXPIRY := --count 200000 --times 1
 TOGETHER := --rounds 5 --times 1

@@ -4,7 +4,7 @@
 //! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
 //! `palisade-bench agent`: what a lock through `palisade agent` costs beside one that the client takes itself.
 //! `palisade-bench cluster`: what a lock costs on clusters of more and more masters.
-//! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock, the end of a million leases cost a server.
+//! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock and one that is waited for, the end of a million leases cost a server.
 //! `palisade-bench held`: what a pair of commands costs beside millions of held locks.
 //! `palisade-bench together`: what readers and permits cost that hold a lock together.
 //! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
@@ -31,6 +31,7 @@ mod results;
 mod server;
 mod server_cost;
 mod together;
+mod waiting;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ enum What {
     Cluster(cluster::Options),
     /// CPU time of the server for each operation, and how many it does in a second.
     ServerCost(server_cost::Options),
-    /// What a held lock takes of the server's memory.
+    /// What a held lock takes of the server's memory, and a request that waits.
     Memory(memory::Options),
     /// CPU time of the server for a pair of commands beside few held locks, and beside millions.
     Held(held::Options),

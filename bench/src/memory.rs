@@ -8,6 +8,7 @@ use redis::Value;
 use crate::raw::{Raw, request};
 use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, with_floor};
+use crate::waiting;
 
 /// Locks that are asked for at a time.
 const BATCH: usize = 1_000;
@@ -28,6 +29,10 @@ pub struct Options {
         default_value = "100000,131072,200000,262144,300000,524288,600000,1000000,1048576,1200000"
     )]
     counts: Vec<usize>,
+
+    /// How many requests wait.
+    #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
+    waiting: Vec<usize>,
 }
 
 /// What the budget is about.
@@ -92,7 +97,8 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         lines: vec![line(ways[0], &set), line(ways[1], &empty), line(ways[2], &lock)],
     };
     let plot = Plot { name: "bytes".to_owned(), title: "Memory of a held lock".to_owned(), form };
-    Outcome { title: "Memory".to_owned(), tables: vec![table], plots: vec![plot], budgets }
+    let tables = vec![table, waiting::measure(server, module, &options.waiting)];
+    Outcome { title: "Memory".to_owned(), tables, plots: vec![plot], budgets }
 }
 
 /// Bytes a lock.
@@ -136,7 +142,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
 }
 
 /// `used_memory` and `used_memory_rss`, once nothing moves any more: tables that grow move a little at a time.
-fn settled(monitor: &mut Raw) -> (u64, u64) {
+pub fn settled(monitor: &mut Raw) -> (u64, u64) {
     let mut before = 0;
     loop {
         let used = field(monitor, "used_memory");

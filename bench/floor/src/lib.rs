@@ -5,6 +5,8 @@
 //! nothing: no time, no token, no check of the owner. Measured beside ACQUIRE and RELEASE on the same server, they show how much
 //! of those is the server's price for any such pair of commands.
 //!
+//! `FLOOR.BLOCK key` blocks its client for ever, and keeps nothing of it: what a client that waits for a module costs at least.
+//!
 //! For benchmarks alone: what it stores cannot be saved.
 
 use std::ffi::{CStr, c_int, c_longlong, c_void};
@@ -52,6 +54,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     if TYPE.load(Ordering::Relaxed).is_null()
         || create(c"FLOOR.STORE", store, c"write fast deny-oom") != OK
         || create(c"FLOOR.DELETE", delete, c"write fast") != OK
+        || create(c"FLOOR.BLOCK", block, c"write fast blocking") != OK
     {
         return ERR;
     }
@@ -92,6 +95,12 @@ extern "C" fn delete(ctx: *mut raw::RedisModuleCtx, argv: *mut *mut raw::RedisMo
         }
         0
     })
+}
+
+extern "C" fn block(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {
+    // SAFETY: the context is that of a client's command. Nobody unblocks it: the server does when it ends the connection.
+    unsafe { api!(RedisModule_BlockClient(ctx, None, None, None, 0)) };
+    OK
 }
 
 /// Opens the key of a command, does `body`, and answers what that returns.
