@@ -3,21 +3,17 @@
 //! Borrows are short: a call to the server that can call the module back (opening, storing or deleting a key) must
 //! not be made while one lasts. A second borrow is a panic, which the boundary catches.
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
-
 use palisade_core::{Node, Settings};
 
 use crate::config;
+use crate::ffi::MainThread;
 
-thread_local! {
-    /// Never dropped: at exit the system takes memory back faster than a walk over every entry would.
-    static NODE: ManuallyDrop<RefCell<Option<Node>>> = const { ManuallyDrop::new(RefCell::new(None)) };
-}
+/// Never dropped: at exit the system takes memory back faster than a walk over every entry would.
+static NODE: MainThread<Option<Node>> = MainThread::new(None);
 
 /// The node's memory is `node` from now on.
 pub fn begin(node: Node) {
-    NODE.with(|memory| *memory.borrow_mut() = Some(node));
+    *NODE.borrow_mut() = Some(node);
 }
 
 /// What an operator sets for the rules is this from now on.
@@ -37,5 +33,5 @@ pub fn configured(node: &mut Node) {
 // Inlined: what a command decides is else put together in one place and taken apart in another (`make instructions`).
 #[inline(always)]
 pub fn with<T>(body: impl FnOnce(&mut Node) -> T) -> T {
-    NODE.with(|node| body(node.borrow_mut().as_mut().expect("the module is loaded before it is called")))
+    body(NODE.borrow_mut().as_mut().expect("the module is loaded before it is called"))
 }

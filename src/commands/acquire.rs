@@ -48,14 +48,15 @@ impl Command for Acquire {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let (ask, asker) = request(call)?;
-        driver::answer(call.ctx, &mut open(call)?, &Request::Acquire(ask), &asker, clock::now())
+        let (request, asker) = request(call)?;
+        driver::answer(call.ctx, &mut open(call)?, &request, &asker, clock::now())
     }
 }
 
 /// The request, and how it is answered: with how long it waited if it names a time to wait, and with a number if it asks for a
 /// permit.
-fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Asker), Refusal> {
+#[inline(always)]
+fn request<'a>(call: &'a Call<'a>) -> Result<(Request<'a>, Asker), Refusal> {
     let Asked { owner, ttl, shared, limit, permit, keepalive, wait, behind, fence, retry, note } = Asked::read(call)?;
     if wait.is_none() && behind.is_some() {
         return Err(Refusal::Needs { option: "BEHIND", needs: "WAIT" });
@@ -71,7 +72,7 @@ fn request<'a>(call: &'a Call<'a>) -> Result<(Ask<'a>, Asker), Refusal> {
     let keepalive = keepalive.map(|Milliseconds(ms)| kept(call, ms, ttl)).transpose()?;
     let asker = Asker { keepalive, ..form.into() };
     let (note, behind) = (note.unwrap_or_default(), behind.unwrap_or_default());
-    Ok((Ask { owner, ttl, wanted, fence, retry, note, patience, behind }, asker))
+    Ok((Request::Acquire(Ask { owner, ttl, wanted, fence, retry, note, patience, behind }), asker))
 }
 
 /// The lease is kept as long as the connection of this call is open.

@@ -1,6 +1,7 @@
 //! Commands: what the server is told about each, and how it calls them.
 
 use std::ffi::{CStr, c_int};
+use std::mem::ManuallyDrop;
 use std::ptr::{null, null_mut};
 
 use palisade_core::Refusal;
@@ -9,7 +10,7 @@ use super::api::{api, raw};
 use super::boundary;
 use super::context::Context;
 use super::log::{c_text, warn};
-use super::reply::{Reply, send};
+use super::reply::{Reply, send, send_integer};
 use super::string::{KeyName, string_bytes};
 
 /// One command: what it is, and what it does.
@@ -354,11 +355,16 @@ extern "C" fn trampoline<C: Command>(
         C::run(&Call { ctx, argv, after_key })
     };
     // What is answered is sent from where it is put together: handed on it is copied piece by piece, which takes as long as a look at
-    // the key.
+    // the key. An integer, which nearly every answer is, has nothing to be dropped.
     boundary::run(C::SPEC.name, || {
-        let answer = run();
+        let answer = ManuallyDrop::new(run());
         is_decided = true;
-        send(ctx, &answer);
+        if let Ok(Reply::Integer(value)) = *answer {
+            send_integer(ctx, value);
+        } else {
+            send(ctx, &answer);
+            drop(ManuallyDrop::into_inner(answer));
+        }
     });
     // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
     if !is_decided {

@@ -82,7 +82,8 @@ fn send_error(ctx: Context<'_>, text: &str) {
     unsafe { api!(RedisModule_ReplyWithError(ctx.raw(), text.as_ptr())) };
 }
 
-fn send_integer(ctx: Context<'_>, value: u64) {
+/// Answers the client of `ctx` with an integer.
+pub(super) fn send_integer(ctx: Context<'_>, value: u64) {
     // SAFETY: the context is live and has a client to answer.
     unsafe { api!(RedisModule_ReplyWithLongLong(ctx.raw(), i64::try_from(value).unwrap_or(i64::MAX))) };
 }

@@ -96,7 +96,7 @@ enum Stage {
     ConnectionSaid,
     /// The grants with this token are taken out, one after the other.
     Breaks(Token),
-    /// The lock is stored for the one who asked.
+    /// The lock is stored for the one who asked, in place of one whose lease is over: it has that one's entry in the deadlines.
     Stored(Token, u16),
     /// The client has to wait: until it is its turn, or for the disk alone.
     Blocks {
@@ -154,25 +154,20 @@ impl<'a> Run<'a> {
     // (`make instructions`).
     #[inline(always)]
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
-        match self.stage {
-            Stage::Arrived if self.goes_straight(held.as_deref(), node) => {
-                let step = match self.request {
-                    Request::Acquire(ask) => self.decides_acquire(held.as_deref_mut(), ask, node, now),
-                    Request::Release(ask) => self.decides_release(held.as_deref_mut(), ask, node, now),
-                    _ => None,
-                };
-                if let Some(step) = step {
-                    return step;
-                }
-                if let Stage::Answers(answer) = self.stage {
-                    return Step::Done(answer);
-                }
+        if let Stage::Arrived = self.stage
+            && self.goes_straight(held.as_deref(), node)
+        {
+            let step = match self.request {
+                Request::Acquire(ask) => self.decides_acquire(held.as_deref_mut(), ask, node, now),
+                Request::Release(ask) => self.decides_release(held.as_deref_mut(), ask, node, now),
+                _ => None,
+            };
+            if let Some(step) = step {
+                return step;
             }
-            Stage::Stored(token, number) if !self.is_watched => {
-                self.is_stored(token, number, held, node);
-                return Step::Done(Ok(Reply::Granted(token, number)));
+            if let Stage::Answers(answer) = self.stage {
+                return Step::Done(answer);
             }
-            _ => {}
         }
         self.goes_through(held, said, node, now)
     }
@@ -248,8 +243,9 @@ impl<'a> Run<'a> {
                     }
                 }
                 Stage::Stored(token, number) => {
-                    let (token, number) = (*token, *number);
-                    self.is_stored(token, number, held.as_deref_mut(), node);
+                    let reply = Reply::Granted(*token, *number);
+                    node.schedule_expiry(self.key, held.as_deref_mut());
+                    self.stage = Stage::Answers(Ok(reply));
                 }
                 Stage::Blocks { for_disk } => {
                     self.stage = Stage::Blocked { for_disk: *for_disk };
@@ -343,13 +339,6 @@ impl<'a> Run<'a> {
             _ if node.ledger.is_ready() => Stage::Decides,
             _ => Stage::Ready,
         };
-    }
-
-    /// The lock is in its key.
-    #[inline(always)]
-    fn is_stored(&mut self, token: Token, number: u16, held: Option<&mut Lock>, node: &mut Node) {
-        node.schedule_expiry(self.key, held);
-        self.stage = Stage::Answers(Ok(Reply::Granted(token, number)));
     }
 
     /// Where the request begins.
@@ -491,15 +480,23 @@ impl<'a> Run<'a> {
         now: Now,
     ) -> Option<Step> {
         let Key { db, name } = self.key;
-        let is_in_key = held.is_some();
         match acquire(db, name, held.as_deref_mut(), ask, node, now) {
-            Ok(Acquired::Granted(lock)) => {
+            Ok(Acquired::Granted(mut lock)) => {
                 let (mode, grant) = lock.oldest();
-                self.stage = Stage::Stored(grant.token(), mode.number());
-                node.lock_ends(self.key, held.as_deref(), Ending::Expired, now.boot);
+                let (token, number) = (grant.token(), mode.number());
+                let step = if held.is_some() {
+                    node.lock_ends(self.key, held.as_deref(), Ending::Expired, now.boot);
+                    self.stage = Stage::Stored(token, number);
+                    Step::Replace
+                } else {
+                    // Nothing comes between this and its being in the key.
+                    node.schedule_expiry(self.key, Some(&mut lock));
+                    self.stage = Stage::Answers(Ok(Reply::Granted(token, number)));
+                    Step::Store(Event::Acquired)
+                };
                 node.notice(self.key, &lock, lock.first_id(), Happened::Granted, now.boot);
                 self.granted = Some(lock);
-                Some(if is_in_key { Step::Replace } else { Step::Store(Event::Acquired) })
+                Some(step)
             }
             Ok(Acquired::Joined(id)) => {
                 self.notice(held.as_deref(), id, Happened::Granted, node, now);

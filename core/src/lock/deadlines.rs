@@ -117,11 +117,12 @@ impl Deadlines {
             Lock::Exclusive(grant) => (grant.deadline, grant.renewed(), None),
             Lock::Joint(holders) => (holders.next_end(), BootTime::default(), Some(holders.end())),
         };
-        let known = self.database_of(db, entry) == Some(db);
+        let is_new = entry == DeadlineEntry::default();
+        let known = !is_new && self.database_of(db, entry) == Some(db);
         if known && end.is_none() && self.entries(db).is_some_and(|entries| entries.is_at(entry.place, due)) {
             return;
         }
-        if !known {
+        if !known && !is_new {
             self.cancel(db, lock);
         }
         let entry = self.change(db, |entries| {
