@@ -1,10 +1,9 @@
 //! Requests that go to a node together: what tasks ask of it at the same moment is written at once.
 //!
 //! A write, and the read of its answer, cost more than the request itself, here and on the node. So the writer of a connection lets all tasks
-//! that can run ask before it sends anything. While many requests are under way, it waits for the answer to some of them; and right
-//! after many were answered, for half as many: whoever hears an answer asks for the next thing.
+//! that can run ask before it sends anything. And where many requests at a time are usual, it waits for most of them while many are under way,
+//! and right after some were answered: whoever hears an answer asks for the next thing.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,22 +19,25 @@ use super::{BROKE, Node};
 use crate::pace::Given;
 use crate::wire::NodeFailure;
 
-/// While so many requests are under way to a node, others gather until some of those are answered. With fewer, each is sent at once: then it
-/// is time that matters, not work.
+/// While so many requests are under way to a node, others gather. With fewer, each is sent at once: then it is time that matters, not work.
 const MANY: usize = 16;
 
-/// But not for longer than the node took to answer the last of them, within these bounds: a timer is no finer than the first, and beyond the second
-/// it is the way that takes so long, not the work.
-const GATHERED_FOR: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
+/// This part of as many requests as there are at a time is worth waiting for: the others are late, or were the last of their tasks.
+const MOST_OF: (usize, usize) = (3, 4);
+
+/// Where fewer came than were waited for, so much smaller is what is usual: one part of this many.
+const FORGOTTEN: usize = 8;
+
+/// None is waited for longer than the node took to answer last, within these bounds: on a machine without a core to spare the next
+/// requests of those who were answered need the first, and beyond the second it is the way that takes so long, not the work.
+const GATHERED_FOR: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(4));
 
 /// Where requests to a node wait for their writer.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     gathered: Mutex<Gathered>,
     news: Notify,
-    /// Requests that were written, and are not answered.
-    under_way: AtomicUsize,
-    /// Some of those were answered.
+    /// Some of what was written was answered.
     landed: Notify,
 }
 
@@ -44,11 +46,26 @@ struct Gathered {
     /// The connection that has a writer; 0: none has.
     number: u64,
     requests: Vec<Request>,
-    /// What was answered last: so many more are likely to be asked for, by then.
+    /// Others that were written, and are not answered.
+    under_way: usize,
+    /// Requests there are at a time, written or not, as far as is usual.
+    at_a_time: usize,
+    /// So many are waited for.
     expected: usize,
+    /// Some were answered not long before that.
     by: Option<Instant>,
     /// How long it took.
     took: Duration,
+}
+
+impl Gathered {
+    /// So many requests are written at once.
+    fn writes(&mut self, count: usize) {
+        self.under_way += count;
+        let forgotten = if count < self.expected { self.at_a_time.div_ceil(FORGOTTEN) } else { 0 };
+        self.at_a_time = self.under_way.max(self.at_a_time - forgotten);
+        self.expected = if self.at_a_time < MANY { 0 } else { self.at_a_time * MOST_OF.0 / MOST_OF.1 };
+    }
 }
 
 /// Requests that wait to be written, to add one.
@@ -126,13 +143,11 @@ impl Gathering {
 
     /// So many requests are not under way any more, after that time.
     pub fn lands(&self, requests: usize, took: Duration) {
-        self.under_way.fetch_sub(requests, Ordering::Relaxed);
         let took = took.clamp(GATHERED_FOR.0, GATHERED_FOR.1);
-        {
-            let mut gathered = self.gathered();
-            gathered.expected = if requests < MANY { 0 } else { requests / 2 };
-            (gathered.by, gathered.took) = (Some(Instant::now() + took), took);
-        }
+        let mut gathered = self.gathered();
+        gathered.under_way -= requests;
+        (gathered.by, gathered.took) = (Some(Instant::now() + took), took);
+        drop(gathered);
         self.landed.notify_one();
     }
 
@@ -142,7 +157,10 @@ impl Gathering {
 
     /// Requests over the connection with this number are gathered from here on; 0: none are. What was gathered before.
     fn begin(&self, number: u64) -> Vec<Request> {
-        std::mem::replace(&mut *self.gathered(), Gathered { number, ..Gathered::default() }).requests
+        let mut gathered = self.gathered();
+        // Also those over the last connection will have landed.
+        let next = Gathered { number, under_way: gathered.under_way, ..Gathered::default() };
+        std::mem::replace(&mut *gathered, next).requests
     }
 
     /// Waits until it makes sense to write.
@@ -162,8 +180,8 @@ impl Gathering {
     /// Whether others are worth waiting for.
     fn is_held_up(&self) -> bool {
         let gathered = self.gathered();
-        self.under_way.load(Ordering::Relaxed) >= MANY
-            || gathered.requests.len() < gathered.expected && gathered.by.is_some_and(|by| Instant::now() < by)
+        gathered.requests.len() < gathered.expected
+            && (gathered.under_way >= MANY || gathered.by.is_some_and(|by| Instant::now() < by))
     }
 }
 
@@ -182,7 +200,7 @@ impl<'a> Writer<'a> {
             let mut requests = std::mem::take(&mut gathering.gathered().requests);
             requests.retain(|request| request.waiting.sink.as_ref().is_some_and(Sink::is_wanted));
             if !requests.is_empty() {
-                gathering.under_way.fetch_add(requests.len(), Ordering::Relaxed);
+                gathering.gathered().writes(requests.len());
                 tokio::spawn(Flight::of(self.node, &self.link, requests));
             }
         }
@@ -222,49 +240,81 @@ mod tests {
         (0..10).any(|_| ready.as_mut().poll(&mut context).is_ready())
     }
 
+    /// A node with a connection, and what asks it once more.
+    fn connected() -> (Arc<Node>, impl Fn()) {
+        let node = Arc::new(Node::new(0, Server::Nowhere(String::new(), String::new()), &common()));
+        drop(node.gathering.begin(1));
+        let (asked, inbox) = (Arc::clone(&node), Inbox::new(MANY));
+        (node, move || assert!(asked.send_now(redis::cmd("PING"), GIVEN, None, (&inbox, 0)).is_ok()))
+    }
+
     #[tokio::test]
     async fn few_requests_are_not_held_up() {
-        let gathering = Gathering::default();
-        gathering.under_way.store(MANY - 1, Ordering::Relaxed);
+        let (node, ask) = connected();
+        let gathering = &node.gathering;
+        gathering.gathered().writes(MANY - 1);
         assert!(gathering.ready().now_or_never().is_none(), "there is nothing to write");
-        gathering.news.notify_one();
+        ask();
         assert!(goes_on(&mut std::pin::pin!(gathering.ready())));
     }
 
     #[tokio::test]
-    async fn behind_many_requests_others_gather_until_some_are_answered() {
-        let gathering = Gathering::default();
-        gathering.under_way.store(MANY, Ordering::Relaxed);
-        gathering.news.notify_one();
+    async fn behind_many_requests_others_gather_until_they_are_most() {
+        let (node, ask) = connected();
+        let gathering = &node.gathering;
+        gathering.gathered().writes(MANY);
+        ask();
         let mut ready = std::pin::pin!(gathering.ready());
-        assert!(!goes_on(&mut ready));
-        gathering.lands(1, Duration::ZERO);
+        let most = MANY * MOST_OF.0 / MOST_OF.1;
+        for count in 1..most {
+            assert!(!goes_on(&mut ready), "{count} of {MANY}");
+            ask();
+        }
         assert!(goes_on(&mut ready));
     }
 
     #[tokio::test]
-    async fn right_after_many_answers_half_as_many_requests_are_waited_for() {
-        let node = Arc::new(Node::new(0, Server::Nowhere(String::new(), String::new()), &common()));
+    async fn right_after_many_were_answered_most_are_waited_for() {
+        let (node, ask) = connected();
         let gathering = &node.gathering;
-        drop(gathering.begin(1));
-        gathering.under_way.store(2 * MANY, Ordering::Relaxed);
-        gathering.lands(2 * MANY, Duration::ZERO);
-        let inbox = Inbox::new(MANY);
-        let ask = || assert!(node.send_now(redis::cmd("PING"), GIVEN, None, (&inbox, 0)).is_ok());
+        gathering.gathered().writes(MANY);
+        gathering.lands(MANY, Duration::ZERO);
         ask();
         let mut ready = std::pin::pin!(gathering.ready());
-        assert!(!goes_on(&mut ready), "many more will come");
+        assert!(!goes_on(&mut ready), "those who were answered go on");
         (1..MANY).for_each(|_| ask());
         assert!(goes_on(&mut ready));
-        drop(gathering.begin(0));
+    }
+
+    #[test]
+    fn requests_of_the_last_connection_land_after_the_next_has_begun() {
+        let gathering = Gathering::default();
+        gathering.gathered().writes(2);
+        drop(gathering.begin(1));
+        gathering.gathered().writes(1);
+        gathering.lands(2, Duration::ZERO);
+        assert_eq!(gathering.gathered().under_way, 1);
+    }
+
+    #[test]
+    fn that_many_asked_at_a_time_is_forgotten_where_few_do() {
+        let mut gathered = Gathered::default();
+        let mut write = |count| {
+            gathered.writes(count);
+            gathered.under_way -= count;
+            gathered.expected
+        };
+        assert!(write(16 * MANY) > MANY);
+        let steps = (0..1_000).take_while(|_| write(1) > 0).count();
+        assert!((1..40).contains(&steps), "{steps} requests waited");
     }
 
     #[tokio::test]
     async fn a_node_far_away_holds_nothing_up_for_long() {
-        let gathering = Gathering::default();
-        gathering.under_way.store(MANY, Ordering::Relaxed);
-        gathering.news.notify_one();
+        let (node, ask) = connected();
+        node.gathering.gathered().writes(MANY);
+        ask();
         // None of them is ever answered.
-        gathering.ready().await;
+        node.gathering.ready().await;
     }
 }
