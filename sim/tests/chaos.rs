@@ -11,6 +11,15 @@ const SECONDS: &str = "15";
 /// Of the faults that a campaign can be run without, those that are done here.
 const FAULTS: &[&str] = &["flush-one-database", "lift-and-crash", "bursts-and-stalls"];
 
+/// The same on a cluster: it lasts until a replica took over and its guard is over, and a slot has moved.
+const BRIEF_SECONDS: &str = "2";
+
+/// `lock.max-ttl` there: leases outlast the promotion by a second and more, and the guard is no longer than it must be.
+const MAX_TTL: &str = "4000";
+
+/// `lock.max-clock-skew` there, by which the guard is longer.
+const MAX_SKEW: &str = "500";
+
 /// The module that is tested. Cargo does not build a library of this kind for tests, so it is told to.
 fn module() -> PathBuf {
     if let Some(module) = std::env::var_os("PALISADE_MODULE") {
@@ -26,17 +35,16 @@ fn module() -> PathBuf {
     test.ancestors().nth(2).unwrap().join("libpalisade.so")
 }
 
-#[test]
-fn nothing_is_wrong_after_a_short_campaign() {
+/// A campaign with these arguments besides; its report.
+fn campaign(arguments: &[&str]) -> String {
     let out = tempfile::Builder::new().prefix("palisade-chaos-report-").tempdir().unwrap();
     let folder = out.path().join("report");
     let run = Command::new(env!("CARGO_BIN_EXE_palisade-chaos"))
-        .args(["run", "--seconds", SECONDS, "--module"])
+        .args(["run", "--module"])
         .arg(module())
         .arg("--out")
         .arg(&folder)
-        .arg("--faults")
-        .arg(FAULTS.join(","))
+        .args(arguments)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
@@ -54,8 +62,32 @@ fn nothing_is_wrong_after_a_short_campaign() {
     assert!(report.contains("**No violation.**"), "{report}");
     let acquired = report.lines().find_map(|line| line.strip_prefix("| acquisitions | ")).unwrap();
     assert!(!acquired.starts_with("0,"), "nobody held a lock, so nothing was shown: {report}");
+    assert!(folder.join("timeline.svg").exists());
+    report
+}
+
+#[test]
+fn nothing_is_wrong_after_a_short_campaign() {
+    let report = campaign(&["--seconds", SECONDS, "--faults", &FAULTS.join(",")]);
     for kind in FAULTS {
         assert!(!report.contains(&format!("| {kind} | not done")), "{report}");
     }
-    assert!(folder.join("timeline.svg").exists());
+}
+
+/// A master dies with a grant that its replica never heard of, the replica takes over, and a slot moves with its locks.
+#[test]
+fn nothing_is_wrong_after_a_short_campaign_on_a_cluster() {
+    let report = campaign(&[
+        "--cluster",
+        "--brief",
+        "--seconds",
+        BRIEF_SECONDS,
+        "--max-ttl",
+        MAX_TTL,
+        "--max-clock-skew",
+        MAX_SKEW,
+    ]);
+    for fault in ["master killed, replica takes over", "slot moved key by key"] {
+        assert!(report.contains(&format!("| {fault} | ")), "{fault} was not done: {report}");
+    }
 }

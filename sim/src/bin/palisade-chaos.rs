@@ -57,6 +57,9 @@ struct Run {
     /// Break a cluster of six instead of five independent nodes; `--faults` do not apply to it.
     #[arg(long, conflicts_with = "faults")]
     cluster: bool,
+    /// Of a cluster: a master that dies and slots that move, under the faults of clients and links; no other fault.
+    #[arg(long, requires = "cluster")]
+    brief: bool,
     /// Of the faults that can be left out, do these alone; all unless given, none of them if nothing follows.
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     faults: Option<Vec<Kind>>,
@@ -96,6 +99,7 @@ impl Run {
                 false => self.faults.unwrap_or_else(|| Kind::value_variants().to_vec()).into_iter().collect(),
             },
             cluster: self.cluster,
+            brief: self.brief,
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         let outcome = match runtime.block_on(campaign::run(settings, |line| println!("{line}"))) {

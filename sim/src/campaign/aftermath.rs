@@ -48,9 +48,11 @@ pub struct EndState {
 
 /// Lets every client finish; one that cannot is stuck.
 pub async fn finish(world: &World) {
+    for contender in &world.contenders {
+        contender.lock().await.finish();
+    }
     for (client, contender) in world.contenders.iter().enumerate() {
         let mut contender = contender.lock().await;
-        contender.finish();
         let begun = Instant::now();
         while !contender.has_ended() {
             if begun.elapsed() > PATIENCE {

@@ -242,7 +242,9 @@ impl Campaign {
                 aftermath::majorities_in_calm(&self.world).await;
             }
             self.progress(tell);
-            sleep(CALM).await;
+            if !self.world.settings.brief {
+                sleep(CALM).await;
+            }
         }
         drills.rest(&self.world).await;
         self.progress(tell);

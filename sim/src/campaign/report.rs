@@ -11,7 +11,7 @@ use super::faults::{Fault, On};
 use super::journal::{Line, now_us};
 use super::judge::{History, Seen, Wrong};
 use super::kinds::Kind;
-use super::world::{CLIENTS, CONTENDED_KEYS, TASKS};
+use super::world::{CLIENTS, CONTENDED_KEYS};
 use super::{Outcome, timeline};
 use crate::history::{HeldAs, Holder, TimeUs, What};
 
@@ -177,10 +177,18 @@ fn markdown(outcome: &Outcome) -> String {
     row("seed", settings.seed.to_string());
     row("duration", format!("{seconds:.0} s ({} s with faults were asked for)", settings.seconds));
     let version = outcome.ends.first().map_or("", |end| &end.version);
-    let (nodes, cluster) = (settings.nodes(), if settings.cluster { ", one cluster" } else { "" });
+    let (nodes, cluster) = (
+        settings.nodes(),
+        match (settings.cluster, settings.brief) {
+            (true, true) => ", one cluster, in brief",
+            (true, false) => ", one cluster",
+            (false, _) => "",
+        },
+    );
     row("nodes", format!("{nodes}{cluster}, server version {version}, module {}", env!("CARGO_PKG_VERSION")));
     row("lock.max-ttl, lock.max-clock-skew", format!("{} ms, {} ms", settings.max_ttl_ms, settings.skew_ms));
-    let tasks = format!("{CLIENTS} at a time with {TASKS} tasks each, {} in all", outcome.lives.len());
+    let (each, all) = (settings.tasks(), outcome.lives.len());
+    let tasks = format!("{CLIENTS} at a time with {each} tasks each, {all} in all");
     row("client processes", tasks);
     row("keys", format!("{CONTENDED_KEYS} that all want, and one of each client's own"));
     if !outcome.full_disks {

@@ -31,6 +31,9 @@ const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (10_923, 16_3
 /// For how long a master is silent before the others take it for dead.
 const NODE_TIMEOUT_MS: u64 = 2_000;
 
+/// The same in brief.
+const NODE_TIMEOUT_IN_BRIEF_MS: u64 = 1_000;
+
 /// A guard that is longer is that of a replica which was promoted before its master had told it how long leases are: a day.
 const LONG_GUARD_MS: u64 = 60_000;
 
@@ -55,7 +58,8 @@ pub struct Cluster {
 ///
 /// # Errors
 /// No port is free.
-pub async fn announce(machines: &mut [Machine], links: &[Link]) -> io::Result<Bus> {
+pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> io::Result<Bus> {
+    let node_timeout_ms = if brief { NODE_TIMEOUT_IN_BRIEF_MS } else { NODE_TIMEOUT_MS };
     let listen_on = machines.iter().map(|_| free_port()).collect::<io::Result<Vec<u16>>>()?;
     let bus = Bus::before(&listen_on).await?;
     for (node, machine) in machines.iter_mut().enumerate() {
@@ -66,7 +70,7 @@ pub async fn announce(machines: &mut [Machine], links: &[Link]) -> io::Result<Bu
             ("cluster-announce-port", links[node].port().to_string()),
             ("cluster-announce-bus-port", bus.port(node).to_string()),
             ("bind-source-addr", bus::address_of(node).to_string()),
-            ("cluster-node-timeout", NODE_TIMEOUT_MS.to_string()),
+            ("cluster-node-timeout", node_timeout_ms.to_string()),
             // One shard that is down concerns its own slots.
             ("cluster-require-full-coverage", "no".to_owned()),
             // A replica takes over however long it heard nothing, and stays where it is.

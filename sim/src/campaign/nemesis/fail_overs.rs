@@ -35,10 +35,11 @@ enum How {
 pub async fn shards(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let ways = [How::Killed, How::SteppedDown, How::CutOff, How::PassedOver];
-    let mut turn = dice.below(ways.len());
+    // In brief there is one turn: the way in which a grant is forgotten.
+    let mut turn = if world.settings.brief { 0 } else { dice.below(ways.len()) };
     let mut took_over = false;
     while world.storms() || !took_over {
-        pause(&world, dice.ms(300, 3_000)).await;
+        pause(&world, dice.ms(300, if world.settings.brief { 1_000 } else { 3_000 })).await;
         sleep(LOOK).await;
         let (shard, how) = (dice.below(SHARDS), ways[turn % ways.len()]);
         if take_over(&world, cluster, shard, how, &mut dice).await {

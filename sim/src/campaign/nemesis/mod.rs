@@ -69,6 +69,31 @@ impl Dice {
 /// Does faults until the storm is over, and returns when the last is healed. `era` tells this storm from others.
 pub async fn storm(world: &Arc<World>, era: u64) {
     let mut hands = JoinSet::new();
+    if world.settings.brief {
+        brief(world, &mut hands);
+    } else {
+        all(world, era, &mut hands);
+    }
+    hands.join_all().await;
+    world.heal_links();
+    // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
+    join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
+    if world.cluster.is_some() {
+        cluster::settle(world).await;
+    }
+}
+
+/// What a cluster alone does, under load: a master dies and its replica takes over, and slots move, one by one.
+fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
+    let dice = |hand| Dice::of(world.settings.seed, hand);
+    hands.spawn(network::links(Arc::clone(world), dice(1)));
+    hands.spawn(crowd::processes(Arc::clone(world), dice(2)));
+    hands.spawn(fail_overs::shards(Arc::clone(world), dice(3)));
+    hands.spawn(resharding::slots(Arc::clone(world), dice(4)));
+}
+
+/// All hands that a campaign is asked for.
+fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     let mut number = era * 100;
     let mut dice = || {
         number += 1;
@@ -118,13 +143,6 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     }
     if let Some((world, dice)) = of(Kind::SlotsGivenAway) {
         hands.spawn(slots::given_away(world, dice));
-    }
-    hands.join_all().await;
-    world.heal_links();
-    // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
-    join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
-    if world.cluster.is_some() {
-        cluster::settle(world).await;
     }
 }
 
