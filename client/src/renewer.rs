@@ -243,7 +243,7 @@ impl Renewer {
         self.whys = vec![None; self.nodes.len()];
         // Answers to what is under way are of the version before.
         self.calls = Calls::new(&self.nodes, &self.lease);
-        let calls = self.held.moves_to(&self.nodes.places_of(&self.held));
+        let calls = self.held.moves_to(&self.nodes.ids());
         let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
         debug!(%key, token, nodes, "goes over to another set of nodes");
         self.make(calls);

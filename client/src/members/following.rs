@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_core::quorum::{Held, NodeId};
+use palisade_core::quorum::NodeId;
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 use tracing::info;
@@ -94,10 +94,9 @@ impl Nodes {
         next.list.iter().position(|other| matches!(other, Endpoint::One(other) if other.is_same_as(node)))
     }
 
-    /// Where the servers of this version are in a lock that is held in another one.
-    pub fn places_of(&self, held: &Held) -> Vec<Option<usize>> {
-        let ids = self.set.news.members.list.iter().map(|member| member.id.map(NodeId));
-        ids.map(|id| held.place_of(id?)).collect()
+    /// Who the servers of this version are.
+    pub fn ids(&self) -> Vec<Option<NodeId>> {
+        self.set.news.members.list.iter().map(|member| member.id.map(NodeId)).collect()
     }
 
     /// What `operation` comes to in the present version; it is begun anew if it comes to nothing while another one takes its place.

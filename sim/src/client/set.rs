@@ -53,10 +53,9 @@ impl Set {
         (node, (self.version > 0).then(|| id.map_or(NOBODY, NodeId)))
     }
 
-    /// Which seat of `before` each seat is. Before the first version servers are told apart by their names.
-    fn places_of(&self, before: &Self) -> Vec<Option<usize>> {
-        let is_same = |one: &Seat, other: &Seat| one.node == other.node && (before.version == 0 || one.id == other.id);
-        self.seats.iter().map(|seat| before.seats.iter().position(|other| is_same(other, seat))).collect()
+    /// Which server is in each seat, as far as that is known.
+    fn ids(&self) -> Vec<Option<NodeId>> {
+        self.seats.iter().map(|seat| seat.id.map(NodeId)).collect()
     }
 }
 
@@ -103,11 +102,10 @@ impl Client {
     }
 
     fn moves(&mut self, now: Now) -> Step {
-        let places = self.works_with.places_of(&self.asks);
         self.asks = Arc::clone(&self.works_with);
         self.open.clear();
         let Stage::Holding { held, .. } = &mut self.stage else { return Step::default() };
-        let calls = held.moves_to(&places);
+        let calls = held.moves_to(&self.works_with.ids());
         let round = held.round();
         self.sends(round, calls, now)
     }

@@ -341,14 +341,13 @@ impl Checked {
         if stays {
             return;
         }
-        let (before, after) = (self.nodes(client.asks), self.nodes(after));
-        let places: Vec<_> = after.iter().map(|node| before.iter().position(|other| other == node)).collect();
+        let ids: Vec<_> = self.nodes(after).iter().map(|&node| Some(NodeId(node.into()))).collect();
         client.asks = client.version;
         client.sent.clear();
         match &mut client.stage {
             Stage::Asks(_) => client.stage = Stage::Idle,
             Stage::Holds(held) => {
-                let calls = held.moves_to(&places);
+                let calls = held.moves_to(&ids);
                 client.sent.extend(calls.into_iter().map(|call| (held.round(), call)));
             }
             Stage::Idle | Stage::Done => {}

@@ -6,18 +6,19 @@ use crate::quorum::ask::NodeId;
 
 impl Held {
     /// The place of the server `id`, if it has answered.
-    pub fn place_of(&self, id: NodeId) -> Option<usize> {
+    fn place_of(&self, id: NodeId) -> Option<usize> {
         self.members.iter().position(|member| member.id == Some(id))
     }
 
-    /// The set of nodes is another one from now on: each of its places is the one of the old set that is given, or a node that was added.
+    /// The set of nodes is another one from now on: these servers. One that has answered in the old set keeps what it acknowledged, whatever its place is now; of
+    /// all others nothing is known.
     ///
     /// The validity stays as it is: a majority of the old set has the lock until then, and nobody gets a majority of the new one meanwhile.
     /// It is extended by a majority of the new set alone. So a node that was added is asked to grant the lock in the next round, and counts
     /// from the one after that, and a node that was removed does not count any more. The round under way is over.
     ///
     /// Answers to what was asked before must not be brought here any more: they name places of the old set.
-    pub fn moves_to(&mut self, places: &[Option<usize>]) -> Vec<Call> {
+    pub fn moves_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
         let stays = |before: &Member| {
             // What was asked is not answered any more.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
@@ -32,11 +33,12 @@ impl Held {
             was_gone: false,
             sharing: Sharing::Not,
         };
-        self.members = places.iter().map(|place| place.map_or(added, |place| stays(&self.members[place]))).collect();
+        let place = |id: &Option<NodeId>| id.and_then(|id| self.place_of(id));
+        self.members = ids.iter().map(|id| place(id).map_or(added, |place| stays(&self.members[place]))).collect();
         self.rounds += 1;
-        let none = vec![false; places.len()];
+        let none = vec![false; ids.len()];
         self.round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
-        let has_it: Vec<_> = (0..places.len()).filter(|&node| self.members[node].acked.is_some()).collect();
+        let has_it: Vec<_> = (0..ids.len()).filter(|&node| self.members[node].acked.is_some()).collect();
         has_it.into_iter().filter_map(|node| self.share_there(node)).collect()
     }
 }
@@ -65,7 +67,7 @@ mod tests {
     fn a_node_that_was_added_counts_from_the_round_after_it_granted_the_lock() {
         let mut held = held(3, &[0, 1]);
         let valid = held.valid_until();
-        assert_eq!(held.moves_to(&[Some(0), Some(1), Some(2), None]), []);
+        assert_eq!(held.moves_to(&[id(0), id(1), id(2), id(3)]), []);
         assert_eq!((held.valid_until(), held.outcome()), (valid, Some(false)));
         assert_eq!((held.place_of(NodeId(1)), held.place_of(NodeId(2))), (Some(1), Some(2)));
         assert_eq!(held.place_of(NodeId(3)), None, "it has not answered");
@@ -88,7 +90,7 @@ mod tests {
     fn a_node_that_was_removed_counts_no_more() {
         let mut held = held(4, &[0, 1, 2]);
         // Node 0 goes; what is left has it on two of three.
-        held.moves_to(&[Some(1), Some(2), Some(3)]);
+        held.moves_to(&[id(1), id(2), id(3)]);
         held.extend(TTL_MS, at(100).boot);
         yes(&mut held, 0, 1, 110);
         held.on_answer(held.round(), 1, id(2), EXTEND(100), Answer::Failed, at(110).boot);
@@ -100,6 +102,24 @@ mod tests {
         assert_eq!(held.outcome(), Some(true));
     }
 
+    /// Members move by their ids, wherever they were: what a server acknowledged is never that of another one.
+    #[test]
+    fn what_a_node_acknowledged_goes_where_it_goes() {
+        let mut held = held(3, &[1, 2]);
+        // Node 0, which does not have it, is gone; 1 and 2 change places, and a fourth comes first.
+        held.moves_to(&[id(3), id(2), id(1), None]);
+        assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [None, Some(token(100)), Some(token(100)), None]);
+        let (calls, heal) = (held.extend(TTL_MS, at(100).boot), held.heal());
+        let asked = [heal, EXTEND(100), EXTEND(100), heal];
+        assert_eq!(calls, [0, 1, 2, 3].map(|place| Call::now(place, asked[place])));
+        // Both count at once, as they did before.
+        held.moves_to(&[id(2), id(3), id(1)]);
+        held.extend(TTL_MS, at(200).boot);
+        yes(&mut held, 0, 2, 210);
+        yes(&mut held, 2, 1, 210);
+        assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
+    }
+
     #[test]
     fn a_round_that_began_before_extends_nothing() {
         let mut held = held(3, &[0, 1, 2]);
@@ -107,7 +127,7 @@ mod tests {
         held.extend(TTL_MS, at(100).boot);
         let round = held.round();
         yes(&mut held, 0, 0, 110);
-        held.moves_to(&[Some(0), Some(1)]);
+        held.moves_to(&[id(0), id(1)]);
         held.on_answer(round, 1, id(1), EXTEND(100), Answer::Token(token(100)), at(120).boot);
         assert_eq!(held.valid_until(), valid);
     }
@@ -116,11 +136,11 @@ mod tests {
     fn a_raise_or_a_share_that_was_under_way_is_asked_again() {
         let mut held = held(3, &[0, 1, 2]);
         assert_eq!(held.share().len(), 3);
-        assert_eq!(held.moves_to(&[Some(0), Some(2), None]), [Call::now(0, Ask::Share), Call::now(1, Ask::Share)]);
+        assert_eq!(held.moves_to(&[id(0), id(2), id(3)]), [Call::now(0, Ask::Share), Call::now(1, Ask::Share)]);
         let mut held = self::held(3, &[0, 1]);
         held.on_answer(0, 2, id(2), held.heal(), Answer::Token(token(150)), at(10).boot);
         assert_eq!(held.token_at(0), None, "it is being raised");
-        held.moves_to(&[Some(0), Some(1), Some(2)]);
+        held.moves_to(&[id(0), id(1), id(2)]);
         assert_eq!(held.token_at(0), Some(token(100)));
     }
 }
