@@ -31,7 +31,7 @@ pub use memory_of_grants::{
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;
-pub use sentinel::{Sentinel, watched};
+pub use sentinel::{Sentinel, watched, watched_over_tls};
 pub use six::{MAX_TTL_MS, Six, patient};
 pub use tls::{issue, make_authority, make_certificate, with_mutual_tls, with_tls};
 pub use waiters::{queues, waits};
@@ -108,6 +108,7 @@ pub struct Setup {
     options: Vec<(String, String)>,
     config: Option<PathBuf>,
     replication: bool,
+    over_tls: bool,
     module_later: bool,
     guarded: bool,
     wall_clock: Option<WallClock>,
@@ -127,6 +128,7 @@ impl Setup {
             options: vec![],
             config: None,
             replication: false,
+            over_tls: false,
             module_later: false,
             guarded: false,
             wall_clock: None,
@@ -187,6 +189,13 @@ impl Setup {
         self
     }
 
+    /// As for replication, over TLS alone; both ends show `server.pem` of that folder, which the authority there has signed.
+    pub fn replication_over_tls(mut self, dir: &Path) -> Self {
+        self.over_tls = true;
+        self.options.extend(tls::both_ways(dir));
+        self.replication()
+    }
+
     /// A wall clock that the test can step.
     pub fn wall_clock(mut self) -> Self {
         self.wall_clock = Some(WallClock::new());
@@ -224,7 +233,11 @@ impl Setup {
         if let Some(config) = &self.config {
             command.arg(config);
         }
-        command.args(["--port", &port.to_string(), "--dir", dir.to_str().unwrap()]);
+        let plain_port = if self.over_tls { 0 } else { port };
+        command.args(["--port", &plain_port.to_string(), "--dir", dir.to_str().unwrap()]);
+        if self.over_tls {
+            command.args(["--tls-port", &port.to_string()]);
+        }
         command.args(["--unixsocket", dir.join("socket").to_str().unwrap()]);
         command.args(["--logfile", dir.join("log").to_str().unwrap()]);
         for (name, value) in &self.options {

@@ -1,10 +1,12 @@
 //! A Sentinel, which watches a master and has a replica take over.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+use super::tls::both_ways;
 use super::{Client, Server, Setup, follow, free_port, int, server_binary, text, wait_until};
 
 /// The name it has for the master.
@@ -21,13 +23,24 @@ impl Sentinel {
     /// One that watches `master` and knows of its replica. It takes a master for dead that has not answered for that many
     /// milliseconds.
     pub fn watching(master: &Server, down_after_ms: u32) -> Self {
+        Self::listening(master, down_after_ms, &|port| format!("port {port}\n"))
+    }
+
+    /// The same, over TLS alone.
+    pub fn watching_over_tls(master: &Server, down_after_ms: u32, dir: &Path) -> Self {
+        let settings: String = both_ways(dir).iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+        Self::listening(master, down_after_ms, &|port| format!("port 0\ntls-port {port}\n{settings}"))
+    }
+
+    fn listening(master: &Server, down_after_ms: u32, at: &dyn Fn(u16) -> String) -> Self {
         let dir = tempfile::Builder::new().prefix("palisade-").tempdir().unwrap();
         let (folder, port, own_port) = (dir.path().to_str().unwrap(), master.port(), free_port());
         let config = format!(
-            "port {own_port}\nunixsocket {folder}/socket\ndir {folder}\nlogfile {folder}/log\n\
+            "{}unixsocket {folder}/socket\ndir {folder}\nlogfile {folder}/log\n\
              sentinel monitor {MASTER} 127.0.0.1 {port} 1\n\
              sentinel down-after-milliseconds {MASTER} {down_after_ms}\n\
              sentinel failover-timeout {MASTER} 20000\n",
+            at(own_port),
         );
         let path = dir.path().join("sentinel.conf");
         fs::write(&path, config).unwrap();
@@ -86,9 +99,24 @@ fn member(max_ttl_ms: u64) -> Setup {
 
 /// A master, its replica, and Sentinels that decide alone: each of them is enough to have the replica take over.
 pub fn watched(sentinels: usize, max_ttl_ms: u64) -> (Server, Server, Vec<Sentinel>) {
-    let (master, replica) = (member(max_ttl_ms).start(), member(max_ttl_ms).start());
+    watched_by(sentinels, |setup| setup.start(), |master| Sentinel::watching(master, 2_000), max_ttl_ms)
+}
+
+/// The same, each of them over TLS alone, with the certificates of that folder.
+pub fn watched_over_tls(sentinels: usize, max_ttl_ms: u64, dir: &Path) -> (Server, Server, Vec<Sentinel>) {
+    let start = |setup: Setup| setup.replication_over_tls(dir).start();
+    watched_by(sentinels, start, |master| Sentinel::watching_over_tls(master, 2_000, dir), max_ttl_ms)
+}
+
+fn watched_by(
+    sentinels: usize,
+    start: impl Fn(Setup) -> Server,
+    watching: impl Fn(&Server) -> Sentinel,
+    max_ttl_ms: u64,
+) -> (Server, Server, Vec<Sentinel>) {
+    let (master, replica) = (start(member(max_ttl_ms)), start(member(max_ttl_ms)));
     follow(&replica, &master);
-    let sentinels: Vec<_> = (0..sentinels).map(|_| Sentinel::watching(&master, 2_000)).collect();
+    let sentinels: Vec<_> = (0..sentinels).map(|_| watching(&master)).collect();
     for sentinel in &sentinels {
         let expected = text(&(sentinels.len() - 1).to_string());
         wait_until("they know each other", || sentinel.master_field("num-other-sentinels") == expected);

@@ -53,3 +53,16 @@ pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
     let setup = setup.option("tls-cert-file", &path("server.pem")).option("tls-key-file", &path("server.key"));
     (setup.option("tls-ca-cert-file", &path("ca.pem")).start(), port)
 }
+
+/// Settings of a server or a Sentinel that is spoken to and speaks over TLS, with a certificate each way.
+pub(super) fn both_ways(dir: &Path) -> Vec<(String, String)> {
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let settings = [
+        ("tls-replication", "yes".to_owned()),
+        ("tls-auth-clients", "yes".to_owned()),
+        ("tls-ca-cert-file", path("ca.pem")),
+        ("tls-cert-file", path("server.pem")),
+        ("tls-key-file", path("server.key")),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).into()
+}

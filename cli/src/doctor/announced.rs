@@ -1,4 +1,4 @@
-//! Whether a cluster that is reached over TLS names ports with TLS.
+//! Whether a cluster, or servers behind Sentinel, that are reached over TLS name ports with TLS.
 
 use std::collections::HashMap;
 
@@ -32,6 +32,14 @@ pub async fn check(node: &Node, seeds: &[Way], members: &[&Patient]) -> Vec<Find
     vec![Finding::new(Fail, &node.name, text, ADVICE)]
 }
 
+/// What is to be said of a server that Sentinels watch and clients reach over TLS: Sentinels name the port that it tells its master as a replica.
+pub fn to_sentinels(server: &Patient) -> Option<Finding> {
+    (server.setting("tls-replication") == "no").then(|| {
+        let text = "tls-replication is no: as a replica it announces its port without TLS, and when it takes over Sentinels name that one to all clients";
+        Finding::new(Fail, &server.view.node, text, "tls-replication yes in redis.conf, on all servers and Sentinels of it, and restart them one by one")
+    })
+}
+
 /// Whether a server's name, `host:port`, ends with one of these ports.
 fn is_one_of(name: &str, ports: &[u16]) -> bool {
     let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
@@ -43,4 +51,23 @@ async fn plain_port(server: Server) -> Option<u16> {
     let mut link = server.reach().await.ok()?;
     let reply = link.ask(cmd("CONFIG").arg("GET").arg("port")).await.ok()?;
     HashMap::<String, String>::from_redis_value(reply).ok()?.get("port")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn a_server_that_sentinels_would_name_by_its_plain_port() {
+        let server = |value: &str| {
+            let settings = [("tls-replication".to_owned(), value.to_owned())];
+            Patient { settings: Some(settings.into()), ..Patient::default() }
+        };
+        let finding = to_sentinels(&server("no")).unwrap();
+        assert!(finding.level == Level::Fail && finding.found.contains("port without TLS"), "{finding:?}");
+        assert!(to_sentinels(&server("yes")).is_none());
+        // A server without TLS at all has no such setting, and one may not tell.
+        assert!(to_sentinels(&Patient::default()).is_none());
+    }
 }

@@ -26,7 +26,7 @@ use crate::server::{Link, Server};
 use crate::show::{json, out};
 
 /// Settings that are looked at.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "appendonly",
     "appendfsync",
     "no-appendfsync-on-rewrite",
@@ -35,6 +35,7 @@ const SETTINGS: [&str; 10] = [
     "timeout",
     "min-replicas-to-write",
     "min-replicas-max-lag",
+    "tls-replication",
     "cluster-*",
     "lock.*",
 ];
@@ -194,7 +195,11 @@ async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Ve
             let servers = sentinel_servers(node);
             let watchers = join_all(servers.iter().map(|server| Watcher::ask(server, name))).await;
             let master = masters.iter().filter(of_node).find(|master| master.view.error.is_none());
-            sentinel::check(name, &watchers, master)
+            let mut findings = sentinel::check(name, &watchers, master);
+            if sentinels.like().is_encrypted() {
+                findings.extend(masters.iter().chain(replicas).filter(of_node).filter_map(announced::to_sentinels));
+            }
+            findings
         }
     }
 }

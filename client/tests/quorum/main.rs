@@ -30,6 +30,8 @@ mod modes;
 mod proxy;
 mod reviewed;
 mod sentinel;
+#[cfg(feature = "tls")]
+mod sentinel_tls;
 mod sessions;
 mod taking;
 mod told;

@@ -1,0 +1,45 @@
+//! A master, its replica and Sentinels that speak TLS alone, and ask for a certificate: all of them are reached with the same certificates.
+
+use palisade_client::{Client, ErrorKind, Tls};
+use tokio::time::timeout;
+
+use crate::cluster::{MAX_TTL_MS, options};
+use crate::fixture::{connected, until};
+use crate::harness::{has_tls, issue, make_authority, not_here, patience, watched_over_tls};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_replaced_and_followed() {
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    timeout(patience() * 2, replaced_and_followed()).await.expect("it goes on");
+}
+
+async fn replaced_and_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    make_authority(dir.path());
+    issue(dir.path(), "server", "IP:127.0.0.1");
+    issue(dir.path(), "app", "DNS:app");
+    let start = || watched_over_tls(3, MAX_TTL_MS, dir.path());
+    let (mut master, replica, sentinels) = tokio::task::block_in_place(start);
+    let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
+    let url = format!("rediss+sentinel://{}/locks", hosts.join(","));
+    let ca = || Tls::new().ca_file(dir.path().join("ca.pem"));
+    let tls = ca().client_certificate(dir.path().join("app.pem"), dir.path().join("app.key"));
+    let client = || Client::builder().node(url.clone()).tls(tls.clone()).build().unwrap();
+    let (locks, other) = (client(), client());
+    connected(&locks).await;
+    let guard = locks.lock_with("k", &options()).await.unwrap();
+    assert_eq!(master.info("held"), 1);
+    let waiting = tokio::spawn(async move { other.lock_with("k", &options()).await.unwrap() });
+    until("it waits", async || master.info("waiters") == 1).await;
+    master.kill();
+    guard.lost().await;
+    let next = waiting.await.unwrap();
+    assert!(next.token() > guard.token() && replica.info("held") == 1);
+    assert!(sentinels.iter().all(|sentinel| sentinel.master_port() == replica.port()), "its port with TLS is named");
+    next.release().await;
+    // Without a certificate nobody tells anything.
+    let stranger = Client::builder().node(url).tls(ca()).build().unwrap();
+    assert_eq!(stranger.try_lock_with("k", &options()).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+}
