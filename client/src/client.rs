@@ -574,7 +574,8 @@ impl Client {
     /// by themselves. No lock is lost. Addresses are as in [`Builder::node`], each of one server.
     ///
     /// It takes a step for each node that is added or removed, and the nodes wait between two steps until leases of before have ended: the
-    /// longest that they allow (`lock.max-ttl`). A node that is added must answer, and is added when it is not guarded any more; one that is removed may be dead. The set is written down on the nodes with
+    /// longest that they allow (`lock.max-ttl`). A node that is added must answer, and is added when it is not guarded any more, however long its
+    /// guard is armed for: end the future to wait no longer, and call again to go on. One that is removed may be dead. The set is written down on the nodes with
     /// the first change: until then they know of none, and all clients must have been given the same nodes.
     ///
     /// Called again it goes on where it, or another one, stopped. Two at once do not disturb each other, but the one that wants something else

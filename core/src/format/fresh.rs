@@ -173,6 +173,18 @@ mod tests {
         }
     }
 
+    /// A replica that has just been started may write in the very microsecond in which it read.
+    #[test]
+    fn is_not_taken_for_what_has_less_than_its_ttl_left() {
+        let sent = written(&lock("me"), at(10_500).boot);
+        let elsewhere = BootId([2; 16]);
+        let read = record::decode(&sent, here(Arrival::Stream, at(0).boot, elsewhere)).unwrap();
+        assert_eq!((read.first().granted(), read.first().left_ms(at(0).boot)), (at(0).boot, 1_500));
+        let mut bytes = vec![];
+        record::encode(&read, at(0).boot, elsewhere, &mut bytes);
+        assert_eq!(record::decode(&bytes, here(Arrival::Storage, at(1).boot, elsewhere)), Ok(read));
+    }
+
     #[test]
     fn impossible_ones_are_refused() {
         let good = written(&lock("me"), at(10_000).boot);

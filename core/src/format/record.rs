@@ -177,8 +177,10 @@ fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::lock::phase::Past;
     use crate::request::Note;
     use crate::values::limits::HOLDS_MAX;
+    use crate::values::mode::Mode;
     use proptest::prelude::*;
 
     const HERE: BootId = BootId([1; 16]);
@@ -215,6 +217,20 @@ mod tests {
         assert_eq!(&bytes[40..48], &12_500_000u64.to_le_bytes());
         assert_eq!(&bytes[48..64], &[1; 16]);
         assert_eq!(&bytes[64..], b"mefor \0 people");
+    }
+
+    #[test]
+    fn only_what_its_owner_holds_alone_is_told_to_be_gone() {
+        let (lock, _) = sample();
+        assert_eq!(ensure_of(owner("me"), None), Ok(()));
+        assert_eq!(ensure_of(owner("me"), Some(&lock)), Ok(()));
+        assert_eq!(ensure_of(owner("you"), Some(&lock)), Err(Damaged::Field("owner")));
+        let grant = |name| Grant::new(owner(name), Note::default(), token(7), ms(0), ttl(1_000));
+        let mut shared = Lock::of(Mode::Shared, grant("me"), Past::default());
+        assert_eq!(ensure_of(owner("me"), Some(&shared)), Ok(()));
+        let Lock::Joint(holders) = &mut shared else { panic!("{shared:?}") };
+        holders.join(Mode::Shared, grant("you"));
+        assert_eq!(ensure_of(owner("me"), Some(&shared)), Err(Damaged::Field("owner")));
     }
 
     #[test]
