@@ -49,6 +49,12 @@ pub fn now() -> Now {
     }
 }
 
+/// Processor time that this thread has used, in microseconds.
+pub fn thread_cpu_us() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000
+}
+
 /// From now on [`now`] goes by the wall clock as it is at this moment, unless it has jumped far ahead.
 pub fn look_at_wall_clock() {
     let mut wall = WALL.get();

@@ -8,7 +8,7 @@ use palisade_core::engine::Key;
 
 use crate::driver::{blocked_clients, cluster, grant_events, listeners, propagation, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
-use crate::ffi::{Arrival, Context, Events, KeyName, LockKey, SlotEvents, Source};
+use crate::ffi::{Arrival, Context, Events, Import, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
 
 /// The node's answers to the server's events.
@@ -129,8 +129,12 @@ impl SlotEvents for NodeEvents {
         cluster::look(ctx);
     }
 
-    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool) {
-        cluster::arriving(slots, are_on_their_way);
+    fn slots_migrate(slots: RangeInclusive<u16>, import: Import) {
+        match import {
+            Import::Begins => cluster::arriving(slots, true),
+            Import::Fails => cluster::arriving(slots, false),
+            Import::Ends => cluster::came(slots),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Which slots of a cluster this node serves, and where a key is served, if not here.
 //!
 //! A slot may come without its locks, so [`look`] compares what the node serves with what it served: ten times a second (less often
-//! where that takes long), right after CLUSTER SETSLOT or FLUSHSLOT, and before anything is promised in a slot that is not known
-//! yet.
+//! where that takes long), right after a CLUSTER command that gives or takes slots, and before anything is promised in a slot that is
+//! not known yet. A slot can come back only by such a command, by a migration in one step, of whose end the server tells, or by a promotion,
+//! which guards the node: so no slot leaves and comes back unseen.
 //!
 //! The server redirects commands, but not clients that are blocked: a hand-over asks first, or the lock would be granted
 //! here and on the node that its slot moved to.
@@ -16,11 +17,11 @@ use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, state};
 
-/// The server writes the whole map of the cluster for a look: of a hundred nodes with slots in many ranges 2 ms long. So as many
-/// times as long as that took there is no look by itself: it takes at most 1 % of the time.
+/// The server writes the whole map of the cluster for a look: of a hundred nodes with slots in many ranges 2 ms long. For as many times
+/// the processor time that it took there is no look by itself, so that looks take at most 1 % of the time.
 const REST: u64 = 99;
 
-/// But for no longer than this, in microseconds: something else may have kept the server from it.
+/// Longest rest, in microseconds.
 const REST_US_MAX: u64 = 1_000_000;
 
 thread_local! {
@@ -46,7 +47,8 @@ pub fn tick(ctx: Context<'_>) {
     }
 }
 
-/// For how long there is no look by itself after one that took `took_us` microseconds.
+/// For how long there is no look by itself after one that took `took_us` microseconds of the processor. (On the clock a look may take
+/// any time: the machine may run something else meanwhile.)
 fn rest_us(took_us: u64) -> u64 {
     took_us.saturating_mul(REST).min(REST_US_MAX)
 }
@@ -57,12 +59,12 @@ pub fn look(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
     }
-    let start = clock::boot_now();
+    let start_us = clock::thread_cpu_us();
     confirm_slot_flush(ctx);
     let nodes = CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text());
     let slots = nodes.as_deref().and_then(slots_of_myself);
     let now = clock::now();
-    RESTS_UNTIL.set(now.boot.plus_us(rest_us(now.boot.us_since(start))));
+    RESTS_UNTIL.set(now.boot.plus_us(rest_us(clock::thread_cpu_us().saturating_sub(start_us))));
     let Some((owned, imported)) = slots else { return };
     let (gained, guard_ms) = state::with(|node| (node.sees_slots(&owned, imported, now), node.guard_ms(now.boot)));
     if gained.guarded > 0 {
@@ -102,6 +104,13 @@ pub fn dropped(name: &[u8], end: BootTime) {
 /// Slots are on their way here in one step with their locks, or are so no more.
 pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
     state::with(|node| node.slots_arrive(slots, are_on_their_way));
+}
+
+/// Slots have come here in one step with their locks.
+pub fn came(slots: RangeInclusive<u16>) {
+    let now = clock::now();
+    state::with(|node| node.slots_came(slots, now));
+    incarnation::save(now);
 }
 
 /// Finds out whether live locks that were deleted of late went with their whole slots (CLUSTER FLUSHSLOT). For the events of a

@@ -39,7 +39,7 @@ pub(super) fn begin(ctx: Context<'_>) {
     DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) }, Ordering::Relaxed);
 }
 
-/// Calls `body` with a context of no call: good for timers alone.
+/// Calls `body` with a context of no call: to set timers, and for commands that only read.
 pub(super) fn detached(body: impl FnOnce(Context<'_>)) {
     let raw = DETACHED.load(Ordering::Relaxed);
     if !raw.is_null() {

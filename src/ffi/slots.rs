@@ -1,8 +1,8 @@
 //! What a server of a cluster tells about slots that come and go: little, so the module listens where operators speak.
 //!
-//! An import of an empty slot takes a millisecond. So that it is seen as one, CLUSTER SETSLOT is noticed when it comes (and
-//! FLUSHSLOT), and the module looks once it was carried out, before its client can have said the next thing. Only in a cluster: it costs
-//! every command a few instructions.
+//! An import of an empty slot takes a millisecond. So that it is seen as one, the CLUSTER commands that give or take slots are noticed
+//! when they come. The module looks before one is carried out, because the slot may have left a moment ago, and after it, before its client
+//! can have said the next thing. Only in a cluster: it costs every command a few instructions.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -15,21 +15,34 @@ use super::string::string_bytes;
 
 /// What the module does when slots come and go.
 pub trait SlotEvents {
-    /// A client said CLUSTER SETSLOT or FLUSHSLOT a moment ago, and was or was not obeyed.
+    /// A client sends one of [`CHANGE_SLOTS`]: called before it is carried out (or refused), and after.
     fn slots_change(ctx: Context<'_>);
 
-    /// These slots are on their way here in one step with their keys, or are so no more.
-    fn slots_arrive(slots: RangeInclusive<u16>, are_on_their_way: bool);
+    /// These slots come here in one step with their keys.
+    fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
 }
+
+/// How far a migration of slots to this node is.
+#[derive(Clone, Copy, Debug)]
+pub enum Import {
+    /// Their keys begin to come; the node does not serve them yet.
+    Begins,
+    /// They do not come after all.
+    Fails,
+    /// The node serves them from now on.
+    Ends,
+}
+
+/// The subcommands of CLUSTER that give slots to a node, take them from it or empty them.
+const CHANGE_SLOTS: [&[u8]; 8] =
+    [b"SETSLOT", b"FLUSHSLOT", b"ADDSLOTS", b"ADDSLOTSRANGE", b"DELSLOTS", b"DELSLOTSRANGE", b"FLUSHSLOTS", b"RESET"];
 
 /// Valkey 9: a slot moves in one step with its keys.
 const EVENT_ATOMIC_SLOT_MIGRATION: u64 = 19;
 
-/// It begins to come here.
 const IMPORT_STARTED: u64 = 0;
-
-/// It does not come after all.
 const IMPORT_ABORTED: u64 = 2;
+const IMPORT_COMPLETED: u64 = 4;
 
 /// What that event carries, in its first version.
 #[repr(C)]
@@ -75,10 +88,11 @@ extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilt
         if argument.is_null() { &[][..] } else { string_bytes(argument) }
     };
     boundary::run(c"a filter of commands", || {
-        let is_of_slots = |word: &[u8]| [&b"SETSLOT"[..], b"FLUSHSLOT"].iter().any(|of| word.eq_ignore_ascii_case(of));
-        if argument(0).eq_ignore_ascii_case(b"CLUSTER") && is_of_slots(argument(1)) && !LOOKS.get() {
+        let changes_slots = |word: &[u8]| CHANGE_SLOTS.iter().any(|of| word.eq_ignore_ascii_case(of));
+        if argument(0).eq_ignore_ascii_case(b"CLUSTER") && changes_slots(argument(1)) && !LOOKS.get() {
             LOOKS.set(true);
             context::detached(|ctx| {
+                E::slots_change(ctx);
                 ctx.start_timer(0, |ctx| {
                     LOOKS.set(false);
                     E::slots_change(ctx);
@@ -95,9 +109,10 @@ extern "C" fn on_migration<E: SlotEvents>(
     data: *mut c_void,
 ) {
     boundary::run(c"a migration of slots", || {
-        let are_on_their_way = match subevent {
-            IMPORT_STARTED => true,
-            IMPORT_ABORTED => false,
+        let import = match subevent {
+            IMPORT_STARTED => Import::Begins,
+            IMPORT_ABORTED => Import::Fails,
+            IMPORT_COMPLETED => Import::Ends,
             _ => return,
         };
         // SAFETY: the event carries this struct, with as many ranges as it says, for the length of the call.
@@ -107,7 +122,7 @@ extern "C" fn on_migration<E: SlotEvents>(
         };
         for Range { first, last } in ranges {
             if let (Ok(first), Ok(last)) = (u16::try_from(*first), u16::try_from(*last)) {
-                E::slots_arrive(first..=last, are_on_their_way);
+                E::slots_migrate(first..=last, import);
             }
         }
     });

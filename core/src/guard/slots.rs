@@ -133,6 +133,16 @@ impl Slots {
         }
     }
 
+    /// These slots have come in one step with their locks: the node serves them from now on.
+    pub fn came(&mut self, slots: RangeInclusive<u16>) {
+        if let Some(known) = &mut self.0 {
+            for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
+                known.arriving.set(slot, false);
+                known.served.set(slot, true);
+            }
+        }
+    }
+
     /// The node serves the slots `owned` at `now`, and imports those of `imported`. What it gained without its locks is guarded
     /// until `until`.
     pub fn seen(&mut self, owned: &SlotSet, imported: SlotSet, now: BootTime, until: BootTime) -> Gained {

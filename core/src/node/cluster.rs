@@ -26,9 +26,14 @@ impl Node {
         }
         let gained = self.slots.seen(owned, imported, now.boot, until);
         if gained.unknown > 0 {
-            self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));
+            self.pass_tokens_of_others(now);
         }
         gained
+    }
+
+    /// No token is issued from now on that the owner of a slot before can have issued.
+    fn pass_tokens_of_others(&mut self, now: Now) {
+        self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));
     }
 
     /// The node is guarded as a whole for what it takes over now: slots that it finds with its next look need no guard beside.
@@ -39,6 +44,12 @@ impl Node {
     /// These slots are on their way here in one step with their locks, or are so no more.
     pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
         self.slots.arriving(slots, are_on_their_way);
+    }
+
+    /// These slots have come here in one step with their locks.
+    pub fn slots_came(&mut self, slots: RangeInclusive<u16>, now: Now) {
+        self.slots.came(slots);
+        self.pass_tokens_of_others(now);
     }
 
     /// The live lock `name`, which would have ended at `end`, was deleted by the server: perhaps with its whole slot.

@@ -7,5 +7,6 @@ mod history;
 mod keeping_alive;
 mod not_now;
 mod passing_on;
+mod slot_comes_back;
 mod turns;
 mod watchers;

@@ -1,0 +1,227 @@
+//! Every short history of a slot that leaves a node and comes back, perhaps with a lock that was granted elsewhere: no two hold it at a
+//! time, and no token repeats or falls.
+
+use super::super::{Key, Question, Reply, Request, Run, Said, Step};
+use crate::fixture::{owner, ttl};
+use crate::guard::slots::{SlotSet, slot_of};
+use crate::lock::Lock;
+use crate::lock::grant::Grant;
+use crate::node::Node;
+use crate::request::{Acquire, Note, Patience};
+use crate::values::mode::Wanted;
+use crate::values::time::{BootTime, Now};
+use crate::values::token::Token;
+
+const KEY: Key<'_> = Key { db: 0, name: b"k" };
+
+/// Length of every lease, in milliseconds: longer than any history here takes.
+const TTL_MS: u64 = 60_000;
+
+/// When the history begins, in microseconds: the clock has left behind what the start of the node raised tokens to.
+const BEGIN_US: u64 = 10_000_000;
+
+/// How far the clock of the other node is ahead, in microseconds: as far as clocks may be apart.
+const AHEAD_US: u64 = 2_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    /// The node looks which slots it serves, as it does ten times a second.
+    Looks,
+    /// The slot leaves by the word of another node: this one hears of it from the cluster, and may not have looked yet.
+    Leaves,
+    /// A command takes it from the node, which looks before and after.
+    IsTaken,
+    /// It comes back in one step, with its locks.
+    ComesBack,
+    /// It is imported key by key. The node looks when the import is announced, and when the slot is its own.
+    IsImported,
+    /// A command gives it to the node without its locks. The node looks before and after.
+    IsGiven,
+    /// Whoever has the slot is asked for the lock.
+    IsAsked,
+    /// The holder gives it back.
+    Release,
+}
+
+const EVENTS: [Event; 8] = [
+    Event::Looks,
+    Event::Leaves,
+    Event::IsTaken,
+    Event::ComesBack,
+    Event::IsImported,
+    Event::IsGiven,
+    Event::IsAsked,
+    Event::Release,
+];
+
+/// A node and the rest of its cluster.
+#[derive(Clone)]
+struct Cluster {
+    node: Node,
+    /// The slot is this node's.
+    is_here: bool,
+    /// What the key holds, where the slot is.
+    lock: Option<Lock>,
+    /// Somebody was granted the lock, and did not give it back.
+    is_held: bool,
+    /// The largest token of all.
+    last: Option<Token>,
+    us: u64,
+    /// What happened, for the report of a failure.
+    history: Vec<Event>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let mut node = Node::new(10);
+        node.begin_in_cluster();
+        node.ledger.saw_lease(TTL_MS as u32, node.skew_ms, BootTime::from_us(BEGIN_US));
+        let mut cluster = Self { node, is_here: true, lock: None, is_held: false, last: None, us: 0, history: vec![] };
+        cluster.look();
+        cluster.us = BEGIN_US;
+        cluster
+    }
+
+    fn now(&self) -> Now {
+        Now::new(BootTime::from_us(self.us), self.us)
+    }
+
+    fn look(&mut self) {
+        self.look_at(false);
+    }
+
+    fn look_at(&mut self, is_imported: bool) {
+        let slot = slot_of(KEY.name);
+        let set = |is_in: bool| {
+            let mut set = SlotSet::default();
+            if is_in {
+                set.insert(slot..=slot);
+            }
+            set
+        };
+        self.node.sees_slots(&set(self.is_here), set(is_imported), self.now());
+    }
+
+    /// Whether this can happen now, and what comes of it.
+    fn happens(&mut self, event: Event) -> bool {
+        self.us += 1;
+        let slot = slot_of(KEY.name);
+        match event {
+            Event::Looks => self.look(),
+            Event::Leaves if self.is_here => self.leaves(),
+            Event::IsTaken if self.is_here => {
+                self.look();
+                self.leaves();
+                self.look();
+            }
+            Event::ComesBack if !self.is_here => {
+                self.node.slots_arrive(slot..=slot, true);
+                self.is_here = true;
+                self.arrives();
+                self.node.slots_came(slot..=slot, self.now());
+            }
+            Event::IsImported if !self.is_here => {
+                self.look_at(true);
+                self.is_here = true;
+                self.arrives();
+                self.look();
+            }
+            Event::IsGiven if !self.is_here => {
+                self.look();
+                (self.lock, self.is_here) = (None, true);
+                self.look();
+            }
+            Event::IsAsked if self.is_here => self.ask(),
+            Event::IsAsked if self.lock.is_none() && !self.is_held => {
+                let token = Token::new((self.us + AHEAD_US).max(self.last.map_or(0, |last| last.get() + 1))).unwrap();
+                let grant = Grant::new(owner("other"), Note::default(), token, self.now().boot, ttl(TTL_MS));
+                self.lock = Some(Lock::Exclusive(grant));
+                self.is_granted(token);
+            }
+            Event::Release if self.is_held => {
+                if let Some(mut lock) = self.lock.take().filter(|_| self.is_here) {
+                    self.node.unlinked(KEY, &mut lock);
+                }
+                self.is_held = false;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The slot goes, and its lock with it.
+    fn leaves(&mut self) {
+        self.is_here = false;
+        if let Some(lock) = &mut self.lock {
+            self.node.unlinked(KEY, lock);
+        }
+    }
+
+    fn arrives(&mut self) {
+        let now = self.now().boot;
+        if let Some(lock) = &mut self.lock {
+            self.node.arrived(KEY, lock, now);
+        }
+    }
+
+    /// Somebody asks the node for the lock.
+    fn ask(&mut self) {
+        let ask = Request::Acquire(Acquire {
+            owner: owner("me"),
+            ttl: ttl(TTL_MS),
+            wanted: Wanted::Exclusive,
+            retry: false,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+            behind: Default::default(),
+        });
+        let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Said::Yes, self.lock.take(), self.now());
+        let answer = loop {
+            let step = run.next(held.as_mut(), said, &mut self.node, now);
+            said = Said::Yes;
+            match step {
+                Step::Store(_) => held = run.granted().map(|lock| *lock),
+                Step::LookAtSlots => self.look(),
+                Step::Ask(Question::OnDisk) | Step::Write => {}
+                Step::Done(answer) => break answer,
+                step => panic!("{step:?}"),
+            }
+        };
+        self.lock = held;
+        if let Ok(Reply::Granted(token, _)) = answer {
+            self.is_granted(token);
+        }
+    }
+
+    fn is_granted(&mut self, token: Token) {
+        assert!(!self.is_held, "two hold the lock: {:?}", self.history);
+        assert!(self.last.is_none_or(|last| token > last), "{token:?} after {:?}: {:?}", self.last, self.history);
+        (self.is_held, self.last) = (true, Some(token));
+    }
+}
+
+#[test]
+fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
+    const LENGTH: usize = 6;
+    let mut histories = vec![Cluster::new()];
+    let (mut grants_after_a_return, mut looked_at) = (0, 0);
+    while let Some(cluster) = histories.pop() {
+        for event in EVENTS {
+            let mut next = cluster.clone();
+            next.history.push(event);
+            if !next.happens(event) {
+                continue;
+            }
+            looked_at += 1;
+            let returned =
+                [Event::ComesBack, Event::IsImported, Event::IsGiven].iter().any(|by| cluster.history.contains(by));
+            grants_after_a_return += usize::from(returned && next.is_here && next.last != cluster.last);
+            if next.history.len() < LENGTH {
+                histories.push(next);
+            }
+        }
+    }
+    println!("{looked_at} histories, {grants_after_a_return} grants after the slot came back");
+    assert!(grants_after_a_return > 300);
+}
