@@ -123,7 +123,7 @@ fn refusals() -> Vec<Refusal> {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
-        OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | NoConnection => {}
+        OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | KeepAliveFull | NoConnection => {}
         NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
@@ -144,6 +144,7 @@ fn refusals() -> Vec<Refusal> {
         OwnerQueueFull,
         Patience,
         KeepAlive,
+        KeepAliveFull,
         NoConnection,
         NoListener,
         ListenerTaken,

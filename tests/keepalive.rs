@@ -349,7 +349,7 @@ fn its_bounds() {
         ("1000 KEEPALIVE 999", "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds"),
         ("1000 KEEPALIVE x", "ERR KEEPALIVE must be an integer"),
         ("1000 KEEPALIVE 2592000001", "ERR KEEPALIVE must be an integer"),
-        ("99 KEEPALIVE 1000", "and the ttl at least 100"),
+        ("999 KEEPALIVE 1000", "and the ttl at least 1000"),
         ("1000 KEEPALIVE", "ERR option KEEPALIVE needs a value"),
     ] {
         let refused = error(me.say(&format!("LOCK.ACQUIRE k me {line}")));

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
-use crate::values::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, RENEW_AGAIN_MS, RENEWALS_A_TTL};
+use crate::values::limits::{
+    KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, RENEW_AGAIN_MS, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL,
+};
 use crate::values::time::BootTime;
 
 /// Names a connection, on its node.
@@ -56,6 +58,18 @@ struct Kept {
     /// Until when at the longest.
     until: BootTime,
     due: BootTime,
+}
+
+impl Kept {
+    /// Renewals in a thousand seconds.
+    fn renewals(&self) -> u64 {
+        renewals(self.ttl)
+    }
+}
+
+/// Renewals in a thousand seconds of a lease of `ttl`.
+fn renewals(ttl: Ttl) -> u64 {
+    RENEWALS_A_TTL * 1_000_000 / u64::from(ttl.ms())
 }
 
 /// A lease that is to be looked at: it may have to be prolonged.
@@ -112,6 +126,8 @@ impl Renewal {
 pub struct KeepAlives {
     kept: HashMap<Arc<Holder>, Kept>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
+    /// Renewals of all of them in a thousand seconds.
+    renewals: u64,
 }
 
 impl KeepAlives {
@@ -133,6 +149,13 @@ impl KeepAlives {
         self.kept.get(&Holder::new(key, owner)).map(|kept| kept.until.ms_since(now))
     }
 
+    /// Refuses another lease of `ttl` while the node has as many to renew as it takes on. One that is kept already may be bound to
+    /// another connection.
+    pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
+        let is_full = self.renewals + renewals(ttl) > RENEWALS_A_SECOND_MAX * 1_000;
+        if is_full && !self.kept.contains_key(&Holder::new(key, owner)) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+    }
+
     /// When the next one is to be looked at.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         self.due.first().map(|(due, _)| *due)
@@ -143,12 +166,12 @@ impl KeepAlives {
     pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         let holder = Arc::new(Holder::new(key, owner));
         let mut until = now.plus_ms(keep.ms);
-        if let Some((holder, kept)) = self.kept.remove_entry(&holder) {
+        if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);
-            self.due.remove(&(kept.due, holder));
         }
         let kept = Kept { client: keep.client, ttl, since: now, until, due: now };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
+        self.renewals += kept.renewals();
         self.kept.insert(Arc::clone(&holder), Kept { due, ..kept });
         self.due.insert((due, holder));
     }
@@ -190,10 +213,23 @@ impl KeepAlives {
         self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
     }
 
-    fn remove(&mut self, holder: &Holder) {
-        if let Some((holder, kept)) = self.kept.remove_entry(holder) {
-            self.due.remove(&(kept.due, holder));
+    /// A grant of `owner` that was granted at `granted` came to `key` from elsewhere: a lease that was kept there is another one's, if
+    /// its holder was told of it before.
+    pub(crate) fn arrived(&mut self, key: Key<'_>, owner: &[u8], granted: BootTime) {
+        if self.is_empty() {
+            return;
         }
+        let holder = Holder { db: key.db, name: key.name.into(), owner: owner.into() };
+        if self.kept.get(&holder).is_some_and(|kept| kept.since < granted) {
+            self.remove(&holder);
+        }
+    }
+
+    fn remove(&mut self, holder: &Holder) -> Option<Kept> {
+        let (holder, kept) = self.kept.remove_entry(holder)?;
+        self.due.remove(&(kept.due, holder));
+        self.renewals -= kept.renewals();
+        Some(kept)
     }
 
     /// None is kept any more: the node follows a master now.

@@ -6,8 +6,8 @@ use crate::values::cause::Cause;
 use crate::values::limits::{
     BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS,
     LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX,
-    NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, TICKET_MAX,
-    TOKEN_LIMIT, WAIT_MAX_MS,
+    NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX, RETRY_HAND_OVER_MS,
+    TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -54,6 +54,8 @@ pub enum Refusal {
     Patience,
     /// `ERR`: not a time for which a lease is kept alive.
     KeepAlive,
+    /// `KEEPALIVEFULL`: the node renews as many leases as it takes on.
+    KeepAliveFull,
     /// `ERR`: a lease cannot be kept alive for what came over no connection.
     NoConnection,
     /// `NOLISTENER`: no connection of this user listens under this name.
@@ -258,6 +260,11 @@ impl fmt::Display for Refusal {
                 "ERR KEEPALIVE must be an integer from the ttl to {KEEPALIVE_MAX_MS} milliseconds, and the ttl at least \
                  {KEEPALIVE_TTL_MIN_MS}"
             ),
+            Self::KeepAliveFull => write!(
+                f,
+                "KEEPALIVEFULL this node renews {RENEWALS_A_SECOND_MAX} leases a second for its clients already, the most that it takes \
+                 on: name a longer ttl, or leave KEEPALIVE out and send LOCK.EXTEND"
+            ),
             Self::NoConnection => f.write_str(
                 "ERR KEEPALIVE follows the connection of a client, and this command came over none: send it outside of scripts",
             ),
@@ -431,8 +438,9 @@ mod tests {
             (Refusal::Patience, "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds"),
             (
                 Refusal::KeepAlive,
-                "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds, and the ttl at least 100",
+                "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds, and the ttl at least 1000",
             ),
+            (Refusal::KeepAliveFull, "KEEPALIVEFULL this node renews 100000 leases a second"),
             (Refusal::NoConnection, "ERR KEEPALIVE follows the connection"),
             (Refusal::NoListener, "NOLISTENER no connection"),
             (Refusal::ListenerTaken, "ERR another connection listens"),

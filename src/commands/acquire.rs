@@ -1,6 +1,6 @@
 //! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [KEEPALIVE ms] [WAIT ms [BEHIND n]] [FENCE token] [RETRY] [NOTE text]`
 
-use palisade_core::engine::Request;
+use palisade_core::engine::{Key, Request};
 use palisade_core::request::{Acquire as Ask, Behind, Note, Owner, Patience, Ttl};
 use palisade_core::{KeepAlive, Refusal, Token};
 
@@ -9,7 +9,7 @@ use super::key::open;
 use super::values::{Count, Milliseconds, wanted};
 use crate::driver::blocked_clients::{Asker, Form};
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, command_names, driver};
+use crate::{clock, command_names, driver, state};
 
 arguments! {
     /// What is asked.
@@ -69,13 +69,16 @@ fn request<'a>(call: &'a Call<'a>) -> Result<(Request<'a>, Asker), Refusal> {
     let wanted = wanted(shared, limit, permit)?;
     // In a transaction or a script the answer is at once.
     let patience = wait.filter(|_| call.ctx.may_block()).unwrap_or(Patience::NONE);
-    let keepalive = keepalive.map(|Milliseconds(ms)| kept(call, ms, ttl)).transpose()?;
+    let keepalive = keepalive.map(|Milliseconds(ms)| kept(call, owner, ms, ttl)).transpose()?;
     let asker = Asker { keepalive, ..form.into() };
     let (note, behind) = (note.unwrap_or_default(), behind.unwrap_or_default());
     Ok((Request::Acquire(Ask { owner, ttl, wanted, fence, retry, note, patience, behind }), asker))
 }
 
 /// The lease is kept as long as the connection of this call is open.
-fn kept(call: &Call<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
-    KeepAlive::new(call.ctx.connection().ok_or(Refusal::NoConnection)?, ms, ttl)
+fn kept(call: &Call<'_>, owner: Owner<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
+    let key = Key { db: call.ctx.db(), name: call.key().bytes() };
+    let keep = KeepAlive::new(call.ctx.connection().ok_or(Refusal::NoConnection)?, ms, ttl)?;
+    state::with(|node| node.keepalives().ensure_room(key, owner, ttl))?;
+    Ok(keep)
 }

@@ -55,6 +55,7 @@ mod tests {
     use crate::rules::extend::extend;
     use crate::rules::release::release;
     use crate::values::key::Key;
+    use crate::values::limits::RENEWALS_A_SECOND_MAX;
 
     const KEY: Key<'_> = Key { db: 0, name: b"k" };
 
@@ -161,11 +162,45 @@ mod tests {
             (Some(1_000), 1_000, true),
             (Some(2_592_000_000), 1_000, true),
             (Some(2_592_000_001), 1_000, false),
-            (Some(1_000), 99, false),
-            (Some(1_000), 100, true),
+            (Some(1_000), 999, false),
         ] {
             let keep = KeepAlive::new(ClientId(1), ms, ttl(lease));
             assert_eq!(keep.is_ok(), is_taken, "{ms:?} {lease}");
         }
+    }
+
+    /// A connection can bind any number of leases, so their renewals have a bound; those that are kept go on, and can be bound anew.
+    #[test]
+    fn a_node_takes_on_no_more_renewals_than_it_can_do() {
+        let (mut node, most) = (node(), RENEWALS_A_SECOND_MAX / 3);
+        let name = |n: u64| n.to_be_bytes();
+        let keep = |ms| KeepAlive::new(ClientId(1), Some(60_000), ttl(ms)).unwrap();
+        for n in 0..most {
+            let key = Key { db: 0, name: &name(n) };
+            assert_eq!(node.keepalives.ensure_room(key, owner("me"), ttl(1_000)), Ok(()));
+            node.keep_alive(key, owner("me"), ttl(1_000), keep(1_000), at(0).boot);
+        }
+        let (first, other) = (Key { db: 0, name: &name(0) }, Key { db: 0, name: &name(most) });
+        let room = |node: &Node, key, ms| node.keepalives.ensure_room(key, owner("me"), ttl(ms));
+        assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull));
+        assert_eq!(room(&node, other, 30_000), Ok(()), "a longer lease costs less");
+        assert_eq!(room(&node, first, 1_000), Ok(()));
+        node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
+        assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "bound anew it counts once");
+        let ask = Release { owner: owner("me"), level: None, token: None };
+        release(0, first.name, Some(&mut mine(1)), &ask, &mut node, at(2));
+        assert_eq!(room(&node, other, 1_000), Ok(()));
+    }
+
+    /// The key got another lock of the same owner, by RENAME or RESTORE: the end that KEEPALIVE named for the first is not its own.
+    #[test]
+    fn a_lease_that_was_kept_says_nothing_of_a_lock_that_came_to_its_key() {
+        let (mut node, _) = kept(60_000);
+        let mut earlier = mine(1);
+        node.arrived(KEY, &mut earlier, at(10).boot);
+        assert_eq!(node.keepalives.len(), 1, "the same grant, moved away and back");
+        let mut later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
+        node.arrived(KEY, &mut later, at(11).boot);
+        assert!(node.keepalives.is_empty());
     }
 }
