@@ -8,6 +8,9 @@ pub const ACQUIRE: &CStr = c"LOCK.ACQUIRE";
 /// Waits for a lock.
 pub const WAIT: &CStr = c"LOCK.WAIT";
 
+/// Takes a lock from its holders.
+pub const BREAK: &CStr = c"LOCK.BREAK";
+
 /// Hears what became of requests that wait.
 pub const HEAR: &CStr = c"LOCK.HEAR";
 

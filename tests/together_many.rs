@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use crate::harness::{
-    Client, Server, Setup, beside_a_bystander, follow, in_step, int, null, owners, token, wait_until, waits,
+    Client, Server, Setup, beside_a_bystander, follow, in_step, int, null, owners, past_its_first_tokens, token,
+    wait_until, waits,
 };
 
 const HOLDERS: usize = 100_000;
@@ -82,4 +83,44 @@ fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
     }
     println!("2 000 pairs beside 2 and beside {HOLDERS} holders: {times:?}");
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 2));
+}
+
+/// Readers may all propose one token. An operator who breaks it waits until all grants with it have ended, and other clients are served
+/// meanwhile.
+#[test]
+fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
+    let server = past_its_first_tokens();
+    let mut me = server.client();
+    let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
+    for batch in (1..HOLDERS).collect::<Vec<_>>().chunks(5_000) {
+        let lines: Vec<_> = batch.iter().map(|n| format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")).collect();
+        assert!(me.pipeline(&lines).iter().all(|reply| token(reply) == shared));
+    }
+    let mut operator = server.client();
+    operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
+    let mut left = HOLDERS as i64;
+    let mut looks_between = 0;
+    while left > 0 {
+        let info = me.say("LOCK.INFO k");
+        left = if info == null() { 0 } else { info.field("holders").as_int() };
+        looks_between += usize::from(0 < left && left < HOLDERS as i64);
+    }
+    assert!(looks_between > 0, "all ended at once");
+    assert_eq!(operator.hear(), int(shared));
+    assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
+}
+
+/// In a transaction the answer is at once, so all end at once.
+#[test]
+fn a_transaction_breaks_all_grants_with_a_token() {
+    let server = past_its_first_tokens();
+    let mut me = server.client();
+    let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
+    for n in 0..500 {
+        assert_eq!(me.say(&format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")), int(shared));
+    }
+    me.say("MULTI");
+    me.say(&format!("LOCK.BREAK k TOKEN {shared}"));
+    assert_eq!(me.say("EXEC").as_list(), [int(shared)]);
+    assert_eq!(me.say("LOCK.INFO k"), null());
 }

@@ -31,8 +31,11 @@ impl World {
     }
 
     fn has_left(&mut self, place: Place) {
-        let has_queue = self.node.left(key_of(place, &name_of(place)));
-        assert_eq!(has_queue, self.node.waiting().has_queue(place.0, &name_of(place)));
+        let name = name_of(place);
+        let is_known = self.node.left(key_of(place, &name));
+        let (waits, watches) =
+            (self.node.waiting().has_queue(place.0, &name), self.node.watching().has(key_of(place, &name)));
+        assert_eq!(is_known, waits || watches);
     }
 
     pub fn rename(&mut self, from: Place, to: Place) {

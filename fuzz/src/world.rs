@@ -236,6 +236,10 @@ impl World {
                     assert!(looked.answer.is_ok(), "nobody asked");
                 }
                 Some(Work::Renew(renewal)) => self.renews(place_of(renewal.db(), renewal.name()), &renewal),
+                Some(Work::Break(breaking)) => {
+                    let place = place_of(breaking.db, &breaking.name);
+                    assert!(self.perform(place, &Request::BreakOn(&breaking)).answer.is_ok(), "nobody asked");
+                }
                 Some(Work::Expire(due)) => {
                     let place = place_of(due.db, due.name());
                     let lock = self.locks.get(&place).expect("every entry is of a lock");

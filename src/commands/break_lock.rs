@@ -7,7 +7,7 @@ use super::declaration::arguments;
 use super::key::open;
 use crate::driver::blocked_clients::Form;
 use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, driver};
+use crate::{clock, command_names, driver};
 
 arguments! {
     /// What is asked.
@@ -21,11 +21,11 @@ pub struct Break;
 
 impl Command for Break {
     const SPEC: Spec = Spec {
-        name: c"LOCK.BREAK",
+        name: command_names::BREAK,
         summary:
             c"Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; \
                    Null if there is none. For operators: the holder does not notice.",
-        complexity: c"O(1)",
+        complexity: c"O(log n) for each grant that ends, n being the number of holders; O(1) without TOKEN",
         since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,

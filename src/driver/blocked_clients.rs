@@ -96,6 +96,7 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
     }
     let command = match request {
         Request::Wait(_) => command_names::WAIT,
+        Request::Break(_) => command_names::BREAK,
         _ => command_names::ACQUIRE,
     };
     let blocked = Blocked::new::<Clients>(ctx, command);
@@ -210,6 +211,7 @@ fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     match answer {
         Answer::Granted { token, number, waited_ms } => Ok(granted(token, number, waited_ms, form)),
         Answer::Turn(number) => Ok(Reply::Integer(number.into())),
+        Answer::Broken(token) => Ok(Reply::Integer(token.get())),
         Answer::TimedOut(want) => Ok(in_vain(want)),
         Answer::Refused(refusal) => Err(refusal),
     }

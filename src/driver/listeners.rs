@@ -135,6 +135,7 @@ fn list(news: Vec<News>) -> Reply {
     let one = |News { key, owner, told }| {
         let told = match told {
             Told::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
+            Told::Answer(Answer::Broken(token)) => Reply::Integer(token.get()),
             Told::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
             // As text: clients take an error inside of an answer for the answer.
             Told::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),

@@ -178,6 +178,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     let (db, name, request) = match &work {
         Work::Look(db, name) => (*db, &**name, Request::Look),
         Work::Renew(renewal) => (renewal.db(), renewal.name(), Request::Renew(renewal)),
+        Work::Break(breaking) => (breaking.db, &*breaking.name, Request::BreakOn(breaking)),
         Work::Expire(due) => (due.db, due.name(), Request::Expire(due)),
     };
     ctx.select(db);
@@ -188,6 +189,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
         }
         Err(NotALock) => state::with(|node| match &work {
             Work::Renew(renewal) => node.stops_renewing(renewal),
+            Work::Break(breaking) => node.has_broken(breaking),
             Work::Expire(due) => node.forget_due(due),
             Work::Look(..) => node.postpone(db, name, Refusal::WrongType, now),
         }),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::keepalive::Renewal;
 use crate::lock::deadlines::Due;
 use crate::node::Node;
+use crate::queue::breaking::Breaking;
 use crate::queue::of_key::WaiterId;
 use crate::values::time::BootTime;
 
@@ -15,6 +16,8 @@ pub enum Work {
     Look(u32, Arc<[u8]>),
     /// This lease may have to be prolonged.
     Renew(Renewal),
+    /// A BREAK of many grants goes on.
+    Break(Breaking),
     /// This lease has ended.
     Expire(Due),
 }
@@ -22,6 +25,9 @@ pub enum Work {
 impl Node {
     /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
     pub fn next_due(&self) -> Option<BootTime> {
+        if !self.breaking.is_empty() {
+            return Some(BootTime::default());
+        }
         let planned = [self.deadlines.earliest(), self.waiting.next_due(), self.watching.next_due()];
         planned.into_iter().chain([self.keepalives.next_due(), self.listeners.next_due()]).flatten().min()
     }
@@ -30,6 +36,11 @@ impl Node {
     /// done where the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         self.waiting.time_out(now)
+    }
+
+    /// No grant with the token of `breaking` is left: its client is answered.
+    pub fn has_broken(&mut self, breaking: &Breaking) {
+        self.waiting.tell_broken(breaking.client, breaking.token);
     }
 
     /// Takes out the watcher whose time has been up longest at `now`: it is to be told. That changes no key either.
@@ -48,6 +59,7 @@ impl Node {
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
         look.map(|(db, name)| Work::Look(db, name))
+            .or_else(|| self.breaking.pop_front().map(Work::Break))
             .or_else(|| self.keepalives.take_due(now).map(Work::Renew))
             .or_else(|| self.deadlines.pop_due(now).map(Work::Expire))
     }

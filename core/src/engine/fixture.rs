@@ -14,6 +14,7 @@ use crate::request::{Acquire, Annotate, Conversion, Convert, Known, Note, Patien
 use crate::rules::watch::Watched;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::{BootId, BootTime};
+use crate::values::token::Token;
 
 const BOOT: BootId = BootId([0; 16]);
 
@@ -31,6 +32,8 @@ pub struct Key {
     replica: Option<Lock>,
     /// In which mode is asked.
     pub wanted: Wanted,
+    /// The token that is proposed.
+    pub fence: Option<Token>,
     /// Milliseconds since boot.
     pub now: u64,
     /// What the server says where the usual answer is not given.
@@ -44,6 +47,8 @@ pub struct Key {
     pub told: Vec<u64>,
     /// Watchers whose time was up.
     pub told_nothing: Vec<u64>,
+    /// Slices of a BREAK that were done later.
+    pub slices: usize,
 }
 
 impl Key {
@@ -56,6 +61,7 @@ impl Key {
             others,
             replica: None,
             wanted,
+            fence: None,
             now: 0,
             says: |_| None,
             blocks: true,
@@ -63,6 +69,7 @@ impl Key {
             next_id: 1,
             told: vec![],
             told_nothing: vec![],
+            slices: 0,
         }
     }
 
@@ -176,7 +183,7 @@ impl Key {
             ttl: ttl(ttl_ms),
             wanted: self.wanted,
             retry,
-            fence: None,
+            fence: self.fence,
             note: Note::default(),
             patience,
             behind: Default::default(),
@@ -290,6 +297,10 @@ impl Key {
                 Some(Work::Look(_, name)) => self.perform_for(&name, &Request::Look).unwrap(),
                 Some(Work::Renew(renewal)) => {
                     self.perform_for(renewal.name(), &Request::Renew(&renewal)).unwrap_or(Reply::Null)
+                }
+                Some(Work::Break(breaking)) => {
+                    self.slices += 1;
+                    self.perform_for(&breaking.name, &Request::BreakOn(&breaking)).unwrap()
                 }
                 Some(Work::Expire(due)) => self.perform_for(due.name(), &Request::Expire(&due)).unwrap(),
                 None => break,

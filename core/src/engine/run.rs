@@ -11,6 +11,7 @@ use crate::lock::Lock;
 use crate::lock::deadlines::Due;
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
+use crate::queue::breaking::Breaking;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Convert, Extend, Owner, Reenter, Release, Ticket, Wait};
@@ -51,6 +52,8 @@ pub enum Request<'a> {
     Note(Annotate<'a>),
     /// `LOCK.BREAK`, of the grants with this token or of all.
     Break(Option<Token>),
+    /// The next slice of a BREAK.
+    BreakOn(&'a Breaking),
     /// A lease that is kept alive.
     Renew(&'a Renewal),
     /// The lease of the lock has ended.
@@ -94,8 +97,13 @@ enum Stage {
     /// The connection of a lease that is kept alive has to be open.
     Connection,
     ConnectionSaid,
-    /// The grants with this token are taken out, one after the other.
-    Breaks(Token),
+    /// The grants with this token are taken out one after the other, as many as `left` at once.
+    Breaks {
+        token: Token,
+        left: usize,
+    },
+    /// More of them are left: the client waits while the next slices are done.
+    BreaksLater(Token),
     /// The lock is stored for the one who asked, in place of one whose lease is over: it has that one's entry in the deadlines.
     Stored(Token, u16),
     /// The client has to wait: until it is its turn, or for the disk alone.
@@ -236,11 +244,15 @@ impl<'a> Run<'a> {
                     }
                 }
                 Stage::ConnectionSaid => self.connection_said(held.as_deref_mut(), said, node, now),
-                Stage::Breaks(token) => {
-                    let token = *token;
-                    if let Some(step) = self.break_one(held.as_deref_mut(), token, node, now) {
+                Stage::Breaks { token, left } => {
+                    let (token, left) = (*token, *left);
+                    if let Some(step) = self.break_one(held.as_deref_mut(), token, left, node, now) {
                         return step;
                     }
+                }
+                Stage::BreaksLater(token) => {
+                    let token = *token;
+                    self.break_later(token, said, node);
                 }
                 Stage::Stored(token, number) => {
                     let reply = Reply::Granted(*token, *number);
@@ -294,20 +306,65 @@ impl<'a> Run<'a> {
         Some(Step::Left(Event::Expired))
     }
 
-    /// Takes out a grant with this token, or the whole lock if it is the last.
+    /// Takes out a grant with this token, or the whole lock if it is the last. After `left` grants the rest waits for the next slice.
     #[inline(never)]
-    fn break_one(&mut self, held: Option<&mut Lock>, token: Token, node: &mut Node, now: Now) -> Option<Step> {
-        let Some(lock) = held else { return self.answer(Ok(Reply::Token(token))) };
-        let Some(id) = lock.last_with_token(token) else {
-            let look = serve_queue(self.key, Some(lock), By::Command, node, now);
+    fn break_one(
+        &mut self,
+        mut held: Option<&mut Lock>,
+        token: Token,
+        left: usize,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
+        let id = held.as_deref().and_then(|lock| lock.last_with_token(token));
+        let (Some(id), Some(lock)) = (id, held.as_deref_mut()) else {
+            self.tell_broken(node);
+            let look = serve_queue(self.key, held.as_deref(), by, node, now);
             return self.goes_on(passes(look, Reply::Token(token)));
         };
+        if left == 0 {
+            match self.request {
+                Request::BreakOn(breaking) => {
+                    node.breaking.push_front((*breaking).clone());
+                    return self.answer(Ok(Reply::Null));
+                }
+                _ => {
+                    self.stage = Stage::BreaksLater(token);
+                    return Some(Step::Block);
+                }
+            }
+        }
         let Some(ended) = take(lock, id) else {
-            return self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)));
+            self.tell_broken(node);
+            return self.goes_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)));
         };
+        self.stage = Stage::Breaks { token, left: left - 1 };
         self.has_ended(ended, Ending::Broken, node, now);
         node.schedule_expiry(self.key, Some(lock));
         Some(Step::Left(Event::Broken))
+    }
+
+    /// The client is blocked until all grants with `token` are broken. One that cannot be (in a script or a transaction) has them all
+    /// broken at once.
+    fn break_later(&mut self, token: Token, said: Said, node: &mut Node) {
+        self.stage = match said {
+            Said::Blocked(client) => {
+                let Key { db, name } = self.key;
+                node.breaking.push_back(Breaking { db, name: name.into(), token, client });
+                self.touches_queue = true;
+                Stage::Answers(Ok(Reply::Later))
+            }
+            _ => Stage::Breaks { token, left: usize::MAX },
+        };
+    }
+
+    /// Answers the client that waited for the last slice of its BREAK.
+    fn tell_broken(&mut self, node: &mut Node) {
+        if let Request::BreakOn(breaking) = self.request {
+            node.has_broken(breaking);
+            self.touches_queue = true;
+        }
     }
 
     /// This grant was taken out of a lock that others hold.
@@ -368,6 +425,10 @@ impl<'a> Run<'a> {
             Request::Convert(_) => {
                 self.touches_queue |= node.waiting.has_queue(db, name);
                 self.promises(node);
+            }
+            Request::BreakOn(breaking) => {
+                self.touches_queue = node.waiting.has_queue(db, name);
+                self.stage = Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX };
             }
             Request::Release(_) | Request::Break(_) => {
                 self.touches_queue = node.waiting.has_queue(db, name);
@@ -459,14 +520,14 @@ impl<'a> Run<'a> {
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
             Request::Break(asked) => match break_lock(held, *asked, node, now) {
-                Some(token) if asked.is_some() => self.goes_on(Stage::Breaks(token)),
+                Some(token) if asked.is_some() => self.goes_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
                 Some(token) => {
                     self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)))
                 }
                 None => self.answer(Ok(Reply::Null)),
             },
             // Nobody asked, so there is nothing to decide.
-            Request::Expire(_) | Request::Look => self.answer(Ok(Reply::Null)),
+            Request::Expire(_) | Request::Look | Request::BreakOn(_) => self.answer(Ok(Reply::Null)),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The grants of a lock that is held together: readers, or holders of permits.
 //!
-//! Every step takes about as long with one holder as with a hundred thousand: they are found by owner and by token through hash
-//! tables, by the end of their lease through a tree, and who may join is kept up to date ([`Modes`]).
+//! Every step takes about as long with one holder as with a hundred thousand, whatever owners and tokens clients choose: a hash table
+//! with a random key finds a grant by its owner, ordered trees by the end of its lease and by its token (clients may give many grants
+//! one token), and [`Modes`] tells who may join.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -41,6 +42,22 @@ struct End {
     place: u32,
 }
 
+/// The token of a grant, the end of its lease, and the place of its holder: of the grants with one token the last is the one that lasts
+/// longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
+struct Tokened {
+    token: Token,
+    due: BootTime,
+    place: u32,
+}
+
+impl Tokened {
+    fn new(grant: &Grant, place: u32) -> Self {
+        Self { token: grant.token, due: grant.deadline, place }
+    }
+}
+
 /// The grants of a lock that is held together: at least one once it is stored.
 #[derive(Clone, Debug)]
 pub struct Holders {
@@ -51,7 +68,7 @@ pub struct Holders {
     newest: u32,
     hasher: RandomState,
     owners: HashTable<u32>,
-    tokens: HashTable<u32>,
+    tokens: BTreeSet<Tokened>,
     /// When each lease ends, and whose it is.
     ends: BTreeSet<End>,
     modes: Modes,
@@ -73,7 +90,7 @@ impl Default for Holders {
             newest: NONE,
             hasher: RandomState::new(),
             owners: HashTable::new(),
-            tokens: HashTable::new(),
+            tokens: BTreeSet::new(),
             ends: BTreeSet::new(),
             modes: Modes::default(),
             phase: None,
@@ -88,7 +105,6 @@ impl Holders {
     pub(crate) fn join(&mut self, mode: Mode, grant: Grant) -> GrantId {
         let place = self.free.pop().unwrap_or_else(|| self.new_place());
         self.modes.add(mode);
-        self.ends.insert(End { due: grant.deadline, place });
         let owner = self.hasher.hash_one(grant.owner());
         *self.place(place) = Some(Holder { grant, mode, before: self.newest, after: NONE });
         match self.newest {
@@ -98,7 +114,7 @@ impl Holders {
         self.newest = place;
         let (pieces, hasher) = (&self.pieces, &self.hasher);
         self.owners.insert_unique(owner, place, |&other| hasher.hash_one(grant_at(pieces, other).owner()));
-        self.list_token(place);
+        self.list(place);
         GrantId(place)
     }
 
@@ -114,18 +130,20 @@ impl Holders {
         }
         let Some(GrantId(place)) = own else { return Some(self.join(mode, grant)) };
         self.modes.add(mode);
-        self.ends.remove(&End { due: self.holder(place).grant.deadline, place });
-        self.ends.insert(End { due: grant.deadline, place });
-        self.unlist_token(place);
+        self.unlist(place);
         let holder = self.holder_mut(place);
         (holder.mode, holder.grant) = (mode, grant);
-        self.list_token(place);
+        self.list(place);
         Some(GrantId(place))
     }
 
     /// Takes a grant out.
     pub(crate) fn take(&mut self, GrantId(place): GrantId) -> Grant {
         self.unlist(place);
+        let hash = self.hasher.hash_one(self.holder(place).grant.owner());
+        if let Ok(entry) = self.owners.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
         let Holder { grant, mode, before, after } = self.place(place).take().expect("a grant of this lock");
         match before {
             NONE => self.oldest = after,
@@ -136,36 +154,32 @@ impl Holders {
             after => self.holder_mut(after).before = before,
         }
         self.modes.remove(mode);
-        self.ends.remove(&End { due: grant.deadline, place });
         self.free.push(place);
         grant
     }
 
-    /// The tables know this grant no more.
-    fn unlist(&mut self, place: u32) {
-        let hash = self.hasher.hash_one(self.holder(place).grant.owner());
-        if let Ok(entry) = self.owners.find_entry(hash, |&other| other == place) {
-            entry.remove();
+    /// Enters the grant in the trees, and its token in the phase.
+    fn list(&mut self, place: u32) {
+        let Holder { grant, mode, .. } = holder_at(&self.pieces, place);
+        if let Some(phase) = &mut self.phase {
+            phase.granted(*mode, grant.token);
         }
-        self.unlist_token(place);
+        self.ends.insert(End { due: grant.deadline, place });
+        self.tokens.insert(Tokened::new(grant, place));
     }
 
-    fn unlist_token(&mut self, place: u32) {
-        let hash = self.hasher.hash_one(self.holder(place).grant.token);
-        if let Ok(entry) = self.tokens.find_entry(hash, |&other| other == place) {
-            entry.remove();
-        }
+    /// Takes the grant out of the trees, before its token or the end of its lease changes.
+    fn unlist(&mut self, place: u32) {
+        let grant = &self.holder(place).grant;
+        let (end, tokened) = (End { due: grant.deadline, place }, Tokened::new(grant, place));
+        self.ends.remove(&end);
+        self.tokens.remove(&tokened);
     }
 
     pub(super) fn prolong(&mut self, GrantId(place): GrantId, now: BootTime, ttl: Ttl) -> bool {
-        let grant = &mut self.holder_mut(place).grant;
-        let before = grant.deadline;
-        let longer = grant.prolong(now, ttl);
-        let after = grant.deadline;
-        if longer {
-            self.ends.remove(&End { due: before, place });
-            self.ends.insert(End { due: after, place });
-        }
+        self.unlist(place);
+        let longer = self.holder_mut(place).grant.prolong(now, ttl);
+        self.list(place);
         longer
     }
 
@@ -178,20 +192,9 @@ impl Holders {
     }
 
     pub(super) fn set_token(&mut self, GrantId(place): GrantId, token: Token) {
-        self.unlist_token(place);
+        self.unlist(place);
         self.holder_mut(place).grant.token = token;
-        self.list_token(place);
-    }
-
-    /// The grant has its token from now on.
-    fn list_token(&mut self, place: u32) {
-        let (pieces, hasher) = (&self.pieces, &self.hasher);
-        let Holder { grant, mode, .. } = holder_at(pieces, place);
-        if let Some(phase) = &mut self.phase {
-            phase.granted(*mode, grant.token);
-        }
-        let hash_of = |&other: &u32| hasher.hash_one(grant_at(pieces, other).token);
-        self.tokens.insert_unique(hasher.hash_one(grant.token), place, hash_of);
+        self.list(place);
     }
 
     pub(super) fn mark_suspect(&mut self) {
@@ -209,6 +212,13 @@ impl Holders {
             self.swaps = past.swaps;
         }
         self.phase.get_or_insert_with(|| Phase::new(past.last))
+    }
+
+    /// No later grant has this token, or a smaller one. (Where the phase is unknown it begins above all tokens anyway.)
+    pub(super) fn retire(&mut self, token: Token) {
+        if let Some(phase) = &mut self.phase {
+            phase.granted(Mode::Exclusive, token);
+        }
     }
 
     /// The lock came to another name, or from elsewhere: what its key had before is not what it had.
@@ -250,9 +260,11 @@ impl Holders {
         self.owners.find(hash, |&place| self.holder(place).grant.is_of(owner)).copied().map(GrantId)
     }
 
-    pub(super) fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
-        let alike = self.tokens.iter_hash(self.hasher.hash_one(token)).copied();
-        alike.filter(move |&place| self.holder(place).grant.token == token).map(GrantId)
+    /// The grant with this token that lasts longest.
+    pub(super) fn last_with_token(&self, token: Token) -> Option<GrantId> {
+        let first = Tokened { token, due: BootTime::default(), place: 0 };
+        let last = Tokened { token, due: BootTime::from_us(u64::MAX), place: u32::MAX };
+        self.tokens.range(first..=last).next_back().map(|last| GrantId(last.place))
     }
 
     pub(super) fn grant(&self, GrantId(place): GrantId) -> &Grant {
@@ -263,11 +275,10 @@ impl Holders {
         self.holder(place).mode
     }
 
-    /// The largest token of those who hold it at `now`, if anybody does. Looks at all.
+    /// The largest token of those who hold it at `now`, if anybody does.
     pub(super) fn largest_token(&self, now: BootTime) -> Option<Token> {
-        // As they lie in memory: in their order it takes several times as long.
-        let grants = self.pieces.iter().flatten().flatten().map(|holder| &holder.grant);
-        grants.filter(|grant| !grant.is_expired(now)).map(|grant| grant.token).max()
+        let live = self.tokens.iter().rev().find(|entry| now <= { entry.due });
+        live.map(|live| live.token)
     }
 
     /// Every grant, the oldest first.
@@ -285,8 +296,7 @@ impl Holders {
             + self.pieces.capacity() * size_of::<Vec<Holder>>()
             + self.free.capacity() * size_of::<u32>()
             + self.owners.allocation_size()
-            + self.tokens.allocation_size()
-            + self.ends.len() * size_of::<End>() * 2
+            + (self.ends.len() * size_of::<End>() + self.tokens.len() * size_of::<Tokened>()) * 2
             + texts
     }
 

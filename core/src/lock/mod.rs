@@ -110,7 +110,7 @@ impl Lock {
     pub(crate) fn last_with_token(&self, token: Token) -> Option<GrantId> {
         match self {
             Self::Exclusive(grant) => (grant.token == token).then(GrantId::default),
-            Self::Joint(holders) => holders.with_token(token).max_by_key(|&id| holders.grant(id).deadline),
+            Self::Joint(holders) => holders.last_with_token(token),
         }
     }
 
@@ -182,6 +182,13 @@ impl Lock {
         match self {
             Self::Exclusive(grant) => grant.mark_unconnected(),
             Self::Joint(holders) => holders.mark_unconnected(id),
+        }
+    }
+
+    /// No later grant has this token, or a smaller one: a reader that proposes it gets a larger one.
+    pub(crate) fn retire(&mut self, token: Token) {
+        if let Self::Joint(holders) = self {
+            holders.retire(token);
         }
     }
 

@@ -134,6 +134,7 @@ impl Node {
     pub fn follows(&mut self) {
         // Its master keeps those of its own clients.
         self.keepalives.clear();
+        self.breaking.clear();
         self.ledger.follows();
     }
 

@@ -9,6 +9,8 @@ pub mod queue;
 #[cfg(feature = "tamper")]
 pub mod tamper;
 
+use std::collections::VecDeque;
+
 use crate::durability::ledger::Ledger;
 use crate::guard::evicted::Evicted;
 use crate::guard::flush::Flush;
@@ -20,6 +22,7 @@ use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
 use crate::members::Membership;
 use crate::node::counters::Counters;
+use crate::queue::breaking::Breaking;
 use crate::queue::listening::Listeners;
 use crate::queue::waiting::Waiting;
 use crate::queue::watching::Watching;
@@ -81,6 +84,8 @@ pub struct Node {
     pub(crate) listeners: Listeners,
     /// Leases that are prolonged as long as a connection is open.
     pub(crate) keepalives: KeepAlives,
+    /// Grants that an operator is breaking, slice by slice.
+    pub(crate) breaking: VecDeque<Breaking>,
     /// The set of nodes that it is in.
     pub(crate) membership: Membership,
     /// What is on the disk, and must be.
@@ -124,6 +129,7 @@ impl Node {
             watching: Watching::default(),
             listeners: Listeners::default(),
             keepalives: KeepAlives::default(),
+            breaking: VecDeque::new(),
             membership: Membership::default(),
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,

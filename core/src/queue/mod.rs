@@ -1,5 +1,6 @@
 //! Requests that wait for a lock, and those that watch one.
 
+pub mod breaking;
 mod kept;
 pub mod listening;
 pub mod of_key;

@@ -45,6 +45,8 @@ pub enum Answer {
     },
     /// The lock is free for its owner, and kept so for a moment: the number of the permit.
     Turn(u16),
+    /// The grants with this token are broken.
+    Broken(Token),
     /// It waited in vain: its time is up, or its owner took it back.
     TimedOut(Want),
     /// It cannot be served.
@@ -220,6 +222,11 @@ impl Waiting {
         if self.leave(id, Ending::Refused(refusal), now).is_some() {
             self.push(id, Answer::Refused(refusal));
         }
+    }
+
+    /// Answers the client of a BREAK that was done in slices.
+    pub(crate) fn tell_broken(&mut self, client: WaiterId, token: Token) {
+        self.push(client, Answer::Broken(token));
     }
 
     /// What is to be sent, to whom; each once, `count` at most at a time.

@@ -5,13 +5,15 @@ use crate::node::Node;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// The largest token that is broken: every grant ends, or those with the token that is named. `None`: there was none, nothing
-/// changed.
+/// The largest token that is broken: every grant ends, or those with the token that is named, which no later grant gets. `None`: there
+/// was none, nothing changed.
 pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node, now: Now) -> Option<Token> {
     let lock = live(held, now.boot)?;
     let broken = match token {
         Some(token) => {
-            lock.last_with_token(token).is_some_and(|id| !lock.grant(id).is_expired(now.boot)).then_some(token)?
+            lock.last_with_token(token).filter(|&id| !lock.grant(id).is_expired(now.boot))?;
+            lock.retire(token);
+            token
         }
         None => lock.largest_token(now.boot)?,
     };

@@ -213,6 +213,7 @@ impl OneKey {
                 Some(Work::Look(..)) if looks => drop(self.perform(&Request::Look, 0)),
                 Some(Work::Look(..)) => {}
                 Some(Work::Renew(renewal)) => drop(self.perform(&Request::Renew(&renewal), 0)),
+                Some(Work::Break(breaking)) => drop(self.perform(&Request::BreakOn(&breaking), 0)),
                 Some(Work::Expire(due)) => drop(self.perform(&Request::Expire(&due), 0)),
                 None => break,
             }

@@ -176,6 +176,7 @@ impl Server {
                 Some(Work::Look(_, name)) if self.forgets_to_serve(key(&name), now) => continue,
                 Some(Work::Look(_, name)) => self.perform(key(&name), &Does::Look, None, now),
                 Some(Work::Renew(renewal)) => self.perform(key(renewal.name()), &Does::Renew(&renewal), None, now),
+                Some(Work::Break(breaking)) => self.perform(key(&breaking.name), &Does::BreakOn(&breaking), None, now),
                 Some(Work::Expire(due)) if self.without.is(Rule::QueueIsLookedAt) => {
                     self.end(key(due.name()));
                     continue;

@@ -1,13 +1,15 @@
 //! How much may wait, and how much is done at once.
 
-use super::super::Reply;
 use super::super::fixture::{Key, granted};
+use super::super::{Reply, Request, Step};
 use crate::fixture::*;
+use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::Conversion;
 use crate::values::cause::Cause;
 use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS_MAX};
 use crate::values::mode::Wanted;
+use crate::values::token::Token;
 
 /// One grant answers all of its owner's requests in one step.
 #[test]
@@ -119,4 +121,63 @@ fn leases_that_end_by_a_conversion_are_counted() {
     key.now = 11;
     assert!(matches!(key.convert("stays", Conversion::Exclusive), Ok(Reply::Token(_))));
     assert_eq!((key.node.counters.expiries, key.node.counters.conversions), (many as u64, 1));
+}
+
+/// A lock that so many readers hold with one token, and that token.
+fn with_one_token(readers: usize) -> (Key, Token) {
+    let mut key = Key::new();
+    key.wanted = Wanted::Shared;
+    key.acquire("0", 60_000, 0).unwrap();
+    let token = key.lock.as_ref().unwrap().first().token();
+    key.fence = Some(token);
+    for n in 1..readers {
+        key.acquire(&n.to_string(), 60_000, 0).unwrap();
+    }
+    assert!(key.lock.as_ref().unwrap().grants().all(|(_, grant)| grant.token() == token));
+    (key, token)
+}
+
+/// An operator breaks a token that many readers share: each slice ends a few of the grants, and the answer comes after the last. Who
+/// asks for the token meanwhile gets a larger one, so that the work has an end.
+#[test]
+fn many_grants_with_one_token_are_broken_in_slices() {
+    let (mut key, token) = with_one_token(3 * ENDED_A_STEP_MAX);
+    assert_eq!(key.perform(&Request::Break(Some(token))), Ok(Reply::Later));
+    assert_eq!(key.steps.iter().filter(|step| matches!(step, Step::Left(_))).count(), ENDED_A_STEP_MAX);
+    assert_eq!(key.lock.as_ref().unwrap().len(), 2 * ENDED_A_STEP_MAX);
+    key.acquire("later", 60_000, 0).unwrap();
+    let told = key.settle();
+    assert!(matches!(told[..], [(_, Answer::Broken(broken))] if broken == token), "{told:?}");
+    assert_eq!((key.slices, key.lock.as_ref().unwrap().len()), (2, 1));
+    let later = key.lock.as_ref().unwrap().first();
+    assert!(later.owner() == b"later" && later.token() > token);
+}
+
+#[test]
+fn a_break_in_slices_passes_the_lock_on_at_its_end() {
+    let (mut key, token) = with_one_token(ENDED_A_STEP_MAX + 1);
+    key.wanted = Wanted::Exclusive;
+    let writer = key.acquire("writer", 60_000, 5_000).unwrap().unwrap();
+    assert_eq!(key.perform(&Request::Break(Some(token))), Ok(Reply::Later));
+    let told = key.settle();
+    assert_eq!(granted(&told), [writer]);
+    assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
+}
+
+/// Scripts and transactions cannot wait.
+#[test]
+fn who_cannot_be_blocked_has_all_grants_of_a_token_broken_at_once() {
+    let (mut key, token) = with_one_token(3 * ENDED_A_STEP_MAX);
+    key.blocks = false;
+    assert_eq!(key.perform(&Request::Break(Some(token))), Ok(Reply::Token(token)));
+    assert!(key.lock.is_none() && key.settle().is_empty());
+}
+
+#[test]
+fn a_node_that_follows_a_master_breaks_nothing_more() {
+    let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+    key.perform(&Request::Break(Some(token))).unwrap();
+    key.node.follows();
+    assert!(key.settle().is_empty());
+    assert_eq!(key.lock.as_ref().unwrap().len(), ENDED_A_STEP_MAX);
 }

@@ -1,0 +1,19 @@
+//! An operator's BREAK of more grants than one step of the event loop may end.
+
+use std::sync::Arc;
+
+use crate::queue::of_key::WaiterId;
+use crate::values::token::Token;
+
+/// A BREAK of many grants with one token, done in slices while its client waits.
+#[derive(Clone, Debug)]
+pub struct Breaking {
+    /// The database of the lock's key.
+    pub db: u32,
+    /// The name of the lock's key.
+    pub name: Arc<[u8]>,
+    /// The token whose grants end.
+    pub(crate) token: Token,
+    /// The client that waits for the end.
+    pub(crate) client: WaiterId,
+}
