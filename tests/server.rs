@@ -16,6 +16,7 @@ mod behind;
 mod cluster;
 mod cluster_of_three;
 mod cluster_slots;
+mod code_map;
 mod command_pages;
 mod commands;
 mod configuration;
