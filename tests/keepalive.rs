@@ -220,6 +220,28 @@ fn whatever_takes_the_lock_away_ends_it() {
     assert_eq!(server.info("renewals"), 0, "nothing was prolonged that is gone");
 }
 
+/// A lock that is back under its name when the next prolongation is due stays kept: docs/keepalive.md says so.
+#[test]
+fn a_lock_that_is_renamed_and_back_is_kept() {
+    let server = Server::start();
+    let (mut me, token) = keeps(&server);
+    me.pipeline(&["RENAME k away", "RENAME away k"].map(str::to_owned));
+    is_kept(&server, token);
+}
+
+/// A prolongation is a change of the key: docs/keepalive.md says so.
+#[test]
+fn a_prolongation_aborts_transactions_that_watch_the_lock() {
+    let server = Server::start();
+    let (_me, token) = keeps(&server);
+    let mut watcher = server.client();
+    watcher.say("WATCH k");
+    is_kept(&server, token);
+    watcher.say("MULTI");
+    watcher.say("SET x 1");
+    assert_eq!(watcher.say("EXEC"), null());
+}
+
 #[test]
 fn in_transactions_but_not_in_scripts() {
     let server = Server::start();

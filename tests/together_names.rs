@@ -138,6 +138,7 @@ fn a_reload_keeps_all_grants() {
     let before = me.say("DEBUG DIGEST");
     assert_eq!(me.say("DEBUG RELOAD"), text("OK"));
     assert_eq!(me.say("DEBUG DIGEST"), before);
+    assert!(me.say("LOCK.ACQUIRE other d 1000").is_error("GUARDED"), "docs/guard.md says so");
     assert_eq!(
         (owners(&mut me, "k"), owners(&mut me, "jobs")),
         (vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()])
