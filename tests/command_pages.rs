@@ -1,5 +1,5 @@
-//! docs/commands: a page for each command, as the server tells of it, its errors as they are, and its examples as they run;
-//! docs/errors.md, which has all errors.
+//! docs/commands: the page of each command, as the server tells of it, its errors as they are, and its examples as they run;
+//! docs/errors.md, which has all errors. Which pages there are: `documented.rs`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,23 +7,17 @@ use std::path::PathBuf;
 use palisade_core::{Cause, Refusal};
 
 use crate::descriptions::{has_categories, typed};
-use crate::harness::{Client, Reply, Server, text};
+use crate::harness::{Client, Reply, Server, error, text};
 
 /// Stands for what differs between the uses of one text.
 const ANY: &str = "…";
-
-/// Known to every server with the module, and not for clients: the index has them.
-const INTERNAL: [&str; 2] = ["LOCK.EFFECT", "LOCK.CEILING"];
-
-/// Only in builds for tests.
-const FOR_TESTS: &str = "LOCK.PANIC";
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
 }
 
 /// Every page, by its command's name; the index as README.
-fn pages() -> Vec<(String, String)> {
+pub fn pages() -> Vec<(String, String)> {
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     let mut pages: Vec<_> = files
         .map(|path| {
@@ -42,14 +36,14 @@ fn after<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 /// The words of a list in a page.
-fn words(list: &str) -> Vec<String> {
+pub fn words(list: &str) -> Vec<String> {
     let mut words: Vec<_> = list.split(", ").filter(|word| *word != "none").map(str::to_owned).collect();
     words.sort();
     words
 }
 
 /// The words of a list in an answer.
-fn told(list: &Reply) -> Vec<String> {
+pub fn told(list: &Reply) -> Vec<String> {
     let mut words: Vec<_> = list.as_list().iter().map(Reply::as_text).collect();
     words.sort();
     words
@@ -57,28 +51,10 @@ fn told(list: &Reply) -> Vec<String> {
 
 /// The value of `- NAME: value`.
 #[track_caller]
-fn fact<'a>(page: &'a str, name: &str) -> &'a str {
+pub fn fact<'a>(page: &'a str, name: &str) -> &'a str {
     let start = format!("- {name}: ");
     let found = page.lines().find_map(|line| line.strip_prefix(&start));
     found.unwrap_or_else(|| panic!("no {name} in the page:\n{page}"))
-}
-
-#[test]
-fn each_command_has_a_page_and_each_page_a_command() {
-    let server = Server::start();
-    let listed = server.client().say("COMMAND LIST FILTERBY MODULE lock");
-    let mut commands: Vec<_> = told(&listed).iter().map(|name| name.to_uppercase()).collect();
-    commands.retain(|name| name != FOR_TESTS);
-    commands.sort();
-    let mut paged: Vec<_> = pages().into_iter().map(|(name, _)| name).filter(|name| name != "README").collect();
-    let index = fs::read_to_string(folder().join("README.md")).unwrap();
-    for name in &paged {
-        let link = format!("[{name}]({}.md)", name.trim_start_matches("LOCK.").to_lowercase());
-        assert!(index.contains(&link), "{link} is not in the index");
-    }
-    paged.extend(INTERNAL.map(str::to_owned));
-    paged.sort();
-    assert_eq!(commands, paged);
 }
 
 #[test]
@@ -96,9 +72,14 @@ fn pages_say_what_the_server_tells() {
         let arguments: Vec<_> = arguments.unwrap_or_default().iter().map(typed).collect();
         let synopsis = format!("    {name} {}", arguments.join(" "));
         assert_eq!(page.lines().nth(4), Some(synopsis.trim_end()));
-        for argument in &arguments {
-            let row = format!("| `{}` |", argument.trim_matches(['[', ']']));
-            assert!(page.contains(&row), "{name} does not explain {argument}");
+        let rows = page.split("\n## Arguments\n").nth(1).unwrap_or_default().split("\n## ").next().unwrap();
+        let explained: Vec<_> = after(rows, "| `").filter_map(|row| row.split('`').next()).collect();
+        let named: Vec<_> = arguments.iter().map(|argument| argument.trim_matches(['[', ']'])).collect();
+        assert_eq!(explained, named, "{name} explains its arguments, in their order");
+        if arguments.iter().any(|argument| argument.starts_with('[')) {
+            let refused = error(ask(&mut client, &with_an_unknown_option(&name, &arguments)));
+            assert!(refused.starts_with("ERR unknown option"), "{name}: {refused}");
+            assert!(page.contains(&format!("- `{refused}`")), "{name} lacks: {refused}");
         }
         assert_eq!(fact(&page, "Since"), docs.field("since").as_text(), "{name}");
         assert_eq!(fact(&page, "Complexity"), docs.field("complexity").as_text(), "{name}");
@@ -113,6 +94,17 @@ fn pages_say_what_the_server_tells() {
         }
         assert!(!fact(&page, "Replicated as").is_empty());
     }
+}
+
+/// The command with values for what it must have, and an option that it does not know.
+fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
+    let required = arguments.iter().filter(|argument| !argument.starts_with('['));
+    let values = required.map(|argument| match argument.as_str() {
+        "ttl" | "ms" | "version" => "1000",
+        "mode" => "SHARED",
+        _ => "x",
+    });
+    format!("{name} {} NOSUCH", values.collect::<Vec<_>>().join(" "))
 }
 
 /// Every refusal, with `ANY` where its text takes a word from elsewhere.
@@ -200,7 +192,7 @@ fn refusals() -> Vec<Refusal> {
 }
 
 /// Their texts.
-fn error_texts() -> Vec<String> {
+pub fn error_texts() -> Vec<String> {
     let mut texts: Vec<_> = refusals().iter().map(Refusal::to_string).collect();
     texts.push(format!("ERR not a lock record: {ANY}"));
     texts

@@ -19,7 +19,7 @@ fn defaults_and_what_can_be_changed() {
     assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("500"));
 }
 
-/// The table of docs/configuration.md: every parameter, its default, its bounds.
+/// The table of docs/configuration.md: the default and the bounds of each parameter. (That it has all: `documented.rs`.)
 #[test]
 fn the_page_has_every_parameter_as_it_is() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
@@ -27,7 +27,6 @@ fn the_page_has_every_parameter_as_it_is() {
         page.lines().filter(|line| line.starts_with("| [`lock.")).map(|row| row.split(" | ").collect()).collect();
     let server = Server::start();
     let all = server.client().say("CONFIG GET lock.*");
-    assert_eq!(rows.len(), all.as_list().len() / 2, "as many rows as parameters");
     for row in rows {
         let name = row[0].split('`').nth(1).unwrap();
         let (default, bounds) = (row[1], row[2]);

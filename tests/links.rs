@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// What is built or brought along, and not written here.
 const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"];
 
-fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
+/// Appends every document in `folder`.
+pub fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

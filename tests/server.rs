@@ -24,6 +24,7 @@ mod copied_data;
 mod crashes;
 mod defragmentation;
 mod descriptions;
+mod documented;
 mod events;
 mod expiry;
 mod failures;

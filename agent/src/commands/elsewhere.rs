@@ -45,7 +45,31 @@ fn shown(name: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::refusal;
+    use std::collections::BTreeSet;
+
+    use super::{OF_A_NODE, refusal};
+    use crate::commands::names;
+
+    /// The pages name each command of a node that the agent refuses, and no other.
+    #[test]
+    fn the_pages_name_what_is_elsewhere() {
+        let commands = |text: &str| -> BTreeSet<String> {
+            let words = text.split(|c: char| !c.is_ascii_uppercase() && c != '.');
+            words.filter(|word| word.starts_with("LOCK.")).map(|word| word.trim_end_matches('.').to_owned()).collect()
+        };
+        let row = |page: &str, start: &str| page.lines().find(|line| line.starts_with(start)).expect(start).to_owned();
+        let index =
+            include_str!("../../../docs/commands/README.md").lines().filter(|line| line.starts_with("| [LOCK."));
+        let of_nodes: BTreeSet<String> = index.flat_map(|line| commands(line.split(']').next().unwrap())).collect();
+        let here: BTreeSet<String> = names().map(str::to_owned).collect();
+        let elsewhere: BTreeSet<String> = of_nodes.difference(&here).cloned().collect();
+        assert!(elsewhere.iter().all(|name| OF_A_NODE.iter().any(|(known, _)| known == name)), "{elsewhere:?}");
+        let page =
+            row(include_str!("../../../docs/agent.md"), "| `LOCK.ACQUIRE … FENCE`, ").replacen("LOCK.ACQUIRE", "", 1);
+        assert_eq!(commands(&page), elsewhere, "docs/agent.md");
+        let page = row(include_str!("../../../docs/errors.md"), "| `ERR LOCK.GUARD is for a node");
+        assert_eq!(commands(&page), elsewhere, "docs/errors.md");
+    }
 
     #[test]
     fn what_is_elsewhere_is_refused_with_what_to_do() {

@@ -1,6 +1,11 @@
-//! What docs/cli.md shows of `info`, `why` and `top` is what the program prints, but for numbers and times.
+//! What docs/cli.md shows of `info`, `why` and `top` is what the program prints, but for numbers and times; it has every subcommand
+//! and option.
 
-use crate::fixture::{Nodes, Running, run};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use crate::fixture::{Nodes, PALISADE, Running, run};
 use crate::harness::wait_until;
 
 /// The lines that the page shows under this command.
@@ -54,4 +59,34 @@ fn info_why_and_top() {
     let heading = top.lines().find(|line| line.starts_with("CONTENDED")).unwrap();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert!(page.lines().any(|line| words(line) == words(heading)), "{heading}");
+}
+
+/// Every subcommand and every option of the manual pages is on the page (those of the agent: on its own).
+#[test]
+fn the_page_has_every_subcommand_and_option() {
+    let pages = [include_str!("../../../docs/cli.md"), include_str!("../../../docs/agent.md")].concat();
+    let words = |text: &str| -> BTreeSet<String> {
+        let apart = text.split(|c: char| !c.is_ascii_lowercase() && c != '-');
+        apart.filter(|word| word.len() > 1).map(str::to_owned).collect()
+    };
+    let mut known = words(&pages);
+    known.extend(["--help", "--version"].map(str::to_owned));
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(PALISADE);
+    command.args(["man", "--into"]).arg(folder.path());
+    assert_eq!(run(command).code(), Some(0));
+    let mut manuals = 0;
+    for file in fs::read_dir(folder.path()).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().replace("palisade-", "");
+        // The first lines of a manual page: `palisade guard arm [--nodes] …`.
+        let text = fs::read_to_string(&path).unwrap().replace("\\-", "-").replace("\\fB", "").replace("\\fI", "");
+        let mut options = words(&text).into_iter().filter(|word| word.starts_with("--"));
+        assert_eq!(options.find(|option| !known.contains(option)), None, "{name}: docs/cli.md");
+        let subcommand = name.split('-').next().unwrap();
+        let has_heading = pages.lines().any(|line| line.starts_with('#') && words(line).contains(subcommand));
+        assert!(has_heading || pages.contains(&format!("palisade {subcommand}")), "{name}: docs/cli.md");
+        manuals += 1;
+    }
+    assert!(manuals > 20, "{manuals}");
 }
