@@ -180,6 +180,7 @@ impl World {
             Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
             Answer::Refused(Refusal::Poisoned) => assert!(self.was_poisoned),
             Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
+            Answer::Broken(_) => panic!("there are too few owners for a BREAK in slices"),
         }
     }
 }

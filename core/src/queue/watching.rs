@@ -65,7 +65,7 @@ impl Watching {
 
     /// Whether anybody watches the lock of `key`.
     #[inline]
-    pub(crate) fn has(&self, Key { db, name }: Key<'_>) -> bool {
+    pub fn has(&self, Key { db, name }: Key<'_>) -> bool {
         !self.watchers.is_empty() && self.locks.get(db, name).is_some()
     }
 
