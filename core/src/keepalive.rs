@@ -213,15 +213,15 @@ impl KeepAlives {
         self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
     }
 
-    /// A grant of `owner` that was granted at `granted` came to `key` from elsewhere: a lease that was kept there is another one's, if
-    /// its holder was told of it before.
-    pub(crate) fn arrived(&mut self, key: Key<'_>, owner: &[u8], granted: BootTime) {
-        if self.is_empty() {
-            return;
-        }
-        let holder = Holder { db: key.db, name: key.name.into(), owner: owner.into() };
-        if self.kept.get(&holder).is_some_and(|kept| kept.since < granted) {
-            self.remove(&holder);
+    /// A repeated request of `owner` is answered with its grant of the time `granted`. What was kept before is the lease of another grant,
+    /// whose lock left the key by SWAPDB or RENAME: no longer.
+    #[inline]
+    pub(crate) fn end_earlier(&mut self, key: Key<'_>, owner: Owner<'_>, granted: BootTime) {
+        if !self.is_empty() {
+            let holder = Holder::new(key, owner);
+            if self.kept.get(&holder).is_some_and(|kept| kept.since < granted) {
+                self.remove(&holder);
+            }
         }
     }
 

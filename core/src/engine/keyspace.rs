@@ -24,10 +24,7 @@ impl Node {
     /// `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored): no token up to its own is issued again, and
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
-        for (_, grant) in lock.grants() {
-            self.saw(key, grant, now);
-            self.keepalives.arrived(key, grant.owner(), grant.granted());
-        }
+        lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
         self.waiting.history.arrived(lock);
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));

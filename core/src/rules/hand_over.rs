@@ -118,7 +118,9 @@ fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> R
         let grant = lock.grant(own);
         let vouched = node.ensure_trusted(grant, now.boot);
         let held_as = (lock.mode(own), grant.token());
-        let repeated = node.waiting.held_by(key, Owner::new(grant.owner())?, held_as, vouched, now.boot);
+        let owner = Owner::new(grant.owner())?;
+        let repeated = node.waiting.held_by(key, owner, held_as, vouched, now.boot);
+        node.keepalives.end_earlier(key, owner, grant.granted());
         if repeated.is_some_and(|ttl| lock.prolong(own, now.boot, ttl)) {
             return Ok(Some(own));
         }

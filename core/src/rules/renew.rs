@@ -51,11 +51,13 @@ mod tests {
     use super::*;
     use crate::fixture::*;
     use crate::keepalive::{ClientId, KeepAlive};
-    use crate::request::{Extend, Release};
+    use crate::request::{Acquire, Behind, Extend, Note, Patience, Release};
+    use crate::rules::acquire::acquire;
     use crate::rules::extend::extend;
     use crate::rules::release::release;
     use crate::values::key::Key;
     use crate::values::limits::RENEWALS_A_SECOND_MAX;
+    use crate::values::mode::Wanted;
 
     const KEY: Key<'_> = Key { db: 0, name: b"k" };
 
@@ -192,15 +194,26 @@ mod tests {
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
 
-    /// The key got another lock of the same owner, by RENAME or RESTORE: the end that KEEPALIVE named for the first is not its own.
+    /// SWAPDB brought another lock of the same owner to the key: the end that KEEPALIVE named for the first is not its own.
     #[test]
-    fn a_lease_that_was_kept_says_nothing_of_a_lock_that_came_to_its_key() {
-        let (mut node, _) = kept(60_000);
-        let mut earlier = mine(1);
-        node.arrived(KEY, &mut earlier, at(10).boot);
-        assert_eq!(node.keepalives.len(), 1, "the same grant, moved away and back");
-        let mut later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
-        node.arrived(KEY, &mut later, at(11).boot);
-        assert!(node.keepalives.is_empty());
+    fn a_repeated_request_knows_its_grant_from_one_that_left_the_key() {
+        let again = Acquire {
+            owner: owner("me"),
+            ttl: ttl(1_000),
+            wanted: Wanted::Exclusive,
+            retry: true,
+            fence: None,
+            note: Note::default(),
+            patience: Patience::NONE,
+            behind: Behind::default(),
+        };
+        for (granted, left_ms) in [(0, 59_990), (9, 5_000)] {
+            let (mut node, _) = kept(60_000);
+            let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));
+            acquire(KEY.db, KEY.name, Some(&mut lock), &again, &mut node, at(10)).unwrap();
+            let keep = KeepAlive::new(ClientId(2), Some(5_000), ttl(1_000)).unwrap();
+            node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(10).boot);
+            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(10).boot), Some(left_ms));
+        }
     }
 }
