@@ -486,8 +486,12 @@ impl Waiting {
     ) -> BootTime {
         let told = self.queue(db, name).and_then(|queue| queue.kept.since(owner));
         self.end_turn(db, name, owner);
+        let unused_max = self.unused_turns_max;
         let Some(queue) = self.queue_mut(db, name) else { return told.unwrap_or(now) };
+        let first = |queue: &Queue| queue.first(unused_max).map(|first| first.id);
+        let was_first = first(queue);
         queue.was_acquired();
+        let is_first_again = first(queue) != was_first;
         let (served, others): (Vec<_>, Vec<_>) =
             queue.leave_all_of(owner, |_| true).into_iter().partition(|waiter| waiter.wanted.is(mode));
         let number = mode.number();
@@ -496,8 +500,12 @@ impl Waiting {
             Want::Lock { .. } => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) },
             Want::Turn => Answer::Turn(number),
         });
-        if !others.is_empty() {
+        let leaves = !others.is_empty();
+        if leaves {
             self.answer(key, others, now, |_| refused(Refusal::Owned));
+        }
+        // The count of unused turns begins anew, so the first in the queue may be before the one who waited longest again.
+        if leaves || is_first_again {
             self.first_left(db, name);
         }
         self.tidy(db, name);
