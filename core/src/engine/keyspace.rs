@@ -6,12 +6,13 @@ use crate::guard::evicted::Evictee;
 use crate::guard::flush::Flush;
 use crate::lock::Lock;
 use crate::lock::deadlines::{Detached, Due};
-use crate::lock::grant::{Grant, GrantId};
+use crate::lock::grant::GrantId;
 use crate::node::Node;
 use crate::values::cause::Cause;
 use crate::values::key::Key;
 use crate::values::limits::EVICTED_MAX;
 use crate::values::time::{BootTime, Now};
+use crate::values::token::Token;
 
 impl Node {
     /// `key` holds `lock` from now on, if it holds any: it will be deleted when its lease ends.
@@ -24,7 +25,9 @@ impl Node {
     /// `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored): no token up to its own is issued again, and
     /// its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
-        lock.grants().for_each(|(_, grant)| self.saw(key, grant, now));
+        if let Some((token, ttl_ms)) = lock.highest() {
+            self.saw(key, token, ttl_ms, now);
+        }
         self.waiting.history.arrived(lock);
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));
@@ -33,14 +36,15 @@ impl Node {
 
     /// The grant `id` of `lock` in `key` came or was changed from elsewhere (replicated).
     pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
-        self.saw(key, lock.grant(id), now);
+        let grant = lock.grant(id);
+        self.saw(key, grant.token(), grant.ttl_ms(), now);
         self.schedule_expiry(key, Some(lock));
         self.watching.wake(key.db, key.name);
     }
 
-    fn saw(&mut self, key: Key<'_>, grant: &Grant, now: BootTime) {
-        self.ledger.saw_lease(grant.ttl_ms(), self.skew_ms, now);
-        self.tokens.observe(key.name, grant.token());
+    fn saw(&mut self, key: Key<'_>, token: Token, ttl_ms: u32, now: BootTime) {
+        self.ledger.saw_lease(ttl_ms, self.skew_ms, now);
+        self.tokens.observe(key.name, token);
     }
 
     /// `lock` is about to leave `key`, by whatever command or event.

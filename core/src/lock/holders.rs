@@ -72,6 +72,8 @@ pub struct Holders {
     /// When each lease ends, and whose it is.
     ends: BTreeSet<End>,
     modes: Modes,
+    /// The longest lease that any of them ever had, in milliseconds.
+    longest_ttl_ms: u32,
     /// `None`: it is not known since when the lock is held under its name.
     phase: Option<Phase>,
     /// [`Past::swaps`] of that time.
@@ -93,6 +95,7 @@ impl Default for Holders {
             tokens: BTreeSet::new(),
             ends: BTreeSet::new(),
             modes: Modes::default(),
+            longest_ttl_ms: 0,
             phase: None,
             swaps: 0,
             entry: DeadlineEntry::default(),
@@ -164,6 +167,7 @@ impl Holders {
         if let Some(phase) = &mut self.phase {
             phase.granted(*mode, grant.token);
         }
+        self.longest_ttl_ms = self.longest_ttl_ms.max(grant.ttl_ms());
         self.ends.insert(End { due: grant.deadline, place });
         self.tokens.insert(Tokened::new(grant, place));
     }
@@ -273,6 +277,11 @@ impl Holders {
 
     pub(crate) fn mode(&self, GrantId(place): GrantId) -> Mode {
         self.holder(place).mode
+    }
+
+    /// The largest token of all grants, and the longest lease that any of them ever had, in milliseconds.
+    pub(super) fn highest(&self) -> Option<(Token, u32)> {
+        self.tokens.last().map(|last| (last.token, self.longest_ttl_ms))
     }
 
     /// The largest token of those who hold it at `now`, if anybody does.

@@ -169,6 +169,14 @@ impl Lock {
         }
     }
 
+    /// The largest token of all grants, and the longest lease that any of them ever had, in milliseconds.
+    pub(crate) fn highest(&self) -> Option<(Token, u32)> {
+        match self {
+            Self::Exclusive(grant) => Some((grant.token, grant.ttl_ms())),
+            Self::Joint(holders) => holders.highest(),
+        }
+    }
+
     /// All grants came from outside: they keep others out until their deadlines and can be released, nothing else.
     pub fn mark_suspect(&mut self) {
         match self {
