@@ -143,7 +143,8 @@ impl Watch {
             Some(Told::Granted { token, number, waited_ms }) => {
                 Replied::Granted { token: token.get(), number, waited_ms }
             }
-            Some(Told::Turn(_) | Told::TimedOut(_)) => Replied::Null,
+            // No client of a lock sends BREAK.
+            Some(Told::Turn(_) | Told::TimedOut(_) | Told::Broken(_)) => Replied::Null,
             Some(Told::Refused(Refusal::Owned)) => {
                 let repeats = waits.retry && !self.converted.contains(&(waits.key, waits.owner));
                 self.must(!repeats, ANSWERED, "who repeats its request is told that it has the lock already");

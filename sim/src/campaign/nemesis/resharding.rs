@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long one MIGRATE may take, in milliseconds.
 const MIGRATE_MS: &str = "1000";
 
-/// A slot after the other. A storm does not end before one has moved key by key.
+/// A slot after the other, every other time there and back again at once. A storm does not end before one has moved key by key.
 pub async fn slots(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let (mut in_one_step, mut moved) = (true, false);
@@ -40,19 +40,28 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
         if shards.iter().any(Result::is_err) {
             continue;
         }
-        let moving = Move { world: &world, cluster, key, slot, from, to };
-        if in_one_step && dice.once_in(2) {
-            match moving.in_one_step().await {
-                Some(true) => cluster.moved(slot, to),
-                Some(false) => {}
-                None => in_one_step = false,
+        let there = Move { world: &world, cluster, key, slot, from, to };
+        let back = Move { from: to, to: from, key: there.key.clone(), ..there };
+        let is_in_one_step = in_one_step && dice.once_in(2);
+        let (open, moves) = (dice.ms(1, 500), if dice.once_in(2) { 2 } else { 1 });
+        for moving in [there, back].into_iter().take(moves) {
+            if !is_in_one_step {
+                if !moving.key_by_key(open).await {
+                    // That is a finding.
+                    return;
+                }
+                moved = true;
+            } else {
+                match moving.in_one_step().await {
+                    Some(true) => {}
+                    Some(false) => break,
+                    None => {
+                        in_one_step = false;
+                        break;
+                    }
+                }
             }
-        } else if moving.key_by_key(dice.ms(1, 500)).await {
-            cluster.moved(slot, to);
-            moved = true;
-        } else {
-            // That is a finding.
-            return;
+            cluster.moved(slot, moving.to);
         }
     }
 }
