@@ -123,7 +123,10 @@ def run(step: str, url: str, key: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
-@pytest.mark.parametrize("step", ["holds", "idle", "closes", "closes_async", "left_async", "observed", "forks"])
+STEPS = ["holds", "idle", "closes", "closes_async", "left_async", "collected", "collected_async", "daemon_waits", "observed", "forks"]
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_a_program_ends_by_itself_and_says_nothing(a_node: Node, key: str, step: str) -> None:
     program = run(step, a_node.url, key)
     wrote, _ = program.communicate()

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar, cast
 
+from .errors import Closed
+
 T = TypeVar("T")
 
 # The end of a program is held up for no longer.
@@ -24,6 +26,8 @@ class Background:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self.loop = asyncio.SelectorEventLoop(self._selector)
+        # Set at the end of the program: daemons that still wait are not woken any more, and end with the process.
+        self.is_ended = False
         self._thread = threading.Thread(target=self.loop.run_forever, name="palisade", daemon=True)
         self._thread.start()
 
@@ -32,9 +36,9 @@ class Background:
 
         Then ``work`` is cancelled, or undone if it was through just then. Without ``undo`` it goes on.
         """
-        call = _Call(self.loop, work)
+        call = _Call(self, work)
         try:
-            self.loop.call_soon_threadsafe(call.start)
+            self._begin(call)
             call.done.wait()
             return call.result()
         except BaseException:
@@ -42,8 +46,16 @@ class Background:
                 self.loop.call_soon_threadsafe(call.abandon, undo)
             raise
 
+    def _begin(self, call: _Call[Any]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(call.start)
+        except RuntimeError:
+            if not threading.current_thread().daemon:
+                raise Closed() from None
+
     def end(self) -> None:
         """At the end of the program. Leases are left to run out."""
+        self.is_ended = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_END_WITHIN)
         if self._thread.is_alive():
@@ -65,15 +77,21 @@ class Background:
 class _Call(Generic[T]):
     """One call, from a thread into the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]]) -> None:
+    def __init__(self, background: Background, work: Callable[[], Awaitable[T]]) -> None:
         self.done = threading.Event()
-        self._loop = loop
+        self._is_daemons = threading.current_thread().daemon
+        self._background = background
+        self._loop = background.loop
         self._work = work
         self._task: asyncio.Task[T] | None = None
 
     def start(self) -> None:
         self._task = self._loop.create_task(_awaited(self._work))
-        self._task.add_done_callback(lambda _: self.done.set())
+        self._task.add_done_callback(self._tell)
+
+    def _tell(self, _: object) -> None:
+        if not (self._is_daemons and self._background.is_ended):
+            self.done.set()
 
     def result(self) -> T:
         return cast("asyncio.Task[T]", self._task).result()

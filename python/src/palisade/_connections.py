@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import weakref
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ._address import Address
+from ._background import forsake
 from ._clock import now
 from ._connection import Answer, Connection, Word, reply_of
 from ._refusals import passes_in
@@ -58,6 +61,9 @@ class Connections:
         # Is done once ``close`` was called.
         self.closing: asyncio.Future[None] = self.loop.create_future()
         self._is_closed = False
+        # Nothing in the event loop refers to a connection on which nothing is due, so this does until they are closed.
+        self._finalizer = weakref.finalize(self, _drop, self.loop, self._open, os.getpid())
+        self._finalizer.atexit = False
 
     @property
     def is_closing(self) -> bool:
@@ -236,8 +242,10 @@ class Connections:
         if self._is_closed:
             raise Closed()
         connection = await Connection.open(self.address, self.answer_within)
-        self._open.add(connection)
-        connection.ended.add_done_callback(lambda _: self._open.discard(connection))
+        known = self._open
+        known.add(connection)
+        # Without a reference to this, which the garbage collector may find before the connection ends.
+        connection.ended.add_done_callback(lambda _: known.discard(connection))
         return connection
 
     def _share(self, opening: asyncio.Future[Connection]) -> None:
@@ -254,3 +262,18 @@ class Connections:
         # What failed is told to who asked for it; nobody may have.
         if not task.cancelled():
             task.exception()
+
+
+def _drop(loop: asyncio.AbstractEventLoop, known: set[Connection], pid: int) -> None:
+    """Closes the connections of a ``Palisade`` that nothing refers to any more. Called wherever the garbage collector runs."""
+    if pid != os.getpid():
+        forsake(known)
+        return
+    # An event loop that is closed has ended them.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_destroy, known)
+
+
+def _destroy(known: set[Connection]) -> None:
+    for connection in list(known):
+        connection.destroy()

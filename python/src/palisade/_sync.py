@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -12,6 +13,7 @@ from . import aio
 from ._address import Client
 from ._background import background
 from ._facts import Facts, LeadershipFacts, PermitFacts
+from ._held import Held
 from ._hold import Hold
 from ._leading import Leader, Leading, campaign
 from ._observing import Watch, leader_now
@@ -30,6 +32,12 @@ P = ParamSpec("P")
 def _run(work: Callable[[], Awaitable[T]]) -> T:
     """Does ``work``, also if this thread does not wait for it any more."""
     return background().run(work)
+
+
+def _call_soon(held: Held, work: Callable[[Callable[[], object]], object], listener: Callable[[], object]) -> None:
+    # At the end of the program the event loop is closed before daemons end.
+    with suppress(RuntimeError):
+        held.connections.loop.call_soon_threadsafe(work, listener)
 
 
 class Lost:
@@ -57,12 +65,11 @@ class Lost:
         if self.is_set() or held.is_ended:
             return held.loss
         ended = threading.Event()
-        loop = held.connections.loop
-        loop.call_soon_threadsafe(held.listen, ended.set)
+        _call_soon(held, held.listen, ended.set)
         try:
             ended.wait(timeout)
         finally:
-            loop.call_soon_threadsafe(held.forget, ended.set)
+            _call_soon(held, held.forget, ended.set)
         return self.loss
 
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import gc
 import os
 import signal
 import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 
-from palisade import Palisade, aio
+import redis
+
+# Daemons of a step.
+daemons: list[threading.Thread] = []
+
+
+@atexit.register
+def give_daemons_time() -> None:
+    """Registered before the package, so called after it has ended: what daemons say then is heard."""
+    for daemon in daemons:
+        daemon.join(0.5)
+
+
+from palisade import Palisade, aio  # noqa: E402
 
 url, key, step = sys.argv[1:]
 # Whoever runs the tests in the background may have had Ctrl-C ignored, and a program inherits that.
@@ -61,6 +77,58 @@ def left_async() -> None:
 
     asyncio.run(main(key))
     asyncio.run(main(f"{key}:2"))
+
+
+def collected() -> None:
+    """Nobody closes anything, and the garbage collector finds it while other locks are used."""
+    server = redis.Redis(unix_socket_path=url.removeprefix("unix://"))
+
+    def connections() -> int:
+        return len(server.client_list())
+
+    before = connections()
+    for _ in range(5):
+        assert Palisade(url).lock(key).release()
+        gc.collect()
+    until = time.monotonic() + 60
+    while connections() > before:
+        assert time.monotonic() < until, "connections stay open"
+        time.sleep(0.005)
+
+
+def collected_async() -> None:
+    async def main() -> None:
+        for _ in range(5):
+            assert await (await aio.Palisade(url).lock(key)).release()
+            gc.collect()
+        # A lock keeps its connections alone.
+        lock = await aio.Palisade(url).lock(key, ttl=1)
+        for _ in range(15):
+            gc.collect()
+            await asyncio.sleep(0.1)
+        assert lock.is_valid
+        assert await lock.release()
+
+    asyncio.run(main())
+
+
+def daemon_waits() -> None:
+    """A daemon waits for a lock, another one for its loss, and one looks for that again and again."""
+    locks = Palisade(url)
+    lock = locks.lock(key, ttl=60)
+    left.append(lock)
+
+    def looks() -> None:
+        while lock.lost.wait(0.001) is None:
+            pass
+
+    waits: list[Callable[[], object]] = [lambda: locks.lock(key), lock.lost.wait, looks]
+    daemons.extend(threading.Thread(target=wait, daemon=True) for wait in waits)
+    for daemon in daemons:
+        daemon.start()
+    server = redis.Redis(unix_socket_path=url.removeprefix("unix://"), decode_responses=True, protocol=3)
+    while server.execute_command("LOCK.INFO", key, "WAITERS", 1)["waiters"] == 0:  # type: ignore[no-untyped-call]
+        time.sleep(0.005)
 
 
 def observed() -> None:
