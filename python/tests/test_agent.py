@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from conftest import Bench
-from palisade import NoQuorum
+from palisade import NoQuorum, Released
 from servers import Agent
 from waiting import passed, soon
 
@@ -34,10 +35,11 @@ class Phase:
         self._done.set()
 
 
-async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase) -> None:
-    """A lock and a leader, before two nodes are killed, after that, and after a third one is."""
+async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase, it_is_back: Phase) -> None:
+    """A lock and a leader, before two nodes are killed, after that, after a third one is, and when it is back."""
     locks, others = bench.locks(ttl=2.4), bench.locks(ttl=30)
     first = await locks.lock(key)
+    inside, alone = await others.lock(f"{key}:inside"), await others.lock(f"{key}:alone")
     election, leaders = locks.election(f"{key}:e"), others.election(f"{key}:e").observe()
     leader = await election.campaign("first")
     while not is_told(await soon(anext(leaders)), b"first"):
@@ -65,9 +67,21 @@ async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase) -> 
     left = await others.lock(f"{key}:left", ttl=1.5)
     assert bench.outside.users(key)[0] == 0
     await a_third_dies.arrive()
-    with pytest.raises(NoQuorum, match="5 nodes"):
-        await others.lock(f"{key}:none")
+    for wait in (0, 0.3):
+        began = time.monotonic()
+        with pytest.raises(NoQuorum, match=f"^{key}:none: NOQUORUM .*5 nodes"):
+            await others.lock(f"{key}:none", wait=wait)
+        assert time.monotonic() - began >= wait
+    async with inside:
+        "The work was done under a valid lock."
+    assert await alone.release() is Released.UNKNOWN
     assert await soon(left.lost.wait())
+    waits = asyncio.ensure_future(others.lock(f"{key}:waits", wait=120))
+    await passed(0.5)
+    assert not waits.done()
+    await it_is_back.arrive()
+    async with await soon(waits) as late:
+        assert late.is_valid
 
 
 def is_told(leader: Any, value: bytes) -> bool:
@@ -76,15 +90,27 @@ def is_told(leader: Any, value: bytes) -> bool:
 
 async def test_two_of_five_nodes_may_die_and_a_third_may_not(key: str) -> None:
     with Agent() as agent:
-        two_die, a_third_dies = Phase(2), Phase(2)
+        two_die, a_third_dies, it_is_back = Phase(2), Phase(2), Phase(2)
         benches = [Bench(agent, face) for face in ("threads", "asyncio")]
-        stories = [asyncio.ensure_future(story(bench, f"{key}:{n}", two_die, a_third_dies)) for n, bench in enumerate(benches)]
+        stories = [asyncio.ensure_future(story(bench, f"{key}:{n}", two_die, a_third_dies, it_is_back)) for n, bench in enumerate(benches)]
 
         def kill_two() -> None:
             for node in agent.nodes[:2]:
                 node.kill()
 
         await two_die.do(kill_two)
+
+        def bring_back() -> None:
+            agent.nodes[2].start()
+            agent.nodes[2].lift()
+
         await a_third_dies.do(agent.nodes[2].kill)
+        await it_is_back.do(bring_back)
         await soon(asyncio.gather(*stories))
+        # What does not pass by itself ends a wait at once, also where it is nodes behind an agent that say so.
+        for node in agent.nodes[2:]:
+            node.outside.say("ACL", "SETUSER", "default", "-lock.acquire")
+        for bench in benches:
+            with pytest.raises(NoQuorum, match="NOPERM"):
+                await soon(bench.locks().lock(key, wait=3600))
         await asyncio.gather(*(bench.end() for bench in benches))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from conftest import Bench
-from palisade import Unavailable
+from palisade import LockLost, Released, ServerError, Unavailable
 from servers import Node, free_ports
-from waiting import eventually, soon
+from waiting import eventually, passed, soon
 from way import FaultyWay
 
 
@@ -56,8 +57,8 @@ async def test_an_extension_and_a_release_are_repeated(on_node: Bench, way: Faul
     way.lose_answer_to(b"LOCK.EXTEND")
     await soon(lock.extend())
     way.lose_answer_to(b"LOCK.RELEASE")
-    # The repetition is answered that nobody holds it.
-    assert await soon(lock.release())
+    # The repetition is answered that nobody holds it: by the first, or before.
+    assert await soon(lock.release()) is Released.UNKNOWN
     await on_node.outside.free(key)
     way.lose_answer_to(b"LOCK.RELEASE")
     async with locks.lock(key):
@@ -120,11 +121,11 @@ async def test_a_request_that_arrives_after_it_was_given_up_leaves_nothing(
 async def test_a_server_that_is_not_there_is_told_of_at_once(face: str, on_node: Bench) -> None:
     [port] = free_ports(1)
     locks = on_node.locks(f"redis://user:secret@127.0.0.1:{port}")
-    with pytest.raises(Unavailable, match=rf"^redis://127\.0\.0\.1:{port}: .*[Cc]onnect") as told:
-        await soon(locks.lock("k"))
+    with pytest.raises(Unavailable, match=rf"^k: redis://127\.0\.0\.1:{port}: .*[Cc]onnect") as told:
+        await soon(locks.lock("k", wait=0))
     assert "secret" not in str(told.value)
-    with pytest.raises(Unavailable, match=r"^unix:///nowhere: "):
-        await soon(on_node.locks("unix:///nowhere").lock("k"))
+    with pytest.raises(Unavailable, match=r"^k: unix:///nowhere: "):
+        await soon(on_node.locks("unix:///nowhere").try_lock("k"))
 
 
 async def test_a_server_is_not_sent_later_what_was_asked_for_meanwhile(own: tuple[Node, Bench]) -> None:
@@ -133,7 +134,7 @@ async def test_a_server_is_not_sent_later_what_was_asked_for_meanwhile(own: tupl
     await (await locks.lock("warm")).release()
     node.kill()
     with pytest.raises(Unavailable):
-        await soon(locks.lock("late", ttl=60))
+        await soon(locks.lock("late", ttl=60, wait=0))
     node.start()
     node.lift()
     await (await locks.lock("later")).release()
@@ -153,3 +154,63 @@ async def test_a_server_is_waited_for_by_who_was_in_its_queue_when_it_went(own: 
     lock = await soon(waits)
     assert lock.token > first.token
     assert await lock.release()
+
+
+async def test_a_server_that_is_away_is_waited_for_until_the_wait_ends(own: tuple[Node, Bench]) -> None:
+    node, bench = own
+    node.kill()
+    with pytest.raises(Unavailable, match=r"^k: unix://"):
+        await soon(bench.locks().lock("k", wait=0.3))
+    waits = asyncio.ensure_future(bench.locks().lock("k", wait=60))
+    await passed(0.5)
+    assert not waits.done()
+    node.start()
+    node.lift()
+    assert await (await soon(waits)).release()
+
+
+async def test_a_server_that_hangs_ends_no_wait_before_its_time_and_holds_none_up(own: tuple[Node, Bench]) -> None:
+    node, bench = own
+    locks = bench.locks(answer_within=0.3)
+    await (await locks.lock("warm")).release()
+    # Its connection is kept for the next wait.
+    first = await locks.lock("k")
+    waits = asyncio.ensure_future(locks.lock("k"))
+    await node.outside.waiters("k", 1)
+    await first.release()
+    await (await soon(waits)).release()
+    node.signal(signal.SIGSTOP)
+    with pytest.raises(Unavailable, match=r"^k: unix:.* did not answer within"):
+        await soon(locks.lock("k", wait=0.5))
+    waits = asyncio.ensure_future(locks.lock("k", wait=60))
+    await passed(1)
+    assert not waits.done()
+    node.signal(signal.SIGCONT)
+    assert await (await soon(waits)).release()
+
+
+async def test_what_does_not_pass_by_itself_ends_a_wait_at_once(on_node: Bench, key: str) -> None:
+    on_node.outside.say("SET", key, "a string")
+    for ttl in (1, 61):
+        with pytest.raises(ServerError, match=rf"^{key}:"):
+            await soon(on_node.locks().lock(key, ttl=ttl, wait=3600))
+
+
+async def test_the_end_of_a_block_does_not_need_the_server(own: tuple[Node, Bench], caplog: pytest.LogCaptureFixture) -> None:
+    node, bench = own
+    locks = bench.locks(ttl=60)
+    inside, alone = await locks.lock("k"), await locks.lock("alone")
+    async with inside:
+        node.kill()
+    assert await alone.release() is Released.UNKNOWN
+    assert "k: whether the lock was given back is not known: unix:" in caplog.text
+
+
+async def test_a_lock_that_was_overwritten_was_not_held(on_node: Bench, key: str) -> None:
+    lock, inside = await on_node.locks().lock(key, ttl=60), await on_node.locks().lock(f"{key}:2", ttl=60)
+    for name in (key, f"{key}:2"):
+        on_node.outside.say("SET", name, "a string")
+    assert await lock.release() is Released.NOT_HELD
+    with pytest.raises(LockLost, match=rf"^{key}:2: the lock is lost"):
+        async with inside:
+            pass

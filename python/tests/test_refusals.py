@@ -17,7 +17,7 @@ async def test_a_guarded_server_says_for_how_long_and_a_wait_outlasts_it(own: tu
     node, bench = own
     locks = bench.locks()
     node.outside.say("LOCK.GUARD", "ARM", 60_000)
-    with pytest.raises(Guarded, match=r"^GUARDED \d+ this node may have forgotten") as told:
+    with pytest.raises(Guarded, match=rf"^{key}: GUARDED \d+ this node may have forgotten") as told:
         await locks.try_lock(key)
     assert 0 < told.value.retry_after <= 60
     with pytest.raises(Guarded):

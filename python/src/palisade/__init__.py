@@ -26,7 +26,7 @@ from .errors import (
     Unavailable,
     UnexpectedReply,
 )
-from .loss import Loss, LossReason
+from .loss import Loss, LossReason, Released
 from .options import Key, LockOptions, Seconds, TryOptions
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Palisade",
     "PalisadeError",
     "Permit",
+    "Released",
     "Seconds",
     "Semaphore",
     "ServerError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
@@ -11,14 +12,18 @@ from typing import Literal
 from ._clock import milliseconds, now, valid_until
 from ._connection import Connection, Word, reply_of
 from ._connections import Acquisition, Connections, UnderWay
-from ._refusals import is_refusal, passes_in
+from ._refusals import is_lasting, is_refusal, passes_in
 from ._replies import Granted, to_granted, to_holder
-from .errors import Guarded, NotAcquired, PalisadeError, Unavailable
+from .errors import NoQuorum, NotAcquired, PalisadeError, Unavailable, shown
 from .options import DAY
 
-# A server that was reached once is looked for again for so long, while something waits there.
+# A wait without a limit ends when the server could not be asked for so long.
 _LOOKED_FOR = 10.0
 _LOOK_AGAIN = 0.2
+# A request that stood for longer than this before it failed shows that the server was there meanwhile.
+_STOOD = 1.0
+
+_log = logging.getLogger("palisade")
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class _Attempt:
         self._under_way: UnderWay | None = None
         # A request has had no answer: the server may have it still, even if a later one was refused.
         self._is_unsure = False
+        # What stood in the way when the server was asked last.
+        self._trouble: PalisadeError | None = None
 
     async def run(self) -> Grant:
         wait = self._wanted.wait
@@ -88,38 +95,53 @@ class _Attempt:
             self._connections.give_back(self._wanted.acquisition, self._under_way)
 
     async def _ask(self, by: float) -> Grant | None:
-        """Asks without waiting, on the connection that all share: most locks are free. ``None``: there is something to wait for."""
+        """Asks without waiting, on the connection that all share: most locks are free. ``None``: there is something to wait for.
+
+        That is a holder, or a server or nodes behind it that are away.
+        """
         is_repeated = False
         while True:
-            connection = await self._connections.shared()
+            connection: Connection | None = None
             try:
+                connection = await self._connections.shared()
                 return await self._send(connection, [], self._connections.answer_within)
             except PalisadeError as error:
-                if isinstance(error, Guarded) and now() < by:
-                    return None
                 pause = passes_in(error)
+                is_broken = isinstance(error, Unavailable) and error.is_broken
                 if pause is not None and now() + pause < by:
                     await self._connections.pause(pause)
-                elif isinstance(error, Unavailable) and error.is_broken and not is_repeated:
+                elif connection is not None and is_broken and not is_repeated:
                     # Its connection may have ended long ago: a new one is tried once.
                     is_repeated = True
-                else:
+                elif now() >= by or is_lasting(error):
                     raise
+                else:
+                    self._await_end_of(error)
+                    return None
+
+    def _await_end_of(self, trouble: PalisadeError) -> None:
+        """Remembers ``trouble``, which is told if nothing else has come by the end of the wait."""
+        self._trouble = trouble
+        if isinstance(trouble, Unavailable):
+            # The server may be as silent on these.
+            self._connections.destroy_idle()
+        if isinstance(trouble, NoQuorum):
+            _log.warning("%s: waits until a majority of the nodes can be asked: %s", shown(self._wanted.acquisition.key), trouble)
 
     async def _wait(self, by: float) -> Grant:
         """Waits in the queue, on a connection of its own."""
-        lost_since: float | None = None
+        trouble_since: float | None = None
         while True:
             if now() >= by:
-                raise await self._not_acquired("timed-out")
+                raise self._trouble or await self._not_acquired("timed-out")
             connection: Connection | None = None
+            asked = inf
             try:
                 connection = await self._connections.for_wait()
-                lost_since = None
-                left = max(0, ceil(min(by - now(), DAY) * 1000))
-                grant = await self._send(connection, ["WAIT", left], None)
+                asked = now()
+                grant = await self._stand_in_queue(connection, by)
                 self._connections.idle(connection)
-                connection = None
+                connection = trouble_since = self._trouble = None
                 if grant is not None and grant.valid_until - now() < self._wanted.acquisition.ttl / 2:
                     # A long wait is counted with its error, and this program may have slept: a lease from now on is worth a question.
                     self._is_unsure = True
@@ -127,19 +149,31 @@ class _Attempt:
                 if grant is not None:
                     return grant
             except PalisadeError as error:
-                pause = passes_in(error)
                 if connection is not None and self._under_way is None:
                     self._connections.idle(connection)
-                if isinstance(error, Unavailable):
-                    lost_since = now() if lost_since is None else lost_since
-                    if now() - lost_since > _LOOKED_FOR:
+                pause = passes_in(error)
+                if pause is None:
+                    if self._ends_wait(error):
+                        raise
+                    if trouble_since is None or now() - asked > _STOOD:
+                        trouble_since = now()
+                    if by == inf and now() - trouble_since > _LOOKED_FOR:
                         raise
                     pause = _LOOK_AGAIN
-                if pause is None:
-                    raise
+                self._trouble = error
                 await self._connections.pause(min(pause, by - now()))
 
-    async def _send(self, connection: Connection, more: Sequence[Word], within: float | None) -> Grant | None:
+    async def _stand_in_queue(self, connection: Connection, by: float) -> Grant | None:
+        left = min(max(0.0, by - now()), DAY)
+        # A server that says nothing by then has hung.
+        return await self._send(connection, ["WAIT", ceil(left * 1000)], left + self._connections.answer_within)
+
+    def _ends_wait(self, error: PalisadeError) -> bool:
+        """Whether ``error``, which a request that waits was answered, is told at once."""
+        # An agent waits for nodes itself, and says this when that is in vain. But it looks only once for a grant that may be there.
+        return is_lasting(error) or (isinstance(error, NoQuorum) and not self._is_unsure)
+
+    async def _send(self, connection: Connection, more: Sequence[Word], within: float) -> Grant | None:
         """Sends the request; ``within`` so many seconds there must be an answer."""
         acquisition, note = self._wanted.acquisition, self._wanted.note
         words: list[Word] = ["LOCK.ACQUIRE", acquisition.key, acquisition.owner, milliseconds(acquisition.ttl)]
@@ -153,7 +187,7 @@ class _Attempt:
         answer = await connection.post(words)
         self._under_way = UnderWay(connection, answer)
         self._is_unsure = was_unsure
-        if not await self._connections.unless_closing(answer, within) and within is not None:
+        if not await self._connections.unless_closing(answer, within):
             await connection.give_up(answer, within)
         try:
             granted = to_granted(reply_of(answer))

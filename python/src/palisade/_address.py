@@ -32,6 +32,9 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _TAKEN = re.compile(r"host|port|path|db|username|password|credential_provider|client_name|ssl_.*|socket_keepalive.*|socket_type")
 
 
+_THROUGH_AN_AGENT = "through a `palisade agent` that runs beside the program (docs/agent.md)"
+
+
 class _Parser(_AsyncRESP2Parser):  # type: ignore[misc, unused-ignore]
     """Leaves errors as the server says them: redis-py takes the first word off some, and makes others look like a broken connection."""
 
@@ -42,6 +45,8 @@ class Address:
     """Where to connect to, and how."""
 
     def __init__(self, address: str | Client) -> None:
+        if _are_several(address):
+            raise BadArgument(f"several addresses were given, and this takes one: reach a quorum of nodes {_THROUGH_AN_AGENT}")
         if isinstance(address, str):
             self._kind, given = _from_url(address)
         else:
@@ -70,8 +75,21 @@ class Address:
         )
 
 
+def _are_several(address: object) -> bool:
+    if isinstance(address, (list, tuple, set, frozenset)):
+        return True
+    if not isinstance(address, str):
+        return False
+    scheme, _, rest = address.partition("://")
+    # A comma may be in a password, and in a path.
+    hosts = re.split("[/?]", rest.rpartition("@")[2])[0] if scheme in ("redis", "rediss") else ""
+    return "," in hosts or re.search(r"[,;\s]\s*(rediss?|unix)://", address) is not None
+
+
 def _from_url(url: str) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
     if not re.match("(rediss?|unix)://", url):
+        if re.match(r"rediss?\+(cluster|sentinel)://", url):
+            raise BadArgument(f"the address must be of one server: reach a cluster, or a master behind Sentinel, {_THROUGH_AN_AGENT}")
         raise BadArgument("the address must begin with redis://, rediss:// or unix://")
     try:
         options = dict(parse_url(url))

@@ -16,7 +16,8 @@ from ._clock import now
 from ._connection import Answer, Connection, Word, reply_of
 from ._refusals import passes_in
 from ._replies import Reply, to_granted
-from .errors import Closed, Misconfigured, PalisadeError, Unavailable
+from .errors import Closed, Misconfigured, PalisadeError, ServerError, Unavailable
+from .loss import Released
 
 # So many connections that nothing waits on are kept for the next waits.
 _IDLE_MAX = 4
@@ -128,6 +129,11 @@ class Connections:
         else:
             connection.destroy()
 
+    def destroy_idle(self) -> None:
+        """Ends the connections that are kept for the next waits."""
+        while self._idle:
+            self._idle.pop().destroy()
+
     def destroy(self, connection: Connection) -> None:
         """Ends a connection on which something may wait."""
         self._waiting.discard(connection)
@@ -159,12 +165,20 @@ class Connections:
                 else:
                     raise
 
-    async def release(self, acquisition: Acquisition, level: int = 1) -> bool:
-        """Gives holds back down to below ``level``; whether it was held."""
+    async def release(self, acquisition: Acquisition, level: int = 1) -> Released:
+        """Gives holds back down to below ``level``."""
         words: list[Word] = ["LOCK.RELEASE", acquisition.key, acquisition.owner, "LEVEL", level]
-        reply, is_repeated = await self._ask(words)
+        try:
+            reply, is_repeated = await self._ask(words)
+        except ServerError as error:
+            # Somebody has put something else into the place of the lock.
+            if error.code == "WRONGTYPE":
+                return Released.NOT_HELD
+            raise
+        if reply is not None:
+            return Released.FREED
         # To a repetition Null may say that the first request has done it.
-        return reply is not None or is_repeated
+        return Released.UNKNOWN if is_repeated else Released.NOT_HELD
 
     def give_back(self, acquisition: Acquisition, under_way: UnderWay | None = None) -> None:
         """Gives an acquisition back in the background, whatever became of it; it is tried until its lease has ended."""

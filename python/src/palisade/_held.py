@@ -12,7 +12,7 @@ from ._clock import milliseconds, now, valid_until
 from ._connection import Word
 from ._connections import Acquisition, Connections
 from ._replies import Reply, to_integer
-from .errors import LockLost, PalisadeError, Unavailable
+from .errors import LockLost, PalisadeError, Unavailable, shown
 from .loss import Loss, LossReason
 from .options import Checked, checked_ttl
 
@@ -137,7 +137,7 @@ class Held:
             try:
                 self._keeping.on_lost(loss)
             except Exception as error:
-                warnings.warn(f"on_lost of a lock failed: {error!r}", RuntimeWarning, stacklevel=1)
+                warnings.warn(f"on_lost of the lock {shown(self.acquisition.key)} failed: {error!r}", RuntimeWarning, stacklevel=1)
 
     def drop(self) -> None:
         """Nothing refers to one of its locks any more, and it was not released. The last one leaves the lease to run out."""
@@ -146,7 +146,7 @@ class Held:
         self.holds -= 1
         if self.holds == 0:
             self.lose(LossReason.NOT_EXTENDED)
-            message = f"the lock {self.acquisition.key!r} was not released, and nothing refers to it: its lease runs out"
+            message = f"the lock {shown(self.acquisition.key)} was not released, and nothing refers to it: its lease runs out"
             warnings.warn(message, ResourceWarning, stacklevel=1)
 
     def lose_if_over(self) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import weakref
 
 from ._connection import Word
 from ._held import Held
-from .errors import Closed, LockLost, PalisadeError, Unavailable, UnexpectedReply
-from .loss import Loss, LossReason
+from ._refusals import is_lasting
+from .errors import Closed, LockLost, PalisadeError, UnexpectedReply, naming, shown
+from .loss import Loss, LossReason, Released
+
+_log = logging.getLogger("palisade")
 
 
 class Hold:
@@ -21,7 +25,7 @@ class Hold:
     def __init__(self, held: Held) -> None:
         self.held = held
         self.is_released = False
-        self._releasing: asyncio.Task[bool] | None = None
+        self._releasing: asyncio.Task[Released] | None = None
         self._finalizer = weakref.finalize(self, _drop, held)
         self._finalizer.atexit = False
 
@@ -39,11 +43,17 @@ class Hold:
         """Whoever relies on it is told if it is over."""
         self.held.lose_if_over()
 
+    @property
+    def key(self) -> bytes:
+        """The key that is locked."""
+        return self.held.acquisition.key
+
     def throw_if_released(self) -> None:
         """Fails if it was given back, or is lost."""
-        self.held.throw_if_lost()
-        if self.is_released:
-            raise LockLost(Loss.of(LossReason.RELEASED))
+        with naming(self.key):
+            self.held.throw_if_lost()
+            if self.is_released:
+                raise LockLost(Loss.of(LossReason.RELEASED))
 
     async def check(self) -> None:
         """As ``throw_if_released``."""
@@ -52,7 +62,8 @@ class Hold:
     async def extend(self, ttl: object = None) -> None:
         """A lease of ``ttl`` from now on, or of the ttl of the lock."""
         self.throw_if_released()
-        await self.held.extend(ttl)
+        with naming(self.key):
+            await self.held.extend(ttl)
 
     async def reenter(self) -> Hold:
         """One hold more."""
@@ -61,31 +72,34 @@ class Hold:
         held.holds += 1
         inner = Hold(held)
         try:
-            words: list[Word] = ["LOCK.REENTER", held.acquisition.key, held.acquisition.owner, "LEVEL", held.holds]
-            held.answered(await held.connections.ask(words))
+            words: list[Word] = ["LOCK.REENTER", self.key, held.acquisition.owner, "LEVEL", held.holds]
+            with naming(self.key):
+                held.answered(await held.connections.ask(words))
         except BaseException:
             inner._begin_release()
             raise
         return inner
 
-    async def release(self) -> bool:
-        """Gives it back, and tells whether it was held until then. Cancelling this does not cancel that."""
+    async def release(self) -> Released:
+        """Gives it back, and tells what that came to. Cancelling this does not cancel that."""
         if self.held.is_elsewhere:
-            return False
+            return Released.NOT_HELD
         releasing = self._begin_release()
         await asyncio.wait({releasing})
-        return releasing.result()
+        with naming(self.key):
+            return releasing.result()
 
     async def release_unless_lost(self) -> None:
-        """Releases, and fails if the lock was lost. A server that does not answer is no reason to: it was valid until now."""
+        """Releases, and fails if the lock was lost. Nothing else is a reason to, since it was valid until now: the log has it."""
         if self.is_released:
             return
         try:
-            was_held = await self.release()
-        except (Unavailable, Closed):
+            released = await self.release()
+        except PalisadeError as error:
+            _log.warning("%s (the work under the lock was done)", error)
             return
-        if not was_held:
-            raise LockLost(self.held.loss or Loss.of(LossReason.TAKEN_AWAY))
+        if released is Released.NOT_HELD:
+            raise LockLost(self.held.loss or Loss.of(LossReason.TAKEN_AWAY))._of(self.key)
 
     async def release_quietly(self) -> None:
         """Releases, where there is another error already to tell of."""
@@ -102,7 +116,7 @@ class Hold:
         """Gives it back in the background: nobody has heard of it."""
         self._begin_release()
 
-    def _begin_release(self) -> asyncio.Task[bool]:
+    def _begin_release(self) -> asyncio.Task[Released]:
         if self._releasing is None:
             was_left, self.is_released = self.is_released, True
             self._finalizer.detach()
@@ -110,28 +124,33 @@ class Hold:
         return self._releasing
 
 
-async def _left() -> bool:
-    return True
+async def _left() -> Released:
+    return Released.FREED
 
 
-async def _release(held: Held) -> bool:
+async def _release(held: Held) -> Released:
     connections, acquisition = held.connections, held.acquisition
     was_valid = held.valid_for > 0
+    level = held.holds
     held.holds -= 1
-    if held.holds > 0:
-        return await connections.release(acquisition, held.holds + 1) and was_valid
-    if not was_valid:
+    is_last = level == 1
+    if is_last and not was_valid:
         # Its loss is told, if no timer has run yet; it may still be held on the server.
         held.lose_if_over()
         connections.give_back(acquisition)
-        return False
-    held.end()
+        return Released.NOT_HELD
+    if is_last:
+        held.end()
+    released = Released.UNKNOWN
     try:
-        return await connections.release(acquisition)
+        released = await connections.release(acquisition, level)
     except PalisadeError as error:
-        if not isinstance(error, UnexpectedReply):
+        if is_last and not isinstance(error, UnexpectedReply):
             connections.give_back(acquisition)
-        raise
+        if is_lasting(error) and not isinstance(error, Closed):
+            raise
+        _log.warning("%s: whether the lock was given back is not known: %s", shown(acquisition.key), error)
+    return released if was_valid else Released.NOT_HELD
 
 
 def _drop(held: Held) -> None:

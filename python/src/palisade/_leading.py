@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from ._clock import now
 from ._connection import Word
+from ._held import Held
 from ._hold import Hold
-from ._locks import Locks
+from ._locks import Asked, Locks
 from ._replies import INTEGERS_END
-from .errors import LockLost
+from .errors import LockLost, naming
 from .loss import LossReason
 from .options import DAY, checked, checked_text
 
@@ -50,10 +50,12 @@ class Leading:
 
     async def proclaim(self, hold: Hold, value: object) -> None:
         """Proclaims another value, as long as ``hold`` is not given back."""
-        text = checked_text("value", value, _VALUE_BYTES_MAX)
-        held = hold.held
-        note = b"term %d %s" % (self.term, text)
         hold.throw_if_released()
+        with naming(hold.key):
+            await self._proclaim(hold.held, checked_text("value", value, _VALUE_BYTES_MAX))
+
+    async def _proclaim(self, held: Held, text: bytes) -> None:
+        note = b"term %d %s" % (self.term, text)
         while True:
             self.sequence += 1
             sequence = self.sequence
@@ -65,14 +67,15 @@ class Leading:
             self.sequence = max(self.sequence, current)
 
 
-async def campaign(locks: Locks, key: bytes, value: object, options: dict[str, Any]) -> Leading:
+async def campaign(locks: Locks, asked: Asked, value: object) -> Leading:
     """Waits in turn until this candidate leads, and proclaims ``value``."""
-    checked_text("value", value, _VALUE_BYTES_MAX)
-    wait = checked(locks.defaults | options).wait
+    with naming(asked.key):
+        checked_text("value", value, _VALUE_BYTES_MAX)
+        wait = checked(locks.defaults | asked.options).wait
     by = None if wait is None else now() + wait
     while True:
         left = None if by is None else min(max(0.0, by - now()), DAY)
-        leading = Leading(await locks.lead(key, {**options, "wait": left}))
+        leading = Leading(await locks.lead(asked.but(wait=left)))
         try:
             await leading.proclaim(leading.hold, value)
             return leading

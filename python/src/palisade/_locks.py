@@ -6,6 +6,7 @@ import asyncio
 import math
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._acquiring import Wanted, acquire
@@ -14,9 +15,24 @@ from ._connection import Word
 from ._connections import Acquisition, Connections
 from ._held import Held
 from ._hold import Hold
-from .errors import Closed, NotAcquired
+from ._holder import current_holder, default_note, noted
+from .errors import BadArgument, Closed, NotAcquired, naming
 from .loss import LossReason
-from .options import checked, checked_key
+from .options import checked
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller asks for, and the holder id of who that is: of the thread or task in which this is made."""
+
+    key: bytes
+    mode: Sequence[Word]
+    options: dict[str, Any]
+    holder: str = field(default_factory=current_holder)
+
+    def but(self, **options: object) -> Asked:
+        """The same with these options."""
+        return replace(self, options=self.options | options)
 
 
 class Locks:
@@ -28,33 +44,38 @@ class Locks:
         self._held: set[Held] = set()
         self._closing: asyncio.Task[None] | None = None
 
-    async def take(self, key: object, mode: Sequence[Word], given: dict[str, Any], min_hold: float = 0, tells_holder: bool = True) -> Hold:
-        """Takes a lock in this mode. Its first lease lasts for ``min_hold`` at least."""
-        options = checked({**self.defaults, **given})
-        ttl = max(options.ttl, min_hold)
-        # New for each acquisition, so that nobody takes another's grant for their own.
-        acquisition = Acquisition(checked_key(key), secrets.token_hex(16), ttl)
-        wanted = Wanted(acquisition, mode, options.note, options.wait, tells_holder)
-        grant = await acquire(self.connections, wanted)
-        if self._closing is not None:
-            self.connections.give_back(acquisition)
-            raise Closed()
-        held = Held(self.connections, acquisition, grant, options, self._held.discard)
-        self._held.add(held)
-        return Hold(held)
+    async def take(self, wanted: Asked, min_hold: float = 0, tells_holder: bool = True) -> Hold:
+        """Takes a lock. Its first lease lasts for ``min_hold`` at least."""
+        with naming(wanted.key):
+            options = checked({**self.defaults, **wanted.options})
+            ttl = max(options.ttl, min_hold)
+            # New for each acquisition, so that nobody takes another's grant for their own.
+            acquisition = Acquisition(wanted.key, secrets.token_hex(16), ttl)
+            note = noted(default_note() if options.note is None else options.note, options.holder or wanted.holder)
+            grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, options.wait, tells_holder))
+            if self._closing is not None:
+                self.connections.give_back(acquisition)
+                raise Closed()
+            held = Held(self.connections, acquisition, grant, options, self._held.discard)
+            self._held.add(held)
+            return Hold(held)
 
-    async def try_take(self, key: object, mode: Sequence[Word], given: dict[str, Any], min_hold: float = 0) -> Hold | None:
+    async def try_take(self, wanted: Asked, min_hold: float = 0) -> Hold | None:
         """Takes a lock if it is free now."""
+        with naming(wanted.key):
+            if "wait" in wanted.options:
+                raise BadArgument("there is no option 'wait' where a lock is not waited for")
         try:
-            return await self.take(key, mode, {**given, "wait": 0}, min_hold, tells_holder=False)
+            return await self.take(wanted.but(wait=0), min_hold, tells_holder=False)
         except NotAcquired as error:
             if error.reason == "held":
                 return None
             raise
 
-    async def lead(self, key: object, given: dict[str, Any]) -> Hold:
+    async def lead(self, wanted: Asked) -> Hold:
         """Takes the lock of an election. A leader is meant to stay."""
-        return await self.take(key, [], {"max_hold": self.defaults.get("max_hold", math.inf), **given})
+        max_hold = self.defaults.get("max_hold", math.inf)
+        return await self.take(replace(wanted, options={"max_hold": max_hold, **wanted.options}))
 
     async def close(self) -> None:
         """Gives back all locks that are held, ends all waits, and closes the connections when the server has been told."""

@@ -12,9 +12,9 @@ from typing import Any
 from ._connection import Connection, Word
 from ._connections import Connections
 from ._leading import Leader, read_note
-from ._refusals import passes_in
+from ._refusals import is_lasting
 from ._replies import Reply, text_of, to_fields, to_integer
-from .errors import Closed, Guarded, NoQuorum, PalisadeError, Unavailable
+from .errors import Closed, Guarded, PalisadeError, naming
 
 # The server answers after so many ms even if nothing happens; a connection on which it does not is given up a little later.
 _WATCH_MS = 3_000
@@ -39,8 +39,9 @@ class _Nothing:
 
 async def leader_now(connections: Connections, key: bytes) -> Leader | None:
     """Who leads now."""
-    state = _to_state(await connections.ask(["LOCK.INFO", key]))
-    await _throw_if_forgetful(connections, state)
+    with naming(key):
+        state = _to_state(await connections.ask(["LOCK.INFO", key]))
+        await _throw_if_forgetful(connections, state)
     return state.leader
 
 
@@ -75,8 +76,8 @@ class Watch:
             except PalisadeError as error:
                 self._forget()
                 # What does not pass by itself is told.
-                if not isinstance(error, (Unavailable, Guarded, NoQuorum)) and passes_in(error) is None:
-                    raise
+                if is_lasting(error):
+                    raise error._of(self._key) from error.__cause__
                 await self._pause()
             except BaseException:
                 self._forget()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ._hold import Hold
-from ._locks import Locks
 from .options import DAY, checked_time
 
 T = TypeVar("T")
@@ -27,11 +26,6 @@ class Once(Generic[T]):
 def checked_min_hold(min_hold: object) -> float:
     """A time for which a lock is held at least."""
     return checked_time("min_hold", min_hold, 0.001, DAY)
-
-
-async def begin(locks: Locks, name: object, min_hold: float, options: dict[str, Any]) -> Hold | None:
-    """The lock of a job, if it is this program's to run it now."""
-    return await locks.try_take(name, [], options, min_hold)
 
 
 async def end(hold: Hold, min_hold: float) -> None:

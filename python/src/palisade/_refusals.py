@@ -29,6 +29,10 @@ def translated(error: BaseException, address: str) -> PalisadeError:
         return Misconfigured(f"{address} refuses the user or the password of the address ({message})")
     if code == "NOPERM":
         return Misconfigured(f"the user may not do that on {address}: docs/acl.md has the rules that locks need ({message})")
+    if code in ("MOVED", "ASK"):
+        return Misconfigured(f"{address} is one node of a cluster: reach it through a `palisade agent`, docs/agent.md ({message})")
+    if message.startswith("ERR max number of clients reached"):
+        return Unavailable(f"{address}: {message}", is_broken=True)
     if re.match("ERR unknown command", message, re.IGNORECASE):
         advice = "load the Palisade module there (docs/install.md), or use the address of a `palisade agent`"
         return Misconfigured(f"{address} does not know the commands of locks: {advice} ({message})")
@@ -42,6 +46,13 @@ def passes_in(error: BaseException) -> float | None:
     if error.code == "NOTYET":
         return (_first_number(str(error).partition(" ")[2]) or 10) / 1000
     return 0.1 if error.code in ("LOADING", "TRYAGAIN", "BUSY") else None
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether this does not pass by itself: somebody has to do something about it."""
+    if isinstance(error, ServerError):
+        return error.code in ("ERR", "WRONGTYPE", "OWNED", "LOCKPANIC")
+    return not isinstance(error, (Unavailable, NoQuorum, Guarded))
 
 
 def is_refusal(error: BaseException) -> bool:

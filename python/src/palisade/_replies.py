@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from ._holder import without_holder
 from .errors import Holder, UnexpectedReply
 
 Reply = Union[None, int, bytes, "list[Reply]"]
@@ -67,7 +68,7 @@ def to_holder(reply: Reply) -> Holder | None:
     if not fields or token == 0:
         return None
     return Holder(
-        note=text_of(fields, b"note").decode(errors="replace"),
+        note=without_holder(text_of(fields, b"note")).decode(errors="replace"),
         token=token,
         held_for=to_integer(fields.get(b"held")) / 1000,
         lease_left=to_integer(fields.get(b"ttl")) / 1000,

@@ -16,10 +16,11 @@ from ._facts import Facts, LeadershipFacts, PermitFacts
 from ._held import Held
 from ._hold import Hold
 from ._leading import Leader, Leading, campaign
+from ._locks import Asked
 from ._observing import Watch, leader_now
-from ._once import Once, begin, checked_min_hold, end, end_quietly
+from ._once import Once, checked_min_hold, end, end_quietly
 from .errors import Closed
-from .loss import Loss
+from .loss import Loss, Released
 from .options import Key, LockOptions, Seconds, TryOptions, checked_key, checked_limit
 
 if TYPE_CHECKING:
@@ -95,13 +96,14 @@ class Lock(Facts):
         """
         return self._again(background().run(self._hold.reenter, Hold.discard))
 
-    def release(self) -> bool:
-        """Gives the lock back, and tells whether it was held until then.
+    def release(self) -> Released:
+        """Gives the lock back, and tells what that came to: it was ``FREED``, it was ``NOT_HELD`` any more, or that is ``UNKNOWN``.
 
-        If not, what was done last may have been done without it. Later calls return what the first one did. Of a lock that was
-        re-entered it gives one hold back.
+        The first is true, the others are not. A server that does not answer is no error: the lock was valid until now, and is given
+        back in the background. Later calls return what the first one did. Of a lock that was re-entered it gives one hold
+        back.
 
-        Raises ``Unavailable``: the server does not answer. It is told in the background; else the lock is free when its lease ends.
+        Raises ``Misconfigured`` or ``ServerError``: the server refuses to.
         """
         return _run(self._hold.release)
 
@@ -111,7 +113,10 @@ class Lock(Facts):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself."""
+        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself.
+
+        That the server cannot be told is no error, since the work was done under a valid lock: it is logged (``palisade``).
+        """
         _run(self._hold.release_unless_lost if error is None else self._hold.release_quietly)
 
 
@@ -126,7 +131,7 @@ class Leadership(Lock, LeadershipFacts):
         """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: it does not lead any more."""
         _run(lambda: self._leading.proclaim(self._hold, value))
 
-    def resign(self) -> bool:
+    def resign(self) -> Released:
         """Stops leading: the next candidate leads at once. As ``release``."""
         return self.release()
 
@@ -196,9 +201,9 @@ class Election:
 
         Every observer that asks from then on sees this leader or a later one. Raises ``NotAcquired``, as ``Palisade.lock``.
         """
-        given = _threaded(options)
+        asked = Asked(self._key, (), _threaded(options))
         locks = self._palisade._locks
-        return Leadership(background().run(lambda: campaign(locks(), self._key, value, given), _discarded))
+        return Leadership(background().run(lambda: campaign(locks(), asked, value), _discarded))
 
     def leader(self) -> Leader | None:
         """Who leads, as the server says now; ``None``: nobody.
@@ -245,8 +250,8 @@ class Job:
 
         Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not fail itself.
         """
-        min_hold, locks = self._min_hold, self._palisade._locks
-        hold = background().run(lambda: begin(locks(), self._key, min_hold, self._options), _discarded_if_any)
+        min_hold, locks, asked = self._min_hold, self._palisade._locks, Asked(self._key, (), self._options)
+        hold = background().run(lambda: locks().try_take(asked, min_hold), _discarded_if_any)
         if hold is None:
             return Once(False)
         try:
@@ -329,12 +334,12 @@ class Palisade:
         self.close()
 
     def _take(self, key: Key, mode: tuple[str | int, ...], options: LockOptions) -> Hold:
-        given = _threaded(options)
-        return background().run(lambda: self._locks().take(key, mode, given), Hold.discard)
+        asked = Asked(checked_key(key), mode, _threaded(options))
+        return background().run(lambda: self._locks().take(asked), Hold.discard)
 
     def _try_take(self, key: Key, mode: tuple[str | int, ...], options: TryOptions) -> Hold | None:
-        given = _threaded(options)
-        return background().run(lambda: self._locks().try_take(key, mode, given), _discarded_if_any)
+        asked = Asked(checked_key(key), mode, _threaded(options))
+        return background().run(lambda: self._locks().try_take(asked), _discarded_if_any)
 
 
 def _threaded(options: LockOptions | TryOptions) -> dict[str, Any]:

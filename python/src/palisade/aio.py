@@ -14,11 +14,11 @@ from ._background import forsake
 from ._facts import Facts, LeadershipFacts, PermitFacts
 from ._hold import Hold
 from ._leading import Leader, campaign
-from ._locks import Locks
+from ._locks import Asked, Locks
 from ._observing import Watch, leader_now
-from ._once import Once, begin, checked_min_hold, end, end_quietly
+from ._once import Once, checked_min_hold, end, end_quietly
 from .errors import BadArgument, Closed
-from .loss import Loss
+from .loss import Loss, Released
 from .options import Key, LockOptions, Seconds, TryOptions, checked, checked_key, checked_limit, checked_time
 
 if TYPE_CHECKING:
@@ -114,13 +114,14 @@ class Lock(Facts):
 
         return Taking(take)
 
-    async def release(self) -> bool:
-        """Gives the lock back, and tells whether it was held until then.
+    async def release(self) -> Released:
+        """Gives the lock back, and tells what that came to: it was ``FREED``, it was ``NOT_HELD`` any more, or that is ``UNKNOWN``.
 
-        If not, what was done last may have been done without it. Later calls return what the first one did. Of a lock that was
-        re-entered it gives one hold back. Cancelling does not end it: it goes on in the background.
+        The first is true, the others are not. A server that does not answer is no error: the lock was valid until now, and is given
+        back in the background. Later calls return what the first one did. Of a lock that was re-entered it gives one hold
+        back. Cancelling does not end it: it goes on in the background.
 
-        Raises ``Unavailable``: the server does not answer. It is told in the background; else the lock is free when its lease ends.
+        Raises ``Misconfigured`` or ``ServerError``: the server refuses to.
         """
         return await self._hold.release()
 
@@ -129,7 +130,10 @@ class Lock(Facts):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself."""
+        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself.
+
+        That the server cannot be told is no error, since the work was done under a valid lock: it is logged (``palisade``).
+        """
         if error is None:
             await self._hold.release_unless_lost()
         else:
@@ -147,7 +151,7 @@ class Leadership(Lock, LeadershipFacts):
         """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: it does not lead any more."""
         await self._leading.proclaim(self._hold, value)
 
-    async def resign(self) -> bool:
+    async def resign(self) -> Released:
         """Stops leading: the next candidate leads at once. As ``release``."""
         return await self.release()
 
@@ -166,16 +170,16 @@ class Semaphore:
 
     def acquire(self, **options: Unpack[LockOptions]) -> Taking[Permit]:
         """Waits in turn until a permit is free. Raises ``NotAcquired``, as ``Palisade.lock``."""
-        given = cast("dict[str, Any]", options)
+        asked = Asked(self._key, self._mode, cast("dict[str, Any]", options))
 
         async def take() -> Permit:
-            return Permit(await self._palisade._locks().take(self._key, self._mode, given))
+            return Permit(await self._palisade._locks().take(asked))
 
         return Taking(take)
 
     async def try_acquire(self, **options: Unpack[TryOptions]) -> Permit | None:
         """A permit if one is free now, else ``None``."""
-        hold = await self._palisade._locks().try_take(self._key, self._mode, cast("dict[str, Any]", options))
+        hold = await self._palisade._locks().try_take(Asked(self._key, self._mode, cast("dict[str, Any]", options)))
         return None if hold is None else Permit(hold)
 
 
@@ -222,10 +226,10 @@ class Election:
 
         Every observer that asks from then on sees this leader or a later one. Raises ``NotAcquired``, as ``Palisade.lock``.
         """
-        given = cast("dict[str, Any]", options)
+        asked = Asked(self._key, (), cast("dict[str, Any]", options))
 
         async def take() -> Leadership:
-            return Leadership(await campaign(self._palisade._locks(), self._key, value, given))
+            return Leadership(await campaign(self._palisade._locks(), asked, value))
 
         return Taking(take)
 
@@ -270,7 +274,7 @@ class Job:
 
         Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not fail itself.
         """
-        hold = await begin(self._palisade._locks(), self._key, self._min_hold, self._options)
+        hold = await self._palisade._locks().try_take(Asked(self._key, (), self._options), self._min_hold)
         if hold is None:
             return Once(False)
         try:
@@ -315,7 +319,7 @@ class Palisade:
 
     async def try_lock(self, key: Key, **options: Unpack[TryOptions]) -> Lock | None:
         """The lock if it is free now, else ``None``."""
-        hold = await self._locks().try_take(key, (), cast("dict[str, Any]", options))
+        hold = await self._locks().try_take(Asked(checked_key(key), (), cast("dict[str, Any]", options)))
         return None if hold is None else Lock(hold)
 
     def read_lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
@@ -360,8 +364,10 @@ class Palisade:
         await self.close()
 
     def _taking(self, key: Key, mode: tuple[str, ...], options: LockOptions) -> Taking[Lock]:
+        asked = Asked(checked_key(key), mode, cast("dict[str, Any]", options))
+
         async def take() -> Lock:
-            return Lock(await self._locks().take(key, mode, cast("dict[str, Any]", options)))
+            return Lock(await self._locks().take(asked))
 
         return Taking(take)
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .loss import Loss
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Of a key, so many characters are shown.
+_SHOWN_CHARS = 100
 
 
 @dataclass(frozen=True)
@@ -22,8 +31,49 @@ class Holder:
     """For how many seconds its lease still runs, if it is not extended."""
 
 
+def shown(key: bytes) -> str:
+    """A key as people read it: text where it is, and nothing in it that moves a cursor."""
+    text = key.decode(errors="replace")
+    cut = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)
+
+
 class PalisadeError(Exception):
-    """What every error of this package is."""
+    """What every error of this package is. It can be pickled, so it passes from one process to another."""
+
+    key: bytes | None = None
+    """The lock that this is about; ``None``: no lock in particular."""
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if self.key is None else f"{shown(self.key)}: {message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, self.__dict__)
+
+    def _of(self, key: bytes) -> Self:
+        """A copy that names this lock. Others may have been told the same error, of other locks."""
+        named = copy.copy(self)
+        named.key = key
+        return named.with_traceback(self.__traceback__)
+
+
+def _again(kind: type[PalisadeError], args: tuple[Any, ...], state: dict[str, Any]) -> PalisadeError:
+    """An error as it was, whatever its class is made of."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+@contextmanager
+def naming(key: bytes) -> Iterator[None]:
+    """Errors within name this lock."""
+    try:
+        yield
+    except PalisadeError as error:
+        if error.key is not None:
+            raise
+        raise error._of(key) from error.__cause__
 
 
 class BadArgument(PalisadeError, ValueError):

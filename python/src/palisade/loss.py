@@ -1,9 +1,27 @@
-"""Why a lock is lost."""
+"""How a lock ends: what a release came to, and why a lock is lost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+
+class Released(str, Enum):
+    """What the release of a lock came to. Each is also a text: ``lock.release() == "freed"``. True if it is ``FREED``."""
+
+    FREED = "freed"
+    """The lock was held until then, and was given back."""
+    NOT_HELD = "not-held"
+    """The lock was not held any more: what was done last may have been done without it."""
+    UNKNOWN = "unknown"
+    """No answer tells: the server, or too many of the nodes behind an agent, are away, or an answer was lost. The lock was valid until
+    the release; it is given back in the background, and ends with its lease otherwise."""
+
+    def __bool__(self) -> bool:
+        return self is Released.FREED
+
+    def __str__(self) -> str:
+        return self.value
 
 
 class LossReason(str, Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +26,11 @@ class TryOptions(TypedDict, total=False):
     """Length of the lease, 10 s unless set: for so long others wait when a holder dies. Up to the server's ``lock.max-ttl`` (60 s
     unless set otherwise there)."""
     note: str | bytes
-    """For people, up to 1024 bytes: who holds the lock, and what for. Shown to those who find it held."""
+    """For people, up to 1024 bytes: who holds the lock, and what for. Shown to those who find it held. Unless set: host, process and
+    program."""
+    holder: str
+    """Who takes the lock: the same id for all that one flow of control holds and waits for, by which ``palisade deadlocks`` finds
+    holders that wait for each other. 1 to 64 letters, digits, and ``. _ : / @ + -``. Unless set: an id of this thread or task."""
     auto_extend: bool
     """Whether the lease is extended in the background, whenever a third of it has gone. It is, unless this is ``False``."""
     max_hold: Seconds
@@ -48,7 +53,10 @@ class Checked:
 
     ttl: float
     wait: float | None
-    note: bytes
+    note: bytes | None
+    """``None``: the default one."""
+    holder: str | None
+    """``None``: that of the thread or task."""
     auto_extend: bool
     max_hold: float
     on_lost: Callable[[Loss], object] | None
@@ -60,7 +68,9 @@ PERMITS_MAX = 65_535
 TTL_DEFAULT = 10.0
 MAX_HOLD_DEFAULT = 3_600.0
 
-_NAMES = frozenset({"ttl", "note", "auto_extend", "max_hold", "on_lost", "wait"})
+_NAMES = frozenset({"ttl", "note", "holder", "auto_extend", "max_hold", "on_lost", "wait"})
+
+_HOLDER = re.compile(r"[A-Za-z0-9._:/@+-]{1,64}")
 
 
 def checked_time(name: str, value: object, least: float, most: float) -> float:
@@ -118,11 +128,14 @@ def checked(options: dict[str, Any]) -> Checked:
         raise BadArgument(f"auto_extend must be True or False, not {auto_extend!r}")
     if on_lost is not None and not callable(on_lost):
         raise BadArgument("on_lost must be a function")
-    wait = options.get("wait")
+    wait, note, holder = options.get("wait"), options.get("note"), options.get("holder")
+    if holder is not None and not (isinstance(holder, str) and _HOLDER.fullmatch(holder)):
+        raise BadArgument(f"holder must be 1 to 64 letters, digits, . _ : / @ + or -, not {holder!r}")
     return Checked(
         ttl=checked_ttl(options.get("ttl", TTL_DEFAULT)),
         wait=None if wait is None else checked_time("wait", wait, 0, DAY),
-        note=checked_text("note", options.get("note", ""), NOTE_BYTES_MAX),
+        note=None if note is None else checked_text("note", note, NOTE_BYTES_MAX),
+        holder=holder,
         auto_extend=auto_extend,
         max_hold=checked_time("max_hold", options.get("max_hold", MAX_HOLD_DEFAULT), 0, math.inf),
         on_lost=on_lost,
