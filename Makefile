@@ -136,7 +136,7 @@ lint-node: setup-node ## Check format, lints and types of the package for Node.j
 
 .PHONY: test-node
 test-node: lint-node ## Build the package for Node.js, and test it on real servers: half a minute
-	@cargo build --quiet --package palisade
+	@cargo build --quiet --package palisade --package palisade-cli
 	@cd node && PATH=$(NODE_PATHS):$$PATH npm test --silent
 
 CONFORMANCE := $(CURDIR)/target/conformance

@@ -2,10 +2,10 @@ import { setMaxListeners } from 'node:events';
 import { now, pause, unlessAborted, validUntil } from './clock.js';
 import type { Connection, Word } from './connection.js';
 import type { Acquisition, Connections, UnderWay } from './connections.js';
-import { Guarded, NotAcquired, Unavailable } from './errors.js';
+import { NoQuorum, NotAcquired, shown, Unavailable, warn } from './errors.js';
 import { WAIT_MAX_MS } from './options.js';
-import { isRefusal, passesIn } from './refusals.js';
-import { type Granted, type Reply, toGranted, toHolder } from './replies.js';
+import { isLasting, isRefusal, passesIn } from './refusals.js';
+import { type Granted, toGranted, toHolder } from './replies.js';
 
 /** What is asked for. */
 export interface Wanted extends Acquisition {
@@ -22,9 +22,12 @@ export interface Grant extends Granted {
   readonly validUntil: number;
 }
 
-/** A server that was reached once is looked for again for so long, while something waits there. */
+/** A wait without a limit ends when the server could not be asked for so long. */
 const LOOKED_FOR_MS = 10_000;
 const LOOK_AGAIN_MS = 200;
+
+/** A request that stood for longer than this before it failed shows that the server was there meanwhile. */
+const STOOD_MS = 1_000;
 
 /**
  * Takes a lock, or tells why not. Whatever ends this, an abort included, leaves neither a lock nor a place in the queue behind:
@@ -79,6 +82,8 @@ class Attempt {
   #underWay: UnderWay | undefined;
   /** A request has had no answer: the server may have it still, even if a later one was refused. */
   #isUnsure = false;
+  /** What stood in the way when the server was asked last. */
+  #trouble: unknown;
 
   constructor(connections: Connections, wanted: Wanted, signal: AbortSignal) {
     this.#connections = connections;
@@ -101,62 +106,88 @@ class Attempt {
     if (this.#underWay || this.#isUnsure || isTooLate) this.#connections.giveBack(this.#wanted, this.#underWay);
   }
 
-  /** Asks without waiting, on the connection that all share: most locks are free. `null`: there is something to wait for. */
+  /**
+   * Asks without waiting, on the connection that all share: most locks are free. `null`: there is something to wait for. That is a
+   * holder, or a server or nodes behind it that are away.
+   */
   async #ask(by: number): Promise<Grant | null> {
     for (let broken = 0; ; ) {
-      const connection = await unlessAborted(this.#connections.shared(), this.#signal);
+      let connection: Connection | undefined;
       try {
-        return await this.#send(connection, [], (words) => this.#connections.askOn(connection, words));
+        connection = await unlessAborted(this.#connections.shared(), this.#signal);
+        return await this.#send(connection, [], this.#connections.answerWithin);
       } catch (error) {
-        if (error instanceof Guarded && now() < by) return null;
+        this.#signal.throwIfAborted();
         const ms = passesIn(error);
         if (ms !== undefined && now() + ms < by) await this.#pause(ms);
         // Its connection may have ended long ago: a new one is tried once.
-        else if (!(error instanceof Unavailable && error.cause && broken++ === 0)) throw error;
+        else if (connection && error instanceof Unavailable && error.cause && broken === 0) broken += 1;
+        else if (now() >= by || isLasting(error)) throw error;
+        else {
+          this.#awaitEndOf(error);
+          return null;
+        }
       }
+    }
+  }
+
+  /** Remembers `trouble`, which is told if nothing else has come by the end of the wait. */
+  #awaitEndOf(trouble: unknown): void {
+    this.#trouble = trouble;
+    // The server may be as silent on these.
+    if (trouble instanceof Unavailable) this.#connections.destroyIdle();
+    if (trouble instanceof NoQuorum) {
+      warn(`${shown(this.#wanted.key)}: waits until a majority of the nodes can be asked: ${trouble.message}`);
     }
   }
 
   /** Waits in the queue, on a connection of its own. */
   async #wait(by: number): Promise<Grant> {
-    let lostSince: number | undefined;
+    let troubleSince: number | undefined;
     for (;;) {
       const left = Math.min(Math.ceil(by - now()), WAIT_MAX_MS);
-      if (left <= 0) throw await this.#notAcquired('timed-out');
+      if (left <= 0) throw this.#trouble ?? (await this.#notAcquired('timed-out'));
       let connection: Connection | undefined;
+      let asked = Number.POSITIVE_INFINITY;
       try {
         connection = await this.#connections.forWait(this.#signal);
-        lostSince = undefined;
-        const open = connection;
-        const grant = await this.#send(open, ['WAIT', String(left)], (words) => open.send(words));
-        this.#connections.idle(open);
+        asked = now();
+        // A server that says nothing by then has hung.
+        const grant = await this.#send(connection, ['WAIT', String(left)], left + this.#connections.answerWithin);
+        this.#connections.idle(connection);
         if (grant) return grant;
+        troubleSince = undefined;
+        this.#trouble = undefined;
       } catch (error) {
-        if (this.#signal.aborted) throw this.#signal.reason;
-        const ms = passesIn(error);
+        this.#signal.throwIfAborted();
         if (connection) this.#connections.idle(connection);
-        if (error instanceof Unavailable) {
-          lostSince ??= now();
-          if (now() - lostSince > LOOKED_FOR_MS) throw error;
-          await this.#pause(Math.min(LOOK_AGAIN_MS, by - now()));
-        } else if (ms !== undefined) await this.#pause(Math.min(ms, by - now()));
-        else throw error;
+        let ms = passesIn(error);
+        if (ms === undefined) {
+          if (this.#endsWait(error)) throw error;
+          if (troubleSince === undefined || now() - asked > STOOD_MS) troubleSince = now();
+          if (by === Number.POSITIVE_INFINITY && now() - troubleSince > LOOKED_FOR_MS) throw error;
+          ms = LOOK_AGAIN_MS;
+        }
+        this.#trouble = error;
+        await this.#pause(Math.min(ms, by - now()));
       }
     }
   }
 
-  async #send(
-    connection: Connection,
-    more: readonly string[],
-    send: (words: Word[]) => Promise<Reply>,
-  ): Promise<Grant | null> {
+  /** Whether `error`, which a request that waits was answered, is told at once. */
+  #endsWait(error: unknown): boolean {
+    // An agent waits for nodes itself, and says this when that is in vain. But it looks only once for a grant that may be there.
+    return isLasting(error) || (error instanceof NoQuorum && !this.#isUnsure);
+  }
+
+  async #send(connection: Connection, more: readonly string[], within: number): Promise<Grant | null> {
     const { key, owner, ttl, mode, note } = this.#wanted;
     const words: Word[] = ['LOCK.ACQUIRE', key, owner, String(ttl), ...mode, ...more, 'RETRY'];
     if (note.length > 0) words.push('NOTE', note);
     this.#signal.throwIfAborted();
     // The lease is counted from before the request was sent.
     const sent = now();
-    const reply = send(words);
+    const reply = connection.send(words, { within });
     this.#underWay = { connection, reply };
     let granted: Granted | null;
     try {

@@ -1,7 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import { now, pause, unlessAborted } from './clock.js';
 import { type Connecting, Connection, type Sending, type Word } from './connection.js';
-import { Closed, Misconfigured, Unavailable } from './errors.js';
+import { Closed, Misconfigured, ServerError, Unavailable } from './errors.js';
+import type { Released } from './loss.js';
 import { passesIn } from './refusals.js';
 import { type Reply, toGranted } from './replies.js';
 
@@ -34,7 +35,8 @@ export interface UnderWay {
 export class Connections {
   readonly address: string;
   readonly #options: Connecting;
-  readonly #within: number;
+  /** For how many ms the server is given to answer. */
+  readonly answerWithin: number;
   #shared: Connection | undefined;
   #opening: Promise<Connection> | undefined;
   /** Nothing is opened any more. */
@@ -47,7 +49,7 @@ export class Connections {
   constructor(options: Connecting, address: string, within: number) {
     this.#options = options;
     this.address = address;
-    this.#within = within;
+    this.answerWithin = within;
     setMaxListeners(0, this.#closing.signal);
   }
 
@@ -72,7 +74,7 @@ export class Connections {
 
   async #open(): Promise<Connection> {
     if (this.#isClosed) throw new Closed();
-    const connection = await Connection.open(this.#options, this.address, this.#within);
+    const connection = await Connection.open(this.#options, this.address, this.answerWithin);
     if (!this.#isClosed) return connection;
     connection.destroy();
     throw new Closed();
@@ -107,6 +109,11 @@ export class Connections {
     else connection.destroy();
   }
 
+  /** Ends the connections that are kept for the next waits. */
+  destroyIdle(): void {
+    for (const connection of this.#idle.splice(0)) connection.destroy();
+  }
+
   /** Ends a connection on which something may wait. */
   destroy(connection: Connection): void {
     this.#waiting.delete(connection);
@@ -115,7 +122,7 @@ export class Connections {
 
   /** Sends a command that may be repeated and is answered at once; again if its connection breaks, or the server is not ready yet. */
   async ask(words: readonly Word[], sending: Sending = {}): Promise<Reply> {
-    const how = { within: this.#within, ...sending };
+    const how = { within: this.answerWithin, ...sending };
     const until = now() + how.within;
     for (let broken = 0; ; ) {
       const connection = await this.shared();
@@ -131,17 +138,19 @@ export class Connections {
     }
   }
 
-  /** As {@link ask}, on the connection that is given, once. */
-  askOn(connection: Connection, words: readonly Word[]): Promise<Reply> {
-    return connection.send(words, { within: this.#within });
-  }
-
-  /** Gives an acquisition back; whether it was held. */
-  async release({ key, owner }: Acquisition): Promise<boolean> {
+  /** Gives holds back down to below `level`. */
+  async release({ key, owner }: Acquisition, level = 1): Promise<Released> {
     let broken = 0;
-    const reply = await this.ask(['LOCK.RELEASE', key, owner, 'LEVEL', '1'], { onBroken: () => broken++ });
+    const words = ['LOCK.RELEASE', key, owner, 'LEVEL', String(level)];
+    try {
+      if ((await this.ask(words, { onBroken: () => broken++ })) !== null) return 'freed';
+    } catch (error) {
+      // Somebody has put something else into the place of the lock.
+      if (error instanceof ServerError && error.code === 'WRONGTYPE') return 'not-held';
+      throw error;
+    }
     // To a repetition Null may say that the first request has done it.
-    return reply !== null || broken > 0;
+    return broken > 0 ? 'unknown' : 'not-held';
   }
 
   /** Gives an acquisition back in the background, whatever became of it; it is tried until its lease has ended. */

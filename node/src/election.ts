@@ -1,10 +1,11 @@
 import { now } from './clock.js';
 import type { Connections } from './connections.js';
-import { LockLost } from './errors.js';
+import { LockLost, naming } from './errors.js';
 import type { Held } from './held.js';
 import { Lock } from './lock.js';
+import type { Released } from './loss.js';
 import { leaderNow, observing } from './observing.js';
-import { checkedText, type LockOptions } from './options.js';
+import { checkedText, checkNames, type LockOptions } from './options.js';
 import { type Leader, noteOf, VALUE_BYTES_MAX } from './proclamation.js';
 import { toInteger } from './replies.js';
 
@@ -36,7 +37,11 @@ export class Election {
    *
    * @throws NotAcquired, as `Palisade.lock`.
    */
-  async campaign(value: string | Uint8Array, options?: LockOptions): Promise<Leadership> {
+  campaign(value: string | Uint8Array, options?: LockOptions): Promise<Leadership> {
+    return naming(this.#key, () => this.#campaign(value, options));
+  }
+
+  async #campaign(value: string | Uint8Array, options?: LockOptions): Promise<Leadership> {
     const bytes = checkedText('value', value, VALUE_BYTES_MAX);
     const by = options?.wait === undefined ? undefined : now() + options.wait;
     for (;;) {
@@ -60,7 +65,7 @@ export class Election {
    * @throws Guarded: the server may have forgotten who leads.
    */
   leader(): Promise<Leader | null> {
-    return leaderNow(this.#connections, this.#key);
+    return naming(this.#key, () => leaderNow(this.#connections, this.#key));
   }
 
   /**
@@ -71,6 +76,7 @@ export class Election {
    * the reason of `signal`, when that aborts.
    */
   observe(options: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<Leader | null, void, undefined> {
+    checkNames(options, ['signal']);
     return observing(this.#connections, this.#key, options.signal);
   }
 }
@@ -102,7 +108,11 @@ export class Leadership extends Lock {
   }
 
   /** Proclaims another value, at most 1002 bytes. @throws {@link LockLost}: it does not lead any more. */
-  async proclaim(value: string | Uint8Array): Promise<void> {
+  proclaim(value: string | Uint8Array): Promise<void> {
+    return naming(this.held.acquisition.key, () => this.#proclaim(value));
+  }
+
+  async #proclaim(value: string | Uint8Array): Promise<void> {
     const note = noteOf(this.#term, checkedText('value', value, VALUE_BYTES_MAX));
     this.held.throwIfLost();
     const { key, owner } = this.held.acquisition;
@@ -119,7 +129,7 @@ export class Leadership extends Lock {
   }
 
   /** Stops leading: the next candidate leads at once. As {@link Lock.release}. */
-  resign(): Promise<boolean> {
+  resign(): Promise<Released> {
     return this.release();
   }
 

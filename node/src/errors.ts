@@ -15,6 +15,8 @@ export interface Holder {
 /** What every error of this package is. An aborted wait rejects with the reason of its signal instead. */
 export class PalisadeError extends Error {
   override readonly name: string = 'PalisadeError';
+  /** The lock that this is about, which its message names too; none: no lock in particular. */
+  declare readonly key?: Buffer;
 }
 
 /** An argument is out of its bounds. Nothing was sent. */
@@ -102,4 +104,38 @@ export class Closed extends PalisadeError {
   constructor() {
     super('this Palisade was closed: make another one');
   }
+}
+
+/** Of a key, so many characters are shown. */
+const SHOWN_CHARS = 100;
+
+/** A key as people read it: text where it is, and nothing in it that moves a cursor. */
+export function shown(key: Buffer): string {
+  const text = key.toString();
+  const cut = text.length <= SHOWN_CHARS ? text : `${text.slice(0, SHOWN_CHARS)}…`;
+  return cut.replace(/\p{Cc}/gu, (char) => JSON.stringify(char).slice(1, -1));
+}
+
+/** `error` with the name of a lock. An error of this package is copied: others may be told the same one, of other locks. */
+export function named<E>(error: E, key: Buffer): E {
+  if (!(error instanceof PalisadeError) || error.key) return error;
+  const message = `${shown(key)}: ${error.message}`;
+  const copy = new PalisadeError(message, 'cause' in error ? { cause: error.cause } : undefined);
+  Object.setPrototypeOf(copy, Object.getPrototypeOf(error));
+  const stack = error.stack?.replace(error.message, () => message);
+  return Object.assign(copy, error, { key: Buffer.from(key), stack });
+}
+
+/** What `work` comes to; its errors name the lock. */
+export async function naming<T>(key: Buffer, work: () => T | Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw named(error, key);
+  }
+}
+
+/** Tells the process of something that is no error of the caller's. */
+export function warn(message: string): void {
+  process.emitWarning(message, 'PalisadeWarning');
 }

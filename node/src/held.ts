@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import type { Grant } from './acquiring.js';
 import { backgroundTimer, now, validUntil } from './clock.js';
 import type { Acquisition, Connections } from './connections.js';
-import { LockLost, type PalisadeError, Unavailable } from './errors.js';
+import { LockLost, named, type PalisadeError, shown, Unavailable, warn } from './errors.js';
 import { type Loss, type LossReason, lossOf } from './loss.js';
 import { type Checked, checkedTtl } from './options.js';
 import { toInteger } from './replies.js';
@@ -106,7 +106,7 @@ export class Held {
     const loss = lossOf(reason, more);
     this.#loss = loss;
     this.#resolveLost(loss);
-    this.#controller.abort(new LockLost(loss));
+    this.#controller.abort(named(new LockLost(loss), this.acquisition.key));
     this.#tell(loss);
   }
 
@@ -123,12 +123,12 @@ export class Held {
   }
 
   #tell(loss: Loss): void {
-    const warn = (error: unknown) =>
-      process.emitWarning(`onLost of a lock failed: ${String(error)}`, 'PalisadeWarning');
+    const failed = (error: unknown) =>
+      warn(`onLost of the lock ${shown(this.acquisition.key)} failed: ${String(error)}`);
     try {
-      Promise.resolve(this.#keeping.onLost?.(loss)).catch(warn);
+      Promise.resolve(this.#keeping.onLost?.(loss)).catch(failed);
     } catch (error) {
-      warn(error);
+      failed(error);
     }
   }
 

@@ -15,7 +15,7 @@ export {
   UnexpectedReply,
 } from './errors.js';
 export { Lock, Permit } from './lock.js';
-export type { Loss, LossReason } from './loss.js';
+export type { Loss, LossReason, Released } from './loss.js';
 export type { Key, LockOptions } from './options.js';
 export { type ExistingClient, type Once, Palisade, type PalisadeOptions } from './palisade.js';
 export type { Leader } from './proclamation.js';

@@ -1,6 +1,7 @@
-import { Closed, LockLost, Unavailable, UnexpectedReply } from './errors.js';
+import { Closed, LockLost, named, naming, shown, UnexpectedReply, warn } from './errors.js';
 import type { Held } from './held.js';
-import { type Loss, lossOf } from './loss.js';
+import { type Loss, lossOf, type Released } from './loss.js';
+import { isLasting } from './refusals.js';
 
 /**
  * A lock that is held, as long as it {@link Lock.isValid | is valid}.
@@ -9,12 +10,12 @@ import { type Loss, lossOf } from './loss.js';
  * which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
  *
  * `await using lock = await locks.lock(key)` gives it back at the end of the block, and throws {@link LockLost} there if it was
- * lost meanwhile. If the block throws as well, JavaScript makes a `SuppressedError` of both; `withLock` throws the block's alone.
+ * lost meanwhile, and for no other reason. If the block throws as well, JavaScript makes a `SuppressedError` of both; `withLock` throws the block's alone.
  */
 export class Lock implements AsyncDisposable {
   /** @internal */
   protected readonly held: Held;
-  #releasing: Promise<boolean> | undefined;
+  #releasing: Promise<Released> | undefined;
 
   /** @internal */
   constructor(held: Held) {
@@ -70,16 +71,22 @@ export class Lock implements AsyncDisposable {
    *
    * @throws {@link LockLost}; {@link Unavailable}: the lock stays valid for as long as it was.
    */
-  async extend(ttl?: number): Promise<void> {
-    this.#throwIfReleased();
-    await this.held.extend(ttl);
+  extend(ttl?: number): Promise<void> {
+    return this.#naming(() => {
+      this.#throwIfReleased();
+      return this.held.extend(ttl);
+    });
   }
 
   /**
    * One lock more of the same acquisition, for code that takes a lock which it may have already. It is free when all of them were
    * released.
    */
-  async reenter(): Promise<this> {
+  reenter(): Promise<this> {
+    return this.#naming(() => this.#reenter());
+  }
+
+  async #reenter(): Promise<this> {
     this.#throwIfReleased();
     this.held.throwIfLost();
     const { connections, acquisition } = this.held;
@@ -97,17 +104,18 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * Gives the lock back, and tells whether it was held until then. If not, what was done last may have been done without it. Once:
-   * later calls return what the first one did. Of a lock that was re-entered it gives one hold back.
+   * Gives the lock back, and tells what that came to: it was `freed`, it was `not-held` any more, or that is `unknown`. A server that
+   * does not answer is no error: the lock was valid until now, and is given back in the background. Once: later calls return what the
+   * first one did. Of a lock that was re-entered it gives one hold back.
    *
-   * @throws {@link Unavailable}: the server does not answer. It is told in the background; else the lock is free when its lease ends.
+   * @throws Misconfigured, ServerError: the server refuses to.
    */
-  release(): Promise<boolean> {
-    this.#releasing ??= this.#release();
+  release(): Promise<Released> {
+    this.#releasing ??= this.#naming(() => this.#release());
     return this.#releasing;
   }
 
-  /** Releases, and throws {@link LockLost} if the lock was not held any more. */
+  /** Releases, and throws {@link LockLost} if the lock was not held any more; nothing else. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#releasing) await this.releaseUnlessLost();
   }
@@ -119,40 +127,44 @@ export class Lock implements AsyncDisposable {
 
   /** @internal Leaves the lock as it is until its lease ends. */
   leave(): void {
-    this.#releasing ??= Promise.resolve(true);
+    this.#releasing ??= Promise.resolve('freed');
     this.held.end();
   }
 
-  /** @internal Releases, and fails if the lock was lost. A server that does not answer is no reason to: the lock was valid until now. */
+  /** @internal Releases, and fails if the lock was lost. Nothing else is a reason to: it was valid until now. */
   async releaseUnlessLost(): Promise<void> {
-    const wasHeld = await this.release().catch((error: unknown) => {
-      if (error instanceof Unavailable || error instanceof Closed) return true;
-      throw error;
+    const released = await this.release().catch((error: Error): Released => {
+      warn(`${error.message} (the work under the lock was done)`);
+      return 'unknown';
     });
-    if (!wasHeld) throw new LockLost(this.held.loss ?? lossOf('taken-away'));
+    if (released === 'not-held') throw named(new LockLost(this.held.loss ?? lossOf('taken-away')), this.key);
   }
 
-  async #release(): Promise<boolean> {
+  async #release(): Promise<Released> {
     const { connections, acquisition } = this.held;
     const wasValid = this.held.validFor > 0;
-    const left = --this.held.holds;
-    if (left > 0) {
-      const words = ['LOCK.RELEASE', acquisition.key, acquisition.owner, 'LEVEL', String(left + 1)];
-      return (await connections.ask(words)) !== null && wasValid;
-    }
-    if (!wasValid) {
+    const level = this.held.holds--;
+    const isLast = level === 1;
+    if (isLast && !wasValid) {
       // Its loss is told, if no timer has run yet; it may still be held on the server.
       this.held.loseIfOver();
       connections.giveBack(acquisition);
-      return false;
+      return 'not-held';
     }
-    this.held.end();
+    if (isLast) this.held.end();
+    let released: Released = 'unknown';
     try {
-      return await connections.release(acquisition);
+      released = await connections.release(acquisition, level);
     } catch (error) {
-      if (!(error instanceof UnexpectedReply)) connections.giveBack(acquisition);
-      throw error;
+      if (isLast && !(error instanceof UnexpectedReply)) connections.giveBack(acquisition);
+      if (isLasting(error) && !(error instanceof Closed)) throw error;
+      warn(`${shown(acquisition.key)}: whether the lock was given back is not known: ${(error as Error).message}`);
     }
+    return wasValid ? released : 'not-held';
+  }
+
+  #naming<T>(work: () => T | Promise<T>): Promise<T> {
+    return naming(this.held.acquisition.key, work);
   }
 
   #throwIfReleased(): void {

@@ -1,4 +1,13 @@
 /**
+ * What the release of a lock came to.
+ *
+ * - `freed`: it was held until then, and was given back.
+ * - `not-held`: it was not held any more. What was done last may have been done without it.
+ * - `unknown`: no answer tells. The server, or too many of the nodes behind an agent, are away, or an answer was lost. The lock was valid until the release; it is given back in the background, and ends with its lease otherwise.
+ */
+export type Released = 'freed' | 'not-held' | 'unknown';
+
+/**
  * Why a lock is lost.
  *
  * - `taken-away`: the server says that this owner does not hold it. An operator broke it, somebody deleted its key, or the server lost its memory.

@@ -1,9 +1,9 @@
 import { pause, unlessAborted } from './clock.js';
 import type { Connection } from './connection.js';
 import type { Connections } from './connections.js';
-import { Guarded, NoQuorum, Unavailable } from './errors.js';
+import { Guarded, named } from './errors.js';
 import { type Leader, readNote } from './proclamation.js';
-import { passesIn } from './refusals.js';
+import { isLasting } from './refusals.js';
 import { type Reply, textOf, toFields, toInteger } from './replies.js';
 
 /** The server answers after so long even if nothing happens; a connection on which it does not is given up a little later. */
@@ -58,7 +58,7 @@ export async function* observing(
         told = state.leader;
       } catch (error) {
         // What does not pass by itself is told.
-        if (!leaving.signal.aborted && !isPassing(error)) throw error;
+        if (!leaving.signal.aborted && isLasting(error)) throw named(error, key);
         if (connection) connections.destroy(connection);
         connection = undefined;
         known = undefined;
@@ -79,11 +79,6 @@ async function watch(connection: Connection, key: Buffer, known: Known | undefin
   const since = known.token === 0 ? [] : ['TOKEN', String(known.token), 'SEQ', String(known.sequence)];
   const reply = await connection.send(['LOCK.WATCH', key, String(WATCH_MS), ...since], { within: ANSWER_WITHIN_MS });
   return reply === null ? null : toState(reply);
-}
-
-function isPassing(error: unknown): boolean {
-  const isAway = error instanceof Unavailable || error instanceof Guarded || error instanceof NoQuorum;
-  return isAway || passesIn(error) !== undefined;
 }
 
 interface State {

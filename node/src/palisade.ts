@@ -4,8 +4,9 @@ import { acquire } from './acquiring.js';
 import type { Connecting } from './connection.js';
 import { Connections } from './connections.js';
 import { Election } from './election.js';
-import { BadArgument, Closed, NotAcquired } from './errors.js';
+import { BadArgument, Closed, NotAcquired, naming } from './errors.js';
 import { Held } from './held.js';
+import { defaultNote, type Flow, flowFor, noted } from './holder.js';
 import { Lock, Permit } from './lock.js';
 import {
   type Checked,
@@ -13,10 +14,12 @@ import {
   checkedKey,
   checkedLimit,
   checkedMinHold,
-  integer,
+  checkNames,
   type Key,
   type LockOptions,
   merged,
+  milliseconds,
+  unwaited,
 } from './options.js';
 import { Semaphore } from './semaphore.js';
 
@@ -31,6 +34,10 @@ export interface PalisadeOptions extends Omit<LockOptions, 'signal'> {
   /** For how many ms the server is given to answer, 3000 unless set. Waiting for a lock is not counted. */
   answerWithin?: number | undefined;
 }
+
+const DEFAULT_OPTIONS = ['ttl', 'wait', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost'];
+
+const CONNECTING_OPTIONS = ['url', 'socket', 'username', 'password', 'credentialsProvider', 'database', 'name', 'RESP'];
 
 /** What became of a function that runs at most once in a time. */
 export type Once<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
@@ -54,7 +61,8 @@ export class Palisade implements AsyncDisposable {
    */
   constructor(address: string | Connecting | ExistingClient, defaults: PalisadeOptions = {}) {
     const { answerWithin = 3_000, ...locks } = defaults;
-    integer('answerWithin', answerWithin, 1, 2 ** 31 - 1);
+    milliseconds('answerWithin', answerWithin, 1, 2 ** 31 - 1);
+    checkNames(defaults, [...DEFAULT_OPTIONS, 'answerWithin']);
     checked(locks);
     this.#defaults = locks;
     const options = optionsOf(address);
@@ -72,8 +80,8 @@ export class Palisade implements AsyncDisposable {
   }
 
   /** The lock if it is free now, else `null`. */
-  tryLock(key: Key, options?: Omit<LockOptions, 'wait'>): Promise<Lock | null> {
-    return unlessHeld(this.lock(key, { ...options, wait: 0 }));
+  async tryLock(key: Key, options?: Omit<LockOptions, 'wait'>): Promise<Lock | null> {
+    return unlessHeld(this.lock(key, unwaited(options)));
   }
 
   /** As {@link lock}, together with others who read: for those who do not change what the lock protects. */
@@ -110,9 +118,12 @@ export class Palisade implements AsyncDisposable {
   /**
    * Runs `work` under a lock, and gives the lock back. Pass on `lock.signal` to what takes long: it aborts when the lock is lost.
    *
+   * What `work` returns is never lost to a server that cannot be told of the release: that becomes a warning of the process.
+   *
    * @throws LockLost if the lock was lost before `work` had ended, and `work` did not fail itself; else as {@link lock}.
    */
   async withLock<T>(key: Key, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+    if (typeof work !== 'function') throw new BadArgument('work must be a function: withLock(key, options, work)');
     const lock = await this.lock(key, options);
     let value: T;
     try {
@@ -130,7 +141,7 @@ export class Palisade implements AsyncDisposable {
    * `work` takes less or fails: so hosts whose clocks differ by less than that do not run one cron job twice. Nobody waits for it;
    * its lease is left to run out. Longer work is done under a lock that is extended as usual, and the lock is free afterwards.
    *
-   * The lease is as long as `minHold` at first: that must not be longer than the server's `lock.max-ttl`.
+   * `minHold` is in milliseconds, 100 at least. The lease is as long as that at first: it must not be longer than the server's `lock.max-ttl`.
    */
   async once<T>(
     name: Key,
@@ -139,7 +150,7 @@ export class Palisade implements AsyncDisposable {
     options?: Omit<LockOptions, 'wait'>,
   ): Promise<Once<T>> {
     checkedMinHold(minHold);
-    const held = await unlessHeld(this.#take(name, [], { ...options, wait: 0 }, minHold));
+    const held = await unlessHeld(this.#take(name, [], unwaited(options), minHold));
     if (!held) return { ran: false };
     const lock = new Lock(held);
     const leave = async (): Promise<void> => {
@@ -180,17 +191,29 @@ export class Palisade implements AsyncDisposable {
   }
 
   async #take(key: Key, mode: string[], given: LockOptions | undefined, minHold = 0): Promise<Held> {
-    const options: Checked = checked(merged(this.#defaults, given));
+    const name = checkedKey(key);
+    return naming(name, () => this.#takeBy(name, mode, checked(merged(this.#defaults, given)), minHold));
+  }
+
+  async #takeBy(key: Buffer, mode: string[], options: Checked, minHold: number): Promise<Held> {
+    // Before anything is awaited: it is the caller's.
+    const flow = options.holder === undefined ? flowFor(key) : undefined;
     const ttl = Math.max(options.ttl, minHold);
     // New for each acquisition, so that nobody takes another's grant for their own.
-    const acquisition = { key: checkedKey(key), owner: randomBytes(16).toString('hex'), ttl };
-    const { note, wait, signal } = options;
-    const grant = await acquire(this.#connections, { ...acquisition, mode, note, wait, signal });
+    const acquisition = { key, owner: randomBytes(16).toString('hex'), ttl };
+    const note = noted(options.note ?? defaultNote(), options.holder ?? (flow as Flow).id);
+    const { wait, signal } = options;
+    const taking = acquire(this.#connections, { ...acquisition, mode, note, wait, signal });
+    const grant = await (flow ? flow.waitFor(taking) : taking);
     if (this.#closing) {
       this.#connections.giveBack(acquisition);
       throw new Closed();
     }
-    const held = new Held(this.#connections, acquisition, grant, options, () => this.#held.delete(held));
+    const letGo = flow?.hold(key);
+    const held = new Held(this.#connections, acquisition, grant, options, () => {
+      this.#held.delete(held);
+      letGo?.();
+    });
     this.#held.add(held);
     return held;
   }
@@ -205,8 +228,28 @@ async function unlessHeld<T>(taking: Promise<T>): Promise<T | null> {
   }
 }
 
+const THROUGH_AN_AGENT = 'through a `palisade agent` that runs beside the program (docs/agent.md)';
+
+function areSeveral(address: unknown): boolean {
+  if (Array.isArray(address)) return true;
+  if (typeof address !== 'string') return false;
+  // A comma may be in a password, and in a path.
+  const hosts = /^rediss?:\/\/(?:.*@)?([^/?]*)/s.exec(address)?.[1] ?? '';
+  return hosts.includes(',') || /[,;\s]\s*(rediss?|unix):\/\//.test(address);
+}
+
 function optionsOf(address: string | Connecting | ExistingClient): Connecting {
+  if (areSeveral(address)) {
+    throw new BadArgument(
+      `several addresses were given, and this takes one: reach a quorum of nodes ${THROUGH_AN_AGENT}`,
+    );
+  }
   if (typeof address === 'string') {
+    if (/^rediss?\+(cluster|sentinel):\/\//.test(address)) {
+      throw new BadArgument(
+        `the address must be of one server: reach a cluster, or a master behind Sentinel, ${THROUGH_AN_AGENT}`,
+      );
+    }
     if (!/^(rediss?|unix):\/\//.test(address)) {
       throw new BadArgument('the address must begin with redis://, rediss:// or unix://');
     }
@@ -221,7 +264,9 @@ function optionsOf(address: string | Connecting | ExistingClient): Connecting {
   if (typeof address !== 'object' || address === null)
     throw new BadArgument('the address must be a URL, options or a client');
   // What belongs to a client alone stays there: its cache, its pings, the prefix of its keys.
-  const from = ('duplicate' in address ? (address.options ?? {}) : address) as Connecting;
+  const isClient = 'duplicate' in address;
+  if (!isClient) checkNames(address, CONNECTING_OPTIONS, ' of an address');
+  const from = (isClient ? (address.options ?? {}) : address) as Connecting;
   const { url, socket, username, password, credentialsProvider, database, RESP, name } = from;
   const all = { url, socket, username, password, credentialsProvider, database, RESP, name };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));

@@ -16,6 +16,11 @@ export function translated(error: unknown, address: string): PalisadeError {
       return new Guarded(message, Number.parseInt(second, 10) || 0);
     case 'NOQUORUM':
       return new NoQuorum(message);
+    case 'MOVED':
+    case 'ASK':
+      return new Misconfigured(
+        `${address} is one node of a cluster: reach it through a \`palisade agent\`, docs/agent.md (${message})`,
+      );
     case 'NOAUTH':
       return new Misconfigured(
         `${address} wants a password: put it into the address, redis://user:password@host (${message})`,
@@ -26,6 +31,9 @@ export function translated(error: unknown, address: string): PalisadeError {
       return new Misconfigured(
         `the user may not do that on ${address}: docs/acl.md has the rules that locks need (${message})`,
       );
+  }
+  if (message.startsWith('ERR max number of clients reached')) {
+    return new Unavailable(`${address}: ${message}`, { cause: error });
   }
   if (/^ERR unknown command/i.test(message)) {
     const advice = 'load the Palisade module there (docs/install.md), or use the address of a `palisade agent`';
@@ -39,6 +47,12 @@ export function passesIn(error: unknown): number | undefined {
   if (!(error instanceof ServerError)) return undefined;
   if (error.code === 'NOTYET') return Number.parseInt(error.message.split(' ', 2)[1] ?? '', 10) || 10;
   return ['LOADING', 'TRYAGAIN', 'BUSY'].includes(error.code) ? 100 : undefined;
+}
+
+/** Whether this does not pass by itself: somebody has to do something about it. */
+export function isLasting(error: unknown): boolean {
+  if (error instanceof ServerError) return ['ERR', 'WRONGTYPE', 'OWNED', 'LOCKPANIC'].includes(error.code);
+  return ![Unavailable, NoQuorum, Guarded].some((kind) => error instanceof kind);
 }
 
 /** Whether the server has said by this that it has done nothing. */

@@ -1,4 +1,5 @@
 import { type Holder, UnexpectedReply } from './errors.js';
+import { withoutHolder } from './holder.js';
 
 /**
  * What a server answers, as connections here decode it: integers as their digits (so none is rounded), texts as bytes, maps as
@@ -56,7 +57,7 @@ export function toHolder(reply: Reply): Holder | undefined {
   const token = toInteger(fields.get('token'));
   if (token === 0) return undefined;
   return {
-    note: textOf(fields, 'note').toString(),
+    note: withoutHolder(textOf(fields, 'note').toString()),
     token,
     heldFor: toInteger(fields.get('held')),
     leaseLeft: toInteger(fields.get('ttl')),

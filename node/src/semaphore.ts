@@ -1,5 +1,5 @@
 import type { Permit } from './lock.js';
-import type { LockOptions } from './options.js';
+import { type LockOptions, unwaited } from './options.js';
 
 /** How a semaphore takes a permit. @internal */
 export type TakePermit = (options: LockOptions | undefined) => Promise<Permit>;
@@ -26,7 +26,7 @@ export class Semaphore {
   }
 
   /** A permit if one is free now, else `null`. */
-  tryAcquire(options?: Omit<LockOptions, 'wait'>): Promise<Permit | null> {
-    return this.#unlessHeld(this.#take({ ...options, wait: 0 }));
+  async tryAcquire(options?: Omit<LockOptions, 'wait'>): Promise<Permit | null> {
+    return this.#unlessHeld(this.#take(unwaited(options)));
   }
 }

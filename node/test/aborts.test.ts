@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Lock, NotAcquired, Palisade, Unavailable } from '../src/index.js';
 import { freePort, Node, onEach, onNode } from './server.js';
-import { soon } from './waiting.js';
+import { eventually, soon } from './waiting.js';
 
 onEach('a wait that is aborted', (bench) => {
   it('rejects at once with the reason, and leaves the queue', async () => {
@@ -17,7 +17,7 @@ onEach('a wait that is aborted', (bench) => {
     abort.abort(reason);
     await assert.rejects(waits, reason);
     await bench.outside.waiters(key, 0);
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
     await bench.outside.free(key);
     assert.equal(getEventListeners(abort.signal, 'abort').length, 0);
   });
@@ -39,7 +39,7 @@ onEach('a wait that is aborted', (bench) => {
     const lock = await bench.locks().lock(bench.key(), { signal: abort.signal });
     abort.abort();
     assert.ok(lock.isValid && !lock.signal.aborted);
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
   });
 
   it('leaves nothing behind, whenever it is aborted', async () => {
@@ -64,7 +64,7 @@ onEach('a wait that is aborted', (bench) => {
         assert.equal(++inside, 1);
         if (Math.random() < 0.3) await sleep(1);
         inside -= 1;
-        assert.equal(await lock.release(), true);
+        assert.equal(await lock.release(), 'freed');
       } catch (error) {
         if (!abort.signal.aborted && !(error instanceof NotAcquired)) throw error;
         given += 1;
@@ -108,10 +108,10 @@ onNode('a wait whose connection breaks', (bench) => {
       await bench.outside.say('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
     }
     await bench.outside.waiters(key, 1);
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
     const granted = await soon(waits);
     assert.ok(granted.isValid && granted.token > lock.token);
-    assert.equal(await granted.release(), true);
+    assert.equal(await granted.release(), 'freed');
     await bench.outside.free(key);
   });
 
@@ -133,15 +133,21 @@ onNode('a wait whose connection breaks', (bench) => {
   });
 });
 
+/** Returns when so many ms have passed. */
+const passed = (ms: number) => {
+  const until = performance.now() + ms;
+  return eventually(`${ms} ms pass`, () => performance.now() > until);
+};
+
 describe('a server that is not there', () => {
   it('is told of at once', async () => {
     const locks = new Palisade(`redis://user:secret@127.0.0.1:${await freePort()}`);
-    await assert.rejects(soon(locks.lock('k')), (error: Error) => {
+    await assert.rejects(soon(locks.lock('k', { wait: 0 })), (error: Error) => {
       assert.ok(error instanceof Unavailable, String(error));
-      assert.match(error.message, /^redis:\/\/127\.0\.0\.1:\d+: .*ECONNREFUSED/);
+      assert.match(error.message, /^k: redis:\/\/127\.0\.0\.1:\d+: .*ECONNREFUSED/);
       return true;
     });
-    await assert.rejects(soon(new Palisade('unix:///nowhere').lock('k')), Unavailable);
+    await assert.rejects(soon(new Palisade('unix:///nowhere').tryLock('k')), Unavailable);
     await locks.close();
   });
 
@@ -150,13 +156,28 @@ describe('a server that is not there', () => {
     await using locks = new Palisade(node.url);
     await (await locks.lock('warm')).release();
     await node.kill();
-    await assert.rejects(soon(locks.lock('late', { ttl: 60_000 })), Unavailable);
+    await assert.rejects(soon(locks.lock('late', { ttl: 60_000, wait: 0 })), Unavailable);
     await node.restart();
     await node.lift();
     await (await locks.lock('later')).release();
     assert.deepEqual(await node.outside.users('late'), { holders: 0, waiters: 0 });
     const counts = String(await node.outside.say('INFO', 'commandstats'));
     assert.match(counts, /cmdstat_lock\.acquire:calls=1,/i, 'it has heard of one request since, the last');
+  });
+
+  it('is waited for until the wait ends', async () => {
+    using node = await new Node().start();
+    await using locks = new Palisade(node.url);
+    await node.kill();
+    await assert.rejects(soon(locks.lock('k', { wait: 300 })), (error: Error) => {
+      assert.ok(error instanceof Unavailable && error.message.startsWith('k: unix:'), String(error));
+      return true;
+    });
+    const waits = locks.lock('k', { wait: 60_000 });
+    await passed(500);
+    await node.restart();
+    await node.lift();
+    assert.equal(await (await soon(waits)).release(), 'freed');
   });
 
   it('is waited for by who was in its queue when it went', async () => {
@@ -170,7 +191,7 @@ describe('a server that is not there', () => {
     await node.lift();
     const second = await soon(waits);
     assert.ok(second.isValid && second.token > first.token);
-    assert.equal(await second.release(), true);
+    assert.equal(await second.release(), 'freed');
   });
 
   it('is told, when it runs on, of what was given up meanwhile', async () => {

@@ -30,7 +30,7 @@ onEach('an election', (bench) => {
     const other = bench.locks().election((first.key as Buffer).toString());
     const campaigning = other.campaign(Buffer.from([0xff, 0x20, 0x00]));
     await bench.outside.waiters(first.key.toString(), 1);
-    assert.equal(await first.resign(), true);
+    assert.equal(await first.resign(), 'freed');
     const second = await soon(campaigning);
     assert.ok(second.term > first.term);
     assert.deepEqual((await election.leader())?.value, Buffer.from([0xff, 0x20, 0x00]));

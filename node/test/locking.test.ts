@@ -11,17 +11,19 @@ onEach('locks', (bench) => {
     const lock = await locks.lock(key, { note: 'web-3' });
     assert.ok(lock.isValid && lock.validFor > 5_000 && lock.validFor <= 9_898, String(lock.validFor));
     assert.equal((await bench.outside.info(key))?.token, lock.token);
-    assert.equal((await bench.outside.info(key))?.owner, lock.owner);
+    const info = await bench.outside.info(key);
+    assert.equal(info?.owner, lock.owner);
+    assert.match(String(info?.note), /^web-3 \[holder=[\w.-]*\/\d+\/[0-9a-f]{8}\/\d+\]$/);
     assert.equal(await locks.tryLock(key), null);
     await assert.rejects(locks.lock(key, { wait: 0 }), (error: NotAcquired) => {
       assert.ok(error instanceof NotAcquired);
       assert.equal(error.reason, 'held');
       assert.equal(error.holder?.note, 'web-3');
-      assert.match(error.message, /somebody else holds the lock; it has been held for \d+ ms by "web-3"/);
+      assert.match(error.message, /^key:\d+: somebody else holds the lock; it has been held for \d+ ms by "web-3"/);
       return true;
     });
-    assert.equal(await lock.release(), true);
-    assert.equal(await lock.release(), true, 'the second call returns what the first did');
+    assert.equal(await lock.release(), 'freed');
+    assert.equal(await lock.release(), 'freed', 'the second call returns what the first did');
     assert.equal(lock.isValid, false);
     await bench.outside.free(key);
     const next = await locks.lock(key);
@@ -109,7 +111,7 @@ onEach('locks', (bench) => {
     const inner = await outer.reenter();
     assert.equal(inner.token, outer.token);
     assert.equal((await bench.outside.info(key))?.holds, 2);
-    assert.equal(await inner.release(), true);
+    assert.equal(await inner.release(), 'freed');
     assert.equal((await bench.outside.info(key))?.holds, 1);
     assert.ok(outer.isValid && !inner.isValid);
     await assert.rejects(inner.reenter(), LockLost);
@@ -160,19 +162,58 @@ onEach('locks', (bench) => {
     const locks = new Palisade('redis://127.0.0.1:1');
     // biome-ignore lint/suspicious/noExplicitAny: what JavaScript may pass.
     const any = (value: unknown) => value as any;
+    const several =
+      /^several addresses were given, and this takes one: (?!.*secret).*`palisade agent`.*docs\/agent\.md/;
     const cases: [() => Promise<unknown>, RegExp][] = [
-      [() => locks.lock('k', { ttl: 0 }), /^ttl must be an integer from 1 to 86400000, not 0$/],
-      [() => locks.lock('k', { ttl: 1.5 }), /^ttl must be/],
-      [() => locks.lock('k', { ttl: Number.NaN }), /^ttl must be/],
-      [() => locks.lock('k', { wait: -1 }), /^wait must be an integer from 0 to 86400000, not -1$/],
-      [() => locks.lock('k', { wait: any('1') }), /^wait must be/],
-      [() => locks.lock('k', { note: 'ä'.repeat(513) }), /^note must be at most 1024 bytes long, not 1026$/],
-      [() => locks.lock('k', { maxHold: -1 }), /^maxHold must be/],
-      [() => locks.lock('k', { signal: any({}) }), /^signal must be an AbortSignal$/],
+      // Ten seconds are meant.
+      [
+        () => locks.lock('k', { ttl: 10 }),
+        /^k: ttl must be a whole number of milliseconds from 100 to 86400000, not 10$/,
+      ],
+      [() => locks.lock('k', { ttl: 1.5 }), /^k: ttl must be/],
+      [() => locks.lock('k', { ttl: Number.NaN }), /^k: ttl must be/],
+      [
+        () => locks.lock('k', { wait: -1 }),
+        /^k: wait must be a whole number of milliseconds from 0 to 86400000, not -1$/,
+      ],
+      [() => locks.lock('k', { wait: any('1') }), /^k: wait must be/],
+      [() => locks.lock('k', { note: 'ä'.repeat(513) }), /^k: note must be at most 1024 bytes long, not 1026$/],
+      [() => locks.lock('k', { maxHold: -1 }), /^k: maxHold must be/],
+      [() => locks.lock('k', { signal: any({}) }), /^k: signal must be an AbortSignal$/],
+      [() => locks.lock('k', { holder: 'a b' }), /^k: holder must be 1 to 64 letters, digits/],
+      [() => locks.lock('k', any({ tll: 3 })), /^k: there is no option "tll": there are ttl, /],
+      [() => locks.lock('k', any(3)), /^k: options must be an object with ttl, .*, not 3$/],
+      [() => locks.tryLock('k', any({ tll: 3 })), /^there is no option "tll" of a lock that is not waited for/],
+      [() => locks.tryLock('k', any({ wait: 3 })), /^there is no option "wait" of a lock that is not waited for/],
+      [
+        () =>
+          locks.withLock(
+            'k',
+            any(() => {}),
+            any(undefined),
+          ),
+        /^work must be a function: withLock\(key, options, /,
+      ],
+      [() => locks.readLock('k', any({ tll: 3 })), /^k: there is no option "tll"/],
+      [() => locks.semaphore('k', 1).acquire(any({ tll: 3 })), /^k: there is no option "tll"/],
+      [() => locks.semaphore('k', 1).tryAcquire(any({ tll: 3 })), /^there is no option "tll"/],
+      [() => locks.election('k').campaign('me', any({ tll: 3 })), /^k: there is no option "tll"/],
+      [async () => locks.election('k').observe(any({ sginal: 3 })), /^there is no option "sginal": there are signal$/],
+      [() => locks.once('k', 1_000, () => {}, any({ tll: 3 })), /^there is no option "tll"/],
+      [async () => new Palisade('redis://localhost', any({ tll: 3 })), /^there is no option "tll": .* answerWithin$/],
+      [
+        async () => new Palisade(any({ host: 'a' })),
+        /^there is no option "host" of an address: there are url, socket, /,
+      ],
+      [async () => new Palisade('redis://a:1,redis://b:2'), several],
+      [async () => new Palisade('redis://me:secret@a:1,b:2/0'), several],
+      [async () => new Palisade('redis://me:secret@a redis://me:secret@b'), several],
+      [async () => new Palisade(any(['redis://a:1', 'redis://b:2'])), several],
+      [async () => new Palisade('redis+cluster://a'), /^the address must be of one server: .*docs\/agent\.md/],
       [() => locks.lock(any(7)), /^key must be a string or bytes/],
-      [() => locks.once('k', 0, () => {}), /^minHold must be/],
+      [() => locks.once('k', 60, () => {}), /^minHold must be a whole number of milliseconds from 100 /],
       [async () => locks.semaphore('k', 0), /^limit must be an integer from 1 to 65535, not 0$/],
-      [async () => locks.election('k').campaign('v'.repeat(1_003)), /^value must be at most 1002 bytes long/],
+      [async () => locks.election('k').campaign('v'.repeat(1_003)), /^k: value must be at most 1002 bytes long/],
       [async () => new Palisade('localhost:6379'), /^the address must begin with/],
       [async () => new Palisade('redis://me:secret@ho st'), /^the address cannot be read: (?!.*secret)/],
       [async () => new Palisade('redis://localhost', { ttl: -1 }), /^ttl must be/],
@@ -185,6 +226,7 @@ onEach('locks', (bench) => {
       });
     }
     await locks.close();
+    for (const address of ['redis://me:a,b@localhost', 'unix:///tmp/a,b.sock']) await new Palisade(address).close();
   });
 
   it('takes the address of a client that is there', async () => {
@@ -208,7 +250,7 @@ onEach('locks', (bench) => {
     assert.equal((await soon(lock.lost)).reason, 'closed');
     assert.deepEqual(await bench.outside.users(held), { holders: 0, waiters: 0 });
     assert.equal((await bench.outside.users(awaited)).waiters, 0);
-    assert.equal(await lock.release(), false);
+    assert.equal(await lock.release(), 'not-held');
     await assert.rejects(locks.lock(held), Closed);
     await other.release();
   });

@@ -19,11 +19,14 @@ onNode('a refusal', (bench) => {
       locks.tryLock(key),
       (error: Guarded) => error.retryAfter > 50_000 && error.retryAfter <= 60_000,
     );
-    await assert.rejects(locks.lock(key, { wait: 50 }), says(Guarded, /^GUARDED \d+ this node may have forgotten/));
+    await assert.rejects(
+      locks.lock(key, { wait: 50 }),
+      says(Guarded, /^key:\d+: GUARDED \d+ this node may have forgotten/),
+    );
     const waits = locks.lock(key);
     await bench.outside.waiters(key, 1);
     await bench.outside.say('LOCK.GUARD', 'LIFT');
-    assert.equal(await (await soon(waits)).release(), true);
+    assert.equal(await (await soon(waits)).release(), 'freed');
   });
 
   it('has the server’s word for what is wrong otherwise', async () => {
@@ -64,7 +67,7 @@ describe('a server', () => {
     const none = new Palisade(`redis://127.0.0.1:${port}`);
     await assert.rejects(none.lock('k'), says(Misconfigured, /wants a password.*NOAUTH/));
     const right = new Palisade(`redis://:${encodeURIComponent('p@ss')}@127.0.0.1:${port}`);
-    assert.equal(await (await right.lock('k')).release(), true);
+    assert.equal(await (await right.lock('k')).release(), 'freed');
     await Promise.all([none.close(), right.close()]);
   });
 });

@@ -14,7 +14,8 @@ import { eventually } from './waiting.js';
 const ROOT = resolve(__dirname, '../../..');
 const SERVER = process.env.PALISADE_SERVER ?? 'redis-server';
 const MODULE = resolve(ROOT, process.env.PALISADE_MODULE ?? 'target/debug/libpalisade.so');
-const PROGRAM = resolve(ROOT, process.env.PALISADE_PROGRAM ?? 'target/debug/palisade');
+/** The program `palisade`. */
+export const PROGRAM = resolve(ROOT, process.env.PALISADE_PROGRAM ?? 'target/debug/palisade');
 
 /** Something that is told to end when the tests are over. */
 class Running {
@@ -136,16 +137,16 @@ export class Node {
 }
 
 /** An agent, with five nodes behind it. */
-class Agent {
+export class Agent {
   readonly #running = new Running();
-  readonly #nodes: Node[] = [];
+  readonly nodes: Node[] = [];
   readonly path = join(this.#running.folder, 'agent.sock');
   readonly url = `unix://${this.path}`;
   readonly outside = new Outside(this.path);
 
   async start(): Promise<this> {
     const ports = await Promise.all(Array.from({ length: 5 }, freePort));
-    this.#nodes.push(...(await Promise.all(ports.map((port) => new Node().start([], { port })))));
+    this.nodes.push(...(await Promise.all(ports.map((port) => new Node().start([], { port })))));
     const nodes = ports.map((port) => `redis://127.0.0.1:${port}`).join(',');
     this.#running.start(PROGRAM, ['agent', '--listen', this.url, '--nodes', nodes]);
     await eventually('the agent listens', () => existsSync(this.path));
@@ -155,8 +156,12 @@ class Agent {
 
   end(): void {
     this.outside.client.destroy();
-    for (const node of this.#nodes) node.end();
+    for (const node of this.nodes) node.end();
     this.#running.end();
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
   }
 }
 

@@ -22,7 +22,7 @@ onEach('a held lock', (bench) => {
     await passed(2_000);
     assert.ok(lock.isValid);
     assert.equal(await locks.tryLock(key), null);
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
   });
 
   it('is extended when it is asked for', async () => {
@@ -31,7 +31,7 @@ onEach('a held lock', (bench) => {
     assert.ok(lock.validFor > 4_000);
     await lock.extend();
     assert.ok(lock.validFor > 4_000, 'a lease that lasts longer stays');
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
     await assert.rejects(lock.extend(), LockLost);
   });
 
@@ -48,7 +48,7 @@ onEach('a held lock', (bench) => {
     assert.equal(lock.isValid, false);
     await assert.rejects(lock.extend(), LockLost);
     await assert.rejects(lock.reenter(), LockLost);
-    assert.equal(await lock.release(), false);
+    assert.equal(await lock.release(), 'not-held');
   });
 
   it('is lost when nobody extends it, and at the end of maxHold', async () => {
@@ -63,7 +63,7 @@ onEach('a held lock', (bench) => {
   });
 
   it('tells a block that it was lost meanwhile', async () => {
-    const locks = bench.locks({ ttl: 50, autoExtend: false });
+    const locks = bench.locks({ ttl: 100, autoExtend: false });
     const until = async (lock: Lock) => void (await soon(lock.lost));
     await assert.rejects(locks.withLock(bench.key(), {}, until), isLoss('not-extended'));
     const block = async () => {
@@ -94,7 +94,7 @@ onEach('a held lock', (bench) => {
     assert.equal(timers, 0);
     assert.equal((await soon(lock.lost)).reason, 'asleep');
     assert.equal(lock.isValid, false);
-    assert.equal(await lock.release(), false);
+    assert.equal(await lock.release(), 'not-held');
     await bench.outside.free(key);
   });
 
@@ -103,7 +103,7 @@ onEach('a held lock', (bench) => {
     busy(1_500);
     assert.ok(lock.isValid);
     await eventually('it is extended', () => lock.validFor > 2_500);
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
   });
 
   it('goes on being extended whatever onLost of another does', async () => {
@@ -115,9 +115,9 @@ onEach('a held lock', (bench) => {
     const fails = () => {
       throw new Error('at once');
     };
-    const one = await locks.lock(key, { ttl: 50, autoExtend: false, onLost: fails });
+    const one = await locks.lock(key, { ttl: 100, autoExtend: false, onLost: fails });
     const two = await locks.lock(bench.key(), {
-      ttl: 50,
+      ttl: 100,
       autoExtend: false,
       onLost: () => Promise.reject(new Error('later')),
     });
@@ -125,11 +125,11 @@ onEach('a held lock', (bench) => {
     await eventually('both are told of', () => warnings.length === 2);
     process.off('warning', onWarning);
     assert.deepEqual(warnings.sort(), [
-      'PalisadeWarning: onLost of a lock failed: Error: at once',
-      'PalisadeWarning: onLost of a lock failed: Error: later',
+      `PalisadeWarning: onLost of the lock ${one.key} failed: Error: at once`,
+      `PalisadeWarning: onLost of the lock ${two.key} failed: Error: later`,
     ]);
     await passed(1_500);
-    assert.equal(await kept.release(), true);
+    assert.equal(await kept.release(), 'freed');
   });
 });
 
@@ -143,7 +143,7 @@ onNode('the connection of a held lock', (bench) => {
       await passed(400);
       assert.ok(lock.isValid);
     }
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
   });
 
   it('may break in the middle of an extension', async () => {
@@ -158,7 +158,7 @@ onNode('the connection of a held lock', (bench) => {
       assert.ok(outcome === 'extended' || outcome instanceof Unavailable, String(outcome));
       assert.ok(lock.isValid);
     }
-    assert.equal(await lock.release(), true);
+    assert.equal(await lock.release(), 'freed');
   });
 });
 
@@ -178,13 +178,45 @@ describe('a server that hangs', () => {
     const other = locks.tryLock(key);
     await assert.rejects(other, Unavailable);
     node.signal('SIGCONT');
-    assert.equal(await lock.release(), false);
+    assert.equal(await lock.release(), 'not-held');
     await node.outside.free(key);
     const next = await locks.lock(key);
     node.signal('SIGSTOP');
-    await assert.rejects(next.release(), Unavailable);
+    assert.equal(await next.release(), 'unknown');
     node.signal('SIGCONT');
     await node.outside.free(key);
+  });
+
+  it('ends no wait before its time, and holds none up', async () => {
+    using node = await new Node().start();
+    await using locks = new Palisade(node.url, { answerWithin: 300 });
+    // Its connection is kept for the next wait.
+    const first = await locks.lock('k');
+    const second = locks.lock('k');
+    await node.outside.waiters('k', 1);
+    await first.release();
+    await (await soon(second)).release();
+    node.signal('SIGSTOP');
+    await assert.rejects(soon(locks.lock('k', { wait: 500 })), (error: Error) => {
+      assert.match(error.message, /^k: unix:.* did not answer within \d+ ms/);
+      return true;
+    });
+    const waits = locks.lock('k', { wait: 60_000 });
+    await passed(1_000);
+    node.signal('SIGCONT');
+    assert.equal(await (await soon(waits)).release(), 'freed');
+  });
+
+  it('is not needed at the end of work that was done under a lock', async () => {
+    using node = await new Node().start();
+    await using locks = new Palisade(node.url, { ttl: 60_000 });
+    const warnings: string[] = [];
+    const onWarning = (warning: Error) => void warnings.push(warning.message);
+    process.on('warning', onWarning);
+    assert.equal(await locks.withLock('k', {}, () => node.kill().then(() => 'done')), 'done');
+    await eventually('it is told of', () => warnings.length === 1);
+    process.off('warning', onWarning);
+    assert.match(warnings[0] ?? '', /^k: whether the lock was given back is not known: unix:/);
   });
 });
 
@@ -202,8 +234,8 @@ onNode('a process that is stopped for longer than its lease', (bench) => {
     assert.ok(next.token > (said[0] as number));
     child.kill('SIGCONT');
     await eventually('it has looked', () => said.length === 2);
-    assert.deepEqual(said[1], { first: false, reason: 'asleep', wasHeld: false });
+    assert.deepEqual(said[1], { first: false, reason: 'asleep', released: 'not-held' });
     assert.ok(next.isValid);
-    assert.equal(await next.release(), true, 'the one that woke up took nothing away');
+    assert.equal(await next.release(), 'freed', 'the one that woke up took nothing away');
   });
 });

@@ -51,7 +51,7 @@ const steps: Record<string, (locks: Palisade) => Promise<void>> = {
         const abort = new AbortController();
         setTimeout(() => abort.abort(), Math.random() * 40);
         const onLost = () => {};
-        quiet(locks.lock(`${key}:${n % 3}`, { ttl: 50, autoExtend: n % 2 === 0, signal: abort.signal, onLost }));
+        quiet(locks.lock(`${key}:${n % 3}`, { ttl: 100, autoExtend: n % 2 === 0, signal: abort.signal, onLost }));
       }
       await new Promise((resolve) => setTimeout(resolve, 30));
       const [kill, ...rest] =

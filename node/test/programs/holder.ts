@@ -19,7 +19,7 @@ async function main(): Promise<void> {
     if (!wasStopped) return void setTimeout(look, 5);
     const first = lock.isValid;
     const { reason } = await lock.lost;
-    process.send?.({ first, reason, wasHeld: await lock.release() });
+    process.send?.({ first, reason, released: await lock.release() });
     await locks.close();
     clearInterval(alive);
     process.disconnect();
