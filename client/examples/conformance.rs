@@ -109,6 +109,8 @@ fn class(error: &Error) -> &'static str {
 async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
     match text("do").as_str() {
+        // Nodes are what it asks itself.
+        "open" if request["agent"].is_boolean() => Ok(json!({"error": "unsupported"})),
         "open" => {
             let client = Client::builder().node(text("address")).build()?;
             let before =
@@ -147,7 +149,7 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
             // Once is all that the type of a guard lets happen.
             let Some(lock) = lock.and_then(Arc::into_inner) else { return Ok(json!({"error": "unsupported"})) };
             match lock.release().await {
-                Released::PartlyUnreachable(_) => Ok(json!({"error": "unavailable"})),
+                Released::PartlyUnreachable(_) => Ok(json!({"was_held": null})),
                 released => Ok(json!({"was_held": released != Released::AlreadyExpired})),
             }
         }

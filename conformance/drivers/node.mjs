@@ -3,6 +3,9 @@
 import { createInterface } from 'node:readline';
 import { LockLost, NotAcquired, Palisade, PalisadeError } from '../../node/dist/index.mjs';
 
+// What is a warning and not thrown is told by the answers.
+process.removeAllListeners('warning');
+
 let locks;
 const held = new Map();
 const aborts = new Map();
@@ -58,7 +61,11 @@ const DO = {
     held.set(as, inner);
     return { token: inner.token };
   },
-  release: async ({ of }) => ({ was_held: await held.get(of).release() }),
+  release: async ({ of }) => ({ was_held: { freed: true, 'not-held': false, unknown: null }[await held.get(of).release()] }),
+  async leave({ of }) {
+    await held.get(of)[Symbol.asyncDispose]();
+    return { left: true };
+  },
   until_lost: async ({ of }) => ({ reason: (await held.get(of).lost).reason }),
   cancel({ of }) {
     aborts.get(of).abort();

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
 
-from palisade import errors
+from palisade import Released, errors
 from palisade.aio import Palisade
+
+# What is logged and not raised is told by the answers.
+logging.getLogger("palisade").setLevel(logging.ERROR)
 
 CLASSES = {
     errors.NoQuorum: "unavailable",
@@ -87,7 +91,12 @@ class Driver:
         return {"token": inner.token}
 
     async def release(self, of, **_):
-        return {"was_held": await self.held[of].release()}
+        released = await self.held[of].release()
+        return {"was_held": None if released is Released.UNKNOWN else bool(released)}
+
+    async def leave(self, of, **_):
+        await self.held[of].__aexit__(None, None, None)
+        return {"left": True}
 
     async def until_lost(self, of, **_):
         loss = await self.held[of].lost.wait()

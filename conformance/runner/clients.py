@@ -8,7 +8,7 @@ from .commands import ASK_AGAIN_S, READY_WITHIN_S, SILENT_S, Failed
 from .drivers import Driver
 from .expect import Mismatch, Moments, World, check
 from .resp import PATIENCE_S, Connection, Gone, Reply, parsed
-from .servers import Node
+from .servers import Agent, Node
 from .way import Way, boot_ms
 from .words import Saved
 
@@ -38,9 +38,9 @@ def as_reply(value: object) -> Reply:
 
 
 class ClientPlay:
-    """One scenario with one library, on a server of its own if it does something to the server."""
+    """One scenario with one library, on a server of its own if it does something to the server, or on an agent of its own."""
 
-    def __init__(self, driver: Driver, scenario: dict, prefix: str, node: Node):
+    def __init__(self, driver: Driver, scenario: dict, prefix: str, node: Node | Agent):
         self.driver, self.scenario, self.node = driver, scenario, node
         self.world = World(Saved(prefix))
         self.under_way: dict[str, int] = {}
@@ -50,7 +50,8 @@ class ClientPlay:
         self.outside: Connection | None = None
         try:
             try:
-                self.heard(self.driver.begin({"do": "open", "address": self.way.address}))
+                behind = {"agent": True} if isinstance(self.node, Agent) else {}
+                self.heard(self.driver.begin({"do": "open", "address": self.way.address} | behind))
             except Gone as why:
                 raise Failed(0, "open", "an answer", str(why)) from why
             for number, step in enumerate(self.scenario["steps"], 1):
@@ -99,6 +100,9 @@ class ClientPlay:
                 self.change_way(what, step)
             case {"server": what}:
                 self.change_server(what)
+            case {"nodes": what, "count": count}:
+                for node in self.node.nodes[:count]:
+                    node.kill() if what == "kill" else node.restart(lift=True)
             case {"program": what}:
                 self.driver.signal(signal.SIGSTOP if what == "pause" else signal.SIGCONT)
             case {"sent": word}:

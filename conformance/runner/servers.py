@@ -114,10 +114,13 @@ class Node(Process):
         connection.close()
         return floor < time.time() * 1e6
 
-    def restart(self, lift: bool = False) -> None:
-        """`kill -9`, and a new start without what it had in memory."""
+    def kill(self) -> None:
         self.signal(signal.SIGKILL)
         self.process.wait()
+
+    def restart(self, lift: bool = False) -> None:
+        """`kill -9`, and a new start without what it had in memory."""
+        self.kill()
         self.begin(lift)
 
 

@@ -9,7 +9,7 @@ from .commands import Failed, Play
 from .drivers import Driver
 from .files import full_name
 from .report import Report
-from .servers import Node
+from .servers import Agent, Node
 from .target import Target
 
 SIDE_BY_SIDE = 16
@@ -49,15 +49,17 @@ def tell(target: Target, scenario: dict, outcome: Failed | None, report: Report)
     report.outcome(target.name, scenario, full_name(scenario), outcome, known)
 
 
-def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: list[dict], report: Report) -> None:
-    """With one driver: on one server, those that do something to a server on one of their own."""
+def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: list[dict], report: Report,
+                start_agent: Callable[[], Agent] | None = None) -> None:
+    """With one driver: on one server, those that do something to a server, or to nodes behind an agent, on one of their own."""
     run, shared = secrets.token_hex(4), start()
     drivers: list[Driver] = []
 
     def play(numbered: tuple[int, dict]) -> tuple[dict, Failed | Unsupported | None]:
         number, scenario = numbered
-        is_alone = "restart" in scenario.get("needs", []) or any("server" in step for step in scenario["steps"])
-        node = start() if is_alone else shared
+        needs = scenario.get("needs", [])
+        is_alone = "agent" in needs or "restart" in needs or any("server" in step for step in scenario["steps"])
+        node = start_agent() if "agent" in needs else start() if is_alone else shared
         driver = drivers.pop() if drivers else Driver(command)
         try:
             ClientPlay(driver, scenario, f"conformance:{run}:{number}:", node).run()
@@ -79,6 +81,8 @@ def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: l
         for numbered in enumerate(scenarios):
             if name in numbered[1].get("known", {}):
                 report.skip(name, full_name(numbered[1]), f"known: {numbered[1]['known'][name]}")
+            elif "agent" in numbered[1].get("needs", []) and start_agent is None:
+                report.skip(name, full_name(numbered[1]), "needs agent")
             else:
                 due.append(numbered)
         due.sort(key=lambda numbered: -sum(step.get("pause_ms", 0) for step in numbered[1]["steps"]))
