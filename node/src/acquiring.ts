@@ -124,7 +124,7 @@ class Attempt {
         else if (connection && error instanceof Unavailable && error.cause && broken === 0) broken += 1;
         else if (now() >= by || isLasting(error)) throw error;
         else {
-          this.#awaitEndOf(error);
+          this.#awaitEndOf(error, connection !== undefined);
           return null;
         }
       }
@@ -132,12 +132,13 @@ class Attempt {
   }
 
   /** Remembers `trouble`, which is told if nothing else has come by the end of the wait. */
-  #awaitEndOf(trouble: unknown): void {
+  #awaitEndOf(trouble: unknown, wasConnected: boolean): void {
     this.#trouble = trouble;
     // The server may be as silent on these.
     if (trouble instanceof Unavailable) this.#connections.destroyIdle();
-    if (trouble instanceof NoQuorum) {
-      warn(`${shown(this.#wanted.key)}: waits until a majority of the nodes can be asked: ${trouble.message}`);
+    if (trouble instanceof NoQuorum || !wasConnected) {
+      const why = (trouble as Error).message;
+      warn(`${shown(this.#wanted.key)}: the lock cannot be asked for, and is waited for: ${why}`);
     }
   }
 
@@ -174,9 +175,10 @@ class Attempt {
     }
   }
 
-  /** Whether `error`, which a request that waits was answered, is told at once. */
+  /** Tells errors that end a wait at once, when a request that waits is answered with them. */
   #endsWait(error: unknown): boolean {
-    // An agent waits for nodes itself, and says this when that is in vain. But it looks only once for a grant that may be there.
+    // An agent waits for nodes itself: NOQUORUM before the end of the wait does not pass. But it looks only once for a grant that
+    // this owner may have already.
     return isLasting(error) || (error instanceof NoQuorum && !this.#isUnsure);
   }
 

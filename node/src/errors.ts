@@ -109,14 +109,14 @@ export class Closed extends PalisadeError {
 /** Of a key, so many characters are shown. */
 const SHOWN_CHARS = 100;
 
-/** A key as people read it: text where it is, and nothing in it that moves a cursor. */
+/** Returns a key as people read it: text where it is text, and nothing that moves a cursor. */
 export function shown(key: Buffer): string {
   const text = key.toString();
   const cut = text.length <= SHOWN_CHARS ? text : `${text.slice(0, SHOWN_CHARS)}…`;
   return cut.replace(/\p{Cc}/gu, (char) => JSON.stringify(char).slice(1, -1));
 }
 
-/** `error` with the name of a lock. An error of this package is copied: others may be told the same one, of other locks. */
+/** Returns `error` with the name of a lock. An error of this package is copied: others may be told the same one, of other locks. */
 export function named<E>(error: E, key: Buffer): E {
   if (!(error instanceof PalisadeError) || error.key) return error;
   const message = `${shown(key)}: ${error.message}`;
@@ -126,7 +126,7 @@ export function named<E>(error: E, key: Buffer): E {
   return Object.assign(copy, error, { key: Buffer.from(key), stack });
 }
 
-/** What `work` comes to; its errors name the lock. */
+/** Does `work`, and names the lock in its errors. */
 export async function naming<T>(key: Buffer, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work();

@@ -14,22 +14,19 @@ const HOST = hostname();
 /** Process ids come again: in a container that is started anew, each time. Hence some digits of chance. */
 const PROCESS = `${HOST.replace(/[^A-Za-z0-9._:/@+-]/g, '').slice(0, HOST_CHARS)}/${process.pid}/${randomBytes(4).toString('hex')}`;
 
-/**
- * What one flow of control holds and waits for: an async function, with all that it awaits. Its holder id is the same for all
- * of that.
- */
+/** A flow of control: an async function and what it calls. Everything that it holds and waits for has one holder id. */
 export class Flow {
   static #count = 0;
   readonly id = `${PROCESS}/${++Flow.#count}`;
   readonly #holds = new Map<string, number>();
   #isWaiting = false;
 
-  /** Whether this can be the flow in which `key` is asked for. One that waits does not ask, and none asks for what it has. */
+  /** Tells if `key` can be asked for in this flow. One that waits does not ask, and none asks for what it has. */
   mayAskFor(key: Buffer): boolean {
     return !this.#isWaiting && !this.#holds.has(key.toString('latin1'));
   }
 
-  /** What `taking` comes to, which waits for a lock in this flow. */
+  /** Awaits `taking`, which waits for a lock in this flow. */
   async waitFor<T>(taking: Promise<T>): Promise<T> {
     this.#isWaiting = true;
     try {
@@ -39,7 +36,7 @@ export class Flow {
     }
   }
 
-  /** A lock is held in this flow. Returns what is to be called when it is not any more. */
+  /** Counts a lock that is held in this flow. Returns a function that ends that. */
   hold(key: Buffer): () => void {
     const name = key.toString('latin1');
     this.#holds.set(name, (this.#holds.get(name) ?? 0) + 1);
@@ -54,7 +51,7 @@ export class Flow {
 const flows = new AsyncLocalStorage<Flow>();
 
 /**
- * The flow that asks for `key`, of which the caller is a part from now on. It is inherited by what the caller starts, so one that
+ * Returns the flow that asks for `key`, of which the caller is a part from now on. It is inherited by what the caller starts, so one that
  * cannot be it, since another part of it waits or has this lock, begins a flow of its own.
  */
 export function flowFor(key: Buffer): Flow {
@@ -65,18 +62,18 @@ export function flowFor(key: Buffer): Flow {
   return flow;
 }
 
-/** For people, where the caller says nothing: the host, the process and the program. */
+/** Returns the note of callers who give none: host, process and program. */
 export function defaultNote(): Buffer {
   return Buffer.from(`${HOST} pid ${process.pid}: ${basename(process.argv[1] ?? process.title)}`.slice(0, 200));
 }
 
-/** `note` with the holder id at its end, if there is room for that. */
+/** Returns `note` with the holder id at its end, if there is room for that. */
 export function noted(note: Buffer, holder: string): Buffer {
   const told = Buffer.concat([note, Buffer.from(`${note.length > 0 ? ' ' : ''}[holder=${holder}]`)]);
   return told.length <= NOTE_BYTES_MAX ? told : note;
 }
 
-/** `note` as it is for people. */
+/** Returns `note` as people read it. */
 export function withoutHolder(note: string): string {
   return note.replace(NOTED, '');
 }

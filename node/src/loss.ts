@@ -1,5 +1,5 @@
 /**
- * What the release of a lock came to.
+ * The outcomes of a release.
  *
  * - `freed`: it was held until then, and was given back.
  * - `not-held`: it was not held any more. What was done last may have been done without it.

@@ -16,7 +16,7 @@ export interface LockOptions {
   /** For people, up to 1024 bytes: who holds the lock, and what for. Shown to those who find it held. Unless set: host, process and program. */
   note?: string | undefined;
   /**
-   * Who takes the lock: the same id for all that one flow of control holds and waits for, by which `palisade deadlocks` finds holders that wait for each other. 1 to 64 letters,
+   * Names who takes the lock: one id for everything that one flow of control holds and waits for, by which `palisade deadlocks` finds holders that wait for each other. 1 to 64 letters,
    * digits, and `. _ : / @ + -`. Unless set: an id of the async function that asks, and of what it calls.
    */
   holder?: string | undefined;
@@ -56,7 +56,7 @@ export const NOTE_BYTES_MAX = 1024;
  */
 const TTL_LEAST_MS = 100;
 
-/** What can be said of a lock that is waited for, and of one that is not. */
+/** The options of a lock that is not waited for, and of one that is. */
 const TRY_OPTIONS = ['ttl', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost', 'signal'];
 const LOCK_OPTIONS = [...TRY_OPTIONS, 'wait'];
 
@@ -64,7 +64,7 @@ const PERMITS_MAX = 65_535;
 const TTL_DEFAULT_MS = 10_000;
 const MAX_HOLD_DEFAULT_MS = 3_600_000;
 
-/** What a holder id is made of. */
+/** The letters of a holder id. */
 const HOLDER = /^[A-Za-z0-9._:/@+-]{1,64}$/;
 
 /** Longest time that one request may wait on a server. */

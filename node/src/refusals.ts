@@ -49,7 +49,7 @@ export function passesIn(error: unknown): number | undefined {
   return ['LOADING', 'TRYAGAIN', 'BUSY'].includes(error.code) ? 100 : undefined;
 }
 
-/** Whether this does not pass by itself: somebody has to do something about it. */
+/** Tells errors that do not pass by themselves: somebody has to do something about them. */
 export function isLasting(error: unknown): boolean {
   if (error instanceof ServerError) return ['ERR', 'WRONGTYPE', 'OWNED', 'LOCKPANIC'].includes(error.code);
   return ![Unavailable, NoQuorum, Guarded].some((kind) => error instanceof kind);

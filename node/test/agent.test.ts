@@ -30,7 +30,10 @@ describe('behind an agent', () => {
     await assert.rejects(locks.lock('k', { wait: 700 }), isNoQuorum(/^k: NOQUORUM .*3 of 5 nodes cannot be asked/));
     assert.ok(performance.now() - began >= 700);
     const waits = locks.lock('k', { wait: 60_000 });
-    await eventually('it waits', () => warnings.filter((text) => text.startsWith('k: waits until')).length === 2);
+    await eventually(
+      'it waits',
+      () => warnings.filter((text) => text.startsWith('k: the lock cannot be asked for')).length === 2,
+    );
     for (const node of away) await back(node);
     assert.equal(await (await soon(waits)).release(), 'freed');
     for (const key of ['work', 'by hand']) await agent.outside.free(key);

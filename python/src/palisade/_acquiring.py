@@ -116,17 +116,18 @@ class _Attempt:
                 elif now() >= by or is_lasting(error):
                     raise
                 else:
-                    self._await_end_of(error)
+                    self._await_end_of(error, connection is not None)
                     return None
 
-    def _await_end_of(self, trouble: PalisadeError) -> None:
+    def _await_end_of(self, trouble: PalisadeError, was_connected: bool) -> None:
         """Remembers ``trouble``, which is told if nothing else has come by the end of the wait."""
         self._trouble = trouble
         if isinstance(trouble, Unavailable):
             # The server may be as silent on these.
             self._connections.destroy_idle()
-        if isinstance(trouble, NoQuorum):
-            _log.warning("%s: waits until a majority of the nodes can be asked: %s", shown(self._wanted.acquisition.key), trouble)
+        if isinstance(trouble, NoQuorum) or not was_connected:
+            key = shown(self._wanted.acquisition.key)
+            _log.warning("%s: the lock cannot be asked for, and is waited for: %s", key, trouble)
 
     async def _wait(self, by: float) -> Grant:
         """Waits in the queue, on a connection of its own."""
@@ -169,8 +170,9 @@ class _Attempt:
         return await self._send(connection, ["WAIT", ceil(left * 1000)], left + self._connections.answer_within)
 
     def _ends_wait(self, error: PalisadeError) -> bool:
-        """Whether ``error``, which a request that waits was answered, is told at once."""
-        # An agent waits for nodes itself, and says this when that is in vain. But it looks only once for a grant that may be there.
+        """Tells errors that end a wait at once, when a request that waits is answered with them."""
+        # An agent waits for nodes itself: NOQUORUM before the end of the wait does not pass. But it looks only once for a grant that
+        # this owner may have already.
         return is_lasting(error) or (isinstance(error, NoQuorum) and not self._is_unsure)
 
     async def _send(self, connection: Connection, more: Sequence[Word], within: float) -> Grant | None:

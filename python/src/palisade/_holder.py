@@ -1,4 +1,4 @@
-"""Who takes locks: the holder id of this thread or task, by which ``palisade deadlocks`` finds who waits for whom, and its note."""
+"""The holder id of a thread or task, by which ``palisade deadlocks`` finds who waits for whom, and the note of a lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _of_thread = _OfThread()
 
 
 def current_holder() -> str:
-    """The id of the running task, or else of this thread: host, process, and a number that no other one has."""
+    """Returns the id of the running task, or else of this thread: host, process, and a number that no other one has."""
     return f"{_SHORT_HOST}/{os.getpid()}/{_CHANCE}/{_number()}"
 
 
@@ -50,17 +50,17 @@ def _number() -> int:
 
 
 def default_note() -> bytes:
-    """For people, where the caller says nothing: the host, the process and the program."""
+    """Returns the note of callers who give none: host, process and program."""
     program = os.path.basename(sys.argv[0] if sys.argv else "") or "python"
     return f"{_HOST} pid {os.getpid()}: {program}"[:200].encode(errors="replace")
 
 
 def noted(note: bytes, holder: str) -> bytes:
-    """``note`` with the holder id at its end, if there is room for that."""
+    """Returns ``note`` with the holder id at its end, if there is room for that."""
     told = (note + b" " if note else b"") + b"[holder=" + holder.encode() + b"]"
     return told if len(told) <= NOTE_BYTES_MAX else note
 
 
 def without_holder(note: bytes) -> bytes:
-    """``note`` as it is for people."""
+    """Returns ``note`` as people read it."""
     return _NOTED.sub(b"", note)

@@ -23,7 +23,7 @@ from .options import checked
 
 @dataclass(frozen=True)
 class Asked:
-    """What a caller asks for, and the holder id of who that is: of the thread or task in which this is made."""
+    """A request of a caller, and the holder id of the thread or task in which it is made."""
 
     key: bytes
     mode: Sequence[Word]
@@ -31,7 +31,7 @@ class Asked:
     holder: str = field(default_factory=current_holder)
 
     def but(self, **options: object) -> Asked:
-        """The same with these options."""
+        """Returns a copy with these options."""
         return replace(self, options=self.options | options)
 
 

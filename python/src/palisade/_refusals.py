@@ -49,7 +49,7 @@ def passes_in(error: BaseException) -> float | None:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether this does not pass by itself: somebody has to do something about it."""
+    """Tells errors that do not pass by themselves: somebody has to do something about them."""
     if isinstance(error, ServerError):
         return error.code in ("ERR", "WRONGTYPE", "OWNED", "LOCKPANIC")
     return not isinstance(error, (Unavailable, NoQuorum, Guarded))

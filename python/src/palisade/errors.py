@@ -32,14 +32,14 @@ class Holder:
 
 
 def shown(key: bytes) -> str:
-    """A key as people read it: text where it is, and nothing in it that moves a cursor."""
+    """Returns a key as people read it: text where it is text, and nothing that moves a cursor."""
     text = key.decode(errors="replace")
     cut = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)
 
 
 class PalisadeError(Exception):
-    """What every error of this package is. It can be pickled, so it passes from one process to another."""
+    """The base of every error of this package. All of them can be pickled, and so pass from one process to another."""
 
     key: bytes | None = None
     """The lock that this is about; ``None``: no lock in particular."""
@@ -52,14 +52,14 @@ class PalisadeError(Exception):
         return _again, (type(self), self.args, self.__dict__)
 
     def _of(self, key: bytes) -> Self:
-        """A copy that names this lock. Others may have been told the same error, of other locks."""
+        """Returns a copy that names this lock. Other callers may have been told the same error, of other locks."""
         named = copy.copy(self)
         named.key = key
         return named.with_traceback(self.__traceback__)
 
 
 def _again(kind: type[PalisadeError], args: tuple[Any, ...], state: dict[str, Any]) -> PalisadeError:
-    """An error as it was, whatever its class is made of."""
+    """Restores an error, whatever its class is made of."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -67,7 +67,7 @@ def _again(kind: type[PalisadeError], args: tuple[Any, ...], state: dict[str, An
 
 @contextmanager
 def naming(key: bytes) -> Iterator[None]:
-    """Errors within name this lock."""
+    """Names this lock in the errors of the block."""
     try:
         yield
     except PalisadeError as error:

@@ -1,4 +1,4 @@
-"""How a lock ends: what a release came to, and why a lock is lost."""
+"""The ends of a lock: the outcomes of a release, and the reasons of a loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Released(str, Enum):
-    """What the release of a lock came to. Each is also a text: ``lock.release() == "freed"``. True if it is ``FREED``."""
+    """The outcomes of a release. Each is also a text: ``lock.release() == "freed"``. True if it is ``FREED``."""
 
     FREED = "freed"
     """The lock was held until then, and was given back."""

@@ -29,7 +29,7 @@ class TryOptions(TypedDict, total=False):
     """For people, up to 1024 bytes: who holds the lock, and what for. Shown to those who find it held. Unless set: host, process and
     program."""
     holder: str
-    """Who takes the lock: the same id for all that one flow of control holds and waits for, by which ``palisade deadlocks`` finds
+    """Names who takes the lock: one id for everything that one flow of control holds and waits for, by which ``palisade deadlocks`` finds
     holders that wait for each other. 1 to 64 letters, digits, and ``. _ : / @ + -``. Unless set: an id of this thread or task."""
     auto_extend: bool
     """Whether the lease is extended in the background, whenever a third of it has gone. It is, unless this is ``False``."""
