@@ -1,3 +1,4 @@
+export type { ExistingClient } from './address.js';
 export type { Connecting } from './connection.js';
 export { Election, Leadership } from './election.js';
 export {
@@ -17,6 +18,6 @@ export {
 export { Lock, Permit } from './lock.js';
 export type { Loss, LossReason, Released } from './loss.js';
 export type { Key, LockOptions } from './options.js';
-export { type ExistingClient, type Once, Palisade, type PalisadeOptions } from './palisade.js';
+export { type Once, Palisade, type PalisadeOptions } from './palisade.js';
 export type { Leader } from './proclamation.js';
 export { Semaphore } from './semaphore.js';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { RedisClient } from 'redis';
 import { acquire } from './acquiring.js';
+import { addressOf, type ExistingClient, optionsOf } from './address.js';
 import type { Connecting } from './connection.js';
 import { Connections } from './connections.js';
 import { Election } from './election.js';
@@ -23,12 +23,6 @@ import {
 } from './options.js';
 import { Semaphore } from './semaphore.js';
 
-/** A client of node-redis, of which the address, the user and what else it connects with are taken. */
-export interface ExistingClient {
-  readonly options?: object | undefined;
-  duplicate(...overrides: never[]): unknown;
-}
-
 /** What a `Palisade` does unless it is told otherwise. */
 export interface PalisadeOptions extends Omit<LockOptions, 'signal'> {
   /** For how many ms the server is given to answer, 3000 unless set. Waiting for a lock is not counted. */
@@ -36,8 +30,6 @@ export interface PalisadeOptions extends Omit<LockOptions, 'signal'> {
 }
 
 const DEFAULT_OPTIONS = ['ttl', 'wait', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost'];
-
-const CONNECTING_OPTIONS = ['url', 'socket', 'username', 'password', 'credentialsProvider', 'database', 'name', 'RESP'];
 
 /** What became of a function that runs at most once in a time. */
 export type Once<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
@@ -60,9 +52,9 @@ export class Palisade implements AsyncDisposable {
    * @param defaults of every lock, unless it is told otherwise.
    */
   constructor(address: string | Connecting | ExistingClient, defaults: PalisadeOptions = {}) {
+    checkNames(defaults, [...DEFAULT_OPTIONS, 'answerWithin']);
     const { answerWithin = 3_000, ...locks } = defaults;
     milliseconds('answerWithin', answerWithin, 1, 2 ** 31 - 1);
-    checkNames(defaults, [...DEFAULT_OPTIONS, 'answerWithin']);
     checked(locks);
     this.#defaults = locks;
     const options = optionsOf(address);
@@ -226,55 +218,4 @@ async function unlessHeld<T>(taking: Promise<T>): Promise<T | null> {
     if (error instanceof NotAcquired && error.reason === 'held') return null;
     throw error;
   }
-}
-
-const THROUGH_AN_AGENT = 'through a `palisade agent` that runs beside the program (docs/agent.md)';
-
-function areSeveral(address: unknown): boolean {
-  if (Array.isArray(address)) return true;
-  if (typeof address !== 'string') return false;
-  // A comma may be in a password, and in a path.
-  const hosts = /^rediss?:\/\/(?:.*@)?([^/?]*)/s.exec(address)?.[1] ?? '';
-  return hosts.includes(',') || /[,;\s]\s*(rediss?|unix):\/\//.test(address);
-}
-
-function optionsOf(address: string | Connecting | ExistingClient): Connecting {
-  if (areSeveral(address)) {
-    throw new BadArgument(
-      `several addresses were given, and this takes one: reach a quorum of nodes ${THROUGH_AN_AGENT}`,
-    );
-  }
-  if (typeof address === 'string') {
-    if (/^rediss?\+(cluster|sentinel):\/\//.test(address)) {
-      throw new BadArgument(
-        `the address must be of one server: reach a cluster, or a master behind Sentinel, ${THROUGH_AN_AGENT}`,
-      );
-    }
-    if (!/^(rediss?|unix):\/\//.test(address)) {
-      throw new BadArgument('the address must begin with redis://, rediss:// or unix://');
-    }
-    try {
-      RedisClient.parseURL(address);
-    } catch {
-      // Without what it says: that has the password.
-      throw new BadArgument('the address cannot be read: redis://user:password@host:port, or unix:///path');
-    }
-    return { url: address };
-  }
-  if (typeof address !== 'object' || address === null)
-    throw new BadArgument('the address must be a URL, options or a client');
-  // What belongs to a client alone stays there: its cache, its pings, the prefix of its keys.
-  const isClient = 'duplicate' in address;
-  if (!isClient) checkNames(address, CONNECTING_OPTIONS, ' of an address');
-  const from = (isClient ? (address.options ?? {}) : address) as Connecting;
-  const { url, socket, username, password, credentialsProvider, database, RESP, name } = from;
-  const all = { url, socket, username, password, credentialsProvider, database, RESP, name };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
-}
-
-/** Where `options` lead to, without passwords. */
-function addressOf({ url, socket }: Connecting): string {
-  if (url) return url.replace(/\/\/[^/@]*@/, '//');
-  const at = (socket ?? {}) as { path?: string; host?: string; port?: number };
-  return at.path ? `unix://${at.path}` : `redis://${at.host ?? 'localhost'}:${at.port ?? 6379}`;
 }

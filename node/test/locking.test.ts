@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { createClient } from 'redis';
+import { createClient, createClientPool, createCluster } from 'redis';
 import { BadArgument, Closed, LockLost, NotAcquired, Palisade } from '../src/index.js';
 import { onEach } from './server.js';
 import { eventually, soon } from './waiting.js';
@@ -162,6 +162,7 @@ onEach('locks', (bench) => {
     const locks = new Palisade('redis://127.0.0.1:1');
     // biome-ignore lint/suspicious/noExplicitAny: what JavaScript may pass.
     const any = (value: unknown) => value as any;
+    const one = /^the address must be of one server: .*docs\/agent\.md/;
     const several =
       /^several addresses were given, and this takes one: (?!.*secret).*`palisade agent`.*docs\/agent\.md/;
     const cases: [() => Promise<unknown>, RegExp][] = [
@@ -209,7 +210,10 @@ onEach('locks', (bench) => {
       [async () => new Palisade('redis://me:secret@a:1,b:2/0'), several],
       [async () => new Palisade('redis://me:secret@a redis://me:secret@b'), several],
       [async () => new Palisade(any(['redis://a:1', 'redis://b:2'])), several],
-      [async () => new Palisade('redis+cluster://a'), /^the address must be of one server: .*docs\/agent\.md/],
+      [async () => new Palisade('redis+cluster://a'), one],
+      [async () => new Palisade(createCluster({ rootNodes: [] })), one],
+      [async () => new Palisade(any(createClientPool())), /^the address must be a URL, options or a client$/],
+      [async () => new Palisade('redis://localhost', any(null)), /^options must be an object with .*, not null$/],
       [() => locks.lock(any(7)), /^key must be a string or bytes/],
       [() => locks.once('k', 60, () => {}), /^minHold must be a whole number of milliseconds from 100 /],
       [async () => locks.semaphore('k', 0), /^limit must be an integer from 1 to 65535, not 0$/],

@@ -10,6 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
+import redis.sentinel
 
 import palisade
 from conftest import Bench
@@ -203,6 +206,7 @@ async def test_bad_arguments_are_refused_by_name_and_nothing_is_sent(face: str) 
             await result
 
     bounds = "^k: ttl must be a number of seconds from 0.001 to 86400, or a timedelta, not"
+    one = r"^the address must be of one server: .*docs/agent\.md"
     several = r"^several addresses were given, and this takes one: (?!.*secret).*`palisade agent`.*docs/agent\.md"
     cases: list[tuple[Any, str]] = [
         (lambda: locks.lock("k", ttl=0), f"{bounds} 0$"),
@@ -228,7 +232,9 @@ async def test_bad_arguments_are_refused_by_name_and_nothing_is_sent(face: str) 
         (lambda: kind("redis://me:secret@a:1,b:2/0"), several),
         (lambda: kind("redis://me:secret@a redis://me:secret@b"), several),
         (lambda: kind(["redis://a:1", "redis://b:2"]), several),
-        (lambda: kind("redis+cluster://a"), r"^the address must be of one server: .*docs/agent\.md"),
+        (lambda: kind("redis+cluster://a"), one),
+        (lambda: kind(redis.sentinel.Sentinel([("localhost", 1)]).master_for("m")), one),  # type: ignore[no-untyped-call]
+        (lambda: kind(redis.asyncio.RedisCluster(host="localhost")), one),
         (lambda: kind("redis://localhost", ttl=-1), "^ttl must be"),
         (lambda: kind(7), "^the address must be a URL"),
     ]
@@ -241,8 +247,6 @@ async def test_bad_arguments_are_refused_by_name_and_nothing_is_sent(face: str) 
 
 
 async def test_a_client_of_redis_py_is_an_address(on_node: Bench, a_node: Node, key: str) -> None:
-    import redis
-
     for client in (redis.Redis(unix_socket_path=a_node.path), redis.asyncio.Redis(unix_socket_path=a_node.path)):
         async with on_node.locks(client).lock(key) as lock:
             assert lock.is_valid

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 from redis._parsers import _AsyncRESP2Parser
 from redis.asyncio.connection import (
     AbstractConnection,
@@ -33,6 +35,7 @@ _TAKEN = re.compile(r"host|port|path|db|username|password|credential_provider|cl
 
 
 _THROUGH_AN_AGENT = "through a `palisade agent` that runs beside the program (docs/agent.md)"
+_NOT_ONE_SERVER = f"the address must be of one server: reach a cluster, or a master behind Sentinel, {_THROUGH_AN_AGENT}"
 
 
 class _Parser(_AsyncRESP2Parser):  # type: ignore[misc, unused-ignore]
@@ -89,7 +92,7 @@ def _are_several(address: object) -> bool:
 def _from_url(url: str) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
     if not re.match("(rediss?|unix)://", url):
         if re.match(r"rediss?\+(cluster|sentinel)://", url):
-            raise BadArgument(f"the address must be of one server: reach a cluster, or a master behind Sentinel, {_THROUGH_AN_AGENT}")
+            raise BadArgument(_NOT_ONE_SERVER)
         raise BadArgument("the address must begin with redis://, rediss:// or unix://")
     try:
         options = dict(parse_url(url))
@@ -105,6 +108,9 @@ def _from_url(url: str) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
 
 def _from_client(client: Client) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
     pool = getattr(client, "connection_pool", None)
+    kinds_of_sentinel = (redis.sentinel.SentinelConnectionPool, redis.asyncio.sentinel.SentinelConnectionPool)
+    if hasattr(client, "nodes_manager") or isinstance(pool, kinds_of_sentinel):
+        raise BadArgument(_NOT_ONE_SERVER)
     if pool is None:
         raise BadArgument("the address must be a URL, or a client of redis-py (Redis)")
     chosen = _chosen(pool.connection_kwargs)
