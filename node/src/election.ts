@@ -5,7 +5,7 @@ import type { Held } from './held.js';
 import { Lock } from './lock.js';
 import type { Released } from './loss.js';
 import { leaderNow, observing } from './observing.js';
-import { checkedText, checkNames, type LockOptions } from './options.js';
+import { checkedText, checkNames, type LockOptions, merged } from './options.js';
 import { type Leader, noteOf, VALUE_BYTES_MAX } from './proclamation.js';
 import { toInteger } from './replies.js';
 
@@ -41,9 +41,10 @@ export class Election {
     return naming(this.#key, () => this.#campaign(value, options));
   }
 
-  async #campaign(value: string | Uint8Array, options?: LockOptions): Promise<Leadership> {
+  async #campaign(value: string | Uint8Array, given: LockOptions | undefined): Promise<Leadership> {
     const bytes = checkedText('value', value, VALUE_BYTES_MAX);
-    const by = options?.wait === undefined ? undefined : now() + options.wait;
+    const options = merged({}, given);
+    const by = options.wait === undefined ? undefined : now() + options.wait;
     for (;;) {
       const wait = by === undefined ? {} : { wait: Math.max(0, Math.floor(by - now())) };
       const leadership = new Leadership(await this.#take({ ...options, ...wait }));

@@ -199,6 +199,7 @@ onEach('locks', (bench) => {
       [() => locks.semaphore('k', 1).acquire(any({ tll: 3 })), /^k: there is no option "tll"/],
       [() => locks.semaphore('k', 1).tryAcquire(any({ tll: 3 })), /^there is no option "tll"/],
       [() => locks.election('k').campaign('me', any({ tll: 3 })), /^k: there is no option "tll"/],
+      [() => locks.election('k').campaign('me', any(3)), /^k: options must be an object with /],
       [async () => locks.election('k').observe(any({ sginal: 3 })), /^there is no option "sginal": there are signal$/],
       [() => locks.once('k', 1_000, () => {}, any({ tll: 3 })), /^there is no option "tll"/],
       [async () => new Palisade('redis://localhost', any({ tll: 3 })), /^there is no option "tll": .* answerWithin$/],
