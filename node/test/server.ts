@@ -38,7 +38,10 @@ class Running {
 export class Outside {
   readonly client;
 
-  constructor(path: string) {
+  constructor(
+    path: string,
+    readonly isAgent = false,
+  ) {
     this.client = createClient({ socket: { path, tls: false, reconnectStrategy: 50 } });
     this.client.on('error', () => {});
   }
@@ -65,7 +68,12 @@ export class Outside {
   /** How many hold or await the lock. */
   async users(key: string): Promise<{ holders: number; waiters: number }> {
     const info = (await this.say('LOCK.INFO', key, 'WAITERS', '1000')) as Record<string, number> | null;
-    return { holders: info?.holders ?? 0, waiters: info?.waiters ?? 0 };
+    return { holders: info?.holders ?? 0, waiters: this.isAgent ? await this.#waiting() : (info?.waiters ?? 0) };
+  }
+
+  /** An agent stands in the queues of its nodes once, for all who wait there. */
+  async #waiting(): Promise<number> {
+    return Number(/^waiting:(\d+)/m.exec(String(await this.say('INFO', 'palisade')))?.[1]);
   }
 
   /** Waits until so many are in the queue. */
@@ -142,7 +150,7 @@ export class Agent {
   readonly nodes: Node[] = [];
   readonly path = join(this.#running.folder, 'agent.sock');
   readonly url = `unix://${this.path}`;
-  readonly outside = new Outside(this.path);
+  readonly outside = new Outside(this.path, true);
 
   async start(): Promise<this> {
     const ports = await Promise.all(Array.from({ length: 5 }, freePort));
