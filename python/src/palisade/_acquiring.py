@@ -150,7 +150,7 @@ class _Attempt:
                 if grant is not None:
                     return grant
             except PalisadeError as error:
-                if connection is not None and self._under_way is None:
+                if connection is not None and (self._under_way is None or self._under_way.answer.done()):
                     self._connections.idle(connection)
                 pause = passes_in(error)
                 if pause is None:
