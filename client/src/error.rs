@@ -102,6 +102,19 @@ impl Error {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
     }
 
+    /// Of a release that was sent, and of which nobody can tell whether the owner held the lock until then; `nodes` did not answer.
+    pub(crate) fn release_sent(nodes: Vec<NodeError>) -> Self {
+        let text = "the release was sent, and too few nodes tell whether this owner held the lock until then: stop relying on it. Nodes that did \
+                    not answer are told as soon as they do, or it ends there with its lease";
+        Self::new(ErrorKind::NoQuorum, text).with_nodes(nodes)
+    }
+
+    /// Of a lock that was to be released: too little is known of it to ask for that.
+    pub(crate) fn before_release(mut self) -> Self {
+        self.0.text += ", so nothing was released: ask again, or let it end with its lease";
+        self
+    }
+
     /// Of an address, the one with this number in the list. Not the address itself: there may be a password in it.
     pub(crate) fn address(number: usize, why: &str) -> Self {
         Self::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"))

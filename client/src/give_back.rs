@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use palisade_core::BootTime;
-use palisade_core::quorum::majority;
+use palisade_core::quorum::{Release, majority};
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -81,6 +81,25 @@ impl Debt {
     }
 }
 
+/// What a node said to a release, by its place in the list.
+#[derive(Debug)]
+pub struct Told {
+    pub place: usize,
+    pub reply: Result<Value, NodeFailure>,
+    /// The node had been asked before, and did not answer: it may have freed the lock then.
+    is_repeated: bool,
+}
+
+impl Told {
+    /// Brings it to `release`.
+    pub fn tell(&self, release: &mut Release) {
+        if self.is_repeated {
+            release.on_answer(self.place, None);
+        }
+        release.on_answer(self.place, self.reply.as_ref().ok().map(|reply| matches!(reply, Value::Int(_))));
+    }
+}
+
 /// Whether the node will not say more than that, asked again.
 pub fn is_final(reply: &Result<Value, NodeFailure>) -> bool {
     reply.as_ref().err().is_none_or(NodeFailure::is_lasting)
@@ -97,7 +116,7 @@ pub struct Giving {
     inbox: Arc<Inbox>,
     sent: usize,
     /// The others.
-    rest: FuturesUnordered<BoxFuture<'static, Answered>>,
+    rest: FuturesUnordered<BoxFuture<'static, Told>>,
     _under_way: Counted,
 }
 
@@ -121,7 +140,7 @@ impl Giving {
     fn tell(&mut self, place: usize) {
         if !self.debt.lease.may_be_at(place) {
             // What was never sent there cannot be there.
-            return self.rest.push(async move { (place, Ok(Value::Nil)) }.boxed());
+            return self.rest.push(async move { Told { place, reply: Ok(Value::Nil), is_repeated: false } }.boxed());
         }
         let to = (&self.inbox, place);
         match self.nodes.list[place].send_now(self.debt.command.clone(), self.given, None, to) {
@@ -132,28 +151,31 @@ impl Giving {
 
     fn tell_wherever(&mut self, place: usize, first: Option<First>) {
         let (nodes, debt, given) = (Arc::clone(&self.nodes), Arc::clone(&self.debt), self.given);
-        let asked = async move { (place, nodes.ask_wherever(place, &debt.command, given, first).await.1) };
+        let asked = async move {
+            let (reply, is_repeated) = nodes.ask_wherever(place, &debt.command, given, first).await;
+            Told { place, reply, is_repeated }
+        };
         self.rest.push(asked.boxed());
     }
 
     /// What the next node says at first; `None`: all have said something.
-    pub async fn next(&mut self) -> Option<Answered> {
-        let (place, reply) = poll_fn(|context| self.poll_next(context)).await?;
-        match &reply {
+    pub async fn next(&mut self) -> Option<Told> {
+        let told = poll_fn(|context| self.poll_next(context)).await?;
+        match &told.reply {
             Ok(_) => self.debt.is_freed(),
-            Err(_) if is_final(&reply) => {}
-            Err(_) => self.nodes.owe(place, &self.debt),
+            reply if is_final(reply) => {}
+            Err(_) => self.nodes.owe(told.place, &self.debt),
         }
-        Some((place, reply))
+        Some(told)
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Answered>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Told>> {
         while self.sent > 0
             && let Poll::Ready(Answer { tag: place, by, reply }) = self.inbox.poll_next(context)
         {
             self.sent -= 1;
             if is_final(&reply) {
-                return Poll::Ready(Some((place, reply)));
+                return Poll::Ready(Some(Told { place, reply, is_repeated: false }));
             }
             // It may be elsewhere: in another version, or on another master of a cluster.
             self.tell_wherever(place, Some((by, reply)));
@@ -165,11 +187,11 @@ impl Giving {
     }
 
     /// Hears in the background what the nodes say, and passes it on if somebody listens.
-    pub fn goes_on(mut self) -> mpsc::UnboundedReceiver<Answered> {
+    pub fn goes_on(mut self) -> mpsc::UnboundedReceiver<Told> {
         let (told, answers) = mpsc::unbounded_channel();
         let all = async move {
-            while let Some(answered) = self.next().await {
-                let _ = told.send(answered);
+            while let Some(answer) = self.next().await {
+                let _ = told.send(answer);
             }
         };
         // Outside of the client's thread, which has ended, nothing can be sent: the leases end by themselves.

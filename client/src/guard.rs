@@ -41,14 +41,15 @@ pub struct Guard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock is free for others: a majority of the nodes has released it. The others are told in the background.
+    /// The lock is free for others: a majority of the nodes had it until now, and has released it. The others are told in the background.
     Released,
     /// One hold was given back; this many guards are left.
     StillHeld(u32),
-    /// No majority had it any more: it had ended before, or the nodes lost it. What was done last may have been done
+    /// A majority did not have it any more: it had ended before, or the nodes lost it. What was done last may have been done
     /// without it.
     AlreadyExpired,
-    /// Too few nodes answered to say so. These did not: they are told when they do, or it ends there with its lease.
+    /// Too few nodes tell whether it was held until now. These did not answer: they are told when they do, or it ends there with its
+    /// lease.
     PartlyUnreachable(Vec<NodeError>),
 }
 

@@ -201,7 +201,7 @@ impl Nodes {
         let nodes = Arc::clone(self);
         tokio::spawn(async move {
             let _under_way = under_way;
-            let ask = async |place: usize| (place, nodes.ask_wherever(place, &command, given, None).await.1);
+            let ask = async |place: usize| (place, nodes.ask_wherever(place, &command, given, None).await.0);
             let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
             while let Some(answered) = asked.next().await {
                 let _ = told.send(answered);

@@ -7,7 +7,6 @@ use std::time::Duration;
 use palisade_core::quorum::{Answer, Ask, Held, Release, Released as Outcome};
 use palisade_core::{BootTime, Wanted};
 use rand::RngExt;
-use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::instrument::WithSubscriber;
@@ -444,17 +443,10 @@ impl Renewer {
         self.whys = vec![None; self.nodes.len()];
         let mut release = Release::begin(self.nodes.len());
         while release.outcome() == Outcome::Unknown
-            && let Some((node, reply)) = giving.next().await
+            && let Some(told) = giving.next().await
         {
-            let held = match reply {
-                Ok(Value::Int(_)) => Some(true),
-                Ok(_) => Some(false),
-                Err(failure) => {
-                    self.whys[node] = Some(failure.to_string());
-                    None
-                }
-            };
-            release.on_answer(node, held);
+            self.whys[told.place] = told.reply.as_ref().err().map(ToString::to_string);
+            told.tell(&mut release);
         }
         let outcome = release.outcome();
         debug!(%key, token, nodes, ?outcome, "released");

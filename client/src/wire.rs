@@ -576,6 +576,11 @@ impl NodeFailure {
         }
     }
 
+    /// The node may have done what it was asked: it did not say.
+    pub fn may_be_done(&self) -> bool {
+        matches!(self, Self::Silent | Self::Broken(_))
+    }
+
     /// The node answered, with whatever it is.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Refused(..))

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
+use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Release, Released};
 use palisade_core::{BootTime, Token};
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 enum Client {
     Asks(Acquire),
     Holds(Box<Held>),
+    Releases(Release),
     Ended(&'static str),
 }
 
@@ -113,6 +114,15 @@ fn replay(trace: &Value) -> Result<(), String> {
                     Progress::Impossible => Client::Ended("impossible"),
                 }
             }
+            Client::Holds(_) if event.get("release").is_some() => Client::Releases(Release::begin(nodes)),
+            Client::Releases(mut release) => {
+                let held = match &event["says"] {
+                    Value::String(_) => None,
+                    says => Some(!says.is_null()),
+                };
+                release.on_answer(node.unwrap(), held);
+                Client::Releases(release)
+            }
             Client::Holds(mut held) => {
                 if let Some(extend) = event.get("extend") {
                     ttl = ttl_ms(extend);
@@ -141,6 +151,12 @@ fn compare(then: &Map<String, Value>, client: &Client, sends: &[Call]) -> Result
         Client::Asks(_) => "asking",
         Client::Holds(held) if held.is_lost() => "lost",
         Client::Holds(_) => "held",
+        Client::Releases(release) => match release.outcome() {
+            Released::Released => "freed",
+            Released::NotHeld => "was not held",
+            Released::Unknown if release.is_complete() => "cannot tell",
+            Released::Unknown => "releasing",
+        },
         Client::Ended(how) => how,
     }});
     let mut told: Vec<_> = sends.iter().map(told).collect();

@@ -1,7 +1,7 @@
 //! Several nodes behind the agent, and what can happen to them and to its clients.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
-use crate::harness::{Reply, int, null, wait_until};
+use crate::harness::{Reply, error, int, null, wait_until};
 
 #[test]
 fn without_nodes_there_is_no_lock_and_each_says_why() {
@@ -41,7 +41,7 @@ fn two_nodes_die_and_a_third() {
     let next = me.say("LOCK.ACQUIRE k you 60000").as_int();
     assert!(next > token);
     nodes.0[1].kill();
-    let said = crate::harness::error(me.say("LOCK.EXTEND k you 60000"));
+    let said = error(me.say("LOCK.EXTEND k you 60000"));
     assert!(said.starts_with("NOQUORUM "), "{said}");
     // What the nodes say is told again for a moment.
     wait_until("they are counted", || {
@@ -138,6 +138,32 @@ fn who_watches_is_told() {
     wait_until("it watches", || agent.info("blocked_clients") == 1);
     me.say("LOCK.RELEASE k me");
     assert_eq!(watching.hear().field("token"), int(0));
+}
+
+/// An owner that had lost the lock was told that it held it until now: two of five nodes still had it, bob has the other three, one of which
+/// does not answer.
+#[test]
+fn a_minority_and_a_silent_node_are_no_release() {
+    let mut nodes = Nodes::start(5);
+    let (agent, other) = (nodes.agent(), nodes.agent());
+    let mut me = agent.client();
+    assert!(me.say("LOCK.ACQUIRE k ann 60000").as_int() > 0);
+    wait_until("all nodes have it", || nodes.holding("k") == 5);
+    for server in &nodes.0[2..] {
+        let mut bob = server.client();
+        assert!(bob.say("LOCK.BREAK k").as_int() > 0 && bob.say("LOCK.ACQUIRE k bob 60000").as_int() > 0);
+    }
+    nodes.0[4].kill();
+    let holding = |nodes: &Nodes| nodes.0[..4].iter().map(|server| server.info("held")).collect::<Vec<_>>();
+    // How many holds there are to give back is not known.
+    let said = error(other.client().say("LOCK.RELEASE k ann"));
+    assert!(said.starts_with("NOQUORUM too few") && said.contains("so nothing was released"), "{said}");
+    assert_eq!(holding(&nodes), [1; 4]);
+    let said = error(me.say("LOCK.RELEASE k ann LEVEL 1"));
+    assert!(said.starts_with("NOQUORUM the release was sent, and too few nodes tell"), "{said}");
+    // What two nodes had is free, so a majority has nothing of ann's now.
+    assert_eq!(holding(&nodes), [0, 0, 1, 1]);
+    assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
 }
 
 /// Two agents of the same nodes are one: what one of them granted the other gives back.

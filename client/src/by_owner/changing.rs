@@ -56,12 +56,11 @@ impl Change<'_> {
             // Also what no majority has.
             return Ok(finding::free(self.this, self.id, self.checked).await?.then_some(0));
         }
-        let is_known = match held.as_mut().filter(|_| is_known) {
-            Some(holding) => self.knows(holding).await?,
-            None => false,
-        };
-        if !is_known {
-            *held = finding::find(self.this, self.id, self.checked).await?;
+        match (self.find(&mut held, is_known).await, &what) {
+            (Err(error), What::Release { .. }) if error.kind() == ErrorKind::NoQuorum => {
+                return Err(error.before_release());
+            }
+            (found, _) => found?,
         }
         let Some(holding) = held.as_mut().filter(|held| held.is(self.token)) else { return Ok(None) };
         let made = match what {
@@ -75,6 +74,18 @@ impl Change<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => Ok(None),
             made => made,
         }
+    }
+
+    /// Looks for the lock on the nodes, unless it `is_known` here and the request is about that.
+    async fn find(&self, held: &mut Option<Holding>, is_known: bool) -> Result<(), Error> {
+        let is_known = match held.as_mut().filter(|_| is_known) {
+            Some(holding) => self.knows(holding).await?,
+            None => false,
+        };
+        if !is_known {
+            *held = finding::find(self.this, self.id, self.checked).await?;
+        }
+        Ok(())
     }
 
     /// Whether the request is about what is known here. If it names a token that is not, another process may have raised that, or have taken
@@ -99,7 +110,8 @@ impl Change<'_> {
         let left = level.map_or(holding.holds - 1, |level| holding.holds.min(level - 1));
         if left > 0 {
             if left < holding.holds {
-                self.tell(holding, holding.guard.lease().release(holding.marks + left + 1), "gave a hold back").await?;
+                let what = "answered that they gave holds back: ask again, with the same LEVEL";
+                self.tell(holding, holding.guard.lease().release(holding.marks + left + 1), what).await?;
                 holding.holds = left;
             }
             return Ok(Some(left.into()));
@@ -111,11 +123,7 @@ impl Change<'_> {
         *held = None;
         match released {
             Released::Released => Ok(Some(0)),
-            Released::PartlyUnreachable(nodes) => {
-                let text =
-                    "too few nodes answered that they gave the lock back; the others are told as soon as they answer";
-                Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes))
-            }
+            Released::PartlyUnreachable(nodes) => Err(Error::release_sent(nodes)),
             Released::StillHeld(_) | Released::AlreadyExpired => Ok(None),
         }
     }

@@ -74,22 +74,33 @@ fn own(views: &Views, id: &Id) -> Found {
 pub async fn free(this: &ByOwner, id: &Id, checked: Checked) -> Result<bool, Error> {
     let nodes = this.nodes();
     let views = Views::ask(nodes, &id.key, None, checked.given, Views::is_decided).await;
-    let mut was_held = false;
+    let (mut was_held, mut open) = (false, None);
     for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, _)| name_of(attempt) == &*id.owner) {
         let (_, first) = grants[0];
         let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
         let giving = nodes.give_back(&lease, checked);
         let mut release = Release::begin(giving.nodes.len());
+        let (nodes, mut whys) = (Arc::clone(&giving.nodes), vec![None; giving.nodes.len()]);
         // Also if nobody waits for it here any more.
         let mut answers = giving.goes_on();
         while release.outcome() == Released::Unknown
-            && let Some((node, reply)) = answers.recv().await
+            && let Some(told) = answers.recv().await
         {
-            release.on_answer(node, reply.ok().map(|value| matches!(value, Value::Int(_))));
+            whys[told.place] = told.reply.as_ref().err().map(ToString::to_string);
+            told.tell(&mut release);
         }
         was_held |= release.outcome() == Released::Released;
+        if release.outcome() == Released::Unknown {
+            open = Some(Error::release_sent(nodes.errors(&whys)));
+        }
     }
-    if was_held || views.is_decided() { Ok(was_held) } else { Err(views.too_few()) }
+    match open {
+        _ if was_held => Ok(true),
+        Some(error) => Err(error),
+        // Of those that answered none has it.
+        None if views.is_answered() => Ok(false),
+        None => Err(views.too_few().before_release()),
+    }
 }
 
 /// Marks it as taken up; whether a majority has that.

@@ -86,7 +86,7 @@ impl Views {
                 (None, Ok(_)) => views.whys[place] = Some("it is not known which server answered".to_owned()),
                 (_, Err(why)) => views.whys[place] = Some(why.to_string()),
             }
-            if views.answered() >= majority(nodes.len()) && enough(&views) {
+            if views.is_answered() && enough(&views) {
                 break;
             }
         }
@@ -95,6 +95,11 @@ impl Views {
 
     fn answered(&self) -> usize {
         self.by_node.iter().flatten().count()
+    }
+
+    /// Whether a majority has answered.
+    pub fn is_answered(&self) -> bool {
+        self.answered() >= majority(self.by_node.len())
     }
 
     /// Too few have answered to say; these did not.
@@ -133,7 +138,7 @@ impl Views {
     pub fn is_decided(&self) -> bool {
         let (count, silent) = (self.by_node.len(), self.by_node.len() - self.answered());
         let open = |has: usize| has < majority(count) && has + silent >= majority(count);
-        self.answered() >= majority(count) && !self.by_attempt().values().any(|grants| open(grants.len()))
+        self.is_answered() && !self.by_attempt().values().any(|grants| open(grants.len()))
     }
 
     /// The grants that a majority has, those that were granted first in front.

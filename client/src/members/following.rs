@@ -120,26 +120,27 @@ impl Nodes {
     }
 
     /// What the node at `place` answers to `command`, which may be sent twice, beginning with what it answered at `first`: it is asked
-    /// again where it is in the present version.
+    /// again where it is in the present version. And whether it may have done it already when it was asked before.
     pub async fn ask_wherever(
         self: &Arc<Self>,
         place: usize,
         command: &Cmd,
         given: Given,
         mut first: Option<First>,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
-        let (mut nodes, mut place) = (Arc::clone(self), place);
+    ) -> (Result<Value, NodeFailure>, bool) {
+        let (mut nodes, mut place, mut is_repeated) = (Arc::clone(self), place, false);
         loop {
-            let (id, reply) = match first.take() {
+            let (_, reply) = match first.take() {
                 Some(first) => nodes.list[place].ask_after(first, command, given, None).await,
                 None => nodes.list[place].ask(command, given, None).await,
             };
             let is_answered = reply.as_ref().err().is_none_or(NodeFailure::is_lasting);
             if is_answered || !nodes.was_superseded(given).await {
-                return (id, reply);
+                return (reply, is_repeated);
             }
+            is_repeated |= reply.as_ref().err().is_some_and(NodeFailure::may_be_done);
             let next = nodes.latest();
-            let Some(there) = nodes.place_in(&next, place) else { return (id, reply) };
+            let Some(there) = nodes.place_in(&next, place) else { return (reply, is_repeated) };
             (nodes, place) = (next, there);
         }
     }

@@ -5,11 +5,11 @@ use super::ask::majority;
 /// What a release came to, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// No majority has it for this owner any more, and at least one had it until now.
+    /// A majority said that this owner held it until now.
     Released,
-    /// No majority had it: it had ended before, or was broken.
+    /// A majority said that this owner did not hold it: it had ended before, or was broken.
     NotHeld,
-    /// Too many nodes did not answer to say so: there it ends with its lease.
+    /// No majority said either: the owner may have lost it before. Where nodes do not answer it ends with its lease.
     Unknown,
 }
 
@@ -37,9 +37,14 @@ impl Release {
         Self { answers: vec![Answer::Open; nodes] }
     }
 
-    /// `node` had it (`Some(true)`), had it not, or did not answer (`None`).
+    /// `node` had it (`Some(true)`), had it not, or did not answer (`None`). A node that is asked again may have freed it when it was asked
+    /// first: only that it had it is news then.
     pub fn on_answer(&mut self, node: usize, held: Option<bool>) {
-        self.answers[node] = held.map_or(Answer::Silent, Answer::Held);
+        let answer = &mut self.answers[node];
+        match (*answer, held) {
+            (Answer::Held(_), _) | (Answer::Silent, Some(false)) => {}
+            (_, held) => *answer = held.map_or(Answer::Silent, Answer::Held),
+        }
     }
 
     /// Whether every node has answered, or has not in time.
@@ -53,15 +58,14 @@ impl Release {
         self.answers.iter().enumerate().filter(move |(_, answer)| silent(answer)).map(|(node, _)| node)
     }
 
-    /// What it came to so far.
+    /// What it came to so far. That a minority held it is no proof that its owner did: another one may have had the majority.
     pub fn outcome(&self) -> Released {
         let count = |what: bool| self.answers.iter().filter(|answer| **answer == Answer::Held(what)).count();
-        let (held, not_held) = (count(true), count(false));
         let needed = majority(self.answers.len());
-        if not_held >= needed {
-            Released::NotHeld
-        } else if held + not_held >= needed && held > 0 {
+        if count(true) >= needed {
             Released::Released
+        } else if count(false) >= needed {
+            Released::NotHeld
         } else {
             Released::Unknown
         }
@@ -72,27 +76,54 @@ impl Release {
 mod tests {
     use super::*;
 
+    const YES: Option<bool> = Some(true);
+    const NO: Option<bool> = Some(false);
+    const SILENT: Option<bool> = None;
+
+    fn answered(answers: &[Option<bool>]) -> Release {
+        let mut release = Release::begin(answers.len());
+        for (node, answer) in answers.iter().enumerate() {
+            assert!(!release.is_complete());
+            release.on_answer(node, *answer);
+        }
+        assert!(release.is_complete());
+        release
+    }
+
     #[test]
     fn table() {
         use super::Released::*;
-        let (yes, no, silent) = (Some(true), Some(false), None);
-        let cases = [
-            ([yes, yes, yes, yes, yes], Released, 0),
-            ([yes, yes, yes, silent, silent], Released, 2),
-            ([yes, no, no, no, silent], NotHeld, 1),
-            ([yes, yes, no, no, silent], Released, 1),
-            ([no, no, no, silent, silent], NotHeld, 2),
-            ([yes, yes, silent, silent, silent], Unknown, 3),
-            ([silent; 5], Unknown, 5),
+        let cases: [(&[_], _, _); 12] = [
+            (&[YES, YES, YES, YES, YES], Released, 0),
+            (&[YES, YES, YES, SILENT, SILENT], Released, 2),
+            (&[YES, YES, YES, NO, NO], Released, 0),
+            (&[YES, NO, NO, NO, SILENT], NotHeld, 1),
+            (&[NO, NO, NO, SILENT, SILENT], NotHeld, 2),
+            // Somebody else may hold the other three.
+            (&[YES, YES, NO, NO, SILENT], Unknown, 1),
+            (&[YES, YES, SILENT, SILENT, SILENT], Unknown, 3),
+            (&[SILENT; 5], Unknown, 5),
+            (&[YES, NO, SILENT], Unknown, 1),
+            // No majority had it: or it was one of three nodes, and the fourth was added since.
+            (&[YES, YES, NO, NO], Unknown, 0),
+            (&[YES], Released, 0),
+            (&[NO], NotHeld, 0),
         ];
         for (answers, expected, silent) in cases {
-            let mut release = Release::begin(5);
-            for (node, answer) in answers.into_iter().enumerate() {
-                assert!(!release.is_complete());
-                release.on_answer(node, answer);
-            }
+            let release = answered(answers);
             assert_eq!((release.outcome(), release.silent().count()), (expected, silent), "{answers:?}");
-            assert!(release.is_complete());
         }
+    }
+
+    /// The connection broke before the answer came, and the node is asked once more.
+    #[test]
+    fn a_node_that_is_asked_again_may_have_freed_it_before() {
+        let mut release = answered(&[YES, SILENT, SILENT]);
+        release.on_answer(1, NO);
+        release.on_answer(2, NO);
+        assert_eq!((release.outcome(), release.silent().count()), (Released::Unknown, 2));
+        release.on_answer(1, YES);
+        release.on_answer(1, NO);
+        assert_eq!((release.outcome(), release.silent().count()), (Released::Released, 1));
     }
 }
