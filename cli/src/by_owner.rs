@@ -19,7 +19,7 @@ use crate::lock_view::LockView;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable};
 use crate::signals::Signals;
-use crate::taking::{conflict, connect, not_in_time, note_of};
+use crate::taking::{conflict, connect, connect_in, not_in_time, note_of};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ impl Said {
 pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;
     let asked = &acquire.asked;
-    let take = Take {
+    let mut take = Take {
         key: asked.key.as_bytes().to_vec(),
         owner: acquire.owner.as_bytes().to_vec(),
         ttl: asked.ttl,
@@ -61,17 +61,21 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
         note: note(asked),
         keepalive: None,
     };
-    let came = clock::since_boot();
     let taking = async {
-        connect(nodes.client()).await?;
-        nodes.client().by_owner().take(take).await
+        match acquire.wait {
+            Some(limit) => take.wait = connect_in(nodes, Some(limit)).await?.unwrap_or_default(),
+            None => connect(nodes.client()).await?,
+        }
+        let came = clock::since_boot();
+        let granted = nodes.client().by_owner().take(take).await?;
+        Ok(granted.map(|granted| (came, granted)))
     };
-    let taken = tokio::select! {
+    let taken: Result<_, Error> = tokio::select! {
         biased;
         signal = signals.end() => return Ok(End::Signal(signal)),
         taken = taking => taken,
     };
-    let granted = match taken {
+    let (came, granted) = match taken {
         Ok(Some(granted)) => granted,
         Ok(None) => return Err(refused(nodes, acquire).await),
         Err(error) => match (error.kind(), acquire.wait) {

@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
-use palisade_client::{Election, ErrorKind, Leader, Options};
+use palisade_client::{Election, Error, ErrorKind, Leader, Leadership, Options};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::arguments::{Asked, Elect, Exec, Take};
 use crate::exec;
@@ -13,7 +15,10 @@ use crate::holder::{self, HolderId};
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{connect, note};
+use crate::taking::{connect, connect_in, note};
+
+/// Pause before it campaigns again where that failed, though it passes by itself.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a program that reads the output gets; nothing in it if nobody leads.
 #[derive(Serialize)]
@@ -49,14 +54,10 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     let election = nodes.client().election_with(elect.name.as_bytes(), &options);
     let mut signals = Signals::listen()?;
     loop {
-        let campaign = async {
-            connect(nodes.client()).await?;
-            election.campaign(&value).await
-        };
         let leadership = tokio::select! {
             biased;
             signal = signals.end() => return Ok(End::Signal(signal)),
-            campaign = campaign => campaign.map_err(|error| nodes.failed(error))?,
+            leadership = campaign(nodes, &election, &value) => leadership.map_err(|error| nodes.failed(error))?,
         };
         let term = leadership.term();
         tell(&format!("{} leads in term {term}", printable(&value)));
@@ -71,6 +72,18 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     }
 }
 
+/// Waits until it leads, however long nodes are away.
+async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Leadership, Error> {
+    loop {
+        connect_in(nodes, None).await?;
+        match election.campaign(value).await {
+            Err(error) if !error.is_lasting() => tell(&format!("{}; it campaigns again", nodes.failed(error).text)),
+            done => return done,
+        }
+        sleep(AGAIN).await;
+    }
+}
+
 /// The command, as `exec` runs one.
 fn as_exec(elect: &Elect) -> Exec {
     let asked = Asked {
@@ -82,7 +95,7 @@ fn as_exec(elect: &Elect) -> Exec {
         node_timeout: elect.node_timeout,
         conflict_exit_code: None,
     };
-    let take = Take { asked, max_hold: elect.max_hold.unwrap_or(std::time::Duration::MAX) };
+    let take = Take { asked, max_hold: elect.max_hold.unwrap_or(Duration::MAX) };
     Exec { take, wait: None, no_wait: false, grace: elect.grace, min_hold: None, command: elect.command.clone() }
 }
 

@@ -228,7 +228,10 @@ impl Nodes {
         let failures = failures.map(|(n, error)| (n, error.node.as_str(), NodeFailure::told(&error.why)));
         match error.kind() {
             _ if error.nodes().is_empty() => Failure::from(error),
-            ErrorKind::NoQuorum | ErrorKind::BadArgument => self.failure(error.summary(), failures),
+            ErrorKind::NoQuorum | ErrorKind::BadArgument => {
+                let failure = self.failure(error.summary(), failures);
+                Failure { code: if error.is_lasting() { USAGE } else { failure.code }, ..failure }
+            }
             _ => {
                 let whys = line(failures.map(|(_, node, failure)| (node, failure.with_remedy())), self.len());
                 let code = Failure::from(error.clone()).code;

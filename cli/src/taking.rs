@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, gethostname};
 use palisade_client::{Client, Error, ErrorKind, Guard, Options};
 use rand::RngExt;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::arguments::{Asked, Take};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
@@ -18,7 +18,7 @@ use crate::holder::{HolderId, TOLD_BYTES_MAX};
 use crate::lock_view::{self, LockView};
 use crate::look::unknown;
 use crate::nodes::Nodes;
-use crate::show::{printable, time};
+use crate::show::{printable, tell, time};
 use crate::signals::Signals;
 
 /// For so long it is tried again where several asked at the same moment and none got a majority.
@@ -96,15 +96,19 @@ pub async fn take(
     if let Some(timeout) = asked.node_timeout {
         options = options.node_timeout(timeout);
     }
-    if let Patience::Until(limit) = patience {
-        options = options.wait(limit);
-    }
     let granted = async {
-        connect(client).await?;
-        match patience {
-            Patience::No => now(nodes, client, asked, &options).await,
-            _ => in_mode(client, asked, &options, true).await,
+        let limit = match patience {
+            Patience::No => {
+                connect(client).await?;
+                return now(nodes, client, asked, &options).await;
+            }
+            Patience::Until(limit) => Some(limit),
+            Patience::Always => None,
+        };
+        if let Some(left) = connect_in(nodes, limit).await? {
+            options = options.wait(left);
         }
+        in_mode(client, asked, &options, true).await
     };
     let began = Instant::now();
     let result = tokio::select! {
@@ -129,6 +133,25 @@ pub async fn connect(client: &Client) -> Result<(), Error> {
             done => return done,
         }
     }
+}
+
+/// Connects to a majority, before a lock is waited for within this limit; what is left of the limit. Nodes that are away for now do not end
+/// the wait: it is said once that they are waited for.
+pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option<Duration>, Error> {
+    let began = Instant::now();
+    let connecting = connect(nodes.client());
+    let connected = match limit {
+        // Also who does not wait for long gives the first connection a moment.
+        Some(limit) => timeout(limit.max(AT_ONCE), connecting).await,
+        None => Ok(connecting.await),
+    };
+    match connected {
+        Ok(Ok(())) => return Ok(limit),
+        Ok(Err(error)) if error.is_lasting() => return Err(error),
+        Ok(Err(error)) => tell(&format!("waits for nodes: {}", nodes.failed(error).text)),
+        Err(_) => {}
+    }
+    Ok(limit.map(|limit| limit.saturating_sub(began.elapsed())))
 }
 
 /// Takes it in the mode that is asked for, waiting if it `waits`.

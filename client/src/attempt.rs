@@ -33,6 +33,8 @@ struct Seen {
     whys: Vec<Option<String>>,
     /// By node: asked again it would not be, either.
     lasting: Vec<bool>,
+    /// By node: it says that the request itself is wrong.
+    wrong: Vec<bool>,
 }
 
 /// Takes it with one round to all nodes, and a second one where their tokens differ; by then, if there is a limit. Dropped
@@ -58,7 +60,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
-    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
+    let none = vec![false; nodes.len()];
+    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: none.clone(), wrong: none };
     let mut answered = vec![false; nodes.len()];
     let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
     let mut is_over = false;
@@ -80,7 +83,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
         };
         let node = reply.call.node;
         answered[node] = true;
-        (seen.whys[node], seen.lasting[node]) = (reply.why, reply.is_lasting);
+        (seen.whys[node], seen.lasting[node], seen.wrong[node]) = (reply.why, reply.is_lasting, reply.is_wrong);
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
                 if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
@@ -125,6 +128,7 @@ pub async fn acquire_waiting(
     };
     let reply = lease.checked(reply);
     let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
+    let is_wrong = reply.as_ref().is_err_and(NodeFailure::is_wrong);
     let (reply, waited_ms) = match reply {
         Ok(value) => match wire::granted_after_wait(&value) {
             Some((token, waited_ms)) => (Ok(token), waited_ms),
@@ -147,7 +151,7 @@ pub async fn acquire_waiting(
         Progress::Goes(_) => Ok(None),
         Progress::Impossible => {
             let outs: Vec<_> = machine.outs().collect();
-            let seen = Seen { whys: vec![why], lasting: vec![is_lasting] };
+            let seen = Seen { whys: vec![why], lasting: vec![is_lasting], wrong: vec![is_wrong] };
             Err(refused(nodes, &lease, &outs, seen, checked.given).await)
         }
     }
@@ -195,7 +199,8 @@ async fn refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: 
 }
 
 async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
-    let Seen { mut whys, lasting } = seen;
+    let Seen { mut whys, lasting, wrong } = seen;
+    let count_of = |of: &[bool]| of.iter().filter(|is| **is).count();
     for (out, why) in outs.iter().zip(&mut whys) {
         match out {
             Some(Out::Duplicate) => {
@@ -211,13 +216,11 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
     let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
     let (count, needed) = (nodes.len(), majority(nodes.len()));
     if failed > count - needed {
-        // What the nodes themselves call an error is the request's fault.
-        let is_error = |why: &str| why.starts_with("ERR ") || why.starts_with("WRONGTYPE ");
-        if whys.iter().flatten().filter(|why| is_error(why)).count() >= failed {
+        if count_of(&wrong) >= failed {
             let text = format!("{failed} of {count} nodes refuse such a request");
             return Error::new(ErrorKind::BadArgument, text).with_nodes(nodes.errors(&whys));
         }
-        let is_lasting = lasting.iter().filter(|is_lasting| **is_lasting).count() > count - needed;
+        let is_lasting = count_of(&lasting) > count - needed;
         let text = format!("{failed} of {count} nodes cannot be asked, and {needed} are needed");
         return Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(is_lasting);
     }

@@ -31,6 +31,8 @@ pub struct Reply {
     pub why: Option<String>,
     /// And asked again it would not be.
     pub is_lasting: bool,
+    /// The node says that the request itself is wrong.
+    pub is_wrong: bool,
 }
 
 /// Calls about one lease that are under way; dropped, they are not waited for any more, though what was sent arrives.
@@ -152,8 +154,9 @@ fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Repl
     let Made { round, call, .. } = made;
     let reply = lease.checked(reply);
     let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
+    let is_wrong = reply.as_ref().is_err_and(NodeFailure::is_wrong);
     let (answer, why) = nodes.heard(call.ask, reply);
-    Reply { round, call, id, answer, why, is_lasting }
+    Reply { round, call, id, answer, why, is_lasting, is_wrong }
 }
 
 /// Asks in turn, and again where a node is not ready yet; beginning with what it answered at `first`.

@@ -322,7 +322,8 @@ impl Client {
     /// [`Options::auto_extend`] says no.
     ///
     /// It goes on through nodes that hang, load their data or are down, until the limit of [`Options::wait`]; without a limit,
-    /// until the lock can be had. What does not pass by itself is told at once: a wrong password, a server without the module.
+    /// until the lock can be had. What does not pass by itself ([`Error::is_lasting`]) is told at once: a wrong password, a server without
+    /// the module.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -336,8 +337,8 @@ impl Client {
     ///
     /// # Errors
     /// `TimedOut` after the limit of [`Options::wait`], with what stood in the way as it was seen last: the holder, or the nodes and
-    /// what is the matter with each. `NoQuorum` if too few nodes can ever be asked as they are. `Expired` if they grant too late
-    /// again and again.
+    /// what is the matter with each. `NoQuorum` if too few nodes can ever be asked as they are. Without a limit, `Expired` if they
+    /// grant too late again and again.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.lock_with(key, &self.0.defaults).await
     }

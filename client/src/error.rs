@@ -131,10 +131,6 @@ impl Error {
         self
     }
 
-    pub(crate) fn is_lasting(&self) -> bool {
-        self.0.is_lasting
-    }
-
     /// The time was over before the nodes had answered: it says nothing about them, nor about the lock.
     pub(crate) fn cut_short(mut self) -> Self {
         self.0.is_cut_short = true;
@@ -197,6 +193,38 @@ impl Error {
     /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Whether somebody has to do something about it: a wrong password, a missing permission, a server without the module, an argument
+    /// that nodes refuse. Anything else passes by itself, so it helps to wait or to ask again: nodes that are down, load their data or
+    /// are guarded, and a lock that somebody else holds.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let error = locks.connect().await.unwrap_err();
+    /// if !error.is_lasting() {
+    ///     println!("waits for nodes: {error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_lasting(&self) -> bool {
+        match self.0.kind {
+            // Which of them it is depends on what the nodes said.
+            ErrorKind::NoQuorum => self.0.is_lasting,
+            ErrorKind::Owned
+            | ErrorKind::BadArgument
+            | ErrorKind::Configuration
+            | ErrorKind::NotAllowed
+            | ErrorKind::Closed => true,
+            ErrorKind::Contended
+            | ErrorKind::TimedOut
+            | ErrorKind::Guarded
+            | ErrorKind::Expired
+            | ErrorKind::Lost
+            | ErrorKind::NotGivenBack => false,
+        }
     }
 
     /// What happened, without the reasons of the nodes and without the holder: those are told apart.

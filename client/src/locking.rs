@@ -30,7 +30,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from
 /// An attempt is given so much at least, if the time is over: a free lock is taken.
 const LAST_TRY: Duration = Duration::from_millis(100);
 
-/// Nodes that grant too late for the lease, so many times in a row: it is the lease that is too short.
+/// Nodes that grant too late for the lease, so many times in a row, to a caller without a limit: it is the lease that is too short.
 const TOO_LATE_TIMES: u32 = 10;
 
 /// So often in a row a number of several permits is asked for that nodes showed as free, before waiting for one in their queues:
@@ -242,10 +242,10 @@ async fn take_in_turn(
         };
         too_late = if refused.kind() == ErrorKind::Expired { too_late + 1 } else { 0 };
         let passes = match refused.kind() {
-            ErrorKind::Contended | ErrorKind::Guarded => true,
+            // The caller's own limit ends that too.
+            ErrorKind::Expired => deadline.is_some() || too_late < TOO_LATE_TIMES,
             ErrorKind::NoQuorum => !refused.is_lasting() || nodes.was_superseded(checked.given).await,
-            ErrorKind::Expired => too_late < TOO_LATE_TIMES,
-            _ => false,
+            _ => !refused.is_lasting(),
         };
         if !passes {
             return Err(refused);

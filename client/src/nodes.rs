@@ -172,17 +172,21 @@ impl Nodes {
         let by = Instant::now() + CONNECT_TIMEOUT;
         let connect = |n: usize| async move { (n, self.list[n].connected(by).await) };
         let mut asked: FuturesUnordered<_> = (0..self.len()).map(connect).collect();
-        let (mut ids, mut whys) = (HashSet::new(), vec![None; self.len()]);
+        let (mut ids, mut whys, mut lasting) = (HashSet::new(), vec![None; self.len()], 0);
         while let Some((n, connected)) = asked.next().await {
             match connected {
                 Ok(id) if ids.insert(id) && ids.len() >= majority(self.len()) => return Ok(()),
                 Ok(_) => {}
-                Err(failure) => whys[n] = Some(failure.to_string()),
+                Err(failure) => {
+                    lasting += usize::from(failure.is_lasting());
+                    whys[n] = Some(failure.to_string());
+                }
             }
         }
         let text =
             format!("{} of {} nodes can be asked, and {} are needed", ids.len(), self.len(), majority(self.len()));
-        Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)))
+        let is_lasting = lasting > self.len() - majority(self.len());
+        Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
     }
 
     /// What a node's reply means; proposals go on from the token in it.

@@ -506,6 +506,9 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
 
+/// How a server begins what it says to one client more than `maxclients`.
+const TOO_MANY_CLIENTS: &str = "max number of clients reached";
+
 /// Why a node gave no answer, or an error.
 #[derive(Clone, Debug)]
 pub enum NodeFailure {
@@ -568,11 +571,19 @@ impl NodeFailure {
 
     /// It does not pass by itself: somebody has to do something about it.
     pub fn is_lasting(&self) -> bool {
-        const LASTING: [&str; 6] = ["ERR", "NOPERM", "WRONGTYPE", "NOAUTH", "WRONGPASS", "LOCKPANIC"];
+        const LASTING: [&str; 4] = ["NOPERM", "NOAUTH", "WRONGPASS", "LOCKPANIC"];
         match self {
             Self::Unfit(_) => true,
-            Self::Refused(code, _) => LASTING.contains(&code.as_str()),
+            Self::Refused(code, _) => LASTING.contains(&code.as_str()) || self.is_wrong(),
             Self::Silent | Self::Unreachable(_) | Self::Broken(_) => false,
+        }
+    }
+
+    /// The node says that the request itself is wrong. (A server that has as many clients as may be has no code of its own for that.)
+    pub fn is_wrong(&self) -> bool {
+        match self {
+            Self::Refused(code, text) => code == "WRONGTYPE" || code == "ERR" && !text.starts_with(TOO_MANY_CLIENTS),
+            Self::Silent | Self::Unreachable(_) | Self::Unfit(_) | Self::Broken(_) => false,
         }
     }
 
@@ -618,6 +629,27 @@ impl std::fmt::Display for NodeFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_passes_by_itself() {
+        let refused = |code: &str, text: &str| NodeFailure::Refused(code.to_owned(), text.to_owned());
+        for (code, text, is_lasting) in [
+            ("NOPERM", "no permissions", true),
+            ("WRONGPASS", "invalid", true),
+            ("NOAUTH", "Authentication required.", true),
+            ("WRONGTYPE", "Operation against a key", true),
+            ("ERR", "DB index is out of range", true),
+            ("ERR", "ttl must be an integer from 1 to 60000 milliseconds", true),
+            ("ERR", "max number of clients reached", false),
+            ("LOADING", "Redis is loading the dataset in memory", false),
+            ("GUARDED", "49000 this node may have forgotten grants", false),
+            ("OOM", "command not allowed", false),
+            ("READONLY", "You can't write against a read only replica.", false),
+        ] {
+            assert_eq!(refused(code, text).is_lasting(), is_lasting, "{code} {text}");
+        }
+        assert!(!NodeFailure::Silent.is_lasting() && NodeFailure::Unfit("no module".to_owned()).is_lasting());
+    }
 
     #[test]
     fn a_key_is_shown_on_one_line() {

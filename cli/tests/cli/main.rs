@@ -19,6 +19,7 @@ mod leaving;
 mod looking;
 mod losing;
 mod modes;
+mod outages;
 mod places;
 mod plumbing;
 mod pty;

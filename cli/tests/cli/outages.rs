@@ -1,0 +1,155 @@
+//! Nodes that are away when a command waits for a lock, or leads.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::ChildStderr;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::fixture::{Nodes, Running, palisade_at, read, run, wait_dead};
+use crate::harness::{Setup, wait_until};
+
+/// Two of three nodes end, without what they had.
+fn take_away(nodes: &mut Nodes) {
+    nodes.servers[1..].iter_mut().for_each(crate::harness::Server::kill);
+}
+
+/// And serve again.
+fn bring_back(nodes: &mut Nodes) {
+    for server in &mut nodes.servers[1..] {
+        server.start_again();
+        server.lift();
+    }
+}
+
+/// What a program says, line by line.
+fn says(running: &mut Running) -> impl Iterator<Item = String> + use<> {
+    let stderr: ChildStderr = running.0.stderr.take().unwrap();
+    BufReader::new(stderr).lines().map(Result::unwrap)
+}
+
+#[test]
+fn a_majority_that_is_away_at_the_start_is_waited_for() {
+    let mut nodes = Nodes::start(3);
+    take_away(&mut nodes);
+    let lines = [
+        "exec --wait 1h a -- echo done",
+        "exec b -- echo done",
+        "lock --wait 1h c",
+        "acquire --wait 1h d --owner me",
+        "elect e -- echo done",
+    ];
+    let mut waiting: Vec<Running> = lines.iter().map(|line| Running::start(nodes.palisade(line))).collect();
+    for (line, running) in lines.iter().zip(&mut waiting) {
+        let said = says(running).next().unwrap_or_default();
+        assert!(
+            said.starts_with("palisade: waits for nodes: 1 of 3 nodes can be asked, and 2 are needed"),
+            "{line}: {said}"
+        );
+    }
+    bring_back(&mut nodes);
+    for (line, running) in lines.iter().zip(waiting) {
+        if line.starts_with("lock") {
+            wait_until("it is held", || nodes.holding("c") == 3);
+            running.signal(Signal::SIGTERM);
+            assert_eq!(running.end().code(), Some(143));
+            continue;
+        }
+        let ended = running.end();
+        assert!(ended.code() == Some(0) && !ended.out().is_empty(), "{line}: {ended:?}");
+    }
+}
+
+/// At the end of the wait the nodes are named.
+#[test]
+fn they_are_waited_for_as_long_as_was_said() {
+    let mut nodes = Nodes::start(3);
+    take_away(&mut nodes);
+    for line in ["exec --wait 1s k -- true", "acquire --wait 1s k --owner me", "lock --wait 1s k"] {
+        let began = Instant::now();
+        let ended = run(nodes.palisade(line));
+        ended.assert_refused_after(196, "1 of 3 nodes can be asked, and 2 are needed");
+        assert!(began.elapsed() >= Duration::from_secs(1), "{line}: {ended:?}");
+    }
+    // Who does not wait is told at once, in one line.
+    for line in ["exec --no-wait k -- true", "acquire k --owner me", "try k"] {
+        run(nodes.palisade(line)).assert_refused(196, "1 of 3 nodes can be asked, and 2 are needed");
+    }
+}
+
+/// Servers that say that they load their data.
+#[test]
+fn a_node_that_loads_its_data_is_waited_for() {
+    let loading = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                std::thread::spawn(move || {
+                    let mut asked = [0; 1_024];
+                    while let Ok(count @ 1..) = stream.read(&mut asked) {
+                        // A list for each request.
+                        let requests = asked[..count].iter().filter(|byte| **byte == b'*').count();
+                        let said = b"-LOADING Redis is loading the dataset in memory\r\n".repeat(requests);
+                        if stream.write_all(&said).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    };
+    let addresses = format!("{},{}", loading(), loading());
+    let began = Instant::now();
+    let ended = run(palisade_at(&addresses, "exec --wait 1s k -- true"));
+    ended.assert_refused_after(196, "LOADING");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{ended:?}");
+}
+
+/// What does not pass by itself is not waited for.
+#[test]
+fn what_lasts_ends_the_wait() {
+    let nodes = Nodes::start(1);
+    let socket = format!("unix://{}", nodes.servers[0].socket().display());
+    let bare = Setup::new().module_later().start();
+    let no_module = format!("unix://{}", bare.socket().display());
+    nodes.say("ACL SETUSER weak on >sesame ~* +ping +select");
+    for (addresses, ttl, text) in [
+        (&no_module, "10s", "no lock module"),
+        (&format!("{socket}?db=99"), "10s", "DB index is out of range"),
+        (&format!("{socket}?user=weak&pass=sesame"), "10s", "NOPERM"),
+        (&format!("{socket}?user=weak&pass=wrong"), "10s", "WRONGPASS"),
+        (&socket, "61s", "ERR ttl must be"),
+    ] {
+        for line in
+            ["exec --wait 1h --ttl T k -- true", "acquire --wait 1h --ttl T k --owner me", "elect --ttl T e -- true"]
+        {
+            let ended = run(palisade_at(addresses, &line.replace('T', ttl)));
+            ended.assert_refused(193, text);
+        }
+    }
+}
+
+/// An outage longer than the lease ended the leader for good.
+#[test]
+fn a_candidate_outlasts_an_outage() {
+    let mut nodes = Nodes::start(3);
+    let mut command = nodes.palisade("elect --ttl 2s --grace 300ms e -- sh -c");
+    command.arg("echo $PALISADE_TERM >> terms; echo $$ > pid; exec sleep 1000");
+    let mut leader = Running::start(command);
+    let mut said = says(&mut leader);
+    let terms = |nodes: &Nodes| read(&nodes.file("terms")).lines().count();
+    for outage in 1..=2 {
+        wait_until("it leads", || terms(&nodes) == outage);
+        let pid = nodes.wait_file("pid");
+        take_away(&mut nodes);
+        wait_dead(&pid);
+        assert!(said.any(|line| line.starts_with("palisade: waits for nodes: ")), "it says why it does not lead");
+        bring_back(&mut nodes);
+    }
+    wait_until("it leads", || terms(&nodes) == 3);
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.end().code(), Some(143));
+}
