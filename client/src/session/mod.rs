@@ -46,6 +46,8 @@ pub struct Session {
     kept: Arc<Kept>,
     /// By key.
     locks: Mutex<BTreeMap<Vec<u8>, Arc<Guard>>>,
+    /// The keys that tasks of it ask for now.
+    asked: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 /// Why a session is over.
@@ -75,7 +77,7 @@ impl fmt::Display for SessionEnd {
 impl Session {
     pub(crate) fn begin(client: &Client, options: &Options) -> Self {
         let (client, options) = (client.clone(), options.clone());
-        Self { client, options, kept: Arc::new(Kept::begin()), locks: Mutex::default() }
+        Self { client, options, kept: Arc::new(Kept::begin()), locks: Mutex::default(), asked: Mutex::default() }
     }
 
     /// Takes a lock more, waiting for it in turn. The session keeps it; what is returned tells of it.
@@ -94,7 +96,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock_with`]; `Owned` if this session has it already; `Lost` or `Closed` if the session is over.
+    /// As [`Client::lock_with`]; `Owned` if this session has it already, or another task of it asks for it; `Lost` or `Closed` if the
+    /// session is over.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, &self.options, true).await
     }
@@ -174,8 +177,11 @@ impl Session {
 
     async fn take(&self, key: &[u8], wanted: Wanted, options: &Options, waits: bool) -> Result<Arc<Guard>, Error> {
         self.is_open()?;
+        let owned = |text| Error::new(ErrorKind::Owned, text);
+        // Waiting for a lock that its own session is about to have, it would wait for ever.
+        let _asked = Asked::begin(self, key).ok_or_else(|| owned("another task of this session asks for the lock"))?;
         if self.get(key).is_some() {
-            return Err(Error::new(ErrorKind::Owned, "this session has the lock already"));
+            return Err(owned("this session has the lock already"));
         }
         let guard = self.client.take(key, wanted, options, waits, Some(&self.kept)).await?;
         let guard = Arc::new(guard);
@@ -306,6 +312,10 @@ impl Session {
         join_all(locks.into_iter().map(async |(key, lock)| (key, lock.give_back().await))).await.into_iter().collect()
     }
 
+    fn asked(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn locks(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Arc<Guard>>> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -316,6 +326,25 @@ impl Drop for Session {
         self.kept.end(SessionEnd::Closed);
         // Somebody may have a part of it still.
         self.locks().values().for_each(|lock| lock.give_back_later());
+    }
+}
+
+/// A key that a task asks for, as long as it does.
+struct Asked<'a> {
+    session: &'a Session,
+    key: &'a [u8],
+}
+
+impl<'a> Asked<'a> {
+    /// `None`: another task asks for it.
+    fn begin(session: &'a Session, key: &'a [u8]) -> Option<Self> {
+        session.asked().insert(key.to_vec()).then(|| Self { session, key })
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.session.asked().remove(self.key);
     }
 }
 

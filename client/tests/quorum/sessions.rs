@@ -40,6 +40,30 @@ async fn all_are_had_or_none() {
     assert_eq!(locks.lock_all::<&str>([]).await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
+/// Two tasks of one session asked for one key: the second one waited for ever, for its own session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_tasks_that_ask_for_one_key() {
+    let nodes = Nodes::start(3);
+    let (locks, others) = (nodes.client().await, nodes.client().await);
+    let held = others.lock("k").await.unwrap();
+    let session = Arc::new(locks.session());
+    let first = Arc::clone(&session);
+    let first = tokio::spawn(async move { first.lock("k").await.map(|lock| lock.token()) });
+    until("the first waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    for error in [session.lock("k").await.unwrap_err(), session.try_lock("k").await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Owned, "{error}");
+    }
+    held.release().await;
+    assert!(first.await.unwrap().unwrap() > 0);
+    // Asked after it, the same.
+    assert_eq!(session.lock("k").await.unwrap_err().kind(), ErrorKind::Owned);
+    assert_eq!(session.release("k").await, Some(Released::Released));
+    // One that was given up asks no longer.
+    let _held = others.lock("k").await.unwrap();
+    assert!(tokio::time::timeout(ms(50), session.lock("k")).await.is_err());
+    assert_eq!(session.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
+}
+
 /// Given up while it waits, it holds nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn given_up_it_holds_nothing() {
