@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use palisade_client::by_owner::Keeper;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::commands::{self, Answer, Later, Work};
 use crate::limits::{
@@ -47,16 +47,15 @@ impl Connection {
             if !self.answer_all(ended.as_mut()).await || self.is_gone || self.state.is_ending() {
                 return;
             }
-            let limit = match () {
-                () if !self.session.is_known => Some(PASSWORD_TIME.saturating_sub(self.session.since.elapsed())),
-                () if self.requests.has_begun() => Some(REQUEST_TIME),
-                () => None,
+            let limit = match self.session.is_known {
+                false => Some(self.session.since + PASSWORD_TIME),
+                true => self.requests.since(Instant::now()).map(|since| since + REQUEST_TIME),
             };
             let reading = read(&self.stream, &mut self.requests.bytes);
             let read = async {
                 match limit {
                     None => Some(reading.await),
-                    Some(limit) => timeout(limit, reading).await.ok(),
+                    Some(limit) => timeout_at(limit, reading).await.ok(),
                 }
             };
             tokio::select! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const CONNECTIONS_DEFAULT: usize = 10_000;
 
 /// Files that are not connections of clients: sockets that listen, connections to nodes, what the runtime needs, the scrapes of metrics.
-pub const OTHER_FILES: usize = 128;
+pub const OTHER_FILES: usize = 192;
 
 /// Longest request in bytes: far more than an owner, a note and the name of any lock. The largest part of it is read while a command waits.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1_024;
@@ -35,7 +35,7 @@ pub const BATCH_BYTES: usize = 64 * 1_024;
 /// A client that reads nothing for so long is closed: its answers take memory.
 pub const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// A request that has begun is complete after so long: half of one takes memory.
+/// A request is complete so long after its first byte: half of one takes memory.
 pub const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// A connection that needs a password has given it after so long: until then anybody can hold its place.
@@ -62,8 +62,11 @@ pub const END_TIME: Duration = Duration::from_secs(5);
 /// After a connection could not be accepted, for want of files for example, it is tried again after so long.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// Most connections that ask for metrics at a time.
+/// Most requests for metrics that are answered at a time.
 pub const SCRAPES_MAX: usize = 16;
+
+/// Most connections at the address of metrics: beyond, the oldest that has asked for nothing gives way.
+pub const SCRAPES_OPEN_MAX: usize = 64;
 
 /// A scrape is over after so long.
 pub const SCRAPE_TIME: Duration = Duration::from_secs(10);

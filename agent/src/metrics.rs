@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -12,12 +13,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::commands::node;
-use crate::limits::{ACCEPT_AGAIN, SCRAPE_TIME, SCRAPES_MAX};
+use crate::limits::{ACCEPT_AGAIN, SCRAPE_TIME, SCRAPES_MAX, SCRAPES_OPEN_MAX};
 use crate::state::State;
 
 /// What Prometheus is told of the text.
@@ -31,24 +33,59 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|why| format!("metrics cannot be listened for on {address}: {why}"))
 }
 
-/// Answers scrapes until it is dropped.
-pub async fn serve(state: Arc<State>, listener: TcpListener) {
-    let free = Arc::new(Semaphore::new(SCRAPES_MAX));
-    loop {
-        let Ok(turn) = Arc::clone(&free).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        let state = Arc::clone(&state);
-        tokio::spawn(async move {
-            let answer = service_fn(|request| answer(&state, request));
+/// A connection of somebody who asks; it ends when this is dropped.
+struct Scrape {
+    has_asked: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Scrape {
+    fn begin(state: &Arc<State>, turns: &Arc<Semaphore>, stream: TcpStream) -> Self {
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let (state, turns, asked) = (Arc::clone(state), Arc::clone(turns), Arc::clone(&has_asked));
+        let task = tokio::spawn(async move {
+            let answer = service_fn(async |request| {
+                asked.store(true, Ordering::Relaxed);
+                // It is never closed, so that cannot fail.
+                let _turn = turns.acquire().await.ok();
+                answer(&state, request).await
+            });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).keep_alive(false);
             // Who is gone, or sends what is not HTTP, is told nothing.
             let _ = timeout(SCRAPE_TIME, http.serve_connection(TokioIo::new(stream), answer)).await;
-            drop(turn);
         });
+        Self { has_asked, task }
+    }
+}
+
+impl Drop for Scrape {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Answers scrapes until it is dropped. Where there are as many connections as may be, one that has asked for nothing gives way to the next:
+/// who connects and is silent keeps nobody from asking.
+pub async fn serve(state: Arc<State>, listener: TcpListener) {
+    let turns = Arc::new(Semaphore::new(SCRAPES_MAX));
+    let mut open: Vec<Scrape> = vec![];
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        open.retain(|scrape| !scrape.task.is_finished());
+        while open.len() >= SCRAPES_OPEN_MAX {
+            match open.iter().position(|scrape| !scrape.has_asked.load(Ordering::Relaxed)) {
+                Some(silent) => drop(open.remove(silent)),
+                None => {
+                    sleep(ACCEPT_AGAIN).await;
+                    open.retain(|scrape| !scrape.task.is_finished());
+                }
+            }
+        }
+        open.push(Scrape::begin(&state, &turns, stream));
     }
 }
 

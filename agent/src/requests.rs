@@ -5,6 +5,7 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::time::Instant;
 
 use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_UNKNOWN_MAX};
 
@@ -23,6 +24,8 @@ pub struct Requests {
     /// How many bytes the current request has so far.
     size: usize,
     size_max: usize,
+    /// Since when the current request is known to have begun.
+    since: Option<Instant>,
 }
 
 /// Bytes that are no request. What comes after them means nothing, so the connection ends.
@@ -64,6 +67,7 @@ impl Requests {
             arguments: vec![],
             size: 0,
             size_max: REQUEST_BYTES_UNKNOWN_MAX,
+            since: None,
         };
         if is_known {
             requests.known();
@@ -76,9 +80,11 @@ impl Requests {
         self.size_max = REQUEST_BYTES_MAX;
     }
 
-    /// Whether a request has begun and is not complete.
-    pub fn has_begun(&self) -> bool {
-        self.missing > 0 || !self.bytes.is_empty()
+    /// Since when a request has begun that is not complete: since `now`, if that is news.
+    pub fn since(&mut self, now: Instant) -> Option<Instant> {
+        let has_begun = self.missing > 0 || !self.bytes.is_empty();
+        self.since = has_begun.then(|| self.since.unwrap_or(now));
+        self.since
     }
 
     /// The next one that is complete.
@@ -101,6 +107,8 @@ impl Requests {
             self.arguments.push(argument);
             self.missing -= 1;
         }
+        // What is left is of the next one.
+        self.since = None;
         Ok(Some(std::mem::take(&mut self.arguments)))
     }
 
@@ -158,6 +166,8 @@ fn number(digits: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// All requests in `bytes`, which come in pieces of `piece` bytes.
@@ -226,6 +236,27 @@ mod tests {
         assert_eq!((requests.len(), garbage), (2, None));
         let three = [b"*3\r\n".to_vec(), argument.clone(), argument.clone(), argument].concat();
         assert_eq!(read(&three, 1 << 20), (vec![], Some(Garbage::TooLong(REQUEST_BYTES_MAX))));
+    }
+
+    /// A client that sent a byte now and then kept half a request for ever.
+    #[test]
+    fn a_request_has_its_time_from_its_first_byte_on() {
+        let mut requests = Requests::new(true);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(requests.since(at(0)), None);
+        let mut send = |bytes: &[u8], seconds| {
+            requests.bytes.extend_from_slice(bytes);
+            let complete = std::iter::from_fn(|| requests.next().unwrap()).count();
+            (complete, requests.since(at(seconds)))
+        };
+        assert_eq!(send(b"*1", 10), (0, Some(at(10))));
+        assert_eq!(send(b"\r\n$4\r\nPI", 40), (0, Some(at(10))));
+        assert_eq!(send(b"N", 69), (0, Some(at(10))));
+        // The next one begins right behind it.
+        assert_eq!(send(b"G\r\n*1\r\n", 80), (1, Some(at(80))));
+        assert_eq!(send(b"$4\r\nPING\r\n", 90), (1, None));
+        assert_eq!(send(b"*", 100), (0, Some(at(100))));
     }
 
     #[test]

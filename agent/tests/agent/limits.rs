@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use palisade_agent::Config;
+use palisade_agent::limits::SCRAPE_TIME;
 
 use crate::fixture::{Nodes, Raw, Running, nowhere, packed};
 use crate::harness::wait_until;
@@ -134,4 +135,20 @@ fn metrics_and_health() {
     garbage.write_all(b"\0\0\0\0\r\n\r\n").unwrap();
     drop(garbage);
     assert!(get("/health").starts_with("HTTP/1.1 200"));
+}
+
+/// Who connects to the metrics and says nothing kept a probe waiting for a minute: until each had been given up after ten seconds, sixteen at
+/// a time.
+#[test]
+fn silent_connections_keep_no_probe_waiting() {
+    let nodes = Nodes::start(1);
+    let agent = nodes.agent_with(|config| Config { metrics: Some(([127, 0, 0, 1], 0).into()), ..config });
+    let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(agent.metrics()).unwrap()).collect();
+    let mut probe = TcpStream::connect(agent.metrics()).unwrap();
+    probe.set_read_timeout(Some(SCRAPE_TIME)).unwrap();
+    write!(probe, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut said = String::new();
+    probe.read_to_string(&mut said).expect("it is answered before a silent connection is given up");
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    drop(silent);
 }
