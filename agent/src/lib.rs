@@ -13,7 +13,7 @@
 //! | `words`, `values`, `spec` | arguments, each declared once |
 //! | `state`, `session`, `counts` | what all connections share; what is known of one; what was done |
 //! | `refused` | errors |
-//! | `metrics`, `ending`, `notify` | for those who run it |
+//! | `metrics`, `standing`, `ending`, `notify` | for those who run it |
 //! | `limits` | every limit with its reason |
 
 mod commands;
@@ -31,6 +31,7 @@ mod reply;
 mod requests;
 mod session;
 mod spec;
+mod standing;
 mod state;
 mod values;
 mod words;
@@ -158,6 +159,7 @@ impl Agent {
         }
         notify::ready();
         tasks.spawn(notify::report(Arc::clone(&state)));
+        tasks.spawn(standing::report(Arc::clone(&state), config.tell));
         if let Some(every) = notify::watchdog() {
             tasks.spawn(notify::beat(every));
         }

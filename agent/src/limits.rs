@@ -56,6 +56,15 @@ pub const NODES_TIME: Duration = Duration::from_secs(2);
 /// So often systemd is told how many nodes answer.
 pub const STATUS_EVERY: Duration = Duration::from_secs(10);
 
+/// How often it is looked which nodes are away, for the lines that tell so; nobody is asked for that.
+pub const STANDING_EVERY: Duration = Duration::from_secs(1);
+
+/// Most lines about nodes that are told at once: a node that comes and goes fills no disk.
+pub const LINES_AT_ONCE: u32 = 20;
+
+/// One line more may be told after each of these times.
+pub const LINE_EVERY: Duration = Duration::from_secs(10);
+
 /// At its end the agent waits so long for what is under way: longer than nodes are given to answer.
 pub const END_TIME: Duration = Duration::from_secs(5);
 

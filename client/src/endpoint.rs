@@ -17,7 +17,7 @@ use crate::address::Address;
 use crate::cluster::Cluster;
 use crate::give_back::Debt;
 use crate::members::News;
-use crate::node::{Common, First, Inbox, Node, Server};
+use crate::node::{Common, First, Inbox, Node, Reach, Server};
 use crate::pace::Given;
 use crate::place::Place;
 use crate::wire::{Lease, NodeFailure};
@@ -72,6 +72,20 @@ impl Endpoint {
             Self::One(node) => node.name(),
             Self::Cluster(cluster) => cluster.name(),
         }
+    }
+
+    /// Whether it can be asked; a cluster, if each of its masters can.
+    pub fn reach(&self) -> Reach {
+        let each = self.masters().into_iter().map(|master| match (self, master.reach()) {
+            (Self::Cluster(_), Reach::Away(why)) => Reach::Away(format!("{}: {why}", master.name())),
+            (_, reach) => reach,
+        });
+        each.reduce(|one, other| match (one, other) {
+            (Reach::Away(why), _) | (_, Reach::Away(why)) => Reach::Away(why),
+            (Reach::Unknown, _) | (_, Reach::Unknown) => Reach::Unknown,
+            (Reach::Up, Reach::Up) => Reach::Up,
+        })
+        .unwrap_or(Reach::Unknown)
     }
 
     /// The servers that locks are asked of, as far as they are known.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 
 use palisade_agent::Config;
 use palisade_agent::limits::SCRAPE_TIME;
@@ -151,4 +152,23 @@ fn silent_connections_keep_no_probe_waiting() {
     probe.read_to_string(&mut said).expect("it is answered before a silent connection is given up");
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     drop(silent);
+}
+
+/// What the agent told.
+static TOLD: Mutex<Vec<String>> = Mutex::new(vec![]);
+
+#[test]
+fn nodes_that_come_and_go_are_told() {
+    let mut nodes = Nodes::start(3);
+    let tell = |line: &str| TOLD.lock().unwrap().push(line.to_owned());
+    let _agent = nodes.agent_with(|config| Config { tell, ..config });
+    let is_told = |text: &str| TOLD.lock().unwrap().iter().any(|line| line.contains(text));
+    nodes.0[..2].iter_mut().for_each(crate::harness::Server::kill);
+    wait_until("that they are away is told", || {
+        TOLD.lock().unwrap().iter().filter(|line| line.contains(" is away: it cannot be reached")).count() == 2
+    });
+    wait_until("that no majority is left is told", || is_told("NOQUORUM begins: 1 of 3 nodes can be asked"));
+    nodes.0[..2].iter_mut().for_each(crate::harness::Server::start_again);
+    wait_until("that it ended is told", || is_told("NOQUORUM ends after"));
+    wait_until("that they are back is told", || is_told(" is back after"));
 }

@@ -140,6 +140,23 @@ fn who_watches_is_told() {
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
+/// A holder watches its own lock over a second connection: it hears at once that it was taken away, though its lease runs for a minute.
+#[test]
+fn a_holder_hears_that_its_lock_was_taken_away() {
+    let nodes = Nodes::start(5);
+    let agent = nodes.agent();
+    let (mut me, mut watching) = (agent.client(), agent.client());
+    let token = me.say("LOCK.ACQUIRE k me 60000 KEEPALIVE 3600000").as_int();
+    wait_until("all nodes have it", || nodes.holding("k") == 5);
+    watching.ask(&format!("LOCK.WATCH k 86400000 TOKEN {token}"));
+    wait_until("it watches", || agent.info("blocked_clients") == 1);
+    // Not by way of the agent, and on a majority only.
+    for server in &nodes.0[..3] {
+        assert!(server.client().say("LOCK.BREAK k").as_int() > 0);
+    }
+    assert_eq!(watching.hear().field("token"), int(0));
+}
+
 /// An owner that had lost the lock was told that it held it until now: two of five nodes still had it, bob has the other three, one of which
 /// does not answer.
 #[test]

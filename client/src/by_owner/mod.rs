@@ -22,10 +22,12 @@ pub use palisade_core::{Mode, Permit, Wanted};
 use self::changing::{Change, What, in_ms};
 use self::table::{Id, Table};
 use self::taking::Came;
+pub use self::telling::Standing;
 use self::telling::Watches;
 pub use self::views::reliable;
 use crate::attempt_name::SUFFIX_BYTES;
 use crate::give_back::Tally;
+pub use crate::node::Reach;
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::{Client, Error, ErrorKind, NodeError, Options, clock};
@@ -409,6 +411,11 @@ impl ByOwner {
     pub async fn node_set(&self) -> Result<NodeSet, Error> {
         let given = self.of_another()?.given;
         self.run(move |this| async move { Ok(telling::nodes(this.nodes(), given).await) }).await
+    }
+
+    /// Which nodes there are, and which of them can be asked, as is known without asking.
+    pub fn standing(&self) -> Standing {
+        Standing::of(&self.now().nodes)
     }
 
     /// How many locks are held here, how many requests wait, and how many watch.

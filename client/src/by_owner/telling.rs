@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::table::Holding;
 use super::views::Views;
 use super::{ByOwner, NodeSet, Shown, ShownGrant};
+use crate::node::Reach;
 use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::thread::Running;
@@ -117,6 +118,22 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     let missing = set.majority.saturating_sub(set.serving);
     set.guarded = missing.checked_sub(1).and_then(|last| guards.into_iter().nth(last));
     set
+}
+
+/// Which set of nodes this process works with, and which of them can be asked, as it knows without asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The version of the set; 0: it is that of the addresses that were given.
+    pub version: u64,
+    /// Each node by its name, without passwords.
+    pub nodes: Vec<(String, Reach)>,
+}
+
+impl Standing {
+    pub(super) fn of(nodes: &Nodes) -> Self {
+        let each = nodes.list.iter().map(|node| (node.name().to_owned(), node.reach()));
+        Self { version: nodes.set.news.version(), nodes: each.collect() }
+    }
 }
 
 /// Keys that somebody here watches: each is watched once on the nodes, for all of them.

@@ -154,6 +154,17 @@ enum State {
     Down(NodeFailure),
 }
 
+/// Whether a node can be asked, as far as is known without asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nobody has tried yet.
+    Unknown,
+    /// It is connected, and answers.
+    Up,
+    /// It is not, or does not, and why.
+    Away(String),
+}
+
 impl Node {
     /// A node at this place in the list, from 0. Nothing is connected yet.
     pub fn new(place: usize, server: Server, common: &Common) -> Self {
@@ -318,6 +329,16 @@ impl Node {
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it can be asked.
+    pub fn reach(&self) -> Reach {
+        match &*self.state.borrow() {
+            State::Connecting => Reach::Unknown,
+            State::Down(failure) => Reach::Away(failure.to_string()),
+            State::Up(_) if self.silent_since.borrow().is_some() => Reach::Away("it does not answer".to_owned()),
+            State::Up(_) => Reach::Up,
+        }
     }
 
     /// Whether it is connected, and answers.

@@ -1,0 +1,197 @@
+//! What the agent tells the people who run it while it runs: which nodes are away and back again, when no majority is left, and which set of
+//! nodes it works with. A state is told when it differs from what was told last, so what flickers is told seldom and nothing is left wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_client::by_owner::{Reach, Standing};
+use palisade_core::quorum::majority;
+use tokio::time::{Instant, sleep};
+
+use crate::limits::{LINE_EVERY, LINES_AT_ONCE, STANDING_EVERY};
+use crate::state::State;
+
+/// Tells lines, until it is dropped.
+pub async fn report(state: Arc<State>, tell: fn(&str)) {
+    let mut log = Log::new(Instant::now());
+    loop {
+        sleep(STANDING_EVERY).await;
+        log.look(&state.locks.standing(), Instant::now()).iter().for_each(|line| tell(line));
+    }
+}
+
+/// What was told.
+struct Log {
+    version: Option<u64>,
+    nodes: BTreeMap<String, OfNode>,
+    /// Since when no majority can be asked, if people were told so.
+    no_quorum: Option<Instant>,
+    budget: Budget,
+}
+
+/// What is known of one node.
+#[derive(Default)]
+struct OfNode {
+    /// How often in a row it was seen to be away.
+    seen_away: u32,
+    /// Since when it is away, if people were told so.
+    told_away: Option<Instant>,
+}
+
+/// How many lines may be told.
+struct Budget {
+    lines: u32,
+    last: Instant,
+}
+
+impl Budget {
+    /// Whether one line more may be told at `now`.
+    fn takes(&mut self, now: Instant) -> bool {
+        let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
+        if more > 0 {
+            self.lines = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(self.lines).min(LINES_AT_ONCE);
+            self.last = now;
+        }
+        let takes = self.lines > 0;
+        self.lines -= u32::from(takes);
+        takes
+    }
+}
+
+impl OfNode {
+    /// One that did not answer once may only be slow.
+    fn is_away(&self) -> bool {
+        self.seen_away > 1
+    }
+}
+
+impl Log {
+    fn new(now: Instant) -> Self {
+        let budget = Budget { lines: LINES_AT_ONCE, last: now };
+        Self { version: None, nodes: BTreeMap::new(), no_quorum: None, budget }
+    }
+
+    /// The lines that tell what changed since the last look.
+    fn look(&mut self, seen: &Standing, now: Instant) -> Vec<String> {
+        let mut lines = vec![];
+        self.take_up(seen, now, &mut lines);
+        for (name, reach) in &seen.nodes {
+            let node = self.nodes.entry(name.clone()).or_default();
+            node.seen_away = if matches!(reach, Reach::Away(_)) { node.seen_away + 1 } else { 0 };
+        }
+        // What concerns all locks comes first, where not everything may be told.
+        let quorum = self.quorum(seen, now);
+        for (name, reach) in &seen.nodes {
+            lines.extend(self.node(name, reach, now));
+        }
+        lines.extend(quorum);
+        lines
+    }
+
+    /// Another set of nodes.
+    fn take_up(&mut self, seen: &Standing, now: Instant, lines: &mut Vec<String>) {
+        if self.version.is_some_and(|version| version != seen.version) && self.budget.takes(now) {
+            let names: Vec<&str> = seen.nodes.iter().map(|(name, _)| name.as_str()).collect();
+            lines.push(format!("follows version {} of the set of nodes: {}", seen.version, names.join(", ")));
+        }
+        self.version = Some(seen.version);
+        self.nodes.retain(|name, _| seen.nodes.iter().any(|(node, _)| node == name));
+    }
+
+    fn node(&mut self, name: &str, reach: &Reach, now: Instant) -> Option<String> {
+        let node = self.nodes.get_mut(name)?;
+        match (node.told_away, reach) {
+            (None, Reach::Away(why)) if node.is_away() && self.budget.takes(now) => {
+                node.told_away = Some(now);
+                Some(format!("{name} is away: {why}"))
+            }
+            (Some(since), Reach::Up) if self.budget.takes(now) => {
+                node.told_away = None;
+                Some(format!("{name} is back after {}", seconds(now - since)))
+            }
+            _ => None,
+        }
+    }
+
+    fn quorum(&mut self, seen: &Standing, now: Instant) -> Option<String> {
+        let (count, needed) = (seen.nodes.len(), majority(seen.nodes.len()));
+        let up = count - self.nodes.values().filter(|node| node.is_away()).count();
+        match self.no_quorum {
+            None if up < needed && self.budget.takes(now) => {
+                self.no_quorum = Some(now);
+                Some(format!(
+                    "NOQUORUM begins: {up} of {count} nodes can be asked, and {needed} are needed; no lock is granted or extended"
+                ))
+            }
+            Some(since) if up >= needed && self.budget.takes(now) => {
+                self.no_quorum = None;
+                Some(format!("NOQUORUM ends after {}: {up} of {count} nodes can be asked", seconds(now - since)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A time for people.
+fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(version: u64, nodes: &str) -> Standing {
+        let reach = |up: char| match up {
+            '+' => Reach::Up,
+            '-' => Reach::Away("it does not answer".to_owned()),
+            _ => Reach::Unknown,
+        };
+        let nodes = nodes.chars().enumerate().map(|(n, up)| (format!("node{n}"), reach(up))).collect();
+        Standing { version, nodes }
+    }
+
+    /// What is told of these looks, a second apart.
+    fn told(looks: &[(u64, &str)]) -> Vec<String> {
+        let start = Instant::now();
+        let mut log = Log::new(start);
+        let looks = looks.iter().zip(1..);
+        looks
+            .flat_map(|((version, nodes), n)| log.look(&standing(*version, nodes), start + Duration::from_secs(n)))
+            .collect()
+    }
+
+    #[test]
+    fn a_node_and_a_majority_are_lost_and_back() {
+        assert_eq!(told(&[(0, "???"), (0, "+++"), (0, "++-"), (0, "+++")]), [""; 0], "one late answer is no loss");
+        let lines =
+            told(&[(0, "+++"), (0, "++-"), (0, "++-"), (0, "+--"), (0, "+--"), (0, "+--"), (0, "+++"), (0, "+++")]);
+        assert_eq!(
+            lines,
+            [
+                "node2 is away: it does not answer",
+                "node1 is away: it does not answer",
+                "NOQUORUM begins: 1 of 3 nodes can be asked, and 2 are needed; no lock is granted or extended",
+                "node1 is back after 2s",
+                "node2 is back after 4s",
+                "NOQUORUM ends after 2s: 3 of 3 nodes can be asked",
+            ]
+        );
+    }
+
+    #[test]
+    fn another_set_of_nodes() {
+        assert_eq!(told(&[(3, "+++"), (4, "++"), (4, "++")]), ["follows version 4 of the set of nodes: node0, node1"]);
+    }
+
+    /// A node that comes and goes for a day writes a line each ten seconds at most, and the last one is true.
+    #[test]
+    fn lines_are_bounded() {
+        let mut looks: Vec<(u64, &str)> = (0..86_400).map(|n| (0, if n % 4 < 2 { "++-" } else { "+++" })).collect();
+        looks.extend([(0, "+++"); 60]);
+        let lines = told(&looks);
+        assert!(lines.len() <= 8_646 + LINES_AT_ONCE as usize, "{}", lines.len());
+        assert!(lines.last().unwrap().contains("is back"), "{:?}", lines.last());
+    }
+}
