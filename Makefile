@@ -317,8 +317,8 @@ rules: setup ## Switch off one rule after the other, and show how that is found:
 chaos: build ## Break five real nodes (CLUSTER=1: a cluster), their network and their clients for MINUTES (5), and judge what holders saw
 	@cargo build --release --quiet --package palisade-sim --bin palisade-chaos
 	@cargo run --release --quiet --package palisade-sim --bin palisade-chaos -- run --server "$(SERVER)" \
-	  --module "$(MODULE)" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} --out "$${OUT:-target/chaos}" \
-	  $${CLUSTER:+--cluster --max-ttl 10000}
+	  --module "$(MODULE)" --palisade "$(dir $(MODULE))palisade" --seconds $$(($${MINUTES:-5} * 60)) $${SEED:+--seed $$SEED} \
+	  --out "$${OUT:-target/chaos}" $${CLUSTER:+--cluster --max-ttl 10000}
 
 BENCH = $(dir $(MODULE))palisade-bench --module "$(MODULE)"
 

@@ -9,7 +9,8 @@ use std::process::Command;
 const SECONDS: &str = "15";
 
 /// Of the faults that a campaign can be run without, those that are done here.
-const FAULTS: &[&str] = &["flush-one-database", "lift-and-crash", "bursts-and-stalls"];
+const FAULTS: &[&str] =
+    &["flush-one-database", "lift-and-crash", "bursts-and-stalls", "outages-under-elect", "release-of-a-lost-lock"];
 
 /// The same on a cluster: it lasts until a replica took over and its guard is over, and a slot has moved.
 const BRIEF_SECONDS: &str = "2";
@@ -20,19 +21,20 @@ const MAX_TTL: &str = "4000";
 /// `lock.max-clock-skew` there, by which the guard is longer.
 const MAX_SKEW: &str = "500";
 
-/// The module that is tested. Cargo does not build a library of this kind for tests, so it is told to.
-fn module() -> PathBuf {
-    if let Some(module) = std::env::var_os("PALISADE_MODULE") {
-        return module.into();
-    }
+/// What of this build is tested, from the package of this name. Cargo does not build it for tests of another one, so it is told to.
+fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "palisade"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args(["build", "--quiet", "--package", package]).current_dir(env!("CARGO_MANIFEST_DIR"));
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    assert!(cargo.status().unwrap().success(), "the module does not build");
+    assert!(cargo.status().unwrap().success(), "{package} does not build");
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("libpalisade.so")
+    test.ancestors().nth(2).unwrap().join(file)
+}
+
+fn module() -> PathBuf {
+    std::env::var_os("PALISADE_MODULE").map_or_else(|| built("palisade", "libpalisade.so"), PathBuf::from)
 }
 
 /// A campaign with these arguments besides; its report.
@@ -68,7 +70,9 @@ fn campaign(arguments: &[&str]) -> String {
 
 #[test]
 fn nothing_is_wrong_after_a_short_campaign() {
-    let report = campaign(&["--seconds", SECONDS, "--faults", &FAULTS.join(",")]);
+    let program = built("palisade-cli", "palisade");
+    let program = program.to_str().unwrap();
+    let report = campaign(&["--seconds", SECONDS, "--faults", &FAULTS.join(","), "--palisade", program]);
     for kind in FAULTS {
         assert!(!report.contains(&format!("| {kind} | not done")), "{report}");
     }

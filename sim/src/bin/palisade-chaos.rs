@@ -36,6 +36,9 @@ struct Run {
     /// The module.
     #[arg(long, env = "PALISADE_MODULE")]
     module: PathBuf,
+    /// The `palisade` program, for outages under `palisade elect`; without it, they are left out.
+    #[arg(long, env = "PALISADE_PROGRAM")]
+    palisade: Option<PathBuf>,
     /// For how long faults are done, in seconds.
     #[arg(long, default_value_t = 300)]
     seconds: u64,
@@ -88,6 +91,7 @@ impl Run {
         let settings = Settings {
             server: self.server,
             module: std::path::absolute(&self.module).unwrap_or(self.module),
+            palisade: self.palisade.map(|palisade| std::path::absolute(&palisade).unwrap_or(palisade)),
             seconds: self.seconds,
             seed,
             max_ttl_ms: self.max_ttl,

@@ -54,6 +54,17 @@ pub enum Line {
         /// `Released`, `AlreadyExpired` and so on.
         answer: String,
     },
+    /// An agent answered to a RELEASE that the owner held the lock until now.
+    ToldHeld {
+        /// When it was asked.
+        sent: TimeUs,
+        /// When the answer came.
+        at: TimeUs,
+        /// Which lock.
+        key: u32,
+        /// Whose.
+        who: Holder,
+    },
     /// A lease that is kept by KEEPALIVE begins.
     Kept(Kept),
     /// It ended.

@@ -22,6 +22,10 @@ pub enum Kind {
     LiftAndCrash,
     /// One process takes hundreds of locks at once while a majority is stopped for moments.
     BurstsAndStalls,
+    /// A majority is away for longer than the lease of a leader under `palisade elect`.
+    OutagesUnderElect,
+    /// An owner that lost its lock gives it back through an agent, while a minority of the nodes still has it.
+    ReleaseOfALostLock,
     /// The slots of a dead master of a cluster are given to another.
     SlotsGivenAway,
 }

@@ -18,6 +18,7 @@ mod drills;
 pub mod elected;
 mod exam;
 pub mod faults;
+pub mod given_back;
 pub mod journal;
 pub mod judge;
 mod keeper;
@@ -104,6 +105,8 @@ pub struct Outcome {
     pub kept: kept::KeptLeases,
     /// Elections.
     pub elections: elected::Elections,
+    /// Answers of agents to RELEASE.
+    pub given_back: given_back::GivenBack,
     /// Whether disks could be full.
     pub full_disks: bool,
     /// Where report and journals are.
@@ -147,7 +150,8 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     wrong.extend(counters(&world, &history));
     let kept = kept::judge(&history.lines, &world.log.faults(), &world.lives());
     let elections = elected::judge(&history.lines);
-    wrong.extend(kept.wrong.iter().chain(&elections.wrong).cloned());
+    let given_back = given_back::judge(&history.seen, &history.lines);
+    wrong.extend(kept.wrong.iter().chain(&elections.wrong).chain(&given_back.wrong).cloned());
     wrong.extend(world.log.findings().into_iter().map(|found| Wrong { at: found.at, key: None, what: found.what }));
     wrong.sort_by_key(|wrong| wrong.at);
     let noticed = noticed.or_else(|| (!wrong.is_empty()).then(now_us));
@@ -167,6 +171,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
         lives: world.lives(),
         kept,
         elections,
+        given_back,
         full_disks: world.slots.iter().all(|slot| slot.disk.can_be_full()),
         out,
     })

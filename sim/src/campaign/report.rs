@@ -194,9 +194,9 @@ fn markdown(outcome: &Outcome) -> String {
     if !outcome.full_disks {
         row("disk full", "not done: mounting is not permitted here".to_owned());
     }
-    let left_out = |kind: &&Kind| !settings.cluster && !settings.faults.contains(kind);
+    let left_out = |kind: &&Kind| !settings.cluster && !settings.does(**kind);
     for kind in Kind::value_variants().iter().filter(left_out) {
-        row(&kind.to_string(), "not done: it was not asked for".to_owned());
+        row(&kind.to_string(), "not done: it was not asked for, or its program was not named".to_owned());
     }
     let (shared, permits, handed_over) = (numbers.shared, numbers.permits, numbers.handed_over);
     row(
@@ -228,6 +228,14 @@ fn markdown(outcome: &Outcome) -> String {
         format!(
             "{} terms won, {} proclamations more; observers were told {} times who leads, {} times of one who did not know",
             elections.terms, elections.proclaimed, elections.observed, elections.unfinished
+        ),
+    );
+    let given_back = &outcome.given_back;
+    row(
+        "releases through agents",
+        format!(
+            "{} owners were told that they held the lock until now, {} of them after the end of its validity",
+            given_back.held, given_back.late
         ),
     );
     row("answers", format!("{:?}", numbers.answers));

@@ -23,13 +23,13 @@ pub const TASKS: u64 = 3;
 const TTL_MIN_MS: u64 = 300;
 
 /// An agent answers within this, and what was waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Most permits of a lock. Those who ask for one do not agree how many there are.
 const PERMITS_MAX: u16 = 4;
 
 /// What the holder may rely on of a lease that was asked for at `sent`, as docs/agent.md says.
-fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
+pub(super) fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
     (sent + waited_ms * 1_000 + ttl_ms * 990).saturating_sub(2_000)
 }
 
@@ -166,9 +166,19 @@ impl Through {
         let held = self.hold(held, &name, &owner).await?;
         let is_lost = now_us() >= held.until;
         self.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
+        // Who lost it and does not look: by then another one may have it, and an extension that reached some nodes only may run there.
+        if is_lost && self.dice.random_ratio(1, 2) {
+            let late = self.ms(0, held.ttl_ms);
+            sleep(late).await;
+        }
         // Some go without a word.
         if !self.dice.random_ratio(1, 6) {
-            let answer = match self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await {
+            let sent = now_us();
+            let reply = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
+            if let Ok(Reply::Number(0)) = reply {
+                self.write(Line::ToldHeld { sent, at: now_us(), key, who });
+            }
+            let answer = match reply {
                 Ok(Reply::Number(0)) => "Released through an agent",
                 Ok(Reply::Null) if is_lost => "AlreadyExpired through an agent",
                 Ok(Reply::Null) => "taken away, through an agent",

@@ -46,6 +46,8 @@ pub struct Settings {
     pub server: PathBuf,
     /// The module.
     pub module: PathBuf,
+    /// The `palisade` program; without it, there are no outages under `palisade elect`.
+    pub palisade: Option<PathBuf>,
     /// For how long faults are done.
     pub seconds: u64,
     /// Of all choices.
@@ -70,6 +72,11 @@ impl Settings {
     /// Tasks of each client process; the first keeps a key of the client's own, the others want the keys that all want.
     pub fn tasks(&self) -> u32 {
         if self.brief { TASKS_IN_BRIEF } else { TASKS }
+    }
+
+    /// Whether this fault takes part.
+    pub fn does(&self, kind: Kind) -> bool {
+        self.faults.contains(&kind) && (kind != Kind::OutagesUnderElect || self.palisade.is_some())
     }
 
     /// How many nodes there are.
@@ -319,7 +326,7 @@ impl World {
     }
 
     /// Where an agent listens.
-    fn agent_socket(&self, agent: usize) -> PathBuf {
+    pub fn agent_socket(&self, agent: usize) -> PathBuf {
         self.folder.join(format!("agent-{}", agent + 1))
     }
 
@@ -379,7 +386,7 @@ impl World {
 
     /// Whether this fault takes part.
     pub fn does(&self, kind: Kind) -> bool {
-        self.settings.faults.contains(&kind)
+        self.settings.does(kind)
     }
 
     /// Whether the nemesis goes on.

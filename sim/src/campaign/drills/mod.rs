@@ -6,6 +6,8 @@
 
 mod bursts;
 mod flush;
+mod lost;
+mod outages;
 mod witness;
 
 use std::sync::Arc;
@@ -40,7 +42,7 @@ impl Drills {
     pub fn of(world: &World) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(world.settings.seed);
         dice.set_stream(STREAM);
-        let kinds = [Kind::FlushOneDatabase, Kind::BurstsAndStalls];
+        let kinds = [Kind::FlushOneDatabase, Kind::BurstsAndStalls, Kind::OutagesUnderElect, Kind::ReleaseOfALostLock];
         let mut kinds: Vec<Kind> = kinds.into_iter().filter(|&kind| world.does(kind)).collect();
         kinds.shuffle(&mut dice);
         Self { kinds, dice, turn: 0 }
@@ -52,6 +54,8 @@ impl Drills {
         self.turn += 1;
         match kind {
             Kind::BurstsAndStalls => bursts::take_hundreds(world, self.dice.random_range(150..300)).await,
+            Kind::OutagesUnderElect => outages::under_elect(world).await,
+            Kind::ReleaseOfALostLock => lost::release(world).await,
             _ => flush::other_database(world).await,
         }
     }

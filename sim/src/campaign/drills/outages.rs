@@ -1,0 +1,108 @@
+//! `palisade elect` runs a command where it leads; twice a majority is away for longer than its lease. The command must end each time, and be
+//! started again, in a larger term, when the nodes are back: the candidate itself must not end.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use palisade_core::quorum::majority;
+use rustix::process::Signal;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use crate::campaign::faults::On;
+use crate::campaign::link::Mode;
+use crate::campaign::machine::{PATIENCE, signal_to};
+use crate::campaign::world::{NODES, World};
+
+/// The lease of a leader, and the time that its command has to end.
+const TTL: Duration = Duration::from_millis(1_000);
+const GRACE: Duration = Duration::from_millis(200);
+
+/// Time for which a majority is cut off: longer than the lease, and than what is tried within it.
+const CUT_OFF: Duration = Duration::from_millis(2_500);
+
+/// Time for which a majority is stopped: longer, also than a client that starts waits for silent nodes.
+const STOPPED: Duration = Duration::from_millis(5_500);
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Cuts a majority off, and stops another one.
+pub async fn under_elect(world: &Arc<World>) {
+    let Some(palisade) = &world.settings.palisade else { return };
+    let folder = match tempfile::Builder::new().prefix("palisade-chaos-elect-").tempdir() {
+        Ok(folder) => folder,
+        Err(why) => return world.log.found(format!("no folder for a leader: {why}")),
+    };
+    let terms = folder.path().join("terms");
+    let mut candidate = start(world, palisade, &terms);
+    if let Err(why) = outlast(world, &mut candidate, &terms).await {
+        world.log.found(format!("palisade elect: {why}"));
+    }
+    signal_to(Some(&candidate), Signal::TERM);
+    if tokio::time::timeout(PATIENCE, candidate.wait()).await.is_err() {
+        world.log.found("palisade elect: it does not end by SIGTERM");
+        let _ = candidate.kill().await;
+    }
+}
+
+fn start(world: &World, palisade: &Path, terms: &Path) -> Child {
+    let nodes: Vec<String> = world.links_of(0).iter().map(|link| link.address()).collect();
+    let mut command = Command::new(palisade);
+    command.args(["--nodes", &nodes.join(","), "elect", "--ttl", &format!("{}ms", TTL.as_millis())]);
+    command.args(["--grace", &format!("{}ms", GRACE.as_millis()), "chaos:outages", "--", "sh", "-c"]);
+    command.arg("echo $PALISADE_TERM >> \"$0\"; exec sleep 1000").arg(terms);
+    let log = fs::File::options().create(true).append(true).open(world.common.logs.join("elect.log"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    command.stderr(log.map_or_else(|_| Stdio::null(), Stdio::from));
+    command.spawn().expect("the program can be started")
+}
+
+/// The terms in which the command ran.
+fn led(terms: &Path) -> Vec<u64> {
+    let text = fs::read_to_string(terms).unwrap_or_default();
+    text.lines().filter_map(|term| term.parse().ok()).collect()
+}
+
+/// Waits until it has led so often; the candidate must not end meanwhile.
+async fn until_it_leads(candidate: &mut Child, terms: &Path, times: usize) -> Result<(), String> {
+    let began = Instant::now();
+    while led(terms).len() < times {
+        if let Ok(Some(status)) = candidate.try_wait() {
+            return Err(format!("it ended with {status} after {} outages", times - 1));
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(format!("it does not lead again after {} outages", times - 1));
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+async fn outlast(world: &World, candidate: &mut Child, terms: &Path) -> Result<(), String> {
+    let begin = |what, time: Duration| world.log.begin(what, On::AllNodes, format!("{} ms", time.as_millis()));
+    until_it_leads(candidate, terms, 1).await?;
+    let fault = begin("majority cut off under palisade elect", CUT_OFF);
+    let links = || world.links_of(0).iter().take(majority(NODES));
+    links().for_each(|link| link.set(Mode::Cut));
+    sleep(CUT_OFF).await;
+    links().for_each(|link| link.set(Mode::Pass));
+    world.log.end(fault);
+    until_it_leads(candidate, terms, 2).await?;
+    let fault = begin("majority stopped under palisade elect", STOPPED);
+    let mut machines = vec![];
+    for slot in world.slots.iter().rev().take(majority(NODES)) {
+        machines.push(slot.machine.lock().await);
+    }
+    machines.iter().for_each(|machine| machine.signal(Signal::STOP));
+    sleep(STOPPED).await;
+    machines.iter().for_each(|machine| machine.signal(Signal::CONT));
+    drop(machines);
+    world.log.end(fault);
+    until_it_leads(candidate, terms, 3).await?;
+    let led = led(terms);
+    if led.is_sorted_by(|one, next| one < next) { Ok(()) } else { Err(format!("its terms do not rise: {led:?}")) }
+}

@@ -1,0 +1,112 @@
+//! Judges what agents answer to RELEASE: an owner that had lost the lock must not be told that it held it until now.
+//!
+//! The answer 0 says that the owner held the lock at some moment between its request and the answer. It is wrong if somebody else, whom the
+//! lock does not go with, relied on it for all of that time: that one had a majority of the nodes throughout.
+
+use std::collections::BTreeMap;
+
+use super::journal::Line;
+use super::judge::{Seen, Wrong};
+use crate::history::{HeldAs, Holder, TimeUs, What};
+
+/// The outcome of all releases through agents.
+#[derive(Clone, Debug, Default)]
+pub struct GivenBack {
+    /// Answers that the owner held the lock until now.
+    pub held: usize,
+    /// Those of them to owners whose validity was over.
+    pub late: usize,
+    /// Violations.
+    pub wrong: Vec<Wrong>,
+}
+
+/// A time for which somebody relied on a lock, and in which mode.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    key: u32,
+    mode: HeldAs,
+    from: TimeUs,
+    until: TimeUs,
+    /// End of its validity.
+    valid_until: TimeUs,
+}
+
+/// Judges all of them.
+pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
+    let claims = claims(seen);
+    let mut all = GivenBack::default();
+    for line in lines {
+        let Line::ToldHeld { sent, at, key, who } = *line else { continue };
+        all.held += 1;
+        let Some(own) = claims.get(&who) else { continue };
+        all.late += usize::from(own.valid_until < sent);
+        let relied_on = |claim: &Claim| claim.key == key && claim.from <= sent && claim.until >= at;
+        let other =
+            claims.iter().find(|(other, claim)| **other != who && relied_on(claim) && !claim.mode.goes_with(own.mode));
+        if let Some((other, _)) = other {
+            let what =
+                format!("release: {who} was told that it held key {key} until now, and {other} held it all the time");
+            all.wrong.push(Wrong { at, key: Some(key), what });
+        }
+    }
+    all
+}
+
+/// The claim of each holder; of one whose mode changed there is none.
+fn claims(seen: &[Seen]) -> BTreeMap<Holder, Claim> {
+    let mut claims = BTreeMap::new();
+    for Seen { event, .. } in seen {
+        match event.what {
+            What::Held { until, mode, .. } => {
+                claims.insert(event.who, Claim { key: event.key, mode, from: event.at, until, valid_until: until });
+            }
+            What::Extended { until, .. } => {
+                claims.entry(event.who).and_modify(|claim| {
+                    (claim.until, claim.valid_until) = (claim.until.max(until), claim.valid_until.max(until));
+                });
+            }
+            What::Ended => {
+                claims.entry(event.who).and_modify(|claim| claim.until = claim.until.min(event.at));
+            }
+            What::Converted { .. } => drop(claims.remove(&event.who)),
+            What::Wrote { .. } => {}
+        }
+    }
+    claims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Event;
+
+    const ANN: Holder = Holder { client: 1, acquisition: 1 };
+    const BOB: Holder = Holder { client: 2, acquisition: 1 };
+
+    fn held(at: TimeUs, until: TimeUs, who: Holder, mode: HeldAs) -> Seen {
+        Seen { event: Event { at, key: 0, who, what: What::Held { since: at, until, token: 1, mode } }, arrival: None }
+    }
+
+    fn ended(at: TimeUs, who: Holder) -> Seen {
+        Seen { event: Event { at, key: 0, who, what: What::Ended }, arrival: None }
+    }
+
+    #[test]
+    fn who_was_replaced_did_not_hold_it() {
+        use HeldAs::{Exclusive, Shared};
+        let told = [Line::ToldHeld { sent: 30, at: 35, key: 0, who: ANN }];
+        let ann = |mode| held(1, 10, ANN, mode);
+        let cases: [(&str, Vec<Seen>, usize); 6] = [
+            ("nobody else came", vec![ann(Exclusive)], 0),
+            ("bob has it", vec![ann(Exclusive), held(20, 40, BOB, Exclusive)], 1),
+            ("bob came while it was asked", vec![ann(Exclusive), held(31, 40, BOB, Exclusive)], 0),
+            ("bob went before the answer", vec![ann(Exclusive), held(20, 40, BOB, Exclusive), ended(34, BOB)], 0),
+            ("both read", vec![ann(Shared), held(20, 40, BOB, Shared)], 0),
+            ("bob writes", vec![ann(Shared), held(20, 40, BOB, Exclusive)], 1),
+        ];
+        for (what, seen, wrong) in cases {
+            let judged = judge(&seen, &told);
+            assert_eq!((judged.held, judged.late, judged.wrong.len()), (1, 1, wrong), "{what}");
+        }
+    }
+}
