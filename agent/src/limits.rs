@@ -35,7 +35,7 @@ pub const BATCH_BYTES: usize = 64 * 1_024;
 /// A client that reads nothing for so long is closed: its answers take memory.
 pub const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// A request is complete so long after its first byte: half of one takes memory.
+/// Time from the first byte of a request to its last: half of one takes memory.
 pub const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// A connection that needs a password has given it after so long: until then anybody can hold its place.
@@ -56,7 +56,7 @@ pub const NODES_TIME: Duration = Duration::from_secs(2);
 /// So often systemd is told how many nodes answer.
 pub const STATUS_EVERY: Duration = Duration::from_secs(10);
 
-/// How often it is looked which nodes are away, for the lines that tell so; nobody is asked for that.
+/// Pause between two looks at which nodes are away, for the lines that tell so; nobody is asked for that.
 pub const STANDING_EVERY: Duration = Duration::from_secs(1);
 
 /// Most lines about nodes that are told at once: a node that comes and goes fills no disk.

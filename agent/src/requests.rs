@@ -24,7 +24,7 @@ pub struct Requests {
     /// How many bytes the current request has so far.
     size: usize,
     size_max: usize,
-    /// Since when the current request is known to have begun.
+    /// Start of the current request, as far as it is known.
     since: Option<Instant>,
 }
 
@@ -80,7 +80,7 @@ impl Requests {
         self.size_max = REQUEST_BYTES_MAX;
     }
 
-    /// Since when a request has begun that is not complete: since `now`, if that is news.
+    /// Returns when the request began that is not complete: `now`, if that is news.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let has_begun = self.missing > 0 || !self.bytes.is_empty();
         self.since = has_begun.then(|| self.since.unwrap_or(now));

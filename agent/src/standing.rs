@@ -1,5 +1,5 @@
-//! What the agent tells the people who run it while it runs: which nodes are away and back again, when no majority is left, and which set of
-//! nodes it works with. A state is told when it differs from what was told last, so what flickers is told seldom and nothing is left wrong.
+//! Lines for the people who run the agent: which nodes are away and back again, when no majority is left, and which set of nodes it works
+//! with. A state is told when it differs from what was told last, so what flickers is told seldom and nothing is left wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
     }
 }
 
-/// What was told.
+/// The state that people were told last.
 struct Log {
     version: Option<u64>,
     nodes: BTreeMap<String, OfNode>,
-    /// Since when no majority can be asked, if people were told so.
+    /// Start of the time without a majority, if people were told so.
     no_quorum: Option<Instant>,
     budget: Budget,
 }
 
-/// What is known of one node.
+/// The state of one node.
 #[derive(Default)]
 struct OfNode {
-    /// How often in a row it was seen to be away.
+    /// Number of looks in a row that found it away.
     seen_away: u32,
-    /// Since when it is away, if people were told so.
+    /// Start of its absence, if people were told so.
     told_away: Option<Instant>,
 }
 
-/// How many lines may be told.
+/// A bound on the lines that are told.
 struct Budget {
     lines: u32,
     last: Instant,
 }
 
 impl Budget {
-    /// Whether one line more may be told at `now`.
+    /// Takes one line, if one more may be told at `now`.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {
@@ -60,7 +60,7 @@ impl Budget {
 }
 
 impl OfNode {
-    /// One that did not answer once may only be slow.
+    /// A node that did not answer once may only be slow.
     fn is_away(&self) -> bool {
         self.seen_away > 1
     }
@@ -91,11 +91,12 @@ impl Log {
 
     /// Another set of nodes.
     fn take_up(&mut self, seen: &Standing, now: Instant, lines: &mut Vec<String>) {
-        if self.version.is_some_and(|version| version != seen.version) && self.budget.takes(now) {
+        let told = *self.version.get_or_insert(seen.version);
+        if told != seen.version && self.budget.takes(now) {
             let names: Vec<&str> = seen.nodes.iter().map(|(name, _)| name.as_str()).collect();
             lines.push(format!("follows version {} of the set of nodes: {}", seen.version, names.join(", ")));
+            self.version = Some(seen.version);
         }
-        self.version = Some(seen.version);
         self.nodes.retain(|name, _| seen.nodes.iter().any(|(node, _)| node == name));
     }
 

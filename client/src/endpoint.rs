@@ -74,7 +74,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it can be asked; a cluster, if each of its masters can.
+    /// Tells if it can be asked; a cluster can if each of its masters can.
     pub fn reach(&self) -> Reach {
         let each = self.masters().into_iter().map(|master| match (self, master.reach()) {
             (Self::Cluster(_), Reach::Away(why)) => Reach::Away(format!("{}: {why}", master.name())),

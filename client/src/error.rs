@@ -102,14 +102,14 @@ impl Error {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
     }
 
-    /// Of a release that was sent, and of which nobody can tell whether the owner held the lock until then; `nodes` did not answer.
+    /// A release was sent, and nobody can tell whether the owner held the lock until then; `nodes` did not answer.
     pub(crate) fn release_sent(nodes: Vec<NodeError>) -> Self {
         let text = "the release was sent, and too few nodes tell whether this owner held the lock until then: stop relying on it. Nodes that did \
                     not answer are told as soon as they do, or it ends there with its lease";
         Self::new(ErrorKind::NoQuorum, text).with_nodes(nodes)
     }
 
-    /// Of a lock that was to be released: too little is known of it to ask for that.
+    /// Adds that nothing was released: too little is known of the lock to ask for that.
     pub(crate) fn before_release(mut self) -> Self {
         self.0.text += ", so nothing was released: ask again, or let it end with its lease";
         self
@@ -195,7 +195,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether somebody has to do something about it: a wrong password, a missing permission, a server without the module, an argument
+    /// Returns true if somebody has to act: a wrong password, a missing permission, a server without the module, an argument
     /// that nodes refuse. Anything else passes by itself, so it helps to wait or to ask again: nodes that are down, load their data or
     /// are guarded, and a lock that somebody else holds.
     ///

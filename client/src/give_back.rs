@@ -81,7 +81,7 @@ impl Debt {
     }
 }
 
-/// What a node said to a release, by its place in the list.
+/// An answer to a release, of the node at this place in the list.
 #[derive(Debug)]
 pub struct Told {
     pub place: usize,

@@ -506,7 +506,7 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
 
-/// How a server begins what it says to one client more than `maxclients`.
+/// The first words of a server to one client more than `maxclients`.
 const TOO_MANY_CLIENTS: &str = "max number of clients reached";
 
 /// Why a node gave no answer, or an error.

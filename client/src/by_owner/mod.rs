@@ -413,7 +413,7 @@ impl ByOwner {
         self.run(move |this| async move { Ok(telling::nodes(this.nodes(), given).await) }).await
     }
 
-    /// Which nodes there are, and which of them can be asked, as is known without asking.
+    /// The nodes, and which of them can be asked, as is known without asking.
     pub fn standing(&self) -> Standing {
         Standing::of(&self.now().nodes)
     }

@@ -120,7 +120,7 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     set
 }
 
-/// Which set of nodes this process works with, and which of them can be asked, as it knows without asking.
+/// The set of nodes that this process works with, and which of them can be asked, as it knows without asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The version of the set; 0: it is that of the addresses that were given.

@@ -97,7 +97,7 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
-    /// Whether a majority has answered.
+    /// Returns true if a majority has answered.
     pub fn is_answered(&self) -> bool {
         self.answered() >= majority(self.by_node.len())
     }

@@ -154,14 +154,14 @@ enum State {
     Down(NodeFailure),
 }
 
-/// Whether a node can be asked, as far as is known without asking.
+/// The state of a node, as far as it is known without asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Nobody has tried yet.
     Unknown,
-    /// It is connected, and answers.
+    /// Connected, and answering.
     Up,
-    /// It is not, or does not, and why.
+    /// Not connected, or not answering, and why.
     Away(String),
 }
 
@@ -331,7 +331,7 @@ impl Node {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it can be asked.
+    /// Tells if it can be asked.
     pub fn reach(&self) -> Reach {
         match &*self.state.borrow() {
             State::Connecting => Reach::Unknown,

@@ -336,7 +336,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `None`: another task asks for it.
+    /// Begins, unless another task asks for it.
     fn begin(session: &'a Session, key: &'a [u8]) -> Option<Self> {
         session.asked().insert(key.to_vec()).then(|| Self { session, key })
     }

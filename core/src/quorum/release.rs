@@ -58,7 +58,7 @@ impl Release {
         self.answers.iter().enumerate().filter(move |(_, answer)| silent(answer)).map(|(node, _)| node)
     }
 
-    /// What it came to so far. That a minority held it is no proof that its owner did: another one may have had the majority.
+    /// The outcome so far. That a minority held it is no proof that its owner did: another one may have had the majority.
     pub fn outcome(&self) -> Released {
         let count = |what: bool| self.answers.iter().filter(|answer| **answer == Answer::Held(what)).count();
         let needed = majority(self.answers.len());
