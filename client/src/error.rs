@@ -195,7 +195,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns true if somebody has to act: a wrong password, a missing permission, a server without the module, an argument
+    /// Returns true if somebody has to act: a wrong password, a missing permission, a certificate that is not trusted, a server without the module, an argument
     /// that nodes refuse. Anything else passes by itself, so it helps to wait or to ask again: nodes that are down, load their data or
     /// are guarded, and a lock that somebody else holds.
     ///

@@ -506,6 +506,24 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
 
+/// Returns true if two who speak TLS do not agree: a certificate is not trusted or is missing, or one of them speaks something else.
+#[cfg(feature = "tls")]
+fn is_of_tls(error: &RedisError) -> bool {
+    use std::error::Error;
+
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    // As redis-rs keeps the errors of others.
+    let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
+    let of_tls = io.and_then(|io| io.downcast_ref::<rustls::Error>());
+    matches!(of_tls, Some(InvalidCertificate(_) | AlertReceived(_) | InvalidMessage(_)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_of_tls(_: &RedisError) -> bool {
+    false
+}
+
 /// The first words of a server to one client more than `maxclients`.
 const TOO_MANY_CLIENTS: &str = "max number of clients reached";
 
@@ -541,11 +559,8 @@ impl NodeFailure {
             Unreached::Access(why) => Self::Unfit(why),
             Unreached::Server(error) => {
                 let why = format!("it cannot be reached: {error}");
-                if Self::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
-                    Self::Unfit(why)
-                } else {
-                    Self::Unreachable(why)
-                }
+                let is_refused = error.kind() == redis::ErrorKind::AuthenticationFailed || is_of_tls(&error);
+                if is_refused || Self::of(&error).is_lasting() { Self::Unfit(why) } else { Self::Unreachable(why) }
             }
         }
     }
