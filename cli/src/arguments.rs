@@ -112,7 +112,7 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 1_000)]
         limit: usize,
     },
-    /// Take a lock away from its holder, who is told at once
+    /// Take a lock away from its holder: the next in the queue has it at once, and the holder goes on until it hears of that
     Break {
         /// The lock
         key: OsString,
@@ -266,9 +266,9 @@ pub struct Exec {
     /// Does not wait: runs nothing if somebody else holds the lock
     #[arg(long)]
     pub no_wait: bool,
-    /// Time between SIGTERM and SIGKILL, when the lock is being lost
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = duration)]
-    pub grace: Duration,
+    /// Time between SIGTERM and SIGKILL, when the lock is being lost [default: as much as fits into the ttl, at most 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub grace: Option<Duration>,
     /// Keeps the lock for at least this long, also when the command has ended before
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub min_hold: Option<Duration>,
@@ -293,9 +293,9 @@ pub struct Elect {
     /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// Time between SIGTERM and SIGKILL, when it does not lead any more
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = duration)]
-    pub grace: Duration,
+    /// Time between SIGTERM and SIGKILL, when it does not lead any more [default: as much as fits into the ttl, at most 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub grace: Option<Duration>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,

@@ -37,7 +37,7 @@ struct Said {
 /// It cannot campaign; the command cannot be started.
 pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     let exec = as_exec(elect);
-    exec::check(&exec)?;
+    let grace = exec::check(&exec)?;
     let program = &elect.command[0];
     let value = elect.value.clone().map_or_else(|| note(program).into_bytes(), |value| value.as_bytes().to_vec());
     let (note, holder) = (note(program), HolderId::of_process());
@@ -62,7 +62,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
         let term = leadership.term();
         tell(&format!("{} leads in term {term}", printable(&value)));
         let more = [(exec::group::TERM, term.to_string()), (holder::VARIABLE, holder.to_string())];
-        let end = exec::under(nodes, &exec, &leadership, more, &mut signals).await;
+        let end = exec::under(nodes, (&exec, grace), &leadership, more, &mut signals).await;
         leadership.resign().await;
         match (end, signals.asked_to_end()) {
             (Err(failure), None) if failure.code == LOST => tell(&format!("{}; it campaigns again", failure.text)),

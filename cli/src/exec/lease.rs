@@ -14,17 +14,21 @@ pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
 /// and is tried again after a tenth more.
 const EXTENDING_PERCENT: u32 = 45;
 
-/// Checks that a lease of `ttl` has room for extending it, for `grace`, and for killing.
+/// The grace period of a command whose caller names none, if the lease has room for it.
+const GRACE_DEFAULT: Duration = Duration::from_secs(5);
+
+/// The grace period, which is `asked` or the default for a lease of `ttl`.
 ///
 /// # Errors
-/// It has not: what to say to the person.
-pub fn check(ttl: Duration, grace: Duration) -> Result<(), String> {
+/// The lease has no room for extending it, for that period and for killing: what to say to the person.
+pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String> {
     let left = ttl * (100 - EXTENDING_PERCENT) / 100;
+    let most = left.saturating_sub(KILL_MARGIN + Duration::from_millis(1));
+    let grace = asked.unwrap_or(GRACE_DEFAULT.min(most));
     if grace + KILL_MARGIN < left {
-        return Ok(());
+        return Ok(grace);
     }
     let ms = |time: Duration| time.as_millis() as u64;
-    let most = left.saturating_sub(KILL_MARGIN + Duration::from_millis(1));
     let ttl_least = (grace + KILL_MARGIN) * 100 / (100 - EXTENDING_PERCENT) + Duration::from_millis(1);
     Err(format!(
         "--grace {} does not fit in --ttl {}: a lease is extended in its first half, and what is left must do for ending the \
@@ -61,11 +65,21 @@ mod tests {
             (200, 0, true),
             (100, 0, false),
         ] {
-            assert_eq!(check(ms(ttl), ms(grace)).is_ok(), fits, "{ttl} {grace}");
+            assert_eq!(super::grace(ms(ttl), Some(ms(grace))).is_ok(), fits, "{ttl} {grace}");
         }
-        let text = check(ms(10_000), ms(8_000)).unwrap_err();
+        let text = super::grace(ms(10_000), Some(ms(8_000))).unwrap_err();
         assert!(text.contains("--grace 5399ms at most, or --ttl 14728ms at least"), "{text}");
-        assert!(check(ms(10_000), ms(5_399)).is_ok() && check(ms(14_728), ms(8_000)).is_ok());
+        assert!(super::grace(ms(10_000), Some(ms(5_399))).is_ok());
+        assert!(super::grace(ms(14_728), Some(ms(8_000))).is_ok());
+    }
+
+    #[test]
+    fn the_default_grace_follows_the_ttl() {
+        let ms = Duration::from_millis;
+        for (ttl, default) in [(60_000, 5_000), (10_000, 5_000), (6_000, 3_199), (1_000, 449), (200, 9)] {
+            assert_eq!(grace(ms(ttl), None), Ok(ms(default)), "{ttl}");
+        }
+        assert!(grace(ms(100), None).unwrap_err().contains("--ttl 182ms at least"), "no command can be ended in time");
     }
 
     #[test]

@@ -41,7 +41,7 @@ const LOOKS_A_LEASE: u32 = 6;
 /// # Errors
 /// The lock was not granted, or lost; the command cannot be started.
 pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
-    check(exec)?;
+    let grace = check(exec)?;
     let program = &exec.command[0];
     let mut signals = Signals::listen()?;
     let patience = Patience::of(exec.wait, exec.no_wait);
@@ -54,7 +54,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     let permit = permit.map(|number| (group::PERMIT, number.to_string()));
     // Locks that the command takes by this program are held, and waited for, by one and the same.
     let more = permit.into_iter().chain([(holder::VARIABLE, holder.to_string())]);
-    let end = Running::start(nodes, exec, &guard, more).await?.finish(&mut signals).await;
+    let end = Running::start(nodes, (exec, grace), &guard, more).await?.finish(&mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -73,22 +73,22 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     }
 }
 
-/// Checks that the command can be found, and that there is time to end it.
+/// Checks that the command can be found; returns the time there is to end it.
 ///
 /// # Errors
 /// What is to be said differently.
-pub fn check(exec: &Exec) -> Result<(), Failure> {
-    lease::check(exec.take.asked.ttl, exec.grace).map_err(Failure::usage)?;
-    group::find(&exec.command[0]).map(drop)
+pub fn check(exec: &Exec) -> Result<Duration, Failure> {
+    let grace = lease::grace(exec.take.asked.ttl, exec.grace).map_err(Failure::usage)?;
+    group::find(&exec.command[0]).map(|()| grace)
 }
 
-/// Runs the command under a lock that is held, with these variables `more` in its environment.
+/// Runs the command under a lock that is held, with these variables `more` in its environment and the grace period that [`check`] found.
 ///
 /// # Errors
 /// The lock was lost; the command cannot be started.
 pub async fn under(
     nodes: &Nodes,
-    exec: &Exec,
+    exec: (&Exec, Duration),
     guard: &Guard,
     more: impl IntoIterator<Item = (&'static str, String)>,
     signals: &mut Signals,
@@ -99,6 +99,8 @@ pub async fn under(
 /// The command while it runs.
 struct Running<'a> {
     exec: &'a Exec,
+    /// Time between SIGTERM and SIGKILL.
+    grace: Duration,
     guard: &'a Guard,
     group: Group,
     terminal: Terminal,
@@ -119,7 +121,7 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     async fn start(
         nodes: &Nodes,
-        exec: &'a Exec,
+        (exec, grace): (&'a Exec, Duration),
         guard: &'a Guard,
         more: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Result<Self, Failure> {
@@ -144,6 +146,7 @@ impl<'a> Running<'a> {
         watchdog.watch(group.leader, valid_for);
         let mut running = Self {
             exec,
+            grace,
             guard,
             group,
             terminal,
@@ -165,13 +168,13 @@ impl<'a> Running<'a> {
         loop {
             let now = Instant::now();
             let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
-            let look = lease::until_term(self.guard.valid_for(), self.exec.grace)
-                .min(self.exec.take.asked.ttl / LOOKS_A_LEASE);
+            let look =
+                lease::until_term(self.guard.valid_for(), self.grace).min(self.exec.take.asked.ttl / LOOKS_A_LEASE);
             tokio::select! {
                 biased;
                 event = self.group.event() => match event {
                     Event::Gone => break,
-                    Event::Ended => self.term_at = Some(now + self.exec.grace),
+                    Event::Ended => self.term_at = Some(now + self.grace),
                     Event::Stopped(signal) => self.on_stop(signal),
                 },
                 () = sleep_until(kill_at), if self.kill_at.is_some() => {
@@ -182,7 +185,7 @@ impl<'a> Running<'a> {
                 () = sleep(look), if self.lost.is_none() => self.look(),
                 () = sleep_until(term_at), if self.term_at.is_some() => {
                     self.term_at = None;
-                    self.end(self.exec.grace);
+                    self.end(self.grace);
                     tell("what the command left behind is ended: nothing of it outlives the lock");
                 }
                 signal = signals.next() => self.on_signal(signal),
@@ -223,7 +226,7 @@ impl<'a> Running<'a> {
             return self.lose(self.why_gone());
         }
         let valid_for = self.guard.valid_for();
-        if lease::until_term(valid_for, self.exec.grace).is_zero() {
+        if lease::until_term(valid_for, self.grace).is_zero() {
             let why = if self.began.elapsed() + self.exec.take.asked.ttl >= self.exec.take.max_hold {
                 format!("it is extended for no longer than --max-hold {}", duration(self.exec.take.max_hold))
             } else {
@@ -245,7 +248,7 @@ impl<'a> Running<'a> {
 
     /// The command must not go on.
     fn lose(&mut self, why: String) {
-        self.end(lease::until_kill(self.left()).min(self.exec.grace));
+        self.end(lease::until_kill(self.left()).min(self.grace));
         self.term_at = None;
         tell(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
         self.lost = Some(why);

@@ -18,6 +18,16 @@ fn that_of_the_command() {
     }
 }
 
+/// The default grace period follows the ttl: nobody has to name both.
+#[test]
+fn a_short_ttl_needs_no_grace() {
+    let nodes = Nodes::start(1);
+    for line in ["exec --ttl 6s k -- true", "exec --ttl 1s k -- true", "elect --ttl 2s k -- true"] {
+        let ended = run(nodes.palisade(line));
+        assert_eq!(ended.code(), Some(0), "{line}: {ended:?}");
+    }
+}
+
 #[test]
 fn somebody_else_holds_it() {
     let nodes = Nodes::start(3);
