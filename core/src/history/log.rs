@@ -91,6 +91,11 @@ impl Log {
         self.slower_than_ms
     }
 
+    /// Whether anything is kept.
+    pub(super) fn is_on(&self) -> bool {
+        self.slower_than_ms < u64::MAX
+    }
+
     /// The newest first.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
@@ -145,7 +150,9 @@ impl Log {
         (waited_ms, held_ms): (u64, u64),
         (ending, waiters, at): (Ending, usize, BootTime),
     ) {
-        if waited_ms.max(held_ms) < self.slower_than_ms {
+        // What an operator took away is looked for afterwards, however short it was held.
+        let is_kept = waited_ms.max(held_ms) >= self.slower_than_ms || ending == Ending::Broken;
+        if !is_kept || !self.is_on() {
             return;
         }
         self.entries.truncate(self.max_len.saturating_sub(1));
@@ -201,6 +208,21 @@ mod tests {
             ended(&mut log, b"k", b"", 60_000);
             assert!(log.is_empty(), "off");
         }
+    }
+
+    #[test]
+    fn what_was_broken_is_kept_however_young() {
+        let mut log = Log::default();
+        let grant = Grant::new(owner("me"), Note::default(), token(7), ms(10), ttl(60_000));
+        let ends = |log: &mut Log, ending| log.push_grant(key(b"k"), (Mode::Exclusive, &grant), ending, 0, ms(11));
+        for ending in [Ending::Released, Ending::Broken, Ending::Deleted] {
+            ends(&mut log, ending);
+        }
+        assert_eq!(log.entries().map(|entry| entry.ending).collect::<Vec<_>>(), [Ending::Broken]);
+        log.configure(5, None);
+        log.reset();
+        ends(&mut log, Ending::Broken);
+        assert!(log.is_empty(), "off");
     }
 
     #[test]

@@ -167,10 +167,12 @@ impl History {
         self.contention.refused.count(key);
     }
 
-    /// Whether it matters that `grant` ends at `now`.
+    /// Whether it matters that `grant` ends at `now` by `ending`.
     #[inline(always)]
-    pub(crate) fn wants(&self, grant: &Grant, now: BootTime) -> bool {
-        now.us_since(grant.granted()) >= self.from_us || grant.waited().ms() >= self.from_ms
+    pub(crate) fn wants(&self, grant: &Grant, ending: Ending, now: BootTime) -> bool {
+        now.us_since(grant.granted()) >= self.from_us
+            || grant.waited().ms() >= self.from_ms
+            || (ending == Ending::Broken && self.log.is_on())
     }
 
     /// `grant` of the lock of `key` ends at `now` by `ending`, or ended with its lease before; so many wait.
@@ -199,7 +201,7 @@ impl History {
     #[cold]
     pub(crate) fn lock_ended(&mut self, key: Key<'_>, lock: &Lock, ending: Ending, waiters: usize, now: BootTime) {
         for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX) {
-            if self.wants(grant, now) {
+            if self.wants(grant, ending, now) {
                 self.grant_ended(key, (mode, grant), ending, waiters, now);
             }
         }

@@ -55,7 +55,7 @@ impl Node {
     #[inline(always)]
     pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
         match lock {
-            Some(Lock::Exclusive(grant)) if !self.waiting.history.wants(grant, now) => {}
+            Some(Lock::Exclusive(grant)) if !self.waiting.history.wants(grant, ending, now) => {}
             Some(lock) => {
                 let waiters = self.waiting.len_of(key.db, key.name);
                 self.waiting.history.lock_ended(key, lock, ending, waiters, now);
@@ -66,7 +66,7 @@ impl Node {
 
     /// One grant of several ends at `now`, by `ending`.
     pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
-        if self.waiting.history.wants(of.1, now) {
+        if self.waiting.history.wants(of.1, ending, now) {
             let waiters = self.waiting.len_of(key.db, key.name);
             self.waiting.history.grant_ended(key, of, ending, waiters, now);
         }
