@@ -17,6 +17,9 @@ const WAITERS_LISTED: usize = 10;
 /// Most holders that are listed.
 const HOLDERS_LISTED: usize = 100;
 
+/// Times that one node tells of one moment, in milliseconds, may be so far apart by rounding, and those of several nodes.
+const SAME_MS: u64 = 100;
+
 /// The mode of a lock that one holds alone.
 pub const EXCLUSIVE: &str = "exclusive";
 
@@ -68,6 +71,9 @@ pub struct GrantView {
     pub held_ms: u64,
     /// For how long the lease still runs, where longest.
     pub ttl_ms: u64,
+    /// How long ago the lease was last extended, or begun, where least long; `None`: no node tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extended_ms: Option<u64>,
     /// On so many nodes this owner holds it.
     pub nodes: usize,
     /// Whether these are a majority: if not, it is being taken, or ends with its lease.
@@ -284,10 +290,23 @@ impl GrantView {
             holds: max("holds"),
             held_ms: max("held"),
             ttl_ms: max("ttl"),
+            extended_ms: told.iter().filter_map(|told| told.fields.number("extended")).min(),
             nodes: told.len(),
             is_held: told.len() >= majority,
             suspect: told.iter().filter(|told| told.fields.get::<u64>("suspect") > 0).count(),
         })
+    }
+
+    /// When its lease was last extended, for people; `None`: it is not known.
+    pub fn extended(&self) -> Option<String> {
+        let ago = self.extended_ms?;
+        let never = ago.abs_diff(self.held_ms) < SAME_MS;
+        Some(if never { "not extended yet".to_owned() } else { format!("last extended {} ago", time(ago)) })
+    }
+
+    /// Whether half of the lease has passed since it was last extended: a client that extends does so after a third.
+    pub fn is_overdue(&self) -> bool {
+        self.extended_ms.is_some_and(|ago| ago > self.ttl_ms)
     }
 
     /// Its holder, as people know it.

@@ -149,6 +149,11 @@ impl Fields {
         }
     }
 
+    /// A field that is a number, if it is there.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        u64::from_redis_value(self.0.get(name)?.clone()).ok()
+    }
+
     /// A field of this type, or what stands for one that is not there.
     pub fn get<T: FromRedisValue + Default>(&self, name: &str) -> T {
         let value = self.0.get(name).cloned();

@@ -86,6 +86,7 @@ fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: Boo
         ("suspect", Reply::Integer(node.is_suspect(grant).into())),
         ("seq", Reply::Integer(grant.note_sequence().get())),
         ("keepalive", Reply::Integer(sight::kept_ms(key, grant, node, now))),
+        ("extended", Reply::Integer(grant.extended_ms(now))),
     ])
 }
 

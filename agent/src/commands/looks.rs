@@ -184,6 +184,7 @@ fn grant(grant: &ShownGrant) -> Reply {
         ("suspect", Reply::Integer(grant.is_suspect.into())),
         ("seq", Reply::Integer(grant.sequence)),
         ("keepalive", Reply::Integer(grant.keepalive.as_millis() as u64)),
+        ("extended", Reply::Integer(grant.extended.as_millis() as u64)),
     ])
 }
 

@@ -78,7 +78,7 @@ impl Facts {
                 self.serving()
             );
             let advice = format!(
-                "Wait {until}, then a majority grants again; only if you know that nobody holds a lock on a guarded node, `palisade guard NODE lift`."
+                "Wait {until}, then a majority grants again: until then holders may rely on locks that guarded nodes have forgotten."
             );
             return (State::Guarded, summary, advice);
         }
@@ -137,6 +137,12 @@ impl Facts {
         }
         let all = if held.first.mode == EXCLUSIVE { "" } else { " (the oldest of them)" };
         let token = if held.first.mode == EXCLUSIVE { String::new() } else { format!(" --token {}", held.first.token) };
+        if held.first.is_overdue() {
+            let extended = held.first.extended().unwrap_or_default();
+            return format!(
+                "See whether {name}{all} still runs: its lease is {extended}, and free in {lease} by itself unless it goes on; `palisade break {key}{token}` takes the lock away before."
+            );
+        }
         format!(
             "Ask {name}{all} what it does: if it hangs, `palisade break {key}{token}` takes the lock away; if it is dead, the lock is free in {lease} by itself."
         )
@@ -172,6 +178,8 @@ impl Facts {
         let mut findings = vec![];
         let mut found = |about, found| findings.push(Finding { about, found });
         let nodes = self.nodes.len();
+        // Where a majority is in trouble, what to do about it is said at the end.
+        let is_well = self.serving() >= self.majority();
         for grant in &self.together.grants {
             found(if grant.is_held { "holder" } else { "partly" }, self.of_grant(grant, nodes));
         }
@@ -180,9 +188,11 @@ impl Facts {
         }
         for node in &self.nodes {
             match &node.told {
+                Err(failure) if is_well => found("node", format!("{}: {failure}: {}", node.name, failure.advice())),
                 Err(failure) => found("node", format!("{}: {failure}", node.name)),
                 Ok(Told { guard: Some((ms, reason)), .. }) => {
-                    found("node", format!("{}: guarded for {} ({reason})", node.name, time(*ms)));
+                    let then = if is_well { ": it serves again by itself" } else { "" };
+                    found("node", format!("{}: guarded for {} ({reason}){then}", node.name, time(*ms)));
                 }
                 Ok(Told { guarded_slots: slots @ 1.., .. }) => {
                     found("node", format!("{}: {slots} of its slots are guarded, maybe that of this lock", node.name));
@@ -217,9 +227,10 @@ impl Facts {
             _ => printable(grant.mode.as_bytes()),
         };
         let since = moment::local(self.now_ms.saturating_sub(grant.held_ms), &self.zone);
+        let extended = grant.extended().map_or(String::new(), |extended| format!(" ({extended})"));
         let suspect = if grant.suspect > 0 { format!(", suspect on {}", grant.suspect) } else { String::new() };
         format!(
-            "{}, {mode}, token {}, since {since}, {} of the lease left, on {} of {nodes} nodes{suspect}",
+            "{}, {mode}, token {}, since {since}, {} of the lease left{extended}, on {} of {nodes} nodes{suspect}",
             grant.name(),
             grant.token,
             time(grant.ttl_ms),

@@ -130,6 +130,8 @@ pub struct ShownGrant {
     pub is_suspect: bool,
     /// For how long it is extended by itself.
     pub keepalive: Duration,
+    /// How long ago its lease was last extended, or begun, on the node where that is least long.
+    pub extended: Duration,
 }
 
 /// One who waits for a lock.

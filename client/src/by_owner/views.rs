@@ -53,6 +53,7 @@ pub struct GrantView {
     pub sequence: u64,
     pub is_suspect: bool,
     keepalive: Duration,
+    extended: Duration,
 }
 
 impl Views {
@@ -191,6 +192,7 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
         sequence: newest.sequence,
         is_suspect: grants.iter().filter(|(_, grant)| grant.is_suspect).count() > grants.len() - needed,
         keepalive: grants.iter().map(|(_, grant)| grant.keepalive).max().unwrap_or_default(),
+        extended: grants.iter().map(|(_, grant)| grant.extended).min().unwrap_or_default(),
     }
 }
 
@@ -236,6 +238,7 @@ impl GrantView {
             sequence: wire::number(grant, "seq")?,
             is_suspect: wire::number(grant, "suspect")? > 0,
             keepalive: ms(grant, "keepalive"),
+            extended: ms(grant, "extended"),
         })
     }
 }

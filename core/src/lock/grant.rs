@@ -200,6 +200,11 @@ impl Grant {
         now.ms_since(self.granted)
     }
 
+    /// Milliseconds since its lease was last extended, or begun.
+    pub fn extended_ms(&self, now: BootTime) -> u64 {
+        now.ms_since(self.renewed())
+    }
+
     /// Heap memory of owner and note beside the grant itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.text.heap_bytes()

@@ -210,6 +210,38 @@ fn each_reason_has_its_state_and_its_advice() {
 }
 
 #[test]
+fn what_to_repair_on_a_minority() {
+    let mut facts = held(&[grant("web-1", 3, 8_000)]);
+    silent(&mut facts, &NodeFailure::late(), 3..4);
+    silent(&mut facts, &NodeFailure::NoModule, 4..5);
+    let about_nodes = |facts: &Facts| {
+        let findings = diagnose(facts).findings.into_iter().filter(|finding| finding.about == "node");
+        findings.map(|finding| finding.found).collect::<Vec<_>>()
+    };
+    let told = about_nodes(&facts);
+    assert!(told[0].starts_with("n4: it does not answer: bring it back, or replace it"), "{told:?}");
+    assert!(told[1].contains(": load the module"), "{told:?}");
+    // Of a majority that is said once, at the end.
+    silent(&mut facts, &NodeFailure::late(), 2..4);
+    assert_eq!(about_nodes(&facts)[0], "n3: it does not answer");
+}
+
+/// A holder that is stopped looks like one that hangs, but that it extends no more.
+#[test]
+fn a_holder_that_does_not_extend() {
+    for (extended_ms, line, advice) in [
+        (None, "8s of the lease left, on", "Ask web-1"),
+        (Some(3_000), "8s of the lease left (last extended 3s ago), on", "Ask web-1"),
+        (Some(10_000), "8s of the lease left (last extended 10s ago), on", "See whether web-1 still runs"),
+        (Some(90_000), "8s of the lease left (not extended yet), on", "See whether web-1 still runs"),
+    ] {
+        let found = diagnose(&held(&[GrantView { extended_ms, ..grant("web-1", 5, 8_000) }]));
+        assert!(found.findings[0].found.contains(line), "{found:?}");
+        assert!(found.advice.starts_with(advice), "{found:?}");
+    }
+}
+
+#[test]
 fn a_free_lock_is_told_with_how_it_became_free() {
     for (how, advice) in [
         (
@@ -251,7 +283,7 @@ fn everything_that_was_found_is_told() {
         [
             "holder web-1, exclusive, token 7, since 2026-11-23 01:11:37, 8s of the lease left, on 3 of 5 nodes",
             "partly web-2, exclusive, token 7, since 2026-11-23 01:11:37, 5s of the lease left, on 1 of 5 nodes",
-            "node n5: guarded for 20s (restart)",
+            "node n5: guarded for 20s (restart): it serves again by itself",
             "kept on n4 for web-3, for 12ms more",
             "waiter web-3 (shared), for 5s, and 4 behind it in its process",
             "waiter and 9 more",
