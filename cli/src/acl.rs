@@ -1,5 +1,6 @@
 //! `palisade acl`: the line that gives a user what its role needs, for the servers that are asked.
 
+use futures_util::future::join_all;
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure};
@@ -41,7 +42,14 @@ pub async fn run(
     let knows_categories = match nodes {
         None => false,
         Some(nodes) => {
-            let versions = nodes.of_each(version).await;
+            let asked = nodes.servers().await.into_iter().map(async |Said { number, server, said }| {
+                let said = match said {
+                    Ok(there) => version(&there).await,
+                    Err(why) => Err(why),
+                };
+                Said { number, server, said }
+            });
+            let versions = join_all(asked).await;
             for Said { server, said, .. } in &versions {
                 if let Err(failure) = said {
                     tell(&format!("{server}: {failure}; the line is one that every version takes"));

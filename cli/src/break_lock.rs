@@ -1,5 +1,6 @@
 //! `palisade break`: a lock is taken away from those who hold it, or from one of them.
 
+use palisade_core::quorum::token_of;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ struct Broken {
     key: String,
     /// On so many nodes somebody held it.
     nodes: usize,
-    /// The largest token that was broken.
+    /// That of the grant that was broken, as `why` and `history` have it; of several the largest.
     token: Option<u64>,
 }
 
@@ -60,7 +61,7 @@ pub async fn break_lock(
     if tokens.is_empty() {
         enough.clone()?;
     }
-    let broken = Broken { key: name.clone(), nodes: tokens.len(), token: tokens.into_iter().max() };
+    let broken = Broken { key: name.clone(), nodes: tokens.len(), token: token_of(nodes.majority(), tokens) };
     if as_json {
         json(&broken)?;
     } else {

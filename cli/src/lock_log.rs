@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
+use palisade_core::quorum::token_of;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use serde::{Serialize, Serializer};
 
@@ -171,9 +172,8 @@ impl Event {
     }
 
     /// What nodes tell of the same grant or wait.
-    fn of(mut told: Vec<Self>, majority: usize) -> Option<Self> {
-        told.sort_by_key(|event| Reverse(event.token));
-        let token = told.get(majority - 1).or(told.first())?.token;
+    fn of(told: Vec<Self>, majority: usize) -> Option<Self> {
+        let token = token_of(majority, told.iter().map(|event| event.token))?;
         let count = |ended: &str| told.iter().filter(|event| event.ended == ended).count();
         // Where it was broken on most nodes, its lease may have ended on the others.
         let most = told.iter().max_by_key(|event| (count(&event.ended), event.to_ms))?;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_client::holder_id;
+use palisade_core::quorum::token_of;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
@@ -16,9 +17,6 @@ const WAITERS_LISTED: usize = 10;
 
 /// Most holders that are listed.
 const HOLDERS_LISTED: usize = 100;
-
-/// Times that one node tells of one moment, in milliseconds, may be so far apart by rounding, and those of several nodes.
-const SAME_MS: u64 = 100;
 
 /// The mode of a lock that one holds alone.
 pub const EXCLUSIVE: &str = "exclusive";
@@ -286,7 +284,7 @@ impl GrantView {
             limit: of_permit("limit"),
             // A node that knows no other mode does not say so.
             mode: if mode.is_empty() { EXCLUSIVE.to_owned() } else { mode },
-            token: told.get(majority - 1).unwrap_or(first).token,
+            token: token_of(majority, told.iter().map(|told| told.token))?,
             holds: max("holds"),
             held_ms: max("held"),
             ttl_ms: max("ttl"),
@@ -295,13 +293,6 @@ impl GrantView {
             is_held: told.len() >= majority,
             suspect: told.iter().filter(|told| told.fields.get::<u64>("suspect") > 0).count(),
         })
-    }
-
-    /// When its lease was last extended, for people; `None`: it is not known.
-    pub fn extended(&self) -> Option<String> {
-        let ago = self.extended_ms?;
-        let never = ago.abs_diff(self.held_ms) < SAME_MS;
-        Some(if never { "not extended yet".to_owned() } else { format!("last extended {} ago", time(ago)) })
     }
 
     /// Whether half of the lease has passed since it was last extended: a client that extends does so after a third.

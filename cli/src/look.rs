@@ -149,8 +149,7 @@ pub struct Listed {
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usize>) -> Result<Listed, Failure> {
-    let scanned = nodes.of_each(async |server| {
-        let mut link = server.connect().await?;
+    let scanned = nodes.of_each(async |server, mut link| {
         let keys = scan(&mut link, pattern, most).await?;
         Ok((server.clone(), link, keys))
     });

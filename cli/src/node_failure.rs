@@ -11,7 +11,13 @@ use crate::show::time;
 const WHILE_CONNECTING: &str = "it cannot be reached: ";
 
 /// The errors with which a node refuses the request itself: asked again, it answers the same.
-const REFUSALS: [&str; 5] = ["ERR", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
+const REFUSALS: [&str; 6] = ["DENIED", "ERR", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
+
+/// How a server begins what it says of a database that there is not.
+const NO_DATABASE: &str = "DB index is out of range";
+
+/// What a server without room for one more client says, under the code that it has for everything.
+const TOO_MANY_CLIENTS: &str = "max number of clients reached";
 
 /// What is wrong with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +26,12 @@ pub enum NodeFailure {
     Silent(String),
     /// A server without the lock module.
     NoModule,
+    /// A server of another kind, which speaks this.
+    Stranger(String),
+    /// It has as many clients as it takes.
+    Full,
+    /// It is the server of another node of the list, which has this name.
+    SameServer(String),
     /// It answered with an error: its first word, and the rest.
     Error(String, String),
     /// One of several servers of it says so.
@@ -45,6 +57,15 @@ impl NodeFailure {
         Self::Silent(format!("its answer to {command} is not understood: {why}"))
     }
 
+    /// An error that a server answered.
+    pub fn answered(code: &str, text: &str) -> Self {
+        match code {
+            "ERR" if text.contains("unknown command") => Self::NoModule,
+            "ERR" if text == TOO_MANY_CLIENTS => Self::Full,
+            _ => Self::Error(code.to_owned(), text.to_owned()),
+        }
+    }
+
     /// As the client tells it.
     pub fn told(why: &str) -> Self {
         if why.contains("no lock module") {
@@ -60,9 +81,19 @@ impl NodeFailure {
         let said = why.strip_prefix(WHILE_CONNECTING).unwrap_or(why);
         match said.split_once(' ') {
             Some((word, text)) if is_code(word.trim_matches(['"', ':'])) => {
-                Self::Error(word.trim_matches(['"', ':']).to_owned(), text.to_owned())
+                Self::answered(word.trim_matches(['"', ':']), text)
             }
             _ => Self::Silent(why.to_owned()),
+        }
+    }
+
+    /// Whether it does not pass by itself: somebody has to do something about it.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::NoModule | Self::SameServer(_) | Self::Stranger(_) => true,
+            Self::Of(_, said) => said.is_lasting(),
+            Self::Full => false,
+            Self::Error(..) | Self::Silent(_) => self.is_refusal(),
         }
     }
 
@@ -71,8 +102,13 @@ impl NodeFailure {
         match self {
             Self::Error(code, _) => REFUSALS.contains(&code.as_str()),
             Self::Of(_, said) => said.is_refusal(),
-            Self::Silent(_) | Self::NoModule => false,
+            Self::Silent(_) | Self::NoModule | Self::SameServer(_) | Self::Stranger(_) | Self::Full => false,
         }
+    }
+
+    /// Whether its user lacks the permission, and nothing else is wrong.
+    pub fn is_no_permission(&self) -> bool {
+        matches!(self, Self::Error(code, _) if code == "NOPERM")
     }
 
     /// What to do about it.
@@ -88,6 +124,14 @@ impl NodeFailure {
         let code = match self {
             Self::Silent(_) => return None,
             Self::Of(_, said) => return said.remedy(),
+            Self::SameServer(_) => return Some("give each node once"),
+            Self::Stranger(_) => return Some("correct its address"),
+            Self::Full => return Some("raise maxclients, or see who has so many connections (CLIENT LIST)"),
+            Self::Error(code, text) if code == "ERR" && text.starts_with(NO_DATABASE) => {
+                return Some(
+                    "correct the number of the database in its address, or raise `databases` in its redis.conf",
+                );
+            }
             Self::NoModule => {
                 return Some(
                     "load the module: loadmodule /path/to/libpalisade.so in its redis.conf, as docs/install.md says",
@@ -102,6 +146,7 @@ impl NodeFailure {
             }
             "NOPERM" => "allow its user what it lacks (ACL SETUSER): docs/cli.md says what palisade needs",
             "WRONGTYPE" => "give the lock another name, or move what is there (TYPE shows what it is)",
+            "DENIED" => "give it a password, or a bind address, as its protected mode asks",
             "LOADING" => "wait until it has loaded its data",
             "READONLY" | "MASTERDOWN" => "give the address of a master",
             _ => return None,
@@ -122,10 +167,7 @@ fn is_code(word: &str) -> bool {
 impl From<&RedisError> for NodeFailure {
     fn from(error: &RedisError) -> Self {
         match (error.code(), error.detail()) {
-            (Some("ERR"), Some(text)) if text.contains("unknown command") => Self::NoModule,
-            (Some(code), text) if !error.is_io_error() => {
-                Self::Error(code.to_owned(), text.unwrap_or_default().to_owned())
-            }
+            (Some(code), text) if !error.is_io_error() => Self::answered(code, text.unwrap_or_default()),
             _ => Self::Silent(error.to_string()),
         }
     }
@@ -136,6 +178,9 @@ impl fmt::Display for NodeFailure {
         let (code, text) = match self {
             Self::Silent(why) => return f.write_str(why),
             Self::NoModule => return f.write_str("the server has no lock module"),
+            Self::Stranger(what) => return write!(f, "no node is there, but {what}"),
+            Self::Full => return write!(f, "ERR {TOO_MANY_CLIENTS}"),
+            Self::SameServer(name) => return write!(f, "it is the same server as {name}: it counts once"),
             Self::Of(server, said) => return write!(f, "{server}: {said}"),
             Self::Error(code, text) => (code.as_str(), text.as_str()),
         };
@@ -203,6 +248,7 @@ mod tests {
             ("ERR ttl must be", "ERR ttl must be", true),
             ("it cannot be reached: Connection refused", "it cannot be reached: Connection refused", false),
             ("OOM command not allowed", "OOM command not allowed", false),
+            ("ERR max number of clients reached", "ERR max number of clients reached", false),
             ("it did not answer in time", "it did not answer in time", false),
             ("the server has no lock module: start it", "the server has no lock module", false),
             (

@@ -17,8 +17,8 @@ use crate::reaching::Reaching;
 use crate::server::{Fields, Link, Server};
 use crate::show::{json, out, table, tell, time};
 
-/// A round trip is the shortest of so many.
-const PINGS: usize = 3;
+/// How many round trips are measured, of which the shortest is told.
+const ROUND_TRIPS: usize = 3;
 
 /// A node.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -55,6 +55,9 @@ pub struct NodeView {
     /// What INFO tells besides.
     #[serde(skip)]
     pub info: Info,
+    /// Why INFO tells nothing: a user that takes locks need not have the permission.
+    #[serde(skip)]
+    pub info_refused: Option<NodeFailure>,
 }
 
 /// INFO of a server.
@@ -98,8 +101,8 @@ impl NodeView {
     pub async fn all(nodes: &Nodes) -> Vec<Self> {
         let looked = nodes.of_each(Self::look).await;
         let view = |Said { number, server, said }| match said {
+            Ok((Self { info_refused: Some(why), .. }, _)) | Err(why) => Self::unreachable(number, server, why),
             Ok((view, _)) => view,
-            Err(why) => Self::unreachable(number, server, why),
         };
         looked.into_iter().map(view).collect()
     }
@@ -109,23 +112,25 @@ impl NodeView {
         Self { number, node, error: Some(why), ..Self::default() }
     }
 
-    /// This server, with a connection to it.
+    /// This server, over this connection, which is given back.
     ///
     /// # Errors
     /// It cannot be asked.
-    pub async fn look(server: &Server) -> Result<(Self, Link), NodeFailure> {
-        let mut link = server.connect().await?;
-        let told = link.ask(&cmd("LOCK.NODE")).await?;
-        let told = Fields::of(told).ok_or_else(|| NodeFailure::strange("LOCK.NODE", "it has no fields"))?;
-        // At once for all nodes, so that their clocks can be compared.
-        let mut round_trip = Duration::MAX;
-        for _ in 0..PINGS {
+    pub async fn look(server: &Server, mut link: Link) -> Result<(Self, Link), NodeFailure> {
+        // At once for all nodes, so that their clocks can be compared. By a command that everybody may send who takes locks.
+        let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
+        for _ in 0..ROUND_TRIPS {
             let sent = Instant::now();
-            link.ask(&cmd("PING")).await?;
+            told = link.ask(&cmd("LOCK.NODE")).await?;
             round_trip = round_trip.min(sent.elapsed());
         }
-        let info = link.ask(cmd("INFO").arg("everything")).await?;
-        let info = Info(String::from_redis_value(info).map_err(|why| NodeFailure::strange("INFO", why))?);
+        let told = Fields::of(told).ok_or_else(|| NodeFailure::strange("LOCK.NODE", "it has no fields"))?;
+        let (info, info_refused) = match link.ask(cmd("INFO").arg("everything")).await {
+            Ok(info) => (String::from_redis_value(info).map_err(|why| NodeFailure::strange("INFO", why))?, None),
+            Err(why) if why.is_no_permission() => (String::new(), Some(why)),
+            Err(why) => return Err(why),
+        };
+        let info = Info(info);
         let view = Self {
             number: server.number,
             node: server.name.clone(),
@@ -149,6 +154,7 @@ impl NodeView {
             token_floor: info.number("lock_token_floor"),
             round_trip_us: round_trip.as_micros() as u64,
             info,
+            info_refused,
         };
         Ok((view, link))
     }
@@ -158,6 +164,9 @@ impl NodeView {
         match &self.error {
             Some(NodeFailure::Silent(_) | NodeFailure::Of(..)) => "unreachable".to_owned(),
             Some(NodeFailure::NoModule) => "no lock module".to_owned(),
+            Some(NodeFailure::Full) => "no room for clients".to_owned(),
+            Some(NodeFailure::Stranger(_)) => "no lock node".to_owned(),
+            Some(NodeFailure::SameServer(name)) => format!("same server as {name}"),
             Some(NodeFailure::Error(code, _)) => code.clone(),
             None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
             None => self.state.clone(),
@@ -235,7 +244,7 @@ struct Guarded {
 pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(reaching, &guard.node).await?;
     let failed = |why: NodeFailure| {
-        Failure::new(if why.is_refusal() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, why.with_remedy()))
+        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, why.with_remedy()))
     };
     let mut link = node.connect().await.map_err(failed)?;
     let mut command = cmd("LOCK.GUARD");
@@ -295,7 +304,9 @@ fn one_of(mut meant: Vec<Said<Server>>, word: &str) -> Result<Server, Failure> {
         return Err(Failure::usage(format!("{word} is a cluster: say which of its masters: {}", names(&meant))));
     }
     let Said { server, said, .. } = meant.remove(0);
-    said.map_err(|why| Failure::new(NO_QUORUM, format!("{server}: {}", why.with_remedy())))
+    said.map_err(|why| {
+        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{server}: {}", why.with_remedy()))
+    })
 }
 
 fn names(servers: &[Said<Server>]) -> String {

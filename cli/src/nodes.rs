@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use palisade_client::direct::Place;
 use palisade_client::{Client, Error, ErrorKind, Options};
+use palisade_core::quorum::{NodeId, first_as};
 use redis::{Cmd, Value, cmd};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
@@ -145,11 +146,15 @@ impl Nodes {
         named.collect()
     }
 
-    /// What `ask` finds at each server.
-    pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server) -> Result<T, NodeFailure>) -> Vec<Said<T>> {
-        let asked = self.servers().await.into_iter().map(async |Said { number, server, said }| {
+    /// What `ask` finds at each server, over a connection to it.
+    pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server, Link) -> Result<T, NodeFailure>) -> Vec<Said<T>> {
+        let connected = self.servers().await.into_iter().map(async |Said { number, server, said }| match said {
+            Ok(there) => Said::of(&there, there.connect().await.map(|link| Open { server: there.clone(), link })),
+            Err(why) => Said { number, server, said: Err(why) },
+        });
+        let asked = self.each_once(join_all(connected).await).into_iter().map(async |Said { number, server, said }| {
             let said = match said {
-                Ok(there) => ask(&there).await,
+                Ok(Open { server, link }) => ask(&server, link).await,
                 Err(why) => Err(why),
             };
             Said { number, server, said }
@@ -159,29 +164,19 @@ impl Nodes {
 
     /// Sends `command` to each server, and returns what each answers.
     pub async fn ask(&self, command: &Cmd) -> Vec<Said<Reply>> {
-        self.of_each(async |server| {
-            let mut link = server.connect().await?;
-            Ok(Reply { value: link.ask(command).await?, guard: link.guard })
-        })
-        .await
+        self.of_each(async |_, mut link| Ok(Reply { value: link.ask(command).await?, guard: link.guard })).await
     }
 
     /// Sends `command`, which is about `key`, to one server of each node.
     pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Vec<Said<Reply>> {
-        let open = join_all(self.list.iter().map(|node| node.open(key))).await;
-        let commands = vec![vec![command.clone()]; self.len()];
-        let said = self.go_on(open, commands).await;
+        let said = self.ask_each_about(key, vec![vec![command.clone()]; self.len()]).await;
         said.into_iter().map(|said| said.map(|mut replies| replies.remove(0))).collect()
     }
 
     /// Sends one server of each node the commands of its place in the list, which are about `key`, and returns what it answers to them. To all at the
     /// same moment: a holder that one of them takes its lock from gives it back on the others at once.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
-        let open = join_all(self.list.iter().map(|node| node.open(key))).await;
-        self.go_on(open, commands).await
-    }
-
-    async fn go_on(&self, open: Vec<Said<Open>>, commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
+        let open = self.each_once(join_all(self.list.iter().map(|node| node.open(key))).await);
         let asked = open.into_iter().zip(&commands).map(async |(said, commands)| {
             let Said { number, server, said } = said;
             match said {
@@ -190,6 +185,20 @@ impl Nodes {
             }
         });
         join_all(asked).await
+    }
+
+    /// The same without those that are servers of an earlier node of the list: one server counts once.
+    fn each_once(&self, open: Vec<Said<Open>>) -> Vec<Said<Open>> {
+        let id = |said: &Said<Open>| said.said.as_ref().ok().and_then(|open| open.link.id);
+        let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
+        let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
+        let once = |(place, said): (usize, Said<Open>)| match first_as(&ids, place).map(|first| &names[first]) {
+            Some((number, name)) if *number != said.number => {
+                Said { said: Err(NodeFailure::SameServer(name.clone())), ..said }
+            }
+            _ => said,
+        };
+        open.into_iter().enumerate().map(once).collect()
     }
 
     /// That too few answered, if so: who did not, and why. Of a cluster one server is enough.
@@ -240,15 +249,23 @@ impl Nodes {
         }
     }
 
-    /// The failure of what is wrong with these nodes, each with its number: if so many refuse the request that no majority is left, it is of no use to
-    /// ask again.
+    /// The failure of what is wrong with these nodes, each with its number: if so much of it does not pass by itself that no majority is left, it is of no
+    /// use to ask again.
     fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, NodeFailure)>) -> Failure {
         let failures: Vec<(usize, &str, NodeFailure)> = failures.into_iter().collect();
         let texts = || failures.iter().map(|(_, node, failure)| (*node, failure.with_remedy()));
-        let refusing = failures.iter().filter(|(_, _, failure)| failure.is_refusal()).map(|(number, ..)| number);
-        let refused = refusing.collect::<BTreeSet<_>>().len();
-        if refused <= self.len() - self.majority() {
-            return Failure::new(NO_QUORUM, format!("{summary}: {}", line(texts(), self.len())));
+        let count = |of: fn(&NodeFailure) -> bool| {
+            failures
+                .iter()
+                .filter(|(_, _, failure)| of(failure))
+                .map(|(number, ..)| number)
+                .collect::<BTreeSet<_>>()
+                .len()
+        };
+        let (spare, refused) = (self.len() - self.majority(), count(NodeFailure::is_refusal));
+        if refused <= spare {
+            let code = if count(NodeFailure::is_lasting) > spare { USAGE } else { NO_QUORUM };
+            return Failure::new(code, format!("{summary}: {}", line(texts(), self.len())));
         }
         Failure::new(
             USAGE,

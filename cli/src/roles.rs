@@ -58,15 +58,14 @@ const APPLICATION: [Permission; 16] = [
 const TOLD_LATE: &str = "that a lock was taken away is noticed only when it is next extended";
 
 /// What operators need besides.
-const OPERATOR: [Permission; 9] = [
+const OPERATOR: [Permission; 8] = [
     may("lock.break", "`palisade break` is refused", &["LOCK.BREAK", KEY, "TOKEN", ""]),
     may("lock.guard", "`palisade guard` is refused", &["LOCK.GUARD"]),
     may("lock.setmembers", "`palisade members set` is refused", &["LOCK.SETMEMBERS", ""]),
     may("lock.log", "`palisade history` is refused, and `why` tells less", &["LOCK.LOG", "COUNT", "0"]),
     may("lock.top", "`palisade top` does not show contended keys", &["LOCK.TOP", "COUNT", "0"]),
-    may("ping", "`palisade nodes`, `top` and `doctor` are refused", &["PING"]),
     may("scan", "`palisade ls`, `top` and `deadlocks` are refused", &["SCAN", "0", "COUNT", "1"]),
-    may("info", "`palisade nodes`, `top` and `doctor` are refused", &["INFO", "server"]),
+    may("info", "`palisade nodes` and `top` are refused, and `doctor` checks less", &["INFO", "server"]),
     may("config|get", "`palisade doctor` does not see how the node is set up", &["CONFIG", "GET", "port"]),
 ];
 

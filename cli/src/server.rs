@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use palisade_client::direct::{Master, Unreached, Way};
+use palisade_core::quorum::NodeId;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value, cmd};
 use tokio::time::timeout;
@@ -29,6 +30,8 @@ pub struct Link {
     connection: MultiplexedConnection,
     /// For how long it is guarded, and why: as it said when it was connected.
     pub guard: Option<(u64, String)>,
+    /// Which server it is; `None`: it was not asked.
+    pub id: Option<NodeId>,
 }
 
 impl Server {
@@ -85,8 +88,10 @@ impl Server {
         let connection = connected.map_err(|why| match why {
             Unreached::Access(why) => NodeFailure::Silent(why),
             Unreached::Server(error) => NodeFailure::unreachable(&error),
+            Unreached::Refused(code, text) => NodeFailure::answered(&code, &text),
+            Unreached::Stranger(what) => NodeFailure::Stranger(what),
         })?;
-        Ok(Link { connection, guard: None })
+        Ok(Link { connection, guard: None, id: None })
     }
 
     /// A connection to it, if it is a lock node.
@@ -99,6 +104,7 @@ impl Server {
         let told = link.ask(&cmd("LOCK.NODE")).await?;
         let told = Fields::of(told).unwrap_or_default();
         let guard_ms = told.get("guard_ms");
+        link.id = u128::from_str_radix(&told.get::<String>("id"), 16).ok().map(NodeId);
         link.guard = (guard_ms > 0).then(|| (guard_ms, told.get("guard_reason")));
         Ok(link)
     }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use palisade_core::{Printable, is_obeyed};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -68,18 +69,7 @@ pub fn tell(text: &str) {
 
 /// A text from elsewhere on one line, its control characters shown and not obeyed. What is shown so already stays as it is.
 pub fn printable(bytes: &[u8]) -> String {
-    let escaped = |c: char| if is_obeyed(c) { c.escape_default().collect() } else { String::from(c) };
-    String::from_utf8_lossy(bytes).chars().map(escaped).collect()
-}
-
-/// Whether a character is for the terminal and not for the eye: control characters, line and paragraph separators, and format
-/// characters, which change the order of what is shown, or are not seen at all.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e007f}')
+    Printable(&String::from_utf8_lossy(bytes)).to_string()
 }
 
 /// A length of time: to the second, short ones to the millisecond.

@@ -11,6 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError};
 
 use crate::address::url_of;
+use crate::stranger::what_is_at;
 use crate::{Error, ErrorKind};
 
 /// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed certificate is used from
@@ -219,6 +220,10 @@ pub enum Unreached {
     Access(String),
     /// The server, or what is between.
     Server(RedisError),
+    /// The server turned this client away before it asked for anything: the code of its error, and its text.
+    Refused(String, String),
+    /// What is there is no server of this kind, but this.
+    Stranger(String),
 }
 
 impl Way {
@@ -344,7 +349,14 @@ impl Way {
             Some(host) => config.set_dns_resolver(Elsewhere(host.clone())),
             None => config,
         };
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(Unreached::Server)
+        match client.get_multiplexed_async_connection_with_config(&config).await {
+            Ok(connection) => Ok(connection),
+            // It broke off, or its answer is none: maybe it tells why, to one who listens.
+            Err(error) if error.code().is_none() && !error.is_connection_refusal() && !error.is_timeout() => {
+                Err(what_is_at(self.info.addr()).await.unwrap_or(Unreached::Server(error)))
+            }
+            Err(error) => Err(Unreached::Server(error)),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_core::Wanted;
-use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, granted_after, majority};
+use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, first_as, granted_after, majority};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -60,9 +60,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
-    let none = vec![false; nodes.len()];
-    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: none.clone(), wrong: none };
-    let mut answered = vec![false; nodes.len()];
+    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
+    let (mut answered, mut ids) = (vec![false; nodes.len()], vec![None; nodes.len()]);
     let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
     let mut is_over = false;
     loop {
@@ -82,8 +81,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             else => break,
         };
         let node = reply.call.node;
-        answered[node] = true;
-        (seen.whys[node], seen.lasting[node], seen.wrong[node]) = (reply.why, reply.is_lasting, reply.is_wrong);
+        (answered[node], ids[node]) = (true, reply.id);
+        (seen.whys[node], seen.lasting[node]) = (reply.why, reply.is_lasting);
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
                 if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
@@ -101,6 +100,15 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     }
     drop(give_back);
     let outs: Vec<_> = machine.outs().collect();
+    // Whatever it said there: under its second name it has another owner already, or the same one.
+    let counts = |node: &usize| outs[*node].is_none();
+    let twice = (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some());
+    for node in twice {
+        let others = || (0..nodes.len()).filter(|other| *other != node && ids[*other] == ids[node]);
+        if let Some(other) = others().find(counts).or_else(|| first_as(&ids, node)) {
+            (seen.whys[node], seen.lasting[node]) = (Some(nodes.same_server_as(other)), true);
+        }
+    }
     let refused = refused(nodes, &lease, &outs, seen, checked.given).await;
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
@@ -203,9 +211,6 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
     let count_of = |of: &[bool]| of.iter().filter(|is| **is).count();
     for (out, why) in outs.iter().zip(&mut whys) {
         match out {
-            Some(Out::Duplicate) => {
-                *why = Some("it is the same server as another address of the list: give each node once".to_owned());
-            }
             None => *why = None,
             _ => {}
         }

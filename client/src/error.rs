@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use palisade_core::Printable;
+
 use crate::wire::ShownKey;
 
 /// Why there is no lock, or no lock any more.
@@ -195,7 +197,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns true if somebody has to act: a wrong password, a missing permission, a certificate that is not trusted, a server without the module, an argument
+    /// Whether somebody has to do something about it: a wrong password, a missing permission, a server without the module, an argument
     /// that nodes refuse. Anything else passes by itself, so it helps to wait or to ask again: nodes that are down, load their data or
     /// are guarded, and a lock that somebody else holds.
     ///
@@ -281,20 +283,51 @@ impl Error {
     }
 }
 
+impl fmt::Display for NodeError {
+    /// Without what a terminal would obey: nodes, and what is in their place, say what they want.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", Printable(&self.node), Printable(&self.why))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text)?;
+        write!(f, "{}", Printable(&self.0.text))?;
         if let Some(holder) = &self.0.holder {
             write!(f, "; it has been held for {:?}", holder.held_for)?;
             if !holder.note.is_empty() {
-                write!(f, " by {:?}", holder.note)?;
+                write!(f, " by \"{}\"", Printable(&holder.note))?;
             }
         }
-        for (n, NodeError { node, why }) in self.0.nodes.iter().enumerate() {
-            write!(f, "{}{node}: {why}", if n == 0 { ": " } else { "; " })?;
+        for (n, node) in self.0.nodes.iter().enumerate() {
+            write!(f, "{}{node}", if n == 0 { ": " } else { "; " })?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server, or a note, may say anything, and errors are written to terminals and logs.
+    #[test]
+    fn nothing_that_a_terminal_obeys() {
+        let evil = "a\u{1b}[2J\r\nb\u{202e}";
+        let node = NodeError { node: evil.to_owned(), why: evil.to_owned() };
+        let holder = Holder {
+            owner: vec![],
+            note: evil.to_owned(),
+            held_for: Duration::from_secs(1),
+            lease_left: Duration::from_secs(1),
+            token: 7,
+        };
+        let error = Error::new(ErrorKind::Contended, evil).with_holder(Some(holder)).with_nodes(vec![node.clone()]);
+        for text in [error.to_string(), crate::Loss::TakenAway(vec![node]).to_string()] {
+            assert!(!text.contains(palisade_core::is_obeyed), "{text:?}");
+            assert!(text.contains("a\\u{1b}[2J\\r\\nb\\u{202e}: a\\u{1b}[2J"), "{text:?}");
+        }
+    }
+}

@@ -129,6 +129,7 @@ mod rw_lock;
 mod semaphore;
 mod sentinels;
 mod session;
+mod stranger;
 mod thread;
 mod tracking;
 mod waiting;

@@ -51,8 +51,8 @@ impl Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.summary())?;
-        for (n, NodeError { node, why }) in self.nodes().iter().enumerate() {
-            write!(f, "{}{node}: {why}", if n == 0 { ": " } else { "; " })?;
+        for (n, node) in self.nodes().iter().enumerate() {
+            write!(f, "{}{node}", if n == 0 { ": " } else { "; " })?;
         }
         Ok(())
     }

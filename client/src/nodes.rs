@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Answer, Ask, Out, majority};
+use palisade_core::quorum::{Answer, Ask, NodeId, Out, first_as, majority, servers};
 use palisade_core::{Member, Members};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, mpsc, watch};
@@ -172,21 +172,39 @@ impl Nodes {
         let by = Instant::now() + CONNECT_TIMEOUT;
         let connect = |n: usize| async move { (n, self.list[n].connected(by).await) };
         let mut asked: FuturesUnordered<_> = (0..self.len()).map(connect).collect();
-        let (mut ids, mut whys, mut lasting) = (HashSet::new(), vec![None; self.len()], 0);
+        let (mut ids, mut whys, mut lasting) = (vec![None; self.len()], vec![None; self.len()], 0);
         while let Some((n, connected)) = asked.next().await {
             match connected {
-                Ok(id) if ids.insert(id) && ids.len() >= majority(self.len()) => return Ok(()),
-                Ok(_) => {}
+                Ok(id) => ids[n] = Some(id),
                 Err(failure) => {
                     lasting += usize::from(failure.is_lasting());
                     whys[n] = Some(failure.to_string());
                 }
             }
+            if servers(&ids) >= majority(self.len()) {
+                return Ok(());
+            }
+        }
+        for (n, why) in whys.iter_mut().enumerate() {
+            if let Some(same) = self.same_server(&ids, n) {
+                lasting += 1;
+                *why = Some(same);
+            }
         }
         let text =
-            format!("{} of {} nodes can be asked, and {} are needed", ids.len(), self.len(), majority(self.len()));
+            format!("{} of {} nodes can be asked, and {} are needed", servers(&ids), self.len(), majority(self.len()));
         let is_lasting = lasting > self.len() - majority(self.len());
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
+    }
+
+    /// That the server which answered at `place` does not count, since it has an earlier place in the list too; for people.
+    pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<String> {
+        Some(self.same_server_as(first_as(ids, place)?))
+    }
+
+    /// That a server is the one at this place, and does not count again; for people.
+    pub fn same_server_as(&self, place: usize) -> String {
+        format!("it is the same server as {}: it counts once", self.list[place].name())
     }
 
     /// What a node's reply means; proposals go on from the token in it.

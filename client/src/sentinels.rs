@@ -14,7 +14,7 @@ use redis::{AsyncConnectionConfig, Value};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
-use crate::access::{Unreached, Way};
+use crate::access::Way;
 use crate::wire::{self, NodeFailure};
 
 /// How long a Sentinel may take to answer, connecting included.
@@ -140,10 +140,8 @@ impl Sentinel {
             Some(connection) => connection,
             None => {
                 let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE));
-                self.way.connect(config).await.map_err(|why| match why {
-                    Unreached::Access(why) => NodeFailure::Unreachable(why),
-                    Unreached::Server(error) => NodeFailure::Unreachable(format!("it cannot be reached: {error}")),
-                })?
+                let connected = self.way.connect(config).await.map_err(NodeFailure::unconnected);
+                connected.map_err(|failure| NodeFailure::Unreachable(failure.to_string()))?
             }
         };
         let mut both = redis::pipe();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::majority;
+use palisade_core::quorum::{NodeId, first_as, majority, token_of};
 use tokio::sync::mpsc;
 
 use crate::nodes::Nodes;
@@ -41,12 +41,14 @@ async fn watch_version(
     last: &mut Last,
 ) {
     let mut views: Vec<Option<View>> = vec![None; nodes.len()];
+    let mut ids: Vec<Option<NodeId>> = vec![None; nodes.len()];
     let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (known, after) = told.next();
         // Asked again before anything is told: the next change is not missed meanwhile.
         asked.push(ask(told.node, known, after));
+        ids[told.node] = told.what.id();
         match told.what {
             What::Says { state: State::Free, .. } => views[told.node] = Some(None),
             What::Says { state: State::Held(info), .. } => {
@@ -58,7 +60,7 @@ async fn watch_version(
             What::Says { state: State::Guarded, .. } | What::Silent(_) => views[told.node] = None,
             What::Same { .. } => {}
         }
-        let Some(agreed) = agreed(&views) else { continue };
+        let Some(agreed) = agreed(&ids, &views) else { continue };
         let present = agreed.as_ref().map(|(owner, sequence, _)| (owner.clone(), *sequence));
         if last.as_ref() != Some(&present) {
             if tell.send(agreed.map(|(_, _, holder)| holder)).await.is_err() {
@@ -69,18 +71,20 @@ async fn watch_version(
     }
 }
 
-/// What a majority says, with the largest token and the newest note; `None`: they do not agree.
-fn agreed(views: &[Option<View>]) -> Option<View> {
+/// What a majority says, each server once, with the grant's token and the newest note; `None`: they do not agree.
+fn agreed(ids: &[Option<NodeId>], views: &[Option<View>]) -> Option<View> {
     let mut by_owner: HashMap<Option<&[u8]>, Vec<&View>> = HashMap::new();
-    for view in views.iter().flatten() {
+    let counted = views.iter().enumerate().filter(|(node, _)| first_as(ids, *node).is_none());
+    for view in counted.filter_map(|(_, view)| view.as_ref()) {
         by_owner.entry(view.as_ref().map(|(owner, ..)| &**owner)).or_default().push(view);
     }
     let same = by_owner.into_values().find(|same| same.len() >= majority(views.len()))?;
     let Some((owner, sequence, newest)) = same.iter().filter_map(|view| view.as_ref()).max_by_key(|view| view.1) else {
         return Some(None);
     };
-    let token = same.iter().filter_map(|view| view.as_ref()).map(|(_, _, holder)| holder.token).max();
-    Some(Some((owner.clone(), *sequence, Holder { token: token.unwrap_or(newest.token), ..newest.clone() })))
+    let tokens = same.iter().filter_map(|view| view.as_ref()).map(|(_, _, holder)| holder.token);
+    let token = token_of(majority(views.len()), tokens).unwrap_or(newest.token);
+    Some(Some((owner.clone(), *sequence, Holder { token, ..newest.clone() })))
 }
 
 #[cfg(test)]
@@ -99,10 +103,18 @@ mod tests {
     #[test]
     fn only_what_a_majority_says_is_told() {
         const FREE: Option<View> = Some(None);
+        let agreed = |views: &[Option<View>]| agreed(&[1, 2, 3].map(|id| Some(NodeId(id))), views);
         assert_eq!(agreed(&[FREE, FREE, None]), Some(None));
         assert_eq!(agreed(&[FREE, None, None]), None, "too few answer");
         assert_eq!(agreed(&[FREE, held("me", 0, 7), held("you", 0, 8)]), None, "nobody has it");
         let (owner, sequence, holder) = agreed(&[held("me", 0, 9), held("me", 3, 7), FREE]).flatten().unwrap();
-        assert_eq!((&*owner, sequence, holder.token, &*holder.note), (&b"me"[..], 3, 9, "note 3"));
+        assert_eq!((&*owner, sequence, holder.token, &*holder.note), (&b"me"[..], 3, 7, "note 3"));
+    }
+
+    #[test]
+    fn one_server_with_two_names_is_no_majority() {
+        let ids = [1, 1, 2].map(|id| Some(NodeId(id)));
+        assert_eq!(agreed(&ids, &[Some(None), Some(None), held("me", 0, 7)]), None);
+        assert_eq!(agreed(&ids, &[Some(None), Some(None), Some(None)]), Some(None));
     }
 }

@@ -57,6 +57,16 @@ pub enum State {
     Held(Value),
 }
 
+impl What {
+    /// Which server answered.
+    pub fn id(&self) -> Option<NodeId> {
+        match self {
+            Self::Says { id, .. } | Self::Same { id, .. } => Some(*id),
+            Self::Silent(_) => None,
+        }
+    }
+}
+
 impl Told {
     /// What to ask this node for next, and after how long.
     pub fn next(&self) -> (Known, Duration) {

@@ -1,13 +1,12 @@
 //! The commands as they are sent, and what their replies mean.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use palisade_core::limits::BEHIND_MAX;
 use palisade_core::quorum::{Answer, Ask, NodeId, TellMember};
-use palisade_core::{Members, Mode, Permit, Token, Wanted, members_from_text, members_to_text};
+use palisade_core::{Members, Mode, Permit, Printable, Token, Wanted, members_from_text, members_to_text};
 use redis::{Cmd, RedisError, Value, cmd};
 
 use crate::Holder;
@@ -396,10 +395,7 @@ pub struct ShownKey<'a>(pub &'a [u8]);
 
 impl std::fmt::Display for ShownKey<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for c in String::from_utf8_lossy(self.0).chars() {
-            if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
-        }
-        Ok(())
+        write!(f, "{}", Printable(&String::from_utf8_lossy(self.0)))
     }
 }
 
@@ -557,10 +553,21 @@ impl NodeFailure {
     pub fn unconnected(why: Unreached) -> Self {
         match why {
             Unreached::Access(why) => Self::Unfit(why),
+            Unreached::Stranger(what) => Self::Unfit(format!("no node is there, but {what}: correct its address")),
+            // It does so as long as its settings say so, and for as long as it has so many clients.
+            Unreached::Refused(code, text) if code == "DENIED" => Self::Unfit(format!("{code} {text}")),
+            Unreached::Refused(code, text) => Self::Unreachable(format!("{code} {text}")),
             Unreached::Server(error) => {
-                let why = format!("it cannot be reached: {error}");
-                let is_refused = error.kind() == redis::ErrorKind::AuthenticationFailed || is_of_tls(&error);
-                if is_refused || Self::of(&error).is_lasting() { Self::Unfit(why) } else { Self::Unreachable(why) }
+                // What it answered it says in its own words.
+                let why = match Self::of(&error) {
+                    answer @ Self::Refused(..) => answer.to_string(),
+                    _ => format!("it cannot be reached: {error}"),
+                };
+                if Self::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
+                    Self::Unfit(why)
+                } else {
+                    Self::Unreachable(why)
+                }
             }
         }
     }

@@ -127,6 +127,7 @@ pub use values::integer::parse_integer;
 pub use values::limits;
 pub use values::mode::{Mode, Permit, Wanted};
 pub use values::prefixes::KeyPrefixes;
+pub use values::printable::{Printable, is_obeyed};
 pub use values::time::{BootId, BootTime, Now, ahead_us};
 pub use values::token::Token;
 pub use values::wall_clock::WallClock;

@@ -76,7 +76,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
     let waited: Vec<&LockView> = views.iter().filter(|view| view.waiters > 0).collect();
     let has_more = more > 0 || waited.len() > WAITED_FOR;
-    let connected = nodes.of_each(async |server| Ok((server.clone(), server.connect().await?))).await;
+    let connected = nodes.of_each(async |server, link| Ok((server.clone(), link))).await;
     nodes.need_majority(&connected)?;
     let mut open = Open::new(nodes, answers(&connected).cloned());
     let mut told = vec![];

@@ -35,14 +35,19 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
                 "{} of its slots are guarded: they came without their locks",
                 view.info.number("lock_guarded_slots")
             ),
-            "wait; if no holder can rely on a lock of theirs: palisade guard NODE lift",
+            "wait: they serve again when all leases that they may have forgotten have ended",
         );
     }
     // A replica grants nothing anyway, and begins a guard of its own when it takes over.
     if view.guard_ms > 0 && !patient.is_replica {
         let text =
             format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
-        found(Change, text, "wait; if it is brand-new and nobody holds a lock there: palisade guard NODE lift");
+        // It may have lost what it granted, and nobody can tell from here: nothing but time makes it safe.
+        let advice = match view.guard_reason.as_str() {
+            "operator" => "somebody armed the guard: ask who, and why; it ends by itself",
+            _ => "wait: it may have forgotten locks that are held, and serves again when their leases have ended",
+        };
+        found(Change, text, advice);
     }
     if view.info.number("lock_poisoned") > 0 {
         found(Fail, "the module failed, and grants nothing".to_owned(), "report the line in its log, and restart it");
@@ -59,6 +64,10 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
             format!("its round trip is {}", view.round_trip_ms()),
             "a node is given 50ms to answer: nearer nodes, or --node-timeout and a longer --ttl",
         );
+    }
+    if let Some(why) = &view.info_refused {
+        let text = format!("replicas, state file and failures of the module are not checked: {why}");
+        found(Note, text, "run doctor as an operator too (palisade acl operator)");
     }
     if patient.settings.is_none() {
         found(
@@ -129,7 +138,7 @@ fn replaceable(patient: &Patient) -> Vec<Finding> {
         found(Fail, format!("it is a {}", view.role), "look again: another server is the master by now");
     }
     let replicas = view.info.number("connected_slaves");
-    if replicas == 0 {
+    if replicas == 0 && view.info_refused.is_none() {
         found(
             Change,
             "no replica is attached: while it is down, nobody gets its locks".to_owned(),

@@ -3,14 +3,15 @@
 use palisade_core::quorum::majority;
 
 use super::Finding;
-use super::Level::{Change, Fail, Ok};
+use super::Level::{Change, Fail, Note, Ok};
+use crate::members::even;
 use crate::members::survey::{Row, Standing, Survey};
 
-/// Checks what the nodes know; nothing is to be said where none of them knows a set.
-pub fn check(survey: &Survey) -> Vec<Finding> {
+/// Checks what so many nodes know.
+pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     let latest = &survey.latest;
     if latest.version == 0 {
-        return vec![];
+        return unfounded(nodes, survey).into_iter().collect();
     }
     let rows = survey.rows();
     let addresses: Vec<&str> = latest.list.iter().map(|member| member.address.as_str()).collect();
@@ -35,6 +36,22 @@ pub fn check(survey: &Survey) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// How to found a set, where several nodes, a server each, know none and all of them answer.
+fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
+    let told = &survey.told;
+    if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {
+        return None;
+    }
+    let addresses: Vec<&str> = told.iter().map(|told| told.address.as_str()).collect();
+    let even = even(told.len()).map_or(String::new(), |why| format!("; {} are {why}", told.len()));
+    Some(Finding::new(
+        Note,
+        ALL,
+        "no set is founded: nobody notices when a node loses its disk and comes back as a new one",
+        format!("palisade members set {}, if all clients were given exactly these{even}", addresses.join(" ")),
+    ))
 }
 
 /// What is to be said about the set as a whole.
@@ -95,7 +112,7 @@ mod tests {
     }
 
     fn found(told: Vec<Told>, latest: &Members) -> Vec<(super::super::Level, String, String)> {
-        let findings = check(&Survey { told, latest: latest.clone() });
+        let findings = check(told.len(), &Survey { told, latest: latest.clone() });
         assert!(findings.iter().all(|finding| finding.level == Ok || !finding.advice.is_empty()), "{findings:?}");
         findings.into_iter().map(|finding| (finding.level, finding.about, finding.found)).collect()
     }
@@ -111,6 +128,17 @@ mod tests {
             assert!(found.len() == 1 && found.iter().any(|finding| is_it(&finding)), "{text}: {found:?}");
         };
         said(well(), Ok, ALL, "version 3 of the set");
+        let none = Members::default();
+        let unfounded: Vec<Told> = (1..=4).map(|n| told(Some(n as usize), n, n, &none)).collect();
+        let [hint] = &check(4, &Survey { told: unfounded.clone(), latest: none.clone() })[..] else {
+            panic!("no hint")
+        };
+        assert!(hint.level == Note && hint.found.contains("no set is founded"), "{hint:?}");
+        assert!(hint.advice.contains("palisade members set node1:1 node2:1 node3:1 node4:1"), "{hint:?}");
+        assert!(hint.advice.contains("4 are an even number"), "{hint:?}");
+        let mut down = unfounded;
+        down[0].said = Err(NodeFailure::late());
+        assert_eq!(check(4, &Survey { told: down, latest: none }), [], "first the node that is down");
         let with = |place: usize, other: Told| {
             let mut all = well();
             all[place] = other;

@@ -113,7 +113,7 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
         join_all(masters.iter().zip(&servers).flat_map(|(master, server)| standing_by(master, server))).await;
     let (replicas, standing): (Vec<_>, Vec<_>) = replicas.into_iter().unzip();
     let mut findings = set::check(nodes.len(), &masters, &replicas);
-    findings.extend(members::check(&Survey::of(nodes).await));
+    findings.extend(members::check(nodes.len(), &Survey::of(nodes).await));
     for node in &nodes.list {
         findings.extend(of_places(node, &masters, &replicas).await);
     }
@@ -167,7 +167,11 @@ fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Out
 }
 
 async fn examine(server: &Server, part: Part, is_replica: bool) -> Patient {
-    match NodeView::look(server).await {
+    let looked = match server.connect().await {
+        Ok(link) => NodeView::look(server, link).await,
+        Err(why) => Err(why),
+    };
+    match looked {
         Ok((view, mut link)) => {
             let cluster = if part == Part::OfCluster { Membership::ask(&mut link).await.ok() } else { None };
             Patient { view, settings: settings(&mut link).await, part, is_replica, cluster }

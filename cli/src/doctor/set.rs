@@ -6,6 +6,7 @@ use palisade_core::quorum::majority;
 
 use super::Level::{Change, Fail, Note, Ok};
 use super::{Finding, Part, Patient};
+use crate::members::even;
 use crate::node_view::NodeView;
 use crate::show::time;
 
@@ -32,7 +33,7 @@ pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Fin
         findings.push(versions(&all));
     }
     if up.len() > 1 {
-        findings.push(clocks(&up));
+        findings.extend(clocks(&up));
         findings.extend(floors(&up));
     }
     findings
@@ -55,14 +56,11 @@ fn count(count: usize, part: Part) -> Finding {
             },
             "three, or five, need a majority only",
         ),
-        _ if count.is_multiple_of(2) => Finding::new(
+        _ if let Some(why) = even(count) => Finding::new(
             Change,
             ALL,
-            format!(
-                "there are {count}, an even number: {majority} are needed, so no more may be down than of {}",
-                count - 1
-            ),
-            "add one, or take one away, as docs/operations.md says",
+            format!("there are {count}, {why}"),
+            "add one, or take one away: palisade members set, as docs/operations.md says",
         ),
         _ => Finding::new(Ok, ALL, format!("there are {count}: {} may be down", count - majority), ""),
     }
@@ -160,28 +158,45 @@ fn floors(up: &[&Patient]) -> Option<Finding> {
     })
 }
 
-/// Their wall clocks are compared at one moment, give or take the round trips.
-fn clocks(up: &[&Patient]) -> Finding {
-    let clocks = || up.iter().map(|patient| patient.view.clock_us);
-    let apart_us = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);
+/// Compares their wall clocks at one moment, give or take the round trips.
+fn clocks(up: &[&Patient]) -> Vec<Finding> {
+    let mut clocks: Vec<u64> = up.iter().map(|patient| patient.view.clock_us).collect();
+    clocks.sort_unstable();
+    let (first, last) = (clocks[0], clocks[clocks.len() - 1]);
     let blur_us = up.iter().map(|patient| patient.view.round_trip_us).max().unwrap_or(0);
     let skews = up.iter().filter_map(|patient| patient.setting("lock.max-clock-skew").parse().ok());
     let skew_ms: u64 = skews.min().unwrap_or(SKEW_DEFAULT_MS);
-    let apart_ms = apart_us.saturating_sub(blur_us) / 1_000;
-    if apart_ms <= skew_ms {
-        return Finding::new(
-            Ok,
-            ALL,
-            format!("wall clocks are within {} of each other", time((apart_us / 1_000).max(1))),
-            "",
-        );
+    let apart_ms = |one: u64, other: u64| one.abs_diff(other).saturating_sub(blur_us) / 1_000;
+    if apart_ms(first, last) <= skew_ms {
+        let text = format!("wall clocks are within {} of each other", time(((last - first) / 1_000).max(1)));
+        return vec![Finding::new(Ok, ALL, text, "")];
     }
-    Finding::new(
-        Change,
-        ALL,
-        format!("wall clocks are {} apart, more than lock.max-clock-skew ({})", time(apart_ms), time(skew_ms)),
-        "leases do not depend on it, but locks take two round trips in place of one: let NTP set the clocks",
-    )
+    let more = format!("more than lock.max-clock-skew ({})", time(skew_ms));
+    let named = |about: &str, found: String, todo: &str| {
+        let advice = format!("leases do not depend on it, but locks take two round trips in place of one: {todo}");
+        Finding::new(Change, about, found, advice)
+    };
+    // Most of them are right, if most agree.
+    let middle = clocks[(clocks.len() - 1) / 2];
+    let (right, wrong): (Vec<&&Patient>, Vec<_>) =
+        up.iter().partition(|patient| apart_ms(patient.view.clock_us, middle) <= skew_ms);
+    if right.len() < majority(up.len()) {
+        let name =
+            |clock| up.iter().find(|patient| patient.view.clock_us == clock).map_or("", |p| p.view.node.as_str());
+        let apart = time(apart_ms(first, last));
+        let text = format!("the wall clock of {} is {apart} ahead of that of {}, {more}", name(last), name(first));
+        return vec![named(ALL, text, "find out which is right, and let NTP set the clocks")];
+    }
+    let off = |patient: &&Patient| {
+        let clock = patient.view.clock_us;
+        let (apart, side) = (time(apart_ms(clock, middle)), if clock > middle { "ahead of" } else { "behind" });
+        named(
+            &patient.view.node,
+            format!("its wall clock is {apart} {side} those of the others, {more}"),
+            "let NTP set it",
+        )
+    };
+    wrong.into_iter().map(off).collect()
 }
 
 fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
@@ -236,15 +251,44 @@ mod tests {
     }
 
     #[test]
+    fn whose_clock_is_off_is_told() {
+        let off = |count: usize, changes: &[(usize, i64)]| {
+            let mut patients = healthy(count);
+            for patient in &mut patients {
+                patient.view.clock_us += 1_000_000_000;
+            }
+            for (n, seconds) in changes {
+                let clock = &mut patients[*n].view.clock_us;
+                *clock = clock.checked_add_signed(seconds * 1_000_000).unwrap();
+            }
+            let up: Vec<&Patient> = patients.iter().collect();
+            clocks(&up).into_iter().map(|finding| (finding.about, finding.found)).collect::<Vec<_>>()
+        };
+        let found = off(5, &[(1, 401), (4, -31)]);
+        let about: Vec<&str> = found.iter().map(|(about, _)| about.as_str()).collect();
+        assert_eq!(about, ["10.0.0.2:6379", "10.0.0.5:6379"], "{found:?}");
+        assert!(found[0].1.contains("6m 40s ahead of") && found[1].1.contains("30s behind"), "{found:?}");
+        // Nobody knows which of them are right.
+        let split = off(4, &[(0, 400), (1, 400)]);
+        assert!(split.len() == 1 && split[0].0 == ALL, "{split:?}");
+    }
+
+    #[test]
     fn each_fault_is_found_and_nothing_else() {
-        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 11] = [
+        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 12] = [
             ("there are 3: 1 may be down", 3, |_| {}, Ok),
             ("there is one", 1, |_| {}, Note),
             ("an even number", 4, |_| {}, Change),
             ("one id", 3, |p| p[1].view.id = p[0].view.id.clone(), Fail),
             ("max-ttl differs", 3, |p| p[1].view.max_ttl_ms = 1, Fail),
             ("versions differ", 3, |p| p[1].view.version = "2".to_owned(), Change),
-            ("apart", 3, |p| p[1].view.clock_us += 2_100_000, Change),
+            ("clock is 2s ahead of those of the others", 3, |p| p[1].view.clock_us += 2_100_000, Change),
+            (
+                "clock of 10.0.0.2:6379 is 6m 40s ahead of that of 10.0.0.1:6379",
+                2,
+                |p| p[1].view.clock_us += 400_000_000,
+                Change,
+            ),
             ("too far ahead to be followed", 3, |p| p[1].view.token_floor = FOLLOWED_US + 2_000_000, Fail),
             ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
             ("2 of 3 serve", 3, |p| p[0].view.error = Some(NodeFailure::late()), Ok),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::survey::Survey;
-use super::{Wanted, addresses, show};
+use super::{Wanted, addresses, even, show};
 use crate::addresses::{like, split};
 use crate::exit::{End, Failure};
 use crate::look::ask;
@@ -144,6 +144,10 @@ impl Steps {
             };
             text += &format!("version {version}: {change}; members: {members}, majority: {majority}\n");
         }
+        let count = self.steps.last().map_or(self.members.len(), |last| last.members);
+        if let Some(why) = even(count) {
+            text += &format!("{count} are {why}\n");
+        }
         for Guarded { node, guard_ms } in &self.guarded {
             text += &format!("{node} is guarded for {}: it is added when it serves\n", time(*guard_ms));
         }
@@ -179,6 +183,7 @@ mod tests {
              version 1: the set is founded; members: 2, majority: 2\n\
              version 2: adds 10.0.0.4:6379; members: 3, majority: 2\n\
              version 3: removes 10.0.0.2:6379; members: 2, majority: 2\n\
+             2 are an even number: 2 are needed, so no more may be down than of 1\n\
              10.0.0.4:6379 is guarded for 40s: it is added when it serves\n"
         );
         let nothing = Steps::of(&Plan { present: members(3, &[1]), steps: vec![], guarded: vec![] }, &survey);

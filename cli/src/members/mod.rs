@@ -104,6 +104,13 @@ fn text(rows: &[Row]) -> String {
     table(&["#", "NODE", "STANDING", "VERSION", "VOTES IN", "ID"], &[3, 4], rows.iter().map(row))
 }
 
+/// Why so many nodes are one too many, or too few; `None`: they are not.
+pub fn even(count: usize) -> Option<String> {
+    let why =
+        || format!("an even number: {} are needed, so no more may be down than of {}", majority(count), count - 1);
+    (count > 0 && count.is_multiple_of(2)).then(why)
+}
+
 /// Whether a majority of the members, or of the list where there is no set, is there.
 fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<End, Failure> {
     let all = if version == 0 { nodes.len() } else { members };

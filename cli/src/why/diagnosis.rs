@@ -137,10 +137,10 @@ impl Facts {
         }
         let all = if held.first.mode == EXCLUSIVE { "" } else { " (the oldest of them)" };
         let token = if held.first.mode == EXCLUSIVE { String::new() } else { format!(" --token {}", held.first.token) };
-        if held.first.is_overdue() {
-            let extended = held.first.extended().unwrap_or_default();
+        if let Some(ms) = held.first.extended_ms.filter(|_| held.first.is_overdue()) {
             return format!(
-                "See whether {name}{all} still runs: its lease is {extended}, and free in {lease} by itself unless it goes on; `palisade break {key}{token}` takes the lock away before."
+                "See whether {name}{all} still runs: it has not extended the lock for {}, which is free in {lease} unless it does; `palisade break {key}{token}` takes it away before.",
+                time(ms)
             );
         }
         format!(
@@ -227,7 +227,7 @@ impl Facts {
             _ => printable(grant.mode.as_bytes()),
         };
         let since = moment::local(self.now_ms.saturating_sub(grant.held_ms), &self.zone);
-        let extended = grant.extended().map_or(String::new(), |extended| format!(" ({extended})"));
+        let extended = grant.extended_ms.map_or(String::new(), |ms| format!(", not extended for {}", time(ms)));
         let suspect = if grant.suspect > 0 { format!(", suspect on {}", grant.suspect) } else { String::new() };
         format!(
             "{}, {mode}, token {}, since {since}, {} of the lease left{extended}, on {} of {nodes} nodes{suspect}",

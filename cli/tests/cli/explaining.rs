@@ -22,7 +22,8 @@ fn the_holder_the_waiters_and_what_to_do() {
     assert_eq!((&said["key"], &said["state"], &said["waiters"]), (&"k".into(), &"held".into(), &1.into()), "{said}");
     assert_eq!(said["grants"][0]["holder"], "web-1", "{said}");
     assert!(found(&said, "holder")[0].starts_with("web-1, exclusive, token 1"), "{said}");
-    assert!(found(&said, "holder")[0].ends_with(" of the lease left, on 3 of 3 nodes"), "{said}");
+    assert!(found(&said, "holder")[0].contains(" of the lease left, not extended for "), "{said}");
+    assert!(found(&said, "holder")[0].ends_with(", on 3 of 3 nodes"), "{said}");
     assert!(found(&said, "waiter")[0].contains(", for "), "{said}");
     assert!(said["advice"].as_str().unwrap().starts_with("Ask web-1 what it does: "), "{said}");
     let ended = run(nodes.palisade("why k"));

@@ -6,6 +6,7 @@
 #[path = "../../../tests/harness/mod.rs"]
 mod harness;
 
+mod advice;
 mod agent;
 mod by_owner;
 mod changing_set;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{Nodes, PALISADE, Running, run};
+use crate::fixture::{Nodes, PALISADE, Running, palisade_at, run};
 use crate::harness::{Server, Setup, wait_until};
 
 #[test]
@@ -66,7 +66,52 @@ fn no_quorum() {
     nodes.servers = vec![Setup::new().module_later().start()];
     run(nodes.exec("k", "true")).assert_refused(193, "the server has no lock module");
     let ended = run(nodes.palisade("ls"));
-    ended.assert_refused(196, "the server has no lock module: load the module: loadmodule /path/to/libpalisade.so");
+    ended.assert_refused(193, "the server has no lock module: load the module: loadmodule /path/to/libpalisade.so");
+}
+
+/// What is there says what it is, to one who asks in another language; and what a server says is told in its own words.
+#[test]
+fn what_is_there_is_told() {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = web.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for connection in web.incoming().map_while(Result::ok) {
+            let mut connection = connection;
+            // As servers of HTTP do: what is no request is answered with a page, or broken off.
+            let mut said = [0; 64];
+            let count = connection.read(&mut said).unwrap_or(0);
+            if said[..count].starts_with(b"GET ") {
+                let _ = connection.write_all(b"HTTP/1.0 404 Not Found\r\n\r\n");
+            } else {
+                let _ = connection.write_all(b"<!DOCTYPE HTML>\n<p>bad request");
+            }
+        }
+    });
+    for line in ["ls", "why k", "exec --no-wait k -- true", "exec k -- true", "doctor"] {
+        let ended = run(palisade_at(&address, line));
+        assert_eq!(ended.code(), Some(if line == "doctor" { 2 } else { 193 }), "{line}: {ended:?}");
+        assert!(ended.all().contains("no node is there, but a server that speaks HTTP"), "{line}: {ended:?}");
+        assert!(ended.all().contains("correct its address"), "{line}: {ended:?}");
+    }
+
+    let nodes = Nodes::start(1);
+    let mut owner = nodes.servers[0].client();
+    assert_eq!(owner.say("CONFIG SET maxclients 1"), crate::harness::text("OK"));
+    for line in ["ls", "exec --no-wait k -- true"] {
+        let ended = run(nodes.palisade(line));
+        ended.assert_refused(196, "ERR max number of clients reached");
+        assert!(ended.err().contains("maxclients"), "{ended:?}");
+    }
+    owner.say("CONFIG SET maxclients 100");
+    let address = format!("unix://{}?db=99", nodes.servers[0].socket().display());
+    for line in ["ls", "exec --no-wait k -- true", "exec k -- true", "acquire k --owner o", "elect k -- true"] {
+        let ended = run(palisade_at(&address, line));
+        ended.assert_refused(193, "ERR DB index is out of range");
+        assert!(ended.err().contains("correct the number of the database"), "{ended:?}");
+    }
 }
 
 /// What the nodes refuse is wrong with the request: it is of no use to repeat it. All say the same, and it is told once.

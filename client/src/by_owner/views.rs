@@ -71,15 +71,13 @@ impl Views {
         let mut replies: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
         let by_node = (0..nodes.len()).map(|_| None).collect();
         let mut views = Self { asked, by_node, whys: vec![None; nodes.len()], nodes: Arc::clone(nodes) };
+        let mut ids = vec![None; nodes.len()];
         while let Some((place, (id, reply))) = replies.next().await {
             match (id, reply) {
                 (Some(id), Ok(info)) => {
-                    let is_twice = views.by_node.iter().flatten().any(|view| view.id == id);
-                    let view = View::of(id, &info);
-                    match view {
-                        _ if is_twice => {
-                            views.whys[place] = Some("it is the same server as another address".to_owned())
-                        }
+                    ids[place] = Some(id);
+                    match View::of(id, &info) {
+                        Some(_) if views.by_node.iter().flatten().any(|view| view.id == id) => {}
                         Some(view) => views.by_node[place] = Some(view),
                         None => views.whys[place] = Some(format!("it answered {info:?}")),
                     }
@@ -91,6 +89,11 @@ impl Views {
                 break;
             }
         }
+        (0..nodes.len()).for_each(|place| {
+            if let Some(same) = nodes.same_server(&ids, place) {
+                views.whys[place] = Some(same);
+            }
+        });
         views
     }
 

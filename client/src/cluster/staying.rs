@@ -6,13 +6,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, Value, cmd};
+use redis::{AsyncConnectionConfig, Cmd, Value, cmd};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::map::View;
 use super::{Cluster, Known};
-use crate::access::{Unreached, Way};
+use crate::access::Way;
 use crate::node::{CONNECT_TIMEOUT, Node};
 use crate::pace::Given;
 use crate::wire::NodeFailure;
@@ -130,13 +130,7 @@ async fn ask_master(node: &Arc<Node>) -> Result<View, NodeFailure> {
 async fn ask_server(way: &Way) -> Result<View, NodeFailure> {
     let asked = async {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
-        let mut connection = way.connect(config).await.map_err(|why| match why {
-            Unreached::Access(why) => NodeFailure::Unfit(why),
-            Unreached::Server(error) if NodeFailure::of(&error).is_lasting() || is_refused(&error) => {
-                NodeFailure::Unfit(format!("it cannot be reached: {error}"))
-            }
-            Unreached::Server(error) => NodeFailure::Unreachable(format!("it cannot be reached: {error}")),
-        })?;
+        let mut connection = way.connect(config).await.map_err(NodeFailure::unconnected)?;
         let [info, slots] = &questions();
         let info = NodeFailure::or_value(connection.send_packed_command(info).await)?;
         let slots = NodeFailure::or_value(connection.send_packed_command(slots).await)?;
@@ -144,10 +138,6 @@ async fn ask_server(way: &Way) -> Result<View, NodeFailure> {
     };
     let answer = timeout(CONNECT_TIMEOUT, asked).await;
     answer.unwrap_or(Err(NodeFailure::Silent)).map_err(|failure| told_by(failure, way))
-}
-
-fn is_refused(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::AuthenticationFailed
 }
 
 /// The failure with the server's name.

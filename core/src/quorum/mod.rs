@@ -3,7 +3,7 @@
 //! Redlock with three repairs: tokens that are monotonic over the quorum, validity that is counted from before the first
 //! question, and nodes that lost the lock and get it again. There is no socket, clock or randomness in here: a client, a
 //! simulator and a model checker run the same code. A machine names nodes by their place in the client's list and tells
-//! servers apart by their [`NodeId`], since two names can lead to one server.
+//! servers apart by their [`NodeId`], since two names can lead to one server ([`first_as`]).
 //!
 //! # Why it is safe
 //!
@@ -76,6 +76,7 @@ mod ask;
 mod burst;
 mod change;
 mod choice;
+mod distinct;
 mod election;
 mod held;
 mod release;
@@ -89,9 +90,10 @@ pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
 pub use change::{Change, ChangeProgress, MemberSays, TellMember, step_towards};
 pub use choice::{Choice, ChoiceProgress, first, free};
+pub use distinct::{first_as, servers};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
 pub use release::{Release, Released};
 pub use resume::{Has, Resumed, TAKEN_UP_HOLDS, holds_of, resume};
-pub use shown::is_named_by;
+pub use shown::{is_named_by, token_of};
 pub use turn::{Turn, TurnProgress};

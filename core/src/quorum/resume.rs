@@ -2,6 +2,7 @@
 
 use super::acquire::{Acquire, Progress};
 use super::ask::{NodeId, majority};
+use super::distinct::first_as;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
@@ -50,13 +51,13 @@ pub const fn holds_of(counted: u32) -> (u32, u32) {
 /// earlier holder's: the largest is.
 pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
     let needed = majority(answers.len());
-    let is_first = |node: usize, id: NodeId| answers[..node].iter().flatten().all(|(other, _)| *other != id);
+    let ids: Vec<Option<NodeId>> = answers.iter().map(|answer| answer.as_ref().map(|(id, _)| *id)).collect();
     let mut found = Vec::new();
     let mut without = 0;
     for (node, answer) in answers.iter().enumerate() {
         match answer {
             // One server that has two names is one.
-            Some((id, _)) if !is_first(node, *id) => without += 1,
+            Some(_) if first_as(&ids, node).is_some() => without += 1,
             Some((id, Some(has))) => found.push((node, *id, *has)),
             Some((_, None)) => without += 1,
             None => {}

@@ -14,6 +14,14 @@ pub fn is_named_by(nodes: usize, shown: &[Token], token: Token) -> bool {
     shown.contains(&token) && not_above > nodes - majority(nodes)
 }
 
+/// The token of a grant of which nodes show these: what a `majority` of them has at the least; of fewer, the largest. `None`: no node
+/// shows it.
+pub fn token_of(majority: usize, shown: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let mut shown: Vec<u64> = shown.into_iter().collect();
+    shown.sort_unstable_by(|one, other| other.cmp(one));
+    shown.get(majority - 1).or(shown.first()).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +49,21 @@ mod tests {
                 let is_named = is_named_by(nodes, &tokens, token(value));
                 assert_eq!(is_named, named.contains(&value), "{value} of {shown:?} on {nodes}");
             }
+        }
+    }
+
+    #[test]
+    fn one_grant_has_one_token() {
+        let cases: [(usize, &[u64], Option<u64>); 6] = [
+            (1, &[7], Some(7)),
+            (3, &[7, 9, 7], Some(7)),
+            (3, &[7, 9, 9], Some(9)),
+            (5, &[5, 9, 7, 8, 6], Some(7)),
+            (5, &[7, 9], Some(9)),
+            (3, &[], None),
+        ];
+        for (nodes, shown, token) in cases {
+            assert_eq!(token_of(majority(nodes), shown.iter().copied()), token, "{shown:?} on {nodes}");
         }
     }
 

@@ -7,6 +7,7 @@ pub mod key;
 pub mod limits;
 pub mod mode;
 pub mod prefixes;
+pub mod printable;
 pub mod time;
 pub mod token;
 pub mod wall_clock;

@@ -2,6 +2,7 @@
 
 use super::proclamation::Proclamation;
 use crate::quorum::ask::{NodeId, majority};
+use crate::quorum::distinct::first_as;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
@@ -205,10 +206,10 @@ impl Observer {
     /// Of how many servers this is true, under every name that they have.
     fn servers(&self, is: impl Fn(&Seen) -> bool) -> usize {
         let all = || self.nodes.iter().flatten();
-        let first = |n: usize, seen: &Seen| !self.nodes[..n].iter().flatten().any(|before| before.id == seen.id);
+        let ids: Vec<Option<NodeId>> = self.nodes.iter().map(|seen| seen.as_ref().map(|seen| seen.id)).collect();
         let counts = |seen: &Seen| all().filter(|other| other.id == seen.id).all(&is);
         let named = self.nodes.iter().enumerate().filter_map(|(n, seen)| Some((n, seen.as_ref()?)));
-        named.filter(|(n, seen)| first(*n, seen) && counts(seen)).count()
+        named.filter(|(n, seen)| first_as(&ids, *n).is_none() && counts(seen)).count()
     }
 }
 

@@ -1,0 +1,36 @@
+//! Two names for one server: it counts once.
+
+use super::ask::NodeId;
+
+/// The first place before `node` at which the same server answered, beside which it does not count; `None`: it counts, or did not answer.
+pub fn first_as(ids: &[Option<NodeId>], node: usize) -> Option<usize> {
+    let id = ids[node]?;
+    ids[..node].iter().position(|other| *other == Some(id))
+}
+
+/// The number of servers that answered.
+pub fn servers(ids: &[Option<NodeId>]) -> usize {
+    (0..ids.len()).filter(|&node| ids[node].is_some() && first_as(ids, node).is_none()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        // (which server answered at each place, beside which place each does not count, how many there are)
+        let cases: [(&[Option<u128>], &[Option<usize>], usize); 5] = [
+            (&[], &[], 0),
+            (&[Some(1), Some(2), Some(3)], &[None, None, None], 3),
+            (&[Some(1), Some(1), Some(3)], &[None, Some(0), None], 2),
+            (&[None, Some(7), None, Some(7), Some(7)], &[None, None, None, Some(1), Some(1)], 1),
+            (&[None, None], &[None, None], 0),
+        ];
+        for (ids, firsts, count) in cases {
+            let ids: Vec<_> = ids.iter().map(|id| id.map(NodeId)).collect();
+            let found: Vec<_> = (0..ids.len()).map(|node| first_as(&ids, node)).collect();
+            assert_eq!((found.as_slice(), servers(&ids)), (firsts, count), "{ids:?}");
+        }
+    }
+}
