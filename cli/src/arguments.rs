@@ -101,7 +101,8 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         limit: u16,
     },
-    /// Holders that wait for each other, so that none of them goes on. Exit status: 0, there are none; 1, there are some
+    /// Holders that wait for each other, so that none of them goes on. Exit status: 0, there are none; 1, there are some; 2, it
+    /// cannot be known, because holders and waiters tell no holder id
     Deadlocks,
     /// The locks that are held
     Ls {

@@ -4,7 +4,7 @@ mod graph;
 
 use serde::Serialize;
 
-use self::graph::{Member, Party, WaitedFor, circles};
+use self::graph::{Member, Party, WaitedFor, circles, may_be_hidden};
 use crate::exit::{End, Failure};
 use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of};
 use crate::look::{Listed, locks};
@@ -25,6 +25,9 @@ const BATCH: usize = 50;
 /// The exit status where there are some.
 const FOUND: u8 = 1;
 
+/// The exit status where nobody can know.
+const UNKNOWN: u8 = 2;
+
 /// What a program gets.
 #[derive(Serialize)]
 struct Said {
@@ -32,8 +35,12 @@ struct Said {
     deadlocks: Vec<Vec<Member>>,
     /// So many locks that somebody waits for were looked at.
     locks: usize,
-    /// So many of their holders and waiters tell no holder id: a deadlock of theirs is not seen.
+    /// How many holders and waiters these have.
+    parties: usize,
+    /// So many of them tell no holder id: a deadlock of theirs is not seen.
     unnamed: usize,
+    /// Whether no deadlock can be among those who tell none.
+    is_known: bool,
 }
 
 /// Looks for them.
@@ -48,9 +55,10 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let again: Vec<&Member> = again.iter().flatten().collect();
     let stays = |circle: &Vec<Member>| circle.iter().all(|member| again.iter().any(|other| member.is_same(other)));
     let deadlocks: Vec<Vec<Member>> = found.into_iter().filter(stays).collect();
-    let is_unnamed = |party: &&Party| party.who == party.owner;
-    let unnamed = first.iter().flat_map(|lock| lock.holders.iter().chain(&lock.waiters)).filter(is_unnamed).count();
-    let said = Said { deadlocks, locks: first.len(), unnamed };
+    let parties = || first.iter().flat_map(|lock| lock.holders.iter().chain(&lock.waiters));
+    let unnamed = parties().filter(|party| party.is_unnamed()).count();
+    let is_known = !may_be_hidden(&first);
+    let said = Said { deadlocks, locks: first.len(), parties: parties().count(), unnamed, is_known };
     if as_json {
         json(&said)?;
     } else {
@@ -59,7 +67,11 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     if has_more {
         tell("there are more locks than were looked at");
     }
-    if said.deadlocks.is_empty() { is_whole.map(|()| End::OK) } else { Ok(End::Code(FOUND)) }
+    match (said.deadlocks.is_empty(), said.is_known) {
+        (false, _) => Ok(End::Code(FOUND)),
+        (true, true) => is_whole.map(|()| End::OK),
+        (true, false) => is_whole.map(|()| End::Code(UNKNOWN)),
+    }
 }
 
 /// What was found at one look.
@@ -116,14 +128,16 @@ fn waited_for(key: &str, together: Together) -> WaitedFor {
 }
 
 fn text(said: &Said) -> String {
-    let unnamed = match said.unnamed {
-        0 => String::new(),
-        count => format!(" ({count} holders and waiters tell no holder id)"),
-    };
-    if said.deadlocks.is_empty() {
-        return format!("no deadlock among {} locks that are waited for{unnamed}\n", said.locks);
+    let unnamed = format!("{} of {} holders and waiters tell no holder id", said.unnamed, said.parties);
+    match (said.deadlocks.is_empty(), said.is_known, said.unnamed) {
+        (false, ..) => said.deadlocks.iter().map(|circle| of_circle(circle)).collect(),
+        (true, false, _) => format!(
+            "whether there is a deadlock among {} locks that are waited for cannot be known: {unnamed}\n  to do    Let their programs tell one, as docs/cli.md says; `palisade why KEY` shows who holds a lock and who waits.\n",
+            said.locks
+        ),
+        (true, true, 0) => format!("no deadlock among {} locks that are waited for\n", said.locks),
+        (true, true, _) => format!("no deadlock among {} locks that are waited for ({unnamed})\n", said.locks),
     }
-    said.deadlocks.iter().map(|circle| of_circle(circle)).collect()
 }
 
 fn of_circle(circle: &[Member]) -> String {

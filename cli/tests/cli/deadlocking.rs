@@ -67,7 +67,7 @@ fn one_that_waits_for_itself() {
     drop(worker);
 }
 
-/// Only who says who it is can be found, whatever client it uses.
+/// Only who says who it is can be found, whatever client it uses. Of the others nobody can say that they do not wait for each other.
 #[test]
 fn holders_with_a_name_and_without() {
     for note in ["", " NOTE [holder=NAME]"] {
@@ -81,8 +81,10 @@ fn holders_with_a_name_and_without() {
         ];
         let ended = run(nodes.palisade("deadlocks"));
         if note.is_empty() {
-            assert_eq!(ended.code(), Some(0), "{ended:?}");
-            assert!(ended.out().contains("(4 holders and waiters tell no holder id)"), "{ended:?}");
+            assert_eq!(ended.code(), Some(2), "{ended:?}");
+            assert!(ended.out().contains("cannot be known: 4 of 4 holders and waiters tell no holder id"), "{ended:?}");
+            let said = json(&nodes, "deadlocks");
+            assert_eq!((&said["is_known"], &said["unnamed"], &said["parties"]), (&false.into(), &4.into(), &4.into()));
         } else {
             assert!(ended.code() == Some(1) && ended.out().starts_with("2 wait for each other:"), "{ended:?}");
         }
