@@ -304,7 +304,7 @@ pub struct Elect {
 
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Prints it once, as plain text; with --interval what the nodes do in a second too
+    /// Prints it once, as plain text or with --json; with --interval what the nodes do in a second too
     #[arg(long)]
     pub once: bool,
     /// Time between two looks [default: 2s]

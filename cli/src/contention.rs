@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use redis::{Value, cmd};
+use serde::Serialize;
 
 use crate::node_failure::line;
 use crate::nodes::{Nodes, answers, failures};
@@ -14,7 +15,7 @@ use crate::show::{printable, table};
 const ASKED: usize = 256;
 
 /// Requests, of which `error` may be another key's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Count {
     count: u64,
     error: u64,
@@ -26,15 +27,41 @@ type Keys = BTreeMap<(u64, Vec<u8>), [Count; 2]>;
 /// What the nodes count, in the order of their fields.
 const KINDS: [&str; 2] = ["waited", "refused"];
 
-/// The `most` keys that most requests waited for or were refused, as rows for people; and what nodes do not tell.
-pub async fn rows(nodes: &Nodes, most: usize) -> String {
-    let replies = nodes.ask(cmd("LOCK.TOP").arg("COUNT").arg(ASKED)).await;
-    let untold: Vec<_> = failures(&replies).collect();
-    let untold = match untold.is_empty() {
-        true => String::new(),
-        false => format!("contended keys are not told: {}\n", line(untold, nodes.len())),
-    };
-    text(&merged(answers(&replies).map(|reply| reply.value.clone())), most) + &untold
+/// A contended key.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Contended {
+    db: u64,
+    /// Its name; bytes that are no UTF-8 are replaced.
+    key: String,
+    waited: Count,
+    refused: Count,
+}
+
+/// What the nodes tell of contended keys.
+#[derive(Debug, Serialize)]
+pub struct Contention {
+    /// Those that most requests waited for or were refused, in this order.
+    keys: Vec<Contended>,
+    /// Which nodes do not tell, and why; empty: all do.
+    untold: String,
+}
+
+impl Contention {
+    /// The `most` keys that most requests waited for or were refused.
+    pub async fn ask(nodes: &Nodes, most: usize) -> Self {
+        let replies = nodes.ask(cmd("LOCK.TOP").arg("COUNT").arg(ASKED)).await;
+        let untold = line(failures(&replies), nodes.len());
+        Self { keys: first(merged(answers(&replies).map(|reply| reply.value.clone())), most), untold }
+    }
+
+    /// As rows for people.
+    pub fn rows(&self) -> String {
+        let untold = match self.untold.as_str() {
+            "" => String::new(),
+            untold => format!("contended keys are not told: {untold}\n"),
+        };
+        text(&self.keys) + &untold
+    }
 }
 
 /// Of each key the count of the node that counts most: a request over several nodes is counted by each of them.
@@ -54,20 +81,29 @@ fn merged(replies: impl IntoIterator<Item = Value>) -> Keys {
     keys
 }
 
-fn text(keys: &Keys, most: usize) -> String {
-    let mut keys: Vec<_> = keys.iter().collect();
+/// The `most` keys with the largest counts.
+fn first(keys: Keys, most: usize) -> Vec<Contended> {
+    let mut keys: Vec<_> = keys.into_iter().collect();
     keys.sort_by_key(|(_, counts)| Reverse(counts.iter().map(|count| count.count).sum::<u64>()));
     keys.truncate(most);
+    let contended = |((db, key), [waited, refused]): ((u64, Vec<u8>), [Count; 2])| {
+        let key = String::from_utf8_lossy(&key).into_owned();
+        Contended { db, key, waited, refused }
+    };
+    keys.into_iter().map(contended).collect()
+}
+
+fn text(keys: &[Contended]) -> String {
     if keys.is_empty() {
         return String::new();
     }
     let error = |count: &Count| if count.error > 0 { format!("-{}", count.error) } else { String::new() };
-    let row = |((db, key), [waited, refused]): (&(u64, Vec<u8>), &[Count; 2])| {
+    let row = |Contended { db, key, waited, refused }: &Contended| {
         let db = if *db > 0 { format!("{db}: ") } else { String::new() };
-        let key = db + &printable(key);
+        let key = db + &printable(key.as_bytes());
         vec![key, waited.count.to_string(), error(waited), refused.count.to_string(), error(refused)]
     };
-    table(&["CONTENDED", "WAITED", "ERROR", "REFUSED", "ERROR"], &[1, 2, 3, 4], keys.into_iter().map(row))
+    table(&["CONTENDED", "WAITED", "ERROR", "REFUSED", "ERROR"], &[1, 2, 3, 4], keys.iter().map(row))
 }
 
 #[cfg(test)]
@@ -92,9 +128,9 @@ mod tests {
     fn the_node_that_counts_most_is_right_and_its_error_goes_with_it() {
         let one = node(&[(0, "a", 7, 0), (0, "b", 5, 3)], &[(0, "a", 1, 0)]);
         let other = node(&[(0, "b", 9, 1), (1, "a", 2, 0)], &[]);
-        let text = super::text(&merged([one, Value::Nil, other]), 10);
+        let text = super::text(&first(merged([one, Value::Nil, other]), 10));
         let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows, [vec!["b", "9", "-1", "0"], vec!["a", "7", "1"], vec!["1:", "a", "2", "0"]]);
-        assert_eq!(super::text(&merged([]), 10), "");
+        assert_eq!(super::text(&first(merged([]), 10)), "");
     }
 }

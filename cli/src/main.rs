@@ -124,7 +124,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             locking(nodes()?, async |nodes| members::run(nodes, &arguments, json).await).await
         }
         Command::Guard(guard) => node_view::guard(&shared.reaching, &guard, json).await,
-        Command::Top(top) => top::run(&nodes()?, &top).await,
+        Command::Top(top) => top::run(&nodes()?, &top, json).await,
         Command::Agent(agent) => agent::run(&shared.reaching, &agent).await,
         Command::Acl { role, user, keys, cluster } => {
             let nodes = if shared.reaching.addresses().is_empty() { None } else { Some(nodes()?) };

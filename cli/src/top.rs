@@ -12,16 +12,17 @@ use crossterm::terminal::{
 };
 use crossterm::{cursor, execute, queue};
 use futures_util::StreamExt;
+use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::arguments::{Sort, Top};
-use crate::contention;
+use crate::contention::Contention;
 use crate::exit::{End, Failure};
 use crate::lock_view::LockView;
 use crate::look::{self, Listed, locks};
 use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
-use crate::show::{out, printable, table};
+use crate::show::{json, out, printable, table};
 
 /// Locks that are looked at a time on each node: enough to see who is in whose way, little work for the nodes.
 const LOOKED_AT: usize = 5_000;
@@ -35,18 +36,23 @@ const SHOWN: usize = 20;
 /// Contended keys that are shown.
 const CONTENDED: usize = 5;
 
-/// Shows it, once or until the person has seen enough.
+/// Shows it, once or until the person has seen enough. Programs get it once.
 ///
 /// # Errors
 /// Too few nodes can be asked, at the first look.
-pub async fn run(nodes: &Nodes, top: &Top) -> Result<End, Failure> {
+pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure> {
     let mut view = View { nodes, pattern: top.filter.as_bytes(), sort: top.sort, before: None };
-    if top.once || !stdout().is_terminal() {
+    if top.once || as_json || !stdout().is_terminal() {
         if let Some(apart) = top.interval {
-            view.page(SHOWN).await?;
+            view.look(SHOWN).await?;
             sleep(apart).await;
         }
-        out(&view.page(SHOWN).await?)?;
+        let shown = view.look(SHOWN).await?;
+        if as_json {
+            json(&shown)?
+        } else {
+            out(&shown.text(nodes))?
+        }
         return Ok(End::OK);
     }
     let failed = |why| Failure::of("the terminal cannot be used", why);
@@ -65,7 +71,8 @@ pub async fn run(nodes: &Nodes, top: &Top) -> Result<End, Failure> {
             },
         }
         let lines = size().map_or(24, |(_, lines)| usize::from(lines));
-        let page = view.page(lines).await.unwrap_or_else(|failure| failure.text + "\n");
+        let shown = view.look(lines).await;
+        let page = shown.map_or_else(|failure| failure.text + "\n", |shown| shown.text(nodes));
         draw(&page).map_err(failed)?;
     }
 }
@@ -89,36 +96,76 @@ struct Look {
     nodes: Vec<NodeView>,
 }
 
+/// What was seen at one look.
+#[derive(Serialize)]
+struct Shown {
+    nodes: Vec<NodeView>,
+    /// By node, what it did in a second since the last look; none at the first one.
+    rates: Vec<Rates>,
+    contended: Contention,
+    /// The first of them in the order that is asked for.
+    locks: Vec<LockView>,
+    /// How many locks were seen.
+    seen: usize,
+    /// Whether there are more than were looked at.
+    has_more: bool,
+    /// Whether all masters of clusters could be asked.
+    is_whole: bool,
+    #[serde(skip)]
+    sort: Sort,
+}
+
+/// What a node did in a second; `None`: it is not known, as after a restart.
+#[derive(Debug, PartialEq, Serialize)]
+struct Rates {
+    number: usize,
+    node: String,
+    granted: Option<f64>,
+    refused: Option<f64>,
+    waited: Option<f64>,
+    in_vain: Option<f64>,
+    expired: Option<f64>,
+}
+
 impl View<'_> {
-    /// Nodes, their rates, and the locks, in the order that is asked for.
-    async fn page(&mut self, most: usize) -> Result<String, Failure> {
-        let views = NodeView::all(self.nodes).await;
-        let now = Look { at: Instant::now(), nodes: views };
+    /// Looks at nodes, their rates, and the first `most` locks in the order that is asked for.
+    async fn look(&mut self, most: usize) -> Result<Shown, Failure> {
+        let now = Look { at: Instant::now(), nodes: NodeView::all(self.nodes).await };
         let Listed { views: mut found, more, is_whole } =
             locks(self.nodes, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
         sort(&mut found, self.sort);
-        let count = if more > 0 { format!("more than {}", found.len()) } else { format!("{}", found.len()) };
+        let seen = found.len();
         found.truncate(most);
-        let rates = self.before.as_ref().map_or(String::new(), |before| rates(before, &now) + "\n");
-        let rows = node_view::rows(&now.nodes);
+        let rates = self.before.as_ref().map_or(vec![], |before| rates(before, &now));
+        let nodes = now.nodes.clone();
         self.before = Some(now);
-        let contended = contention::rows(self.nodes, CONTENDED).await;
-        let contended = if contended.is_empty() { contended } else { contended + "\n" };
-        let locks = look::rows(&found, self.nodes);
-        let missing =
-            is_whole.err().map_or(String::new(), |_| ", without those of masters that cannot be asked".to_owned());
-        Ok(format!(
-            "{rows}\n{rates}{contended}{}\nlocks: {count}{missing}, by {}\n",
-            locks.trim_end(),
+        let contended = Contention::ask(self.nodes, CONTENDED).await;
+        let (has_more, is_whole) = (more > 0, is_whole.is_ok());
+        Ok(Shown { nodes, rates, contended, locks: found, seen, has_more, is_whole, sort: self.sort })
+    }
+}
+
+impl Shown {
+    /// As a page for people.
+    fn text(&self, nodes: &Nodes) -> String {
+        let count = if self.has_more { format!("more than {}", self.seen) } else { self.seen.to_string() };
+        let paragraph = |text: String| if text.is_empty() { text } else { text + "\n" };
+        let missing = if self.is_whole { "" } else { ", without those of masters that cannot be asked" };
+        format!(
+            "{}\n{}{}{}\nlocks: {count}{missing}, by {}\n",
+            node_view::rows(&self.nodes),
+            paragraph(rows(&self.rates)),
+            paragraph(self.contended.rows()),
+            look::rows(&self.locks, nodes).trim_end(),
             self.sort.word()
-        ))
+        )
     }
 }
 
 /// What the nodes did in a second between two looks.
-fn rates(before: &Look, now: &Look) -> String {
+fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
-    let row = |now: &NodeView| {
+    let of_node = |now: &NodeView| {
         // One that was started anew counts from nothing; another server may be the master by now.
         let is_same = |then: &&NodeView| {
             (then.number, &then.node, then.incarnation) == (now.number, &now.node, now.incarnation)
@@ -127,23 +174,35 @@ fn rates(before: &Look, now: &Look) -> String {
         };
         let then = before.nodes.iter().find(is_same);
         let rate = |names: &[&str]| {
-            let Some(then) = then else { return "-".to_owned() };
-            let grown = |name: &&str| now.info.number(name).saturating_sub(then.info.number(name));
-            let count: u64 = names.iter().map(grown).sum();
-            format!("{:.1}", count as f64 / seconds)
+            let grown = |name: &&str| Some(now.info.number(name).saturating_sub(then?.info.number(name)));
+            let count: u64 = names.iter().map(grown).sum::<Option<u64>>()?;
+            Some(count as f64 / seconds)
         };
-        vec![
-            now.number.to_string(),
-            now.node.clone(),
-            rate(&["lock_grants"]),
-            rate(&["lock_contended"]),
-            rate(&["lock_hand_overs", "lock_turns"]),
-            rate(&["lock_wait_timeouts"]),
-            rate(&["lock_expiries"]),
-        ]
+        Rates {
+            number: now.number,
+            node: now.node.clone(),
+            granted: rate(&["lock_grants"]),
+            refused: rate(&["lock_contended"]),
+            waited: rate(&["lock_hand_overs", "lock_turns"]),
+            in_vain: rate(&["lock_wait_timeouts"]),
+            expired: rate(&["lock_expiries"]),
+        }
+    };
+    now.nodes.iter().map(of_node).collect()
+}
+
+/// Rates as a table, one node a row; nothing where there are none.
+fn rows(rates: &[Rates]) -> String {
+    if rates.is_empty() {
+        return String::new();
+    }
+    let shown = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
+    let row = |Rates { number, node, granted, refused, waited, in_vain, expired }: &Rates| {
+        let rates = [*granted, *refused, *waited, *in_vain, *expired].map(shown);
+        [number.to_string(), node.clone()].into_iter().chain(rates).collect()
     };
     let headings = ["#", "NODE", "GRANTS/s", "REFUSED/s", "WAITED/s", "IN VAIN/s", "EXPIRED/s"];
-    table(&headings, &[2, 3, 4, 5, 6], now.nodes.iter().map(row))
+    table(&headings, &[2, 3, 4, 5, 6], rates.iter().map(row))
 }
 
 fn sort(locks: &mut [LockView], by: Sort) {
@@ -237,7 +296,7 @@ mod tests {
         };
         let before = look(0, &[(1, "lock_grants:10\nlock_turns:2\nlock_hand_overs:0\n"), (1, "lock_grants:10\n")]);
         let now = look(2, &[(1, "lock_grants:15\nlock_turns:4\nlock_hand_overs:1\n"), (2, "lock_grants:3\n")]);
-        let text = rates(&before, &now);
+        let text = rows(&rates(&before, &now));
         let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows, [["1", "2.5", "0.0", "1.5", "0.0", "0.0"], ["2", "-", "-", "-", "-", "-"]]);
     }

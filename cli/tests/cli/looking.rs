@@ -52,6 +52,11 @@ fn locks_and_who_holds_them() {
     assert!(some.contains("GRANTS/s") && some.contains("locks: 1, by key") && !some.contains("web-1"), "{some}");
     assert!(!top.contains("GRANTS/s") && top.contains("locks: 2, by waiters"), "{top}");
 
+    let page = json(&nodes, "top --once --interval 1ms --filter a:*");
+    assert_eq!(page["nodes"].as_array().map(Vec::len), Some(3), "{page}");
+    assert_eq!((&page["locks"][0]["holder"], &page["seen"]), (&"web-1".into(), &1.into()), "{page}");
+    assert!(page["rates"][2]["granted"].is_number() && page["contended"]["keys"].is_array(), "{page}");
+
     // It is told, with one of three nodes that do not answer, and is not with two.
     let frozen = Frozen::new(&nodes.servers[2]);
     assert_eq!(json(&nodes, "info a:1")["nodes"], 2);
