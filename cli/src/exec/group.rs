@@ -95,7 +95,12 @@ impl Group {
 
     /// Asks all of it to end; what is stopped is woken to do so.
     pub fn terminate(&self) {
-        self.signal(Signal::SIGTERM);
+        self.pass_on(Signal::SIGTERM);
+    }
+
+    /// Sends `signal` to all of it, and wakes what is stopped, so that it gets the signal now.
+    pub fn pass_on(&self, signal: Signal) {
+        self.signal(signal);
         self.signal(Signal::SIGCONT);
     }
 

@@ -266,6 +266,10 @@ impl<'a> Running<'a> {
         match signal {
             Signal::SIGTSTP if self.own_stop => {}
             Signal::SIGCONT => self.go_on(),
+            // What is stopped would not get it before somebody wakes it.
+            signal @ (Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) => {
+                self.group.pass_on(signal)
+            }
             signal => self.group.signal(signal),
         }
         self.own_stop &= signal == Signal::SIGTSTP;

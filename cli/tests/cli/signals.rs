@@ -65,6 +65,21 @@ fn while_the_command_runs() {
     nodes.wait_idle();
 }
 
+/// A command that somebody stopped gets no signal but SIGKILL until it is woken.
+#[test]
+fn while_the_command_is_stopped() {
+    let nodes = Nodes::start(1);
+    let running = Running::start(nodes.exec("k", "trap 'exit 5' TERM; echo $$ > pid; while :; do sleep 0.01; done"));
+    let pid = nodes.wait_file("pid");
+    let command = nix::unistd::Pid::from_raw(pid.parse().unwrap());
+    nix::sys::signal::kill(command, Signal::SIGSTOP).unwrap();
+    let is_stopped = || read(format!("/proc/{pid}/status").as_ref()).lines().any(|line| line.starts_with("State:\tT"));
+    wait_until("it is stopped", is_stopped);
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.end().code(), Some(5));
+    nodes.wait_idle();
+}
+
 /// A shell that waits for a command dies at once of SIGTERM, and would leave that command running.
 #[test]
 fn what_the_command_started_gets_them_too() {
