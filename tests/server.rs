@@ -28,6 +28,7 @@ mod documented;
 mod events;
 mod expiry;
 mod failures;
+mod full_disk;
 mod garbage;
 mod guard;
 mod hand_over;
