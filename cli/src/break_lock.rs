@@ -33,7 +33,7 @@ pub async fn break_lock(
 ) -> Result<End, Failure> {
     let name = printable(key);
     let (view, replies) = LockView::ask(nodes, key).await;
-    nodes.need_majority(&replies)?;
+    nodes.need_majority(&replies).map_err(|failure| failure.about(key))?;
     if let (Some(view), false) = (view, yes) {
         let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line());
         let whose = token.map_or(String::new(), |token| format!(" for the holder with token {token}"));
@@ -57,7 +57,7 @@ pub async fn break_lock(
         tokens.max()
     };
     let tokens: Vec<u64> = answers(&replies).filter_map(largest).collect();
-    let enough = nodes.need_majority(&replies);
+    let enough = nodes.need_majority(&replies).map_err(|failure| failure.about(key));
     if tokens.is_empty() {
         enough.clone()?;
     }

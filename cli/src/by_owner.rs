@@ -181,7 +181,7 @@ fn failed(nodes: &Nodes, key: &OsStr, error: Error) -> Failure {
             let key = printable(key.as_bytes());
             Failure::new(USAGE, format!("this owner holds {key} already: say --retry if this may repeat a request"))
         }
-        _ => nodes.failed(error),
+        _ => nodes.failed(error).about(key.as_bytes()),
     }
 }
 

@@ -57,7 +57,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
         let leadership = tokio::select! {
             biased;
             signal = signals.end() => return Ok(End::Signal(signal)),
-            leadership = campaign(nodes, &election, &value) => leadership.map_err(|error| nodes.failed(error))?,
+            campaign = campaign => campaign.map_err(|error| nodes.failed(error).about(elect.name.as_bytes()))?,
         };
         let term = leadership.term();
         tell(&format!("{} leads in term {term}", printable(&value)));
@@ -104,12 +104,12 @@ fn as_exec(elect: &Elect) -> Exec {
 /// # Errors
 /// Nobody leads; too few nodes can be asked.
 pub async fn leader(nodes: &Nodes, name: &OsStr, follow: bool, as_json: bool) -> Result<End, Failure> {
-    connect(nodes.client()).await.map_err(|error| nodes.failed(error))?;
+    connect(nodes.client()).await.map_err(|error| nodes.failed(error).about(name.as_bytes()))?;
     let election = nodes.client().election(name.as_bytes());
     if follow {
         return self::follow(&election, as_json).await;
     }
-    let leader = election.leader().await.map_err(|error| nodes.failed(error))?;
+    let leader = election.leader().await.map_err(|error| nodes.failed(error).about(name.as_bytes()))?;
     if leader.is_none() && !as_json {
         return Err(Failure::new(CONFLICT, format!("nobody leads {}", printable(name.as_bytes()))));
     }

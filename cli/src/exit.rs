@@ -7,6 +7,8 @@ use std::fmt;
 use nix::sys::signal::Signal;
 use palisade_client::{Error, ErrorKind};
 
+use crate::show::printable;
+
 /// An argument is wrong, or missing, or the nodes refuse it.
 pub const USAGE: u8 = 193;
 /// Somebody else holds the lock, and it was not to be waited for.
@@ -77,6 +79,14 @@ impl Failure {
     /// The arguments are wrong.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(USAGE, text)
+    }
+
+    /// The same, naming the lock, the election or whatever it is about.
+    pub fn about(self, name: &[u8]) -> Self {
+        match self.text.is_empty() {
+            true => self,
+            false => Self { text: format!("{}: {}", printable(name), self.text), ..self },
+        }
     }
 
     /// Something of this machine failed.

@@ -25,7 +25,7 @@ const BATCH: usize = 500;
 /// Too few nodes can be asked, or may have forgotten who holds it.
 pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let (view, replies) = LockView::ask(nodes, key).await;
-    nodes.need_majority(&replies)?;
+    nodes.need_majority(&replies).map_err(|failure| failure.about(key))?;
     let unknown = unknown(nodes, key, view.as_ref(), &replies);
     match (&view, &unknown) {
         (None, Some(_)) => {}

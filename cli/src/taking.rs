@@ -232,7 +232,7 @@ async fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error)
     match (error.kind(), patience) {
         (ErrorKind::Contended, _) => conflict(asked, holder),
         (ErrorKind::TimedOut, Patience::Until(limit)) => not_in_time(nodes, asked, limit, holder).await,
-        _ => nodes.failed(error),
+        _ => nodes.failed(error).about(asked.key.as_bytes()),
     }
 }
 
@@ -251,7 +251,7 @@ pub async fn not_in_time(nodes: &Nodes, asked: &Asked, limit: Duration, holder: 
         // It may have been too short a time to learn who does; or the nodes grant nothing.
         let (view, replies) = LockView::ask(nodes, key).await;
         let unknown = unknown(nodes, key, view.as_ref(), &replies);
-        if let Some(failure) = nodes.need_majority(&replies).err().or(unknown) {
+        if let Some(failure) = nodes.need_majority(&replies).err().map(|failure| failure.about(key)).or(unknown) {
             return failure;
         }
         holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());

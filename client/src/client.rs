@@ -708,7 +708,7 @@ impl Client {
             Ok((nodes, shared, orders, lease))
         };
         let (nodes, shared, orders, lease) =
-            thread.run(taken.instrument(span.clone()).with_current_subscriber()).await??;
+            thread.run(taken.instrument(span.clone()).with_current_subscriber()).await?.map_err(|error| error.of_key(key))?;
         span.record("token", shared.token());
         Ok(Guard::new(thread, &nodes, lease, shared, orders, checked))
     }

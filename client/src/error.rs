@@ -16,6 +16,8 @@ pub struct Error(Box<Inner>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
+    /// The lock that it is about.
+    key: Option<Box<[u8]>>,
     text: String,
     nodes: Vec<NodeError>,
     holder: Option<Holder>,
@@ -89,6 +91,7 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
+            key: None,
             text: text.into(),
             nodes: vec![],
             holder: None,
@@ -153,9 +156,9 @@ impl Error {
         self.0.in_the_way
     }
 
-    /// Of one of several locks: its text names which.
+    /// The same about this lock, which its message names.
     pub(crate) fn of_key(mut self, key: &[u8]) -> Self {
-        self.0.text = format!("{}: {}", ShownKey(key), self.0.text);
+        self.0.key = Some(key.into());
         self
     }
 
@@ -292,6 +295,9 @@ impl fmt::Display for NodeError {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = &self.0.key {
+            write!(f, "{}: ", ShownKey(key))?;
+        }
         write!(f, "{}", Printable(&self.0.text))?;
         if let Some(holder) = &self.0.holder {
             write!(f, "; it has been held for {:?}", holder.held_for)?;
@@ -325,6 +331,8 @@ mod tests {
             token: 7,
         };
         let error = Error::new(ErrorKind::Contended, evil).with_holder(Some(holder)).with_nodes(vec![node.clone()]);
+        let error = error.of_key(b"orders\x1b");
+        assert!(error.to_string().starts_with("orders\\u{1b}: a\\u{1b}"), "{error}");
         for text in [error.to_string(), crate::Loss::TakenAway(vec![node]).to_string()] {
             assert!(!text.contains(palisade_core::is_obeyed), "{text:?}");
             assert!(text.contains("a\\u{1b}[2J\\r\\nb\\u{202e}: a\\u{1b}[2J"), "{text:?}");

@@ -88,7 +88,7 @@ pub const BREAK: Command = Command {
     spec: Spec {
         name: "LOCK.BREAK",
         summary: "Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; Null if there is none. \
-                  For operators: the holder does not notice.",
+                  For operators: the holder goes on until it hears of that.",
         has_key: true,
         writes: true,
         is_open: false,

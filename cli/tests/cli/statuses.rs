@@ -54,7 +54,7 @@ fn no_quorum() {
     command.args(["exec", "--no-wait", "k", "--", "true"]).stderr(Stdio::piped());
     command.env("PALISADE_NODES", "redis://u:secret@127.0.0.1:1,redis://u:secret@127.0.0.1:2");
     let ended = run(command);
-    ended.assert_refused(196, "0 of 2 nodes can be asked, and 2 are needed: all 2 nodes: it cannot be reached");
+    ended.assert_refused(196, "k: 0 of 2 nodes can be asked, and 2 are needed: all 2 nodes: it cannot be reached");
     assert!(!ended.err().contains("secret"));
 
     let mut nodes = Nodes::start(0);
@@ -135,7 +135,7 @@ fn the_nodes_refuse_it() {
     ] {
         let ended = run(nodes.palisade(line));
         ended.assert_refused(193, "refuse this: WRONGTYPE the key is in use for something that is not a lock");
-        assert!(ended.err().contains("give the lock another name"), "{ended:?}");
+        assert!(ended.err().contains("give the lock another name") && ended.err().contains(" text: "), "{ended:?}");
     }
 
     nodes.say("ACL SETUSER weak on >sesame ~* +ping");
@@ -316,6 +316,8 @@ fn help_version_and_what_shells_want() {
     for (line, text) in [
         ("--help", "Run a command under a lock"),
         ("exec --help", "197  the lock was lost"),
+        // As docs/cli.md and the command's own page have it.
+        ("break --help", "the holder goes on until"),
         ("--version", "palisade 0."),
         ("completions zsh", "#compdef palisade"),
         ("man", ".TH palisade 1"),

@@ -168,7 +168,7 @@ impl Session {
             let options = left.map_or_else(|| self.options.clone(), |left| self.options.clone().wait(left));
             match self.take(&key, Wanted::Exclusive, &options, true).await {
                 Ok(_) => taken.keys.push(key),
-                Err(error) => return Err(error.of_key(&key)),
+                Err(error) => return Err(error),
             }
         }
         taken.keys.clear();
