@@ -707,8 +707,10 @@ impl Client {
             let (shared, orders, lease) = renewer::start(taken, checked, auto, session);
             Ok((nodes, shared, orders, lease))
         };
-        let (nodes, shared, orders, lease) =
-            thread.run(taken.instrument(span.clone()).with_current_subscriber()).await?.map_err(|error| error.of_key(key))?;
+        let (nodes, shared, orders, lease) = thread
+            .run(taken.instrument(span.clone()).with_current_subscriber())
+            .await?
+            .map_err(|error| error.of_key(key))?;
         span.record("token", shared.token());
         Ok(Guard::new(thread, &nodes, lease, shared, orders, checked))
     }

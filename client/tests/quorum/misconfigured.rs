@@ -74,3 +74,30 @@ async fn two_names_for_one_server_are_no_majority() {
     assert!(matches!(error.kind(), ErrorKind::Contended | ErrorKind::NoQuorum), "{error}");
     crate::fixture::until("what it granted is given back", async || nodes.0[0].info("held") == 0).await;
 }
+
+/// What a server says under two names is not what a majority says, and the error tells of it, whatever else the server said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_with_two_names_is_told_and_counts_once() {
+    let nodes = Nodes::start(2);
+    let alias = nodes.0[0].dir().join("alias");
+    std::os::unix::fs::symlink(nodes.0[0].socket(), &alias).unwrap();
+    let twice = [address(&nodes.0[0]), format!("unix://{}", alias.display())];
+    let said = format!("it is the same server as {}: it counts once", nodes.0[0].socket().display());
+    let error = Client::new(twice.clone()).unwrap().connect().await.unwrap_err();
+    assert!(error.to_string().contains(&said) && error.is_lasting(), "{error}");
+    assert_eq!(error.nodes().len(), 1, "{error}");
+    let error = Client::new(twice.clone()).unwrap().try_lock("k").await.unwrap_err();
+    assert!(error.to_string().starts_with("k: ") && error.to_string().contains("it is the same server as "), "{error}");
+    assert!(!error.to_string().contains("OWNED"), "{error}");
+
+    let [one, other] = twice;
+    let locks = Client::new([one, other, address(&nodes.0[1])]).unwrap();
+    connected(&locks).await;
+    nodes.0[1].client().insist("LOCK.ACQUIRE k me 60000 NOTE web-1");
+    let mut changes = locks.watch("k").unwrap();
+    let told = tokio::spawn(async move { changes.changed().await });
+    crate::fixture::until("each name is watched", async || nodes.0[0].info("watchers") == 2).await;
+    nodes.0[0].client().insist("LOCK.ACQUIRE k me 60000 NOTE web-1");
+    let holder = told.await.unwrap().unwrap();
+    assert_eq!(holder.expect("it was never free").note, "web-1");
+}
