@@ -97,7 +97,7 @@ const SCRIPT: &[&str] = &[
 ];
 
 /// Fields whose values differ: times, and which permit was free.
-const DIFFERENT: [&str; 4] = ["ttl", "held", "reserved_ms", "permit"];
+const DIFFERENT: [&str; 5] = ["ttl", "held", "extended", "reserved_ms", "permit"];
 
 /// A reply with times and tokens put out of it, and the tokens that were in it.
 fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
