@@ -31,18 +31,18 @@ const KINDS: [&str; 2] = ["waited", "refused"];
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Contended {
     db: u64,
-    /// Its name; bytes that are no UTF-8 are replaced.
+    /// The name; bytes that are no UTF-8 are replaced.
     key: String,
     waited: Count,
     refused: Count,
 }
 
-/// What the nodes tell of contended keys.
+/// Contended keys, as the nodes tell.
 #[derive(Debug, Serialize)]
 pub struct Contention {
     /// Those that most requests waited for or were refused, in this order.
     keys: Vec<Contended>,
-    /// Which nodes do not tell, and why; empty: all do.
+    /// The nodes that do not tell, and why; empty: all do.
     untold: String,
 }
 

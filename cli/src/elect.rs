@@ -57,7 +57,9 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
         let leadership = tokio::select! {
             biased;
             signal = signals.end() => return Ok(End::Signal(signal)),
-            campaign = campaign => campaign.map_err(|error| nodes.failed(error).about(elect.name.as_bytes()))?,
+            leadership = campaign(nodes, &election, &value) => {
+                leadership.map_err(|error| nodes.failed(error).about(elect.name.as_bytes()))?
+            }
         };
         let term = leadership.term();
         tell(&format!("{} leads in term {term}", printable(&value)));

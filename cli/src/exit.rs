@@ -81,7 +81,7 @@ impl Failure {
         Self::new(USAGE, text)
     }
 
-    /// The same, naming the lock, the election or whatever it is about.
+    /// Names the lock or the election that it is about.
     pub fn about(self, name: &[u8]) -> Self {
         match self.text.is_empty() {
             true => self,

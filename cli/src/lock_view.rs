@@ -69,7 +69,7 @@ pub struct GrantView {
     pub held_ms: u64,
     /// For how long the lease still runs, where longest.
     pub ttl_ms: u64,
-    /// How long ago the lease was last extended, or begun, where least long; `None`: no node tells.
+    /// Time since the lease was last extended, or begun, on the node where that is least; `None`: no node tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_ms: Option<u64>,
     /// On so many nodes this owner holds it.
@@ -295,7 +295,7 @@ impl GrantView {
         })
     }
 
-    /// Whether half of the lease has passed since it was last extended: a client that extends does so after a third.
+    /// Tells whether half of the lease has passed since it was last extended: a client that extends does so after a third.
     pub fn is_overdue(&self) -> bool {
         self.extended_ms.is_some_and(|ago| ago > self.ttl_ms)
     }

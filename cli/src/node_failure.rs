@@ -13,10 +13,10 @@ const WHILE_CONNECTING: &str = "it cannot be reached: ";
 /// The errors with which a node refuses the request itself: asked again, it answers the same.
 const REFUSALS: [&str; 6] = ["DENIED", "ERR", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
 
-/// How a server begins what it says of a database that there is not.
+/// The first words of a server about a database that there is not.
 const NO_DATABASE: &str = "DB index is out of range";
 
-/// What a server without room for one more client says, under the code that it has for everything.
+/// The words of a server without room for one more client, under the code that it has for everything.
 const TOO_MANY_CLIENTS: &str = "max number of clients reached";
 
 /// What is wrong with a node.
@@ -28,9 +28,9 @@ pub enum NodeFailure {
     NoModule,
     /// A server of another kind, which speaks this.
     Stranger(String),
-    /// It has as many clients as it takes.
+    /// A server with as many clients as it takes.
     Full,
-    /// It is the server of another node of the list, which has this name.
+    /// The server of another node of the list, which has this name.
     SameServer(String),
     /// It answered with an error: its first word, and the rest.
     Error(String, String),
@@ -87,7 +87,7 @@ impl NodeFailure {
         }
     }
 
-    /// Whether it does not pass by itself: somebody has to do something about it.
+    /// Tells whether it does not pass by itself: somebody has to do something about it.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::NoModule | Self::SameServer(_) | Self::Stranger(_) => true,
@@ -106,7 +106,7 @@ impl NodeFailure {
         }
     }
 
-    /// Whether its user lacks the permission, and nothing else is wrong.
+    /// Tells whether its user lacks the permission, and nothing else is wrong.
     pub fn is_no_permission(&self) -> bool {
         matches!(self, Self::Error(code, _) if code == "NOPERM")
     }

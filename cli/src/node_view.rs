@@ -17,7 +17,7 @@ use crate::reaching::Reaching;
 use crate::server::{Fields, Link, Server};
 use crate::show::{json, out, table, tell, time};
 
-/// How many round trips are measured, of which the shortest is told.
+/// Round trips that are measured, of which the shortest is told.
 const ROUND_TRIPS: usize = 3;
 
 /// A node.
@@ -55,7 +55,7 @@ pub struct NodeView {
     /// What INFO tells besides.
     #[serde(skip)]
     pub info: Info,
-    /// Why INFO tells nothing: a user that takes locks need not have the permission.
+    /// The reason why INFO tells nothing: a user that takes locks need not have the permission.
     #[serde(skip)]
     pub info_refused: Option<NodeFailure>,
 }

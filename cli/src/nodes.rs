@@ -146,7 +146,7 @@ impl Nodes {
         named.collect()
     }
 
-    /// What `ask` finds at each server, over a connection to it.
+    /// Returns what `ask` finds at each server, over a connection to it.
     pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server, Link) -> Result<T, NodeFailure>) -> Vec<Said<T>> {
         let connected = self.servers().await.into_iter().map(async |Said { number, server, said }| match said {
             Ok(there) => Said::of(&there, there.connect().await.map(|link| Open { server: there.clone(), link })),
@@ -187,7 +187,7 @@ impl Nodes {
         join_all(asked).await
     }
 
-    /// The same without those that are servers of an earlier node of the list: one server counts once.
+    /// Leaves out those that are servers of an earlier node of the list: one server counts once.
     fn each_once(&self, open: Vec<Said<Open>>) -> Vec<Said<Open>> {
         let id = |said: &Said<Open>| said.said.as_ref().ok().and_then(|open| open.link.id);
         let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();

@@ -30,7 +30,7 @@ pub struct Link {
     connection: MultiplexedConnection,
     /// For how long it is guarded, and why: as it said when it was connected.
     pub guard: Option<(u64, String)>,
-    /// Which server it is; `None`: it was not asked.
+    /// The id of the server; `None`: it was not asked.
     pub id: Option<NodeId>,
 }
 

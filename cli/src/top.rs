@@ -96,26 +96,26 @@ struct Look {
     nodes: Vec<NodeView>,
 }
 
-/// What was seen at one look.
+/// The nodes and locks at one look.
 #[derive(Serialize)]
 struct Shown {
     nodes: Vec<NodeView>,
-    /// By node, what it did in a second since the last look; none at the first one.
+    /// The rates of each node since the last look; none at the first one.
     rates: Vec<Rates>,
     contended: Contention,
     /// The first of them in the order that is asked for.
     locks: Vec<LockView>,
-    /// How many locks were seen.
+    /// The number of locks that were seen.
     seen: usize,
-    /// Whether there are more than were looked at.
+    /// Some locks were left out.
     has_more: bool,
-    /// Whether all masters of clusters could be asked.
+    /// All masters of clusters could be asked.
     is_whole: bool,
     #[serde(skip)]
     sort: Sort,
 }
 
-/// What a node did in a second; `None`: it is not known, as after a restart.
+/// Events of a node in a second; `None`: it is not known, as after a restart.
 #[derive(Debug, PartialEq, Serialize)]
 struct Rates {
     number: usize,
@@ -162,7 +162,7 @@ impl Shown {
     }
 }
 
-/// What the nodes did in a second between two looks.
+/// Computes what the nodes did in a second between two looks.
 fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
     let of_node = |now: &NodeView| {

@@ -222,7 +222,7 @@ pub enum Unreached {
     Server(RedisError),
     /// The server turned this client away before it asked for anything: the code of its error, and its text.
     Refused(String, String),
-    /// What is there is no server of this kind, but this.
+    /// Another kind of server is there, namely this.
     Stranger(String),
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_core::Wanted;
-use palisade_core::quorum::{Acquire, Answer, Ask, Held, Out, Progress, first_as, granted_after, majority};
+use palisade_core::quorum::{Acquire, Answer, Ask, Held, NodeId, Out, Progress, first_as, granted_after, majority};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -37,6 +37,19 @@ struct Seen {
     wrong: Vec<bool>,
 }
 
+impl Seen {
+    /// Says of a server under its second name that it counts once, whatever it said there: it has another owner already, or the same one.
+    fn count_once(&mut self, nodes: &Nodes, outs: &[Option<Out>], ids: &[Option<NodeId>]) {
+        let counts = |node: &usize| outs[*node].is_none();
+        for node in (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some()) {
+            let others = || (0..nodes.len()).filter(|other| *other != node && ids[*other] == ids[node]);
+            if let Some(other) = others().find(counts).or_else(|| first_as(ids, node)) {
+                (self.whys[node], self.lasting[node]) = (Some(nodes.same_server_as(other)), true);
+            }
+        }
+    }
+}
+
 /// Takes it with one round to all nodes, and a second one where their tokens differ; by then, if there is a limit. Dropped
 /// meanwhile, or refused, it is given back everywhere.
 pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Option<Instant>) -> Result<Taken, Error> {
@@ -60,7 +73,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
-    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: vec![false; nodes.len()] };
+    let none = vec![false; nodes.len()];
+    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: none.clone(), wrong: none };
     let (mut answered, mut ids) = (vec![false; nodes.len()], vec![None; nodes.len()]);
     let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
     let mut is_over = false;
@@ -82,7 +96,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
         };
         let node = reply.call.node;
         (answered[node], ids[node]) = (true, reply.id);
-        (seen.whys[node], seen.lasting[node]) = (reply.why, reply.is_lasting);
+        (seen.whys[node], seen.lasting[node], seen.wrong[node]) = (reply.why, reply.is_lasting, reply.is_wrong);
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
                 if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
@@ -100,15 +114,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     }
     drop(give_back);
     let outs: Vec<_> = machine.outs().collect();
-    // Whatever it said there: under its second name it has another owner already, or the same one.
-    let counts = |node: &usize| outs[*node].is_none();
-    let twice = (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some());
-    for node in twice {
-        let others = || (0..nodes.len()).filter(|other| *other != node && ids[*other] == ids[node]);
-        if let Some(other) = others().find(counts).or_else(|| first_as(&ids, node)) {
-            (seen.whys[node], seen.lasting[node]) = (Some(nodes.same_server_as(other)), true);
-        }
-    }
+    seen.count_once(nodes, &outs, &ids);
     let refused = refused(nodes, &lease, &outs, seen, checked.given).await;
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
@@ -210,9 +216,8 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
     let Seen { mut whys, lasting, wrong } = seen;
     let count_of = |of: &[bool]| of.iter().filter(|is| **is).count();
     for (out, why) in outs.iter().zip(&mut whys) {
-        match out {
-            None => *why = None,
-            _ => {}
+        if out.is_none() {
+            *why = None;
         }
     }
     let of = |which: fn(&Out) -> bool| outs.iter().flatten().filter(|out| which(out)).count();

@@ -156,7 +156,7 @@ impl Error {
         self.0.in_the_way
     }
 
-    /// The same about this lock, which its message names.
+    /// Names the lock that it is about in its message.
     pub(crate) fn of_key(mut self, key: &[u8]) -> Self {
         self.0.key = Some(key.into());
         self
@@ -200,7 +200,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether somebody has to do something about it: a wrong password, a missing permission, a server without the module, an argument
+    /// Returns true if somebody has to act: a wrong password, a missing permission, a certificate that is not trusted, a server without the module, an argument
     /// that nodes refuse. Anything else passes by itself, so it helps to wait or to ask again: nodes that are down, load their data or
     /// are guarded, and a lock that somebody else holds.
     ///

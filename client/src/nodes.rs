@@ -197,12 +197,12 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
     }
 
-    /// That the server which answered at `place` does not count, since it has an earlier place in the list too; for people.
+    /// Says that the server which answered at `place` does not count, since it has an earlier place in the list too; for people.
     pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<String> {
         Some(self.same_server_as(first_as(ids, place)?))
     }
 
-    /// That a server is the one at this place, and does not count again; for people.
+    /// Says that a server is the one at this place, and does not count again; for people.
     pub fn same_server_as(&self, place: usize) -> String {
         format!("it is the same server as {}: it counts once", self.list[place].name())
     }

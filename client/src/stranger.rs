@@ -1,4 +1,4 @@
-//! What is at an address where no node answers: a server that speaks something else, or one that turns clients away before they ask.
+//! Servers at addresses where no node answers: one that speaks something else, one that turns clients away before they ask.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tokio::time::timeout;
 
 use crate::access::Unreached;
 
-/// How long a server that turns clients away takes to say so, and one that speaks HTTP to answer.
+/// Time for a server that turns clients away to say so, and for one that speaks HTTP to answer.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// How much of what it says is read.
+/// Bytes of what it says that are read.
 const BYTES: usize = 256;
 
 /// A question that servers of HTTP understand, and that harms no other.
 const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
-/// What is there; `None`: it says nothing that tells.
+/// Finds out what is there; `None`: it says nothing that tells.
 pub async fn what_is_at(address: &ConnectionAddr) -> Option<Unreached> {
     match address {
         ConnectionAddr::Tcp(host, port) => {
@@ -33,7 +33,7 @@ pub async fn what_is_at(address: &ConnectionAddr) -> Option<Unreached> {
     }
 }
 
-/// What it says by itself, or else when it is asked.
+/// Reads what it says by itself, or else when it is asked.
 async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin) -> Vec<u8> {
     let mut said = vec![0; BYTES];
     let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;

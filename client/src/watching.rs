@@ -58,7 +58,7 @@ pub enum State {
 }
 
 impl What {
-    /// Which server answered.
+    /// The server that answered.
     pub fn id(&self) -> Option<NodeId> {
         match self {
             Self::Says { id, .. } | Self::Same { id, .. } => Some(*id),

@@ -558,16 +558,13 @@ impl NodeFailure {
             Unreached::Refused(code, text) if code == "DENIED" => Self::Unfit(format!("{code} {text}")),
             Unreached::Refused(code, text) => Self::Unreachable(format!("{code} {text}")),
             Unreached::Server(error) => {
-                // What it answered it says in its own words.
+// What it answered it says in its own words.
                 let why = match Self::of(&error) {
                     answer @ Self::Refused(..) => answer.to_string(),
                     _ => format!("it cannot be reached: {error}"),
                 };
-                if Self::of(&error).is_lasting() || error.kind() == redis::ErrorKind::AuthenticationFailed {
-                    Self::Unfit(why)
-                } else {
-                    Self::Unreachable(why)
-                }
+                let is_refused = error.kind() == redis::ErrorKind::AuthenticationFailed || is_of_tls(&error);
+                if is_refused || Self::of(&error).is_lasting() { Self::Unfit(why) } else { Self::Unreachable(why) }
             }
         }
     }

@@ -25,7 +25,7 @@ impl Command for Break {
         summary:
             c"Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; \
                    Null if there is none. For operators: the holder goes on until it hears of that.",
-        complexity: c"O(1)",
+        complexity: c"O(log n) for each grant that ends, n being the number of holders; O(1) without TOKEN",
         since: c"0.1.0",
         flags: c"write fast",
         acl: AclGroup::Operator,

@@ -32,7 +32,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// Whether nothing tells what else it holds and waits for.
+    /// Tells whether nothing says what else it holds and waits for.
     pub fn is_unnamed(&self) -> bool {
         self.who == self.owner
     }
@@ -85,7 +85,7 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     circles
 }
 
-/// Whether there may be a circle that cannot be seen: one that closes if all who tell no id are one flow of control.
+/// Tells whether there may be a circle that cannot be seen: one that closes if all who tell no id are one flow of control.
 pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     let as_one = |party: &Party| Party {
         who: if party.is_unnamed() { String::new() } else { party.who.clone() },
@@ -237,8 +237,7 @@ mod tests {
         let named = |texts: &[&str]| {
             let mut locks = locks(texts);
             for lock in &mut locks {
-                for party in lock.holders.iter_mut().chain(&mut lock.waiters).filter(|party| party.who < "a".to_owned())
-                {
+                for party in lock.holders.iter_mut().chain(&mut lock.waiters).filter(|party| party.who.as_str() < "a") {
                     party.owner = format!("owner of {}", party.who);
                 }
             }

@@ -35,11 +35,11 @@ struct Said {
     deadlocks: Vec<Vec<Member>>,
     /// So many locks that somebody waits for were looked at.
     locks: usize,
-    /// How many holders and waiters these have.
+    /// The number of their holders and waiters.
     parties: usize,
     /// So many of them tell no holder id: a deadlock of theirs is not seen.
     unnamed: usize,
-    /// Whether no deadlock can be among those who tell none.
+    /// No deadlock can be among those who tell none.
     is_known: bool,
 }
 

@@ -27,28 +27,8 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         (false, Part::Alone) => alone(patient),
         (false, Part::OfSentinels | Part::OfCluster) => replaceable(patient),
     };
+    findings.extend(guards(patient));
     let mut found = |level, found: String, advice: &str| findings.push(about(level, found, advice));
-    if view.info.number("lock_guarded_slots") > 0 {
-        found(
-            Change,
-            format!(
-                "{} of its slots are guarded: they came without their locks",
-                view.info.number("lock_guarded_slots")
-            ),
-            "wait: they serve again when all leases that they may have forgotten have ended",
-        );
-    }
-    // A replica grants nothing anyway, and begins a guard of its own when it takes over.
-    if view.guard_ms > 0 && !patient.is_replica {
-        let text =
-            format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
-        // It may have lost what it granted, and nobody can tell from here: nothing but time makes it safe.
-        let advice = match view.guard_reason.as_str() {
-            "operator" => "somebody armed the guard: ask who, and why; it ends by itself",
-            _ => "wait: it may have forgotten locks that are held, and serves again when their leases have ended",
-        };
-        found(Change, text, advice);
-    }
     if view.info.number("lock_poisoned") > 0 {
         found(Fail, "the module failed, and grants nothing".to_owned(), "report the line in its log, and restart it");
     }
@@ -81,6 +61,29 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
     if findings.iter().all(|finding| finding.level == Note) {
         let what = if patient.is_replica { "stands by" } else { "serves" };
         findings.push(Finding::new(Ok, &view.node, format!("{what}, round trip {}", view.round_trip_ms()), ""));
+    }
+    findings
+}
+
+/// Finds what of it is guarded. It may have lost what it granted, and nobody can tell from here: nothing but time makes it safe.
+fn guards(patient: &Patient) -> Vec<Finding> {
+    let view = &patient.view;
+    let mut findings = vec![];
+    let slots = view.info.number("lock_guarded_slots");
+    if slots > 0 {
+        let text = format!("{slots} of its slots are guarded: they came without their locks");
+        let advice = "wait: they serve again when all leases that they may have forgotten have ended";
+        findings.push(Finding::new(Change, &view.node, text, advice));
+    }
+    // A replica grants nothing anyway, and begins a guard of its own when it takes over.
+    if view.guard_ms > 0 && !patient.is_replica {
+        let text =
+            format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
+        let advice = match view.guard_reason.as_str() {
+            "operator" => "somebody armed the guard: ask who, and why; it ends by itself",
+            _ => "wait: it may have forgotten locks that are held, and serves again when their leases have ended",
+        };
+        findings.push(Finding::new(Change, &view.node, text, advice));
     }
     findings
 }

@@ -7,7 +7,7 @@ use super::Level::{Change, Fail, Note, Ok};
 use crate::members::even;
 use crate::members::survey::{Row, Standing, Survey};
 
-/// Checks what so many nodes know.
+/// Checks what the nodes know; `nodes` is how many the list has.
 pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     let latest = &survey.latest;
     if latest.version == 0 {
@@ -38,7 +38,7 @@ pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// How to found a set, where several nodes, a server each, know none and all of them answer.
+/// Says how to found a set, where several nodes, a server each, know none and all of them answer.
 fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     let told = &survey.told;
     if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {

@@ -104,7 +104,7 @@ fn text(rows: &[Row]) -> String {
     table(&["#", "NODE", "STANDING", "VERSION", "VOTES IN", "ID"], &[3, 4], rows.iter().map(row))
 }
 
-/// Why so many nodes are one too many, or too few; `None`: they are not.
+/// The reason why this number of nodes is one too many, or too few; `None`: it is not.
 pub fn even(count: usize) -> Option<String> {
     let why =
         || format!("an even number: {} are needed, so no more may be down than of {}", majority(count), count - 1);

@@ -130,7 +130,7 @@ pub struct ShownGrant {
     pub is_suspect: bool,
     /// For how long it is extended by itself.
     pub keepalive: Duration,
-    /// How long ago its lease was last extended, or begun, on the node where that is least long.
+    /// Time since its lease was last extended, or begun, on the node where that is least.
     pub extended: Duration,
 }
 

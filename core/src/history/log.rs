@@ -91,7 +91,7 @@ impl Log {
         self.slower_than_ms
     }
 
-    /// Whether anything is kept.
+    /// Tells whether anything is kept.
     pub(super) fn is_on(&self) -> bool {
         self.slower_than_ms < u64::MAX
     }

@@ -15,7 +15,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Whether a character is for the terminal and not for the eye: control characters, line and paragraph separators, and format
+/// Tells whether a character is for the terminal and not for the eye: control characters, line and paragraph separators, and format
 /// characters, which change the order of what is shown, or are not seen at all.
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
