@@ -8,6 +8,8 @@ fn what_is_wrong_is_named_with_its_bounds() {
     let mut me = server.client();
     let ttl = "ERR ttl must be an integer from 1 to 60000 milliseconds";
     let token = "ERR token must be an integer from 1 to 9007199254740991";
+    let fence = "ERR FENCE must be an integer from 1 to 9007199254740991";
+    let option = "ERR TOKEN must be an integer from 1 to 9007199254740991";
     let patience = "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds";
     let level = "ERR LEVEL must be an integer from 1 to 1000000";
     let limit = "ERR LIMIT must be an integer from 1 to 65535";
@@ -31,11 +33,18 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.EXTEND k me 60001", ttl),
         ("LOCK.REENTER k me TTL 0", ttl),
         ("LOCK.REENTER k me TTL x", ttl),
-        ("LOCK.EXTEND k me 1 TOKEN 0", token),
-        ("LOCK.EXTEND k me 1 TOKEN 9007199254740992", token),
-        ("LOCK.RELEASE k me TOKEN -5", token),
+        ("LOCK.EXTEND k me 1 TOKEN 0", option),
+        ("LOCK.EXTEND k me 1 TOKEN 9007199254740992", option),
+        ("LOCK.RELEASE k me TOKEN -5", option),
         ("LOCK.CHECK k 0", token),
         ("LOCK.CHECK k x", token),
+        ("LOCK.NOTE k me x SEQ 9007199254740992", "ERR SEQ must be an integer from 0 to 9007199254740991"),
+        ("LOCK.FLOOR RAISE 0", "ERR RAISE needs a token from 1 to 6755399441055744"),
+        ("LOCK.SETMEMBERS 1 FLOOR 0", "ERR FLOOR needs a token from 1 to 6755399441055744"),
+        ("LOCK.SETMEMBERS 9007199254740992 DECIDED", "ERR version must be an integer from 0 to 9007199254740991"),
+        ("LOCK.SETMEMBERS 18446744073709551615 DECIDED", "ERR version must be an integer from 0 to 9007199254740991"),
+        ("LOCK.MEMBERS JOIN 9007199254740992", "ERR JOIN must be an integer from 0 to 9007199254740991"),
+        ("LOCK.MEMBERS JOIN x", "ERR JOIN must be an integer from 0 to 9007199254740991"),
         ("LOCK.RELEASE k me LEVEL 0", level),
         ("LOCK.RELEASE k me LEVEL 1000001", level),
         ("LOCK.REENTER k me LEVEL 0", level),
@@ -99,13 +108,13 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.NOTE k me text SEQ -1", "ERR SEQ must be an integer from 0 to 9007199254740991"),
         ("LOCK.NOTE k me text SEQ 9007199254740992", "ERR SEQ must be"),
         ("LOCK.NOTE k me text SEQ 1 SEQ 1", "ERR option SEQ was given twice"),
-        ("LOCK.NOTE k me text TOKEN 0", token),
+        ("LOCK.NOTE k me text TOKEN 0", option),
         ("LOCK.NOTE k me text NOTE text", "ERR unknown option: this command takes SEQ n and TOKEN t"),
         ("LOCK.WATCH k", "ERR wrong number of arguments"),
         ("LOCK.WATCH k -1", patience),
         ("LOCK.WATCH k 86400001", patience),
-        ("LOCK.WATCH k 0 TOKEN x", token),
-        ("LOCK.WATCH k 0 TOKEN 9007199254740992", token),
+        ("LOCK.WATCH k 0 TOKEN x", option),
+        ("LOCK.WATCH k 0 TOKEN 9007199254740992", option),
         ("LOCK.WATCH k 0 SEQ 1", "ERR SEQ is for TOKEN: give both"),
         ("LOCK.WATCH k 0 TOKEN 0 SEQ 1", "ERR SEQ is for TOKEN: give both"),
         ("LOCK.WATCH k 0 TOKEN 1 SEQ x", "ERR SEQ must be an integer"),
@@ -116,9 +125,9 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.CONVERT k me SHARE", conversion),
         ("LOCK.CONVERT k  SHARED", "ERR owner must be 1 to 256 bytes long"),
         ("LOCK.CONVERT k me SHARED TOKEN", "ERR option TOKEN needs a value"),
-        ("LOCK.CONVERT k me EXCLUSIVE TOKEN 0", token),
+        ("LOCK.CONVERT k me EXCLUSIVE TOKEN 0", option),
         ("LOCK.CONVERT k me SHARED WAIT 5", "ERR unknown option: this command takes TOKEN t"),
-        ("LOCK.BREAK k TOKEN 0", token),
+        ("LOCK.BREAK k TOKEN 0", option),
         ("LOCK.BREAK k TOKEN", "ERR option TOKEN needs a value"),
         ("LOCK.BREAK k me", "ERR unknown option: this command takes TOKEN t"),
         ("LOCK.ACQUIRE k me 1000 WAIT", "ERR option WAIT needs a value"),
@@ -140,9 +149,9 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ),
         ("LOCK.BREAK", "ERR wrong number of arguments"),
         ("LOCK.HELP me", "ERR wrong number of arguments"),
-        ("LOCK.ACQUIRE k me 1000 FENCE -1", token),
-        ("LOCK.ACQUIRE k me 1000 FENCE 9007199254740992", token),
-        ("LOCK.ACQUIRE k me 1000 FENCE 9223372036854775807", token),
+        ("LOCK.ACQUIRE k me 1000 FENCE -1", fence),
+        ("LOCK.ACQUIRE k me 1000 FENCE 9007199254740992", fence),
+        ("LOCK.ACQUIRE k me 1000 FENCE 9223372036854775807", fence),
         ("LOCK.ACQUIRE k me 1000 FENCE 1 FENCE 1", "ERR option FENCE was given twice"),
         ("LOCK.FENCE k me 0", token),
         ("LOCK.FENCE k me 9007199254740992", token),
@@ -220,6 +229,8 @@ fn notes_are_any_bytes_up_to_1024() {
     }
     let error = error(me.send(&[b"LOCK.ACQUIRE", b"k", b"me", b"10000", b"NOTE", &[b'x'; 1025]]));
     assert_eq!(error, "ERR NOTE must be at most 1024 bytes long");
+    let refused = me.send(&[b"LOCK.NOTE", b"k", b"me", &[b'x'; 1025]]);
+    assert_eq!(crate::harness::error(refused), "ERR text must be at most 1024 bytes long");
 }
 
 #[test]

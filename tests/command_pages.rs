@@ -113,13 +113,21 @@ fn refusals() -> Vec<Refusal> {
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
-        Patience | Ticket | ListedWaiters | FenceTooFar { .. } | Floor | GuardLength | WrongType | MasterOnly => {}
-        Forbidden | Panicked | Poisoned | OwnerLength | NoteLength | NoteSequence | NotesExhausted => {}
-        OwnerQueueFull | Ttl { .. } | Token | Level | KeepAlive | KeepAliveFull | NoConnection => {}
+        Patience
+        | Ticket
+        | ListedWaiters
+        | FenceTooFar { .. }
+        | Floor { .. }
+        | GuardLength
+        | WrongType
+        | MasterOnly => {}
+        Forbidden | Panicked | Poisoned | OwnerLength | NoteLength { .. } | NoteSequence | NotesExhausted => {}
+        OwnerQueueFull | Ttl { .. } | Token { .. } | Level | KeepAlive | KeepAliveFull | NoConnection => {}
         NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
-        OldMembers { .. } | NotMember | Outbid | Unsettled { .. } | MembersApart | Members | MembersVersion => {}
+        OldMembers { .. } | NotMember | Outbid | Unsettled { .. } | MembersApart | Members => {}
+        MembersVersion { .. } => {}
         Ballot | NothingJoins | MembersForm => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
     };
@@ -145,7 +153,8 @@ fn refusals() -> Vec<Refusal> {
         Ticket,
         ListedWaiters,
         FenceTooFar { max: 1_826_770_601_882_918 },
-        Floor,
+        Floor { option: "RAISE" },
+        Floor { option: "FLOOR" },
         GuardLength,
         WrongType,
         MasterOnly,
@@ -153,11 +162,14 @@ fn refusals() -> Vec<Refusal> {
         Panicked,
         Poisoned,
         OwnerLength,
-        NoteLength,
+        NoteLength { argument: "NOTE" },
+        NoteLength { argument: "text" },
         NoteSequence,
         NotesExhausted,
         Ttl { max_ms },
-        Token,
+        Token { argument: "token" },
+        Token { argument: "TOKEN" },
+        Token { argument: "FENCE" },
         Level,
         HoldsExhausted,
         TokensExhausted,
@@ -180,7 +192,8 @@ fn refusals() -> Vec<Refusal> {
         Unsettled { left_ms },
         MembersApart,
         Members,
-        MembersVersion,
+        MembersVersion { argument: "version" },
+        MembersVersion { argument: "JOIN" },
         Ballot,
         NothingJoins,
         MembersForm,

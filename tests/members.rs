@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use sha2::{Digest, Sha256};
+
 use crate::harness::{Client, Reply, SHORT, Server, Setup, error, int, null, state_file, text, wait_until};
 
 const BALLOT: &str = "00000000000000000000000000000007";
@@ -179,6 +181,36 @@ fn a_node_that_lost_its_state_file_is_no_member() {
     decide(&server, 1, &list(&before, &[2, 3]));
     let promise = client.insist(&format!("LOCK.SETMEMBERS 2 PROMISE {BALLOT}"));
     assert!(promise.is_error("NOTMEMBER"), "{promise:?}");
+}
+
+/// The largest version is one that clients can name; a node that an earlier module let know a larger one starts with it.
+#[test]
+fn versions_are_those_that_clients_can_name() {
+    const LARGEST: u64 = (1 << 53) - 1;
+    let mut server = Setup::new().aof().module_arguments(&SHORT).start();
+    let members = list(&id(&server), &[2, 3]);
+    let too_large = error(decide(&server, LARGEST + 1, &members));
+    assert_eq!(too_large, "ERR version must be an integer from 0 to 9007199254740991");
+    assert_eq!(decide(&server, LARGEST, &members), int(1));
+    let joins = |server: &Server| {
+        let mut client = server.client();
+        let told = version(&mut client);
+        client.say(&format!("LOCK.MEMBERS JOIN {told}"));
+        assert_eq!((told, client.say("PING")), (LARGEST as i64, text("PONG")), "the connection stays");
+    };
+    joins(&server);
+    let next = format!("LOCK.SETMEMBERS {LARGEST} PROMISE {BALLOT}");
+    assert!(server.client().say(&next).is_error("OLDMEMBERS"), "there is no next one");
+    server.shutdown("NOSAVE");
+    let path = state_file(&server);
+    let state =
+        fs::read_to_string(&path).unwrap().replace(&format!("members {LARGEST} "), "members 18446744073709551615 ");
+    let body = &state[..state.find("check ").unwrap()];
+    let check: String = Sha256::digest(body.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    fs::write(&path, format!("{body}check {check}\n")).unwrap();
+    server.start_again();
+    joins(&server);
+    assert_eq!(server.client().say("LOCK.MEMBERS").field("members"), text(&members));
 }
 
 #[test]

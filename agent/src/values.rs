@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use palisade_core::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX};
-use palisade_core::request::{self, Conversion, Level, NoteSequence, Owner, Patience, Ttl};
+use palisade_core::limits::MAX_TTL_LIMIT_MS;
+use palisade_core::request::{self, Conversion, Level, Note, NoteSequence, Owner, Patience, Ttl};
 use palisade_core::{Refusal, Token, Wanted, parse_integer};
 
 use crate::spec::Shape;
@@ -53,7 +53,8 @@ impl Value for Text {
     const SHAPE: Shape = Shape::Bytes;
 
     fn parse(word: Bytes, _: &Bounds) -> Result<Self, Refusal> {
-        if word.len() > NOTE_BYTES_MAX { Err(Refusal::NoteLength) } else { Ok(Self(word)) }
+        Note::new(&word)?;
+        Ok(Self(word))
     }
 }
 
@@ -69,7 +70,7 @@ impl Value for Token {
     const SHAPE: Shape = Shape::Integer;
 
     fn parse(word: Bytes, _: &Bounds) -> Result<Self, Refusal> {
-        parse_integer(&word).and_then(Token::new).ok_or(Refusal::Token)
+        parse_integer(&word).and_then(Token::new).ok_or(Refusal::Token { argument: "token" })
     }
 }
 

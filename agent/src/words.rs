@@ -145,7 +145,8 @@ impl Words {
 
     /// The next one as the value of option `name`.
     pub fn value<T: Value>(&mut self, name: &'static str) -> Result<T, Refusal> {
-        T::parse(self.next().ok_or(Refusal::MissingValue { name })?, &self.bounds)
+        let value = T::parse(self.next().ok_or(Refusal::MissingValue { name })?, &self.bounds);
+        value.map_err(|refusal| refusal.of_option(name))
     }
 
     /// Whether one of those that are left is this one.

@@ -6,7 +6,8 @@ use crate::values::cause::Cause;
 use crate::values::limits::{
     BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS,
     LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX,
-    NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX, RETRY_HAND_OVER_MS,
+    MEMBERS_VERSION_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX,
+    RETRY_HAND_OVER_MS,
     TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
@@ -76,7 +77,10 @@ pub enum Refusal {
         max: u64,
     },
     /// `ERR`: not a floor of tokens.
-    Floor,
+    Floor {
+        /// The option that it was given for.
+        option: &'static str,
+    },
     /// `ERR`: not a length of a guard.
     GuardLength,
     /// `WRONGTYPE`: the key holds something that is not a lock.
@@ -92,7 +96,10 @@ pub enum Refusal {
     /// `ERR`: the owner is empty or too long.
     OwnerLength,
     /// `ERR`: the note is too long.
-    NoteLength,
+    NoteLength {
+        /// The argument or option that it was given for.
+        argument: &'static str,
+    },
     /// `ERR`: not the number of a note.
     NoteSequence,
     /// `ERR`: no larger number is left for a note of this grant.
@@ -103,7 +110,10 @@ pub enum Refusal {
         max_ms: u32,
     },
     /// `ERR`: not a token.
-    Token,
+    Token {
+        /// The argument or option that it was given for.
+        argument: &'static str,
+    },
     /// `ERR`: not a number of holds.
     Level,
     /// `ERR`: the lock already has as many holds as a lock can have.
@@ -170,7 +180,10 @@ pub enum Refusal {
     /// `ERR`: not a list of members.
     Members,
     /// `ERR`: not a version of the set.
-    MembersVersion,
+    MembersVersion {
+        /// The argument or option that it was given for.
+        argument: &'static str,
+    },
     /// `ERR`: not a ballot.
     Ballot,
     /// `ERR`: JOIN came over no connection.
@@ -191,6 +204,17 @@ impl Refusal {
             Self::Guarded { left_ms, .. } | Self::SlotGuarded { left_ms } | Self::Evicted { left_ms } => Some(left_ms),
             Self::NotYet => Some(NOT_YET_MS.into()),
             _ => None,
+        }
+    }
+
+    /// Names `option`, whose value is refused, in place of the argument of a command that takes the same kind of value.
+    pub fn of_option(self, option: &'static str) -> Self {
+        match self {
+            Self::Floor { .. } => Self::Floor { option },
+            Self::NoteLength { .. } => Self::NoteLength { argument: option },
+            Self::Token { .. } => Self::Token { argument: option },
+            Self::MembersVersion { .. } => Self::MembersVersion { argument: option },
+            other => other,
         }
     }
 
@@ -291,7 +315,7 @@ impl fmt::Display for Refusal {
                 "ERR token must be at most {max}: it is too far ahead of this node's clock. Set the clocks of the nodes right; \
                  where a node's tokens stay ahead LOCK.FLOOR brings the others there"
             ),
-            Self::Floor => write!(f, "ERR RAISE needs a token from 1 to {FLOOR_MAX}"),
+            Self::Floor { option } => write!(f, "ERR {option} needs a token from 1 to {FLOOR_MAX}"),
             Self::GuardLength => write!(f, "ERR ARM needs an integer from 1 to {GUARD_LIMIT_MS} milliseconds"),
             Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
             Self::MasterOnly => f.write_str(
@@ -309,7 +333,7 @@ impl fmt::Display for Refusal {
                  server's log, then restart the server",
             ),
             Self::OwnerLength => write!(f, "ERR owner must be 1 to {OWNER_BYTES_MAX} bytes long"),
-            Self::NoteLength => write!(f, "ERR NOTE must be at most {NOTE_BYTES_MAX} bytes long"),
+            Self::NoteLength { argument } => write!(f, "ERR {argument} must be at most {NOTE_BYTES_MAX} bytes long"),
             Self::NoteSequence => write!(f, "ERR SEQ must be an integer from 0 to {NOTE_SEQUENCE_MAX}"),
             Self::NotesExhausted => write!(
                 f,
@@ -320,7 +344,7 @@ impl fmt::Display for Refusal {
                 f,
                 "ERR ttl must be an integer from 1 to {max_ms} milliseconds (the server's lock.max-ttl)"
             ),
-            Self::Token => write!(f, "ERR token must be an integer from 1 to {}", TOKEN_LIMIT - 1),
+            Self::Token { argument } => write!(f, "ERR {argument} must be an integer from 1 to {}", TOKEN_LIMIT - 1),
             Self::Level => write!(f, "ERR LEVEL must be an integer from 1 to {HOLDS_MAX}"),
             Self::HoldsExhausted => write!(
                 f,
@@ -370,7 +394,9 @@ impl fmt::Display for Refusal {
                 "ERR MEMBERS must be 1 to {MEMBERS_MAX} nodes, each once, as id@address with commas in between: the id of \
                  LOCK.NODE or unknown, the address at most {MEMBER_ADDRESS_BYTES_MAX} bytes without spaces or commas"
             ),
-            Self::MembersVersion => f.write_str("ERR version must be an integer from 0 on"),
+            Self::MembersVersion { argument } => {
+                write!(f, "ERR {argument} must be an integer from 0 to {MEMBERS_VERSION_MAX}")
+            }
             Self::Ballot => f.write_str("ERR the ballot must be 32 hexadecimal digits"),
             Self::NothingJoins => f.write_str(
                 "ERR JOIN is about the connection of a client, and this command came over none: send it outside of scripts",
@@ -449,7 +475,7 @@ mod tests {
             (Refusal::Ticket, "ERR TICKET must be an integer from 0 to 9007199254740991"),
             (Refusal::ListedWaiters, "ERR WAITERS must be an integer from 1 to 1000"),
             (Refusal::FenceTooFar { max: 5 }, "ERR token must be at most 5"),
-            (Refusal::Floor, "ERR RAISE needs a token from 1 to 6755399441055744"),
+            (Refusal::Floor { option: "FLOOR" }, "ERR FLOOR needs a token from 1 to 6755399441055744"),
             (Refusal::GuardLength, "ERR ARM needs an integer from 1 to 172800000"),
             (Refusal::WrongType, "WRONGTYPE"),
             (Refusal::MasterOnly, "READONLY"),
@@ -457,11 +483,11 @@ mod tests {
             (Refusal::Panicked, "LOCKPANIC"),
             (Refusal::Poisoned, "LOCKPANIC"),
             (Refusal::OwnerLength, "ERR owner"),
-            (Refusal::NoteLength, "ERR NOTE"),
+            (Refusal::NoteLength { argument: "NOTE" }, "ERR NOTE"),
             (Refusal::NoteSequence, "ERR SEQ must be an integer from 0 to 9007199254740991"),
             (Refusal::NotesExhausted, "ERR the note of this grant has the sequence number 9007199254740991"),
             (Refusal::Ttl { max_ms: 5 }, "ERR ttl must be an integer from 1 to 5 milliseconds"),
-            (Refusal::Token, "ERR token must be an integer from 1 to 9007199254740991"),
+            (Refusal::Token { argument: "token" }, "ERR token must be an integer from 1 to 9007199254740991"),
             (Refusal::Level, "ERR LEVEL"),
             (Refusal::UnknownOption { known: "RETRY" }, "ERR unknown option: this command takes RETRY"),
             (Refusal::RepeatedOption { name: "NOTE" }, "ERR option NOTE was given twice"),
@@ -472,7 +498,10 @@ mod tests {
             (Refusal::Unsettled { left_ms: 17 }, "UNSETTLED 17 "),
             (Refusal::MembersApart, "ERR MEMBERS"),
             (Refusal::Members, "ERR MEMBERS must be 1 to 31 nodes"),
-            (Refusal::MembersVersion, "ERR version"),
+            (
+                Refusal::MembersVersion { argument: "version" },
+                "ERR version must be an integer from 0 to 9007199254740991",
+            ),
             (Refusal::Ballot, "ERR the ballot"),
             (Refusal::NothingJoins, "ERR JOIN"),
             (Refusal::MembersForm, "ERR LOCK.SETMEMBERS"),

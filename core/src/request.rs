@@ -3,7 +3,7 @@
 use crate::refusal::Refusal;
 use crate::values::limits::{
     BEHIND_MAX, FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT,
-    NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+    MEMBERS_VERSION_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
 };
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
@@ -48,7 +48,7 @@ pub struct Note<'a>(&'a [u8]);
 impl<'a> Note<'a> {
     /// These bytes as a note.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
-        if bytes.len() > NOTE_BYTES_MAX { Err(Refusal::NoteLength) } else { Ok(Self(bytes)) }
+        if bytes.len() > NOTE_BYTES_MAX { Err(Refusal::NoteLength { argument: "text" }) } else { Ok(Self(bytes)) }
     }
 
     /// The bytes.
@@ -207,7 +207,13 @@ pub fn listed_entries(count: Option<u64>) -> Result<usize, Refusal> {
 
 /// Where an operator wants tokens to start, from 1 to [`FLOOR_MAX`].
 pub fn floor(token: Option<u64>) -> Result<Token, Refusal> {
-    token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new).ok_or(Refusal::Floor)
+    token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new).ok_or(Refusal::Floor { option: "RAISE" })
+}
+
+/// A version of the set of nodes, from 0 to [`MEMBERS_VERSION_MAX`].
+pub fn members_version(version: Option<u64>) -> Result<u64, Refusal> {
+    let version = version.filter(|&version| version <= MEMBERS_VERSION_MAX);
+    version.ok_or(Refusal::MembersVersion { argument: "version" })
 }
 
 /// LOCK.ACQUIRE: take the lock.
@@ -346,7 +352,7 @@ mod tests {
             assert_eq!(ListenerName::new(&vec![7; bytes]).is_ok(), valid, "{bytes}");
         }
         assert!(Note::new(b"").is_ok() && Note::new(&[b'x'; 1024]).is_ok());
-        assert_eq!(Note::new(&[b'x'; 1025]), Err(Refusal::NoteLength));
+        assert_eq!(Note::new(&[b'x'; 1025]), Err(Refusal::NoteLength { argument: "text" }));
         for (ms, valid) in [(None, false), (Some(0), false), (Some(1), true), (Some(500), true), (Some(501), false)] {
             assert_eq!(Ttl::new(ms, 500).is_ok(), valid, "{ms:?}");
         }
@@ -367,6 +373,9 @@ mod tests {
             assert_eq!(Behind::new(number).is_ok(), valid, "{number:?}");
         }
         let last = NoteSequence::new(Some(NOTE_SEQUENCE_MAX)).unwrap();
+        for (version, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
+            assert_eq!(members_version(version).is_ok(), valid, "{version:?}");
+        }
         assert_eq!((NoteSequence::FIRST.next().unwrap().get(), last.next()), (1, Err(Refusal::NotesExhausted)));
         for (token, valid) in
             [(None, false), (Some(0), false), (Some(1), true), (Some(FLOOR_MAX), true), (Some(FLOOR_MAX + 1), false)]

@@ -205,7 +205,7 @@ impl World {
             Named::Clock(by) => self.now().wall_us.saturating_add_signed(by.into()),
             Named::Any(Number(value)) => value,
         };
-        Token::new(value).ok_or(Refusal::Token)
+        Token::new(value).ok_or(Refusal::Token { argument: "token" })
     }
 
     fn step(&mut self, step: Step) -> Done {

@@ -204,7 +204,8 @@ impl<'a> Words<'a> {
 
     /// The next one as the value of option `name`.
     pub fn value<T: Value<'a>>(&mut self, name: &'static str) -> Result<T, Refusal> {
-        T::parse(self.take().ok_or(Refusal::MissingValue { name })?)
+        let value = T::parse(self.take().ok_or(Refusal::MissingValue { name })?);
+        value.map_err(|refusal| refusal.of_option(name))
     }
 }
 

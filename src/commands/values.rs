@@ -3,7 +3,7 @@
 use palisade_core::limits::GUARD_LIMIT_MS;
 use palisade_core::request::{
     self, Behind, Conversion, Level, ListenerName, Note, NoteSequence, Owner, Patience, Ticket, Ttl, floor,
-    listed_entries, listed_holders, listed_waiters,
+    listed_entries, listed_holders, listed_waiters, members_version,
 };
 use palisade_core::{Member, Refusal, Token, Wanted, members_from_text, parse_integer};
 
@@ -71,7 +71,7 @@ impl Value<'_> for Token {
     const SHAPE: Shape = Shape::Integer;
 
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        parse_integer(bytes).and_then(Token::new).ok_or(Refusal::Token)
+        parse_integer(bytes).and_then(Token::new).ok_or(Refusal::Token { argument: "token" })
     }
 }
 
@@ -229,7 +229,7 @@ impl Value<'_> for MembersVersion {
     const SHAPE: Shape = Shape::Integer;
 
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        parse_integer(bytes).map(Self).ok_or(Refusal::MembersVersion)
+        members_version(parse_integer(bytes)).map(Self)
     }
 }
 

@@ -29,7 +29,7 @@ impl Plan {
             steps.push(Members { version: 1, list: present.list.clone() });
         }
         while let Some(list) = step_towards(&steps.last().unwrap_or(&present).list, wanted) {
-            let version = present.version + 1 + steps.len() as u64;
+            let version = present.version.saturating_add(1 + steps.len() as u64);
             steps.push(Members { version, list });
         }
         Self { present, steps, guarded: vec![] }

@@ -38,6 +38,7 @@ use crate::guard::{Armed, SavedGuard};
 use crate::members::{Accepted, Members, SavedMembership, members_from_text, members_to_text};
 use crate::tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 use crate::values::cause::Cause;
+use crate::values::limits::MEMBERS_VERSION_MAX;
 use crate::values::time::{BootId, BootTime};
 
 /// The version this code writes, and the one where the node was never told of a set: older modules read that too.
@@ -285,7 +286,9 @@ fn parse_members(decided: &str, promised: &str, accepted: &str) -> Option<SavedM
         None => (accepted == "none").then_some(None)?,
         Some((ballot, list)) => Some(Accepted { ballot: hex(ballot)?, list: members_from_text(list)? }),
     };
-    let decided = Members { version: version.parse().ok()?, list };
+    // Module 0.2.0 took larger versions: clients could not name them, and this is the one that they can.
+    let version = version.parse::<u64>().ok()?.min(MEMBERS_VERSION_MAX);
+    let decided = Members { version, list };
     Some(SavedMembership { decided, promised: hex(promised)?, accepted })
 }
 
@@ -377,6 +380,19 @@ mod tests {
     fn the_version_is_older_where_nothing_of_a_set_is_known() {
         assert!(sample().to_text().starts_with("palisade-node 2\n"));
         assert!(member_of_a_set().to_text().starts_with("palisade-node 3\n"));
+    }
+
+    /// Earlier modules took any version that fits 64 bits: a node that was told such a one starts, with the largest that clients can name.
+    #[test]
+    fn a_version_of_the_set_that_is_too_large_is_the_largest() {
+        let told = |version| {
+            let mut state = member_of_a_set();
+            state.members.decided.version = version;
+            NodeState::from_text(&state.to_text()).map(|state| state.members.decided.version)
+        };
+        for (version, read) in [(7, 7), (MEMBERS_VERSION_MAX, MEMBERS_VERSION_MAX), (u64::MAX, MEMBERS_VERSION_MAX)] {
+            assert_eq!(told(version), Ok(read), "{version}");
+        }
     }
 
     /// As version 0.1.0 of the module wrote it.

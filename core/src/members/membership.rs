@@ -113,7 +113,7 @@ impl Membership {
 
     fn takes_part(&self, version: u64, ballot: Ballot, own: u128, now: BootTime) -> Result<(), Refusal> {
         let decided = &self.saved.decided;
-        if version != decided.version + 1 {
+        if Some(version) != decided.version.checked_add(1) {
             return Err(Refusal::OldMembers { version: decided.version });
         }
         if decided.version > 0 && !decided.has(own) {

@@ -80,7 +80,7 @@ impl Change {
 
     /// What all members of the present version are asked.
     pub fn tell(&self) -> TellMember {
-        let (version, ballot) = (self.base.version + 1, self.ballot);
+        let (version, ballot) = (self.next_version(), self.ballot);
         match self.is_accepting {
             false => TellMember::Promise { version, ballot },
             true => TellMember::Accept { version, ballot, list: self.list.clone(), floor: self.floor },
@@ -110,11 +110,16 @@ impl Change {
         self.progress()
     }
 
+    /// The version that is to be found. Nodes refuse it where there is no larger one.
+    fn next_version(&self) -> u64 {
+        self.base.version.saturating_add(1)
+    }
+
     fn progress(&mut self) -> ChangeProgress {
         let needed = majority(self.base.list.len());
         if self.yes.iter().flatten().count() >= needed {
             if self.is_accepting {
-                return ChangeProgress::Decided(Members { version: self.base.version + 1, list: self.list.clone() });
+                return ChangeProgress::Decided(Members { version: self.next_version(), list: self.list.clone() });
             }
             self.is_accepting = true;
             self.yes.fill(None);

@@ -208,6 +208,9 @@ pub const PREFIX_BYTES_MAX: usize = 128;
 /// Most grants that are logged where a whole lock ends in one step: others have to be served.
 pub const LOGGED_TOGETHER_MAX: usize = 64;
 
+/// Largest version of a set of nodes: exact in Lua, JavaScript and JSON, as tokens are.
+pub const MEMBERS_VERSION_MAX: u64 = TOKEN_LIMIT - 1;
+
 /// How many nodes a set can have: a lock asks all of them.
 pub const MEMBERS_MAX: usize = 31;
 
