@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicI64;
 use palisade_core::limits::{
     HANDOFF_WINDOW_DEFAULT_MS, HANDOFF_WINDOW_LIMIT_MS, LOG_LEN_DEFAULT, LOG_LEN_LIMIT, LOG_SLOWER_THAN_DEFAULT_MS,
     LOG_SLOWER_THAN_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS,
-    MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT,
+    MAX_WAITERS_DEFAULT, MAX_WAITERS_LIMIT, MAX_WAITING_BYTES_DEFAULT, MAX_WAITING_BYTES_LIMIT,
 };
 use palisade_core::{GuardPolicy, KeyPrefixes, parse_integer};
 
@@ -46,6 +46,16 @@ static MAX_WAITERS: NumericConfig = NumericConfig {
     immutable: false,
 };
 
+/// `lock.max-waiting-bytes`: the most bytes that they take, with those who watch and the answers that nobody has heard yet.
+static MAX_WAITING_BYTES: NumericConfig = NumericConfig {
+    name: c"max-waiting-bytes",
+    value: AtomicI64::new(MAX_WAITING_BYTES_DEFAULT as i64),
+    default: MAX_WAITING_BYTES_DEFAULT as i64,
+    min: 0,
+    max: MAX_WAITING_BYTES_LIMIT as i64,
+    immutable: false,
+};
+
 /// `lock.handoff-window`: for how long a free lock is kept for a LOCK.WAIT that was told of it, in milliseconds.
 static HANDOFF_WINDOW: NumericConfig = NumericConfig {
     name: c"handoff-window",
@@ -76,8 +86,8 @@ static LOG_SLOWER_THAN: NumericConfig = NumericConfig {
     immutable: false,
 };
 
-static NUMBERS: [&NumericConfig; 6] =
-    [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
+static NUMBERS: [&NumericConfig; 7] =
+    [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &MAX_WAITING_BYTES, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
 
 /// `lock.restart-guard`: when a start is guarded.
 static RESTART_GUARD: ChoiceConfig =
@@ -142,6 +152,11 @@ pub fn max_clock_skew_ms() -> u32 {
 /// How many requests may wait.
 pub fn max_waiters() -> u32 {
     MAX_WAITERS.get() as u32
+}
+
+/// The largest number of bytes for what waits.
+pub fn max_waiting_bytes() -> u64 {
+    MAX_WAITING_BYTES.get() as u64
 }
 
 /// For how long a free lock is kept for one who was told, in milliseconds.
@@ -220,8 +235,8 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
             given.metrics_prefixes.replace(text.map_err(|why| format!("its argument `{name}` {why}"))?).is_some()
         } else {
             return Err(format!(
-                "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, handoff-window, log-max-len, \
-                 log-slower-than, restart-guard, events, state-file and metrics-prefixes, each followed by a value"
+                "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, max-waiting-bytes, handoff-window, \
+                 log-max-len, log-slower-than, restart-guard, events, state-file and metrics-prefixes, each followed by a value"
             ));
         };
         if again {
@@ -248,8 +263,8 @@ mod tests {
         for limit in [PREFIXES_MAX, PREFIX_BYTES_MAX] {
             assert!(PREFIXES_NEEDED.contains(&limit.to_string()));
         }
-        let numbers = |one, other| Given { numbers: [one, other, None, None, None, None], ..Given::default() };
-        let off = Given { numbers: [None, None, None, None, None, Some(-1)], ..Given::default() };
+        let numbers = |one, other| Given { numbers: [one, other, None, None, None, None, None], ..Given::default() };
+        let off = Given { numbers: [None, None, None, None, None, None, Some(-1)], ..Given::default() };
         let cases: [(&[&[u8]], Result<Given, &str>); 20] = [
             (&[], Ok(Given::default())),
             (&[b"max-ttl", b"30000"], Ok(numbers(Some(30_000), None))),

@@ -41,6 +41,8 @@ impl InfoSection for Section {
                 (c"waiters", number(node.waiting().len() as u64)),
                 (c"max_waiters", number(config::max_waiters().into())),
                 (c"waiters_most", number(node.waiting().most() as u64)),
+                (c"waiting_bytes", number(node.load().bytes)),
+                (c"max_waiting_bytes", number(config::max_waiting_bytes())),
                 (c"listeners", number(node.listeners().len() as u64)),
                 (c"waiters_heard", number(node.listeners().requests() as u64)),
                 (c"watchers", number(node.watching().len() as u64)),

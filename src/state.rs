@@ -21,6 +21,7 @@ pub fn configured(node: &mut Node) {
     node.configure(Settings {
         max_clock_skew_ms: config::max_clock_skew_ms(),
         max_waiters: config::max_waiters(),
+        max_waiting_bytes: config::max_waiting_bytes(),
         handoff_window_ms: config::handoff_window_ms(),
         log_max_len: config::log_max_len(),
         log_slower_than_ms: config::log_slower_than_ms(),

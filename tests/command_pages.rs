@@ -113,6 +113,7 @@ fn refusals() -> Vec<Refusal> {
     // A new one does not compile until it is here, and then belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
+        BytesFull { .. } | ShareTaken { .. } | OutOfMemory => {}
         Patience
         | Ticket
         | ListedWaiters
@@ -141,6 +142,9 @@ fn refusals() -> Vec<Refusal> {
         Evicted { left_ms },
         NotYet,
         queue_full,
+        BytesFull { max: 268_435_456 },
+        ShareTaken { parameter: "lock.max-waiters" },
+        OutOfMemory,
         OwnerQueueFull,
         Patience,
         KeepAlive,

@@ -80,7 +80,10 @@ fn what_is_out_of_bounds_keeps_the_server_from_starting_and_says_why() {
         ("max-ttl 86400001", "its argument `max-ttl` needs an integer from 1 to 86400000"),
         ("max-ttl", "its argument `max-ttl` needs an integer"),
         ("max-ttl ten", "its argument `max-ttl` needs an integer"),
-        ("max-tll 10", "it has no argument `max-tll`, only max-ttl, max-clock-skew, max-waiters, handoff-window"),
+        (
+            "max-tll 10",
+            "it has no argument `max-tll`, only max-ttl, max-clock-skew, max-waiters, max-waiting-bytes, handoff-window",
+        ),
         ("max-ttl 10 max-ttl 10", "its argument `max-ttl` was given twice"),
         ("restart-guard maybe", "its argument `restart-guard` needs one of auto, always, never"),
         ("max-waiters 1000001", "its argument `max-waiters` needs an integer from 0 to 1000000"),

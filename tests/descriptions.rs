@@ -110,7 +110,8 @@ fn command_info_has_arity_flags_and_keys() {
         assert_eq!(flags.contains(&"fast".to_owned()), !is_list, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
-        assert_eq!(flags.contains(&"denyoom".to_owned()), name == "LOCK.ACQUIRE", "{name}: {flags:?}");
+        let takes_memory = ["LOCK.ACQUIRE", "LOCK.NOTE"].contains(&name);
+        assert_eq!(flags.contains(&"denyoom".to_owned()), takes_memory, "{name}: {flags:?}");
         let waits = ["LOCK.ACQUIRE", "LOCK.WAIT", "LOCK.HEAR", "LOCK.WATCH"].contains(&name);
         assert_eq!(flags.contains(&"blocking".to_owned()), waits, "{name}: {flags:?}");
         let keys: Vec<_> = info[3..6].iter().map(Reply::as_int).collect();

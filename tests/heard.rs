@@ -319,7 +319,7 @@ fn a_demoted_master_tells_listeners_and_grants_nothing() {
     let port = replica.port();
     replica.client().say("REPLICAOF NO ONE");
     me.say(&format!("REPLICAOF 127.0.0.1 {port}"));
-    assert_eq!((server.info("waiters"), server.info("waiters_heard")), (0, 0));
+    wait_until("they leave", || (server.info("waiters"), server.info("waiters_heard")) == (0, 0));
     assert!(error(asker.say(&format!("LOCK.WAIT k a 1 HEARD {NAME}"))).starts_with("READONLY"));
     let reply = hears(&mut ear, 150);
     assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("UNBLOCKED ")), "{reply:?}");

@@ -183,7 +183,7 @@ fn a_node_that_lost_its_state_file_is_no_member() {
     assert!(promise.is_error("NOTMEMBER"), "{promise:?}");
 }
 
-/// The largest version is one that clients can name; a node that an earlier module let know a larger one starts with it.
+/// Clients can name the largest version; a node whose state file has a larger one, from an earlier module, starts with the largest.
 #[test]
 fn versions_are_those_that_clients_can_name() {
     const LARGEST: u64 = (1 << 53) - 1;

@@ -63,6 +63,7 @@ mod restore;
 mod scripts;
 mod sentinel;
 mod shared;
+mod shares;
 mod starts;
 mod state_file;
 mod stored;

@@ -103,6 +103,7 @@ pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
 pub use queue::listening::{Listeners, News, Told};
 pub use queue::of_key::{Waiter, WaiterId, Want};
+pub use queue::shares::{Asker, Load, UserId};
 pub use queue::waiting::{Answer, Waiting};
 pub use queue::watching::Watching;
 pub use refusal::{Damaged, Refusal};

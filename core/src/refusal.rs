@@ -47,8 +47,20 @@ pub enum Refusal {
     /// `QUEUEFULL`: as many requests wait on this node as may.
     QueueFull {
         /// How many may.
-        max: u32,
+        max: u64,
     },
+    /// `QUEUEFULL`: they take as many bytes as they may.
+    BytesFull {
+        /// The largest number of bytes.
+        max: u64,
+    },
+    /// `QUEUEFULL`: what is left is kept for other users, or other connections.
+    ShareTaken {
+        /// The parameter that bounds it.
+        parameter: &'static str,
+    },
+    /// `OOM`: the server has reached its `maxmemory`.
+    OutOfMemory,
     /// `QUEUEFULL`: this owner has as many requests in this lock's queue as one may.
     OwnerQueueFull,
     /// `ERR`: not a time to wait.
@@ -208,6 +220,7 @@ impl Refusal {
     }
 
     /// Names `option`, whose value is refused, in place of the argument of a command that takes the same kind of value.
+    #[cold]
     pub fn of_option(self, option: &'static str) -> Self {
         match self {
             Self::Floor { .. } => Self::Floor { option },
@@ -269,6 +282,19 @@ impl fmt::Display for Refusal {
             Self::QueueFull { max } => write!(
                 f,
                 "QUEUEFULL as many requests wait on this node as may ({max}, lock.max-waiters): try again later"
+            ),
+            Self::BytesFull { max } => write!(
+                f,
+                "QUEUEFULL what waits on this node takes as many bytes as it may ({max}, lock.max-waiting-bytes): use shorter keys, or \
+                 try again later"
+            ),
+            Self::ShareTaken { parameter } => write!(
+                f,
+                "QUEUEFULL the requests of this user, or of this listener, have their share of {parameter}, and the rest is for \
+                 others: wait for fewer locks at a time, or try again later"
+            ),
+            Self::OutOfMemory => f.write_str(
+                "OOM the server has reached maxmemory, so nobody begins to wait: release locks, raise maxmemory, or ask without a wait",
             ),
             Self::OwnerQueueFull => write!(
                 f,
@@ -456,6 +482,15 @@ mod tests {
             (Refusal::SlotGuarded { left_ms: 17 }, "GUARDED 17"),
             (Refusal::Evicted { left_ms: 17 }, "GUARDED 17"),
             (Refusal::NotYet, "NOTYET 10"),
+            (
+                Refusal::BytesFull { max: 7 },
+                "QUEUEFULL what waits on this node takes as many bytes as it may (7, lock.max-waiting-bytes)",
+            ),
+            (
+                Refusal::ShareTaken { parameter: "lock.max-waiters" },
+                "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiters,",
+            ),
+            (Refusal::OutOfMemory, "OOM "),
             (
                 Refusal::QueueFull { max: 5 },
                 "QUEUEFULL as many requests wait on this node as may (5, lock.max-waiters)",

@@ -8,7 +8,7 @@ use crate::driver::Performed;
 use crate::keeping::Wish;
 use crate::node::Done;
 use crate::oracle::{Place, grant_of};
-use crate::world::{State, World};
+use crate::world::{State, World, name_of};
 
 impl World {
     pub fn acquire(
@@ -93,7 +93,11 @@ impl World {
                     assert_eq!(told, mode, "it is kept for {owner:?}");
                 } else {
                     assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
-                    self.tell(place, owner.bytes(), mode);
+                    // Where there is no room for that nothing is kept.
+                    let name = name_of(place);
+                    if self.node.waiting().kept(place.0, &name).any(|(kept_for, ..)| *kept_for == *owner.bytes()) {
+                        self.tell(place, owner.bytes(), mode);
+                    }
                 }
             }
             reply => panic!("{reply:?} is no answer to WAIT"),

@@ -126,14 +126,13 @@ impl World {
                 }
                 Step::Ask(question) => {
                     said = self.says(place, question, request, &mut found);
-                    done.passed |= !matches!(question, Question::OnDisk | Question::MayRenew(_));
+                    done.passed |= !matches!(question, Question::OnDisk | Question::MayRenew(_) | Question::WhoAsks);
                 }
                 Step::TellWatchers => self.tells_watchers(place),
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
                 Step::Block if !self.may_block && matches!(request, Request::Acquire(_)) => said = Said::No,
                 Step::Block => {
                     let id = self.new_client();
-                    assert!(self.node.waiting().len() < self.node.waiting().max as usize);
                     blocked = Some(id);
                     said = Said::Blocked(id);
                 }
@@ -215,6 +214,7 @@ impl World {
                 let doubt = self.doubt();
                 self.keeping.may_renew(place, client, doubt)
             }
+            Question::WhoAsks => Said::Yes,
             Question::OnDisk => {
                 found.asked_disk += 1;
                 assert!(found.asked_disk <= 2, "by who was before, and by the command");

@@ -7,7 +7,8 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::Request as Asked;
 use palisade_core::limits::{
-    GUARD_LIMIT_MS, LOG_LEN_DEFAULT, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
+    ENTRY_BYTES, GUARD_LIMIT_MS, LOG_LEN_DEFAULT, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX,
+    NOTE_SEQUENCE_MAX,
 };
 use palisade_core::request::{
     Acquire, Annotate, Behind, Conversion, Convert, Extend, Known, Level, Note, NoteSequence, Owner, Patience, Reenter,
@@ -350,6 +351,7 @@ impl World {
             Event::Configure { max_waiters, window_ms, skew_ms } => {
                 self.node.configure(Settings {
                     max_waiters: max_waiters.into(),
+                    max_waiting_bytes: u64::from(max_waiters) * ENTRY_BYTES,
                     handoff_window_ms: window_ms.into(),
                     max_clock_skew_ms: u32::from(skew_ms).min(MAX_CLOCK_SKEW_LIMIT_MS),
                     log_max_len: u32::from(max_waiters) % LOG_LEN_DEFAULT,

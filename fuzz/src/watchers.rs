@@ -1,7 +1,7 @@
 //! Clients that watch locks: each is told once, when the lock is not what it knows, and not before.
 
 use palisade_core::request::{Known, Patience, Watch};
-use palisade_core::{BootTime, WaiterId, Watched};
+use palisade_core::{Asker, BootTime, WaiterId, Watched};
 
 use crate::node::Done;
 use crate::oracle::Place;
@@ -27,7 +27,14 @@ impl World {
             Watched::Same => assert_eq!(patience, Patience::NONE),
             Watched::Watches => {
                 let (id, name) = (self.new_client(), name_of(place));
-                self.node.watches(key_of(place, &name), id, self.locks.get(&place), &ask, self.boot);
+                self.node.ensure_may_watch(key_of(place, &name), Asker::default())?;
+                self.node.watches(
+                    key_of(place, &name),
+                    (id, Asker::default()),
+                    self.locks.get(&place),
+                    &ask,
+                    self.boot,
+                );
                 let until = self.boot.plus_ms(patience.ms());
                 self.watchers.insert(id.0, Watcher { place, known, until });
             }

@@ -189,6 +189,7 @@ impl<'a> Words<'a> {
     }
 
     /// The next one.
+    #[inline(always)]
     pub fn take(&mut self) -> Option<&'a [u8]> {
         let word = self.call.argument(self.next);
         self.next += 1;

@@ -30,7 +30,8 @@ impl Command for Note {
                    SEQ only if that is larger than the last one's. Null if this owner does not hold the lock.",
         complexity: c"O(1)",
         since: c"0.2.0",
-        flags: c"write fast",
+        // The new note may be longer than the last one.
+        flags: c"write fast deny-oom",
         acl: AclGroup::Write,
         key: Some(KeyAccess::Update),
         arguments: Asked::ARGUMENTS,

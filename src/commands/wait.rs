@@ -53,7 +53,7 @@ impl Command for Wait {
         let patience = if call.ctx.may_block() { ms } else { Patience::NONE };
         let (wanted, note, behind) =
             (wanted(shared, limit, permit)?, note.unwrap_or_default(), behind.unwrap_or_default());
-        let listener = heard.map(|name| listeners::named(call.ctx, name, ms != Patience::NONE)).transpose()?;
+        let listener = heard.map(|name| listeners::named(call.ctx, name)).transpose()?;
         if let Some(listener) = listener.filter(|_| ms == Patience::NONE) {
             return Ok(stop_waiting(call, owner, listener));
         }

@@ -56,7 +56,7 @@ impl Command for Watch {
             }
             Watched::Same => Ok(Reply::Null),
             Watched::Watches => {
-                watchers::block(call.ctx, &key, &ask, now);
+                watchers::block(call.ctx, &key, &ask, now)?;
                 timer::arm(call.ctx);
                 Ok(Reply::Later)
             }

@@ -1,12 +1,12 @@
 //! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::CStr;
 
 use palisade_core::engine::{Key, Reply as AtOnce, Request};
 use palisade_core::request::{Acquire, Owner, Ttl};
-use palisade_core::{Answer, ClientId, KeepAlive, Refusal, Token, Told, WaiterId, Want};
+use palisade_core::{Answer, BootTime, ClientId, KeepAlive, Refusal, Token, Told, WaiterId, Want};
 
 use super::{listeners, pass};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
@@ -15,8 +15,6 @@ use crate::{clock, command_names, state};
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
     static BLOCKED: RefCell<HashMap<WaiterId, Waits>> = RefCell::new(HashMap::new());
-    /// Those who waited when the node became a replica and are not told yet: in no queue any more.
-    static LEAVING: RefCell<BTreeMap<WaiterId, Blocked>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// How a grant is told.
@@ -142,7 +140,7 @@ fn keep_alive(id: WaiterId, answer: &Answer) {
 
 /// Whether some wait for the next pass to be answered.
 pub fn has_more() -> bool {
-    state::with(|node| node.waiting().has_answers()) || LEAVING.with_borrow(|leaving| !leaving.is_empty())
+    state::with(|node| node.waiting().has_answers() || node.waiting().sends_away())
 }
 
 /// Answers those who wait for the lock `name` of `db` with an error of the server's own: as many as may be answered in this
@@ -167,21 +165,20 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
-/// they tell; a Valkey in a cluster, or one whose client can be redirected, does not. They leave their queues at once, whatever
-/// comes next, and are told from the next pass of the event loop on, as many in each as may be answered. Whether there are any.
+/// they tell; a Valkey in a cluster, or one whose client can be redirected, does not. They leave their queues and are told from the next
+/// pass of the event loop on, as many in each as there is time for. Returns true if anybody waits.
 pub fn dismiss_all() -> bool {
-    let all = BLOCKED.take();
-    let some = listeners::dismiss_all(DEMOTED) || !all.is_empty();
-    let now = clock::boot_now();
-    state::with(|node| all.keys().for_each(|id| drop(node.leave_queue(*id, now))));
-    LEAVING.with_borrow_mut(|leaving| leaving.extend(all.into_iter().map(|(id, waits)| (id, waits.blocked))));
-    some
+    state::with(|node| node.send_all_away())
 }
 
 /// Tells one of those who waited when the node became a replica; `false` if there is none.
-pub fn send_one_away() -> bool {
-    let Some((_, blocked)) = LEAVING.with_borrow_mut(BTreeMap::pop_first) else { return false };
-    pass::answer(blocked, Ok(Reply::Error(DEMOTED.to_owned())));
+pub fn send_one_away(now: BootTime) -> bool {
+    let Some(gone) = state::with(|node| node.send_one_away(now)) else { return false };
+    match gone {
+        Some(id) if id.is_heard() => listeners::tell(id, Told::Error(DEMOTED.into())),
+        Some(id) => send(id, |_| Ok(Reply::Error(DEMOTED.to_owned()))),
+        None => {}
+    }
     true
 }
 
@@ -240,9 +237,6 @@ struct Clients;
 
 impl BlockedClients for Clients {
     fn unblocked(client: u64) -> Result<Reply, Refusal> {
-        if has_left(client) {
-            return Ok(Reply::Error(DEMOTED.to_owned()));
-        }
         // It may have its answer already, and only not have been sent it.
         let answer = state::with(|node| node.take_answer_of(WaiterId(client)));
         if let Some(answer) = &answer {
@@ -256,16 +250,8 @@ impl BlockedClients for Clients {
     }
 
     fn gone(client: u64) {
-        if !has_left(client) {
-            leave(client);
-        }
+        leave(client);
     }
-}
-
-/// The client was to be told that the node became a replica: its handle goes back to the server.
-fn has_left(client: u64) -> bool {
-    let blocked = LEAVING.with_borrow_mut(|leaving| leaving.remove(&WaiterId(client)));
-    blocked.map(Blocked::give_back).is_some()
 }
 
 /// The client's request leaves the queue, and its handle goes back to the server.

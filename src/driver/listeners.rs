@@ -8,7 +8,7 @@ use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use palisade_core::request::{ListenerName, Patience};
 use palisade_core::{Answer, BootTime, ClientId, News, Refusal, Told, WaiterId};
 
-use super::pass;
+use super::{askers, pass};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply, User, in_next_pass};
 use crate::{clock, command_names, state};
 
@@ -29,7 +29,7 @@ thread_local! {
 pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Result<Reply, Refusal> {
     let client = ctx.connection().ok_or(Refusal::ListensNowhere)?;
     let user = User::of_client(ctx);
-    let news = state::with(|node| node.listeners_mut().ask(client, name, user.name()))?;
+    let news = state::with(|node| node.listen(client, name, user.name(), || askers::ensure_memory(ctx)))?;
     USERS.with_borrow_mut(|all| all.insert(client, user));
     if !news.is_empty() || patience == Patience::NONE {
         return Ok(list(news));
@@ -42,19 +42,16 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     Ok(Reply::Later)
 }
 
-/// The listener of this name, if the user of this command's client listens under it; for one more request if there `is_more`.
-pub fn named(ctx: Context<'_>, name: ListenerName<'_>, is_more: bool) -> Result<ClientId, Refusal> {
+/// The listener of this name, if the user of this command's client listens under it.
+pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
     let user = User::of_client(ctx);
-    state::with(|node| match is_more {
-        true => node.listeners().named(name, user.name()),
-        false => node.listeners().find(name, user.name()),
-    })
+    state::with(|node| node.listeners().find(name, user.name()))
 }
 
 /// `request` for the lock `name` waits, and `listener` hears its answer. The name under which that is.
 pub fn begin(listener: ClientId, name: KeyName<'_>, request: &Request<'_>) -> Option<WaiterId> {
     let Request::Wait(ask) = request else { return None };
-    Some(state::with(|node| node.listeners_mut().begin(listener, name.bytes(), ask.owner)))
+    state::with(|node| node.listeners_mut().begin(listener, name.bytes(), ask.owner))
 }
 
 /// Whether the user who asked under this name may still have the lock `name`; nobody may whose listener ended.
@@ -82,18 +79,6 @@ pub fn time_out(now: BootTime) -> bool {
     let Some(client) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
     answer(client, vec![]);
     true
-}
-
-/// Every request that waits leaves its queue, and its listener is told this. Whether there are any.
-pub fn dismiss_all(error: &str) -> bool {
-    let all = state::with(|node| node.listeners().all_requests());
-    let now = clock::boot_now();
-    for &id in &all {
-        state::with(|node| node.leave_queue(id, now));
-        tell(id, Told::Error(error.into()));
-    }
-    tell_all();
-    !all.is_empty()
 }
 
 /// The server's cron: a connection that closes while it does not ask for news is noticed here.

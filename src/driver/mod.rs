@@ -1,6 +1,7 @@
 //! Performs what the engine decides on the server: the only code that writes to it.
 
 mod answer;
+mod askers;
 pub mod blocked_clients;
 pub mod cluster;
 pub mod effects;

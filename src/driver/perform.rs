@@ -70,7 +70,7 @@ pub fn perform<T>(
                 has_more |= effects::freed(ctx, key, event);
             }
             Step::TellWatchers => watchers::tell(ctx, key, now.boot),
-            Step::Ask(question) => said = questions.ask(ctx, name, question, now.boot),
+            Step::Ask(question) => said = questions.ask(ctx, name, question, asker, now.boot),
             Step::LookAtSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
             Step::Block if !ctx.may_block() => said = Said::No,

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use palisade_core::engine::{By, Question, Said};
 use palisade_core::{BootTime, Refusal};
 
-use super::{blocked_clients, cluster};
+use super::blocked_clients::{self, Asker};
+use super::{askers, cluster};
 use crate::clock;
 use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
@@ -21,8 +22,15 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Answers `question` about the key `name`.
-    pub fn ask(&mut self, ctx: Context<'_>, name: KeyName<'_>, question: Question, now: BootTime) -> Said {
+    /// Answers `question` about the key `name`, for what `asker` asked.
+    pub fn ask(
+        &mut self,
+        ctx: Context<'_>,
+        name: KeyName<'_>,
+        question: Question,
+        asker: &Asker,
+        now: BootTime,
+    ) -> Said {
         match question {
             Question::IsServedHere => {
                 self.redirect = cluster::redirect(ctx, name);
@@ -40,6 +48,9 @@ impl Questions {
             // As its holder's EXTEND would be refused.
             Question::MayRenew(_) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
             Question::MayRenew(_) => Said::Yes,
+            // Then it is not blocked either.
+            Question::WhoAsks if !ctx.may_block() => Said::No,
+            Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Said::Refused, Said::Asks),
             Question::OnDisk => {
                 readiness::look_at_disk(ctx);
                 Said::Yes

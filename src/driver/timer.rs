@@ -151,7 +151,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
         idle = !(state::with(|node| node.time_out(now))
-            || pass::may_answer() && (blocked_clients::send_one_away() || listeners::time_out(now))
+            || pass::may_answer() && (blocked_clients::send_one_away(now) || listeners::time_out(now))
             || state::with(|node| node.let_one_leave(now))
             || may_look && pass::may_answer() && watchers::look_after(ctx, now)
             || may_write && do_one(ctx, now));

@@ -7,7 +7,7 @@ use palisade_core::engine::Key;
 use palisade_core::request::Watch;
 use palisade_core::{BootTime, Refusal, WaiterId};
 
-use super::{cluster, pass, sight};
+use super::{askers, cluster, pass, sight};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
 use crate::{command_names, state};
 
@@ -16,12 +16,17 @@ thread_local! {
     static WATCHING: RefCell<HashMap<WaiterId, Blocked>> = RefCell::new(HashMap::new());
 }
 
-/// Blocks the client of this command until the lock in `key` is not what it knows, or its time is up.
-pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) {
+/// Blocks the client of this command until the lock in `key` is not what it knows, or its time is up, if there is room for it.
+pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) -> Result<(), Refusal> {
+    let asker = askers::who_asks(ctx, None)?;
+    let name = key.name();
+    let at = Key { db: ctx.db(), name: name.bytes() };
+    state::with(|node| node.ensure_may_watch(at, asker))?;
     let blocked = Blocked::new::<Watchers>(ctx, command_names::WATCH);
-    let (id, name) = (WaiterId(blocked.id()), key.name());
+    let id = WaiterId(blocked.id());
     WATCHING.with_borrow_mut(|all| all.insert(id, blocked));
-    state::with(|node| node.watches(Key { db: ctx.db(), name: name.bytes() }, id, key.lock(), ask, now));
+    state::with(|node| node.watches(at, (id, asker), key.lock(), ask, now));
+    Ok(())
 }
 
 /// The lock in `key` may have changed: tells those who know something else of it, as many as may be answered in this pass of the event

@@ -107,6 +107,11 @@ impl<'a> Context<'a> {
         self.has(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
+    /// The server has reached its `maxmemory`, and does not ignore that as replicas do.
+    pub fn is_out_of_memory(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY) && self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
+    }
+
     /// The server is part of a cluster.
     pub fn is_cluster(self) -> bool {
         IS_CLUSTER.load(Ordering::Relaxed)

@@ -286,7 +286,7 @@ fn parse_members(decided: &str, promised: &str, accepted: &str) -> Option<SavedM
         None => (accepted == "none").then_some(None)?,
         Some((ballot, list)) => Some(Accepted { ballot: hex(ballot)?, list: members_from_text(list)? }),
     };
-    // Module 0.2.0 took larger versions: clients could not name them, and this is the one that they can.
+    // Earlier modules took larger versions, which no client can name.
     let version = version.parse::<u64>().ok()?.min(MEMBERS_VERSION_MAX);
     let decided = Members { version, list };
     Some(SavedMembership { decided, promised: hex(promised)?, accepted })
@@ -382,7 +382,7 @@ mod tests {
         assert!(member_of_a_set().to_text().starts_with("palisade-node 3\n"));
     }
 
-    /// Earlier modules took any version that fits 64 bits: a node that was told such a one starts, with the largest that clients can name.
+    /// Earlier modules took any version of 64 bits: a node with such a one starts, with the largest that clients can name.
     #[test]
     fn a_version_of_the_set_that_is_too_large_is_the_largest() {
         let told = |version| {

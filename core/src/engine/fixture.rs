@@ -8,6 +8,7 @@ use crate::format::record::{Applied, Arrival, Here, apply, decode_told, encode, 
 use crate::lock::Lock;
 use crate::node::Node;
 use crate::queue::of_key::WaiterId;
+use crate::queue::shares::Asker;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Conversion, Convert, Known, Note, Patience, Release, Ticket, Wait, Watch};
@@ -134,11 +135,20 @@ impl Key {
                 Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
                 Step::Done(answer) => {
                     assert!(name != b"k" || self.written(held.as_ref()) == self.written(self.replica.as_ref()));
+                    self.assert_counted();
                     return answer;
                 }
             }
         }
         panic!("{request:?} is never done")
+    }
+
+    /// Checks that what waits and watches is counted, and nothing else.
+    fn assert_counted(&self) {
+        let (waiting, watching) = (&self.node.waiting, &self.node.watching);
+        for (load, count) in [(waiting.loads().all(), waiting.len()), (watching.loads().all(), watching.len())] {
+            assert!(load.places as usize == count && (load.bytes == 0) == (count == 0), "{load:?} of {count}");
+        }
     }
 
     /// The replica hears of a change.
@@ -236,8 +246,10 @@ impl Key {
         Ok(match self.node.watch(self.lock.as_ref(), &ask, now)? {
             Watched::Differs | Watched::Same => None,
             Watched::Watches => {
+                let key = At { db: 0, name: b"k" };
+                self.node.ensure_may_watch(key, Asker::default())?;
                 let id = self.new_id();
-                self.node.watches(At { db: 0, name: b"k" }, id, self.lock.as_ref(), &ask, now);
+                self.node.watches(key, (id, Asker::default()), self.lock.as_ref(), &ask, now);
                 Some(id.0)
             }
         })

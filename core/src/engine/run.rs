@@ -13,6 +13,7 @@ use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::queue::breaking::Breaking;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
+use crate::queue::shares::{Asker, UserId};
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Convert, Extend, Owner, Reenter, Release, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire, acquire_later};
@@ -106,12 +107,16 @@ enum Stage {
     BreaksLater(Token),
     /// The lock is stored for the one who asked, in place of one whose lease is over: it has that one's entry in the deadlines.
     Stored(Token, u16),
-    /// The client has to wait: until it is its turn, or for the disk alone.
+    /// The client has to wait: until it is its turn, or for the disk alone. There has to be room for it.
     Blocks {
+        for_disk: bool,
+    },
+    AskerSaid {
         for_disk: bool,
     },
     Blocked {
         for_disk: bool,
+        user: UserId,
     },
     Answers(Result<Reply, Refusal>),
 }
@@ -260,16 +265,22 @@ impl<'a> Run<'a> {
                     self.stage = Stage::Answers(Ok(reply));
                 }
                 Stage::Blocks { for_disk } => {
-                    self.stage = Stage::Blocked { for_disk: *for_disk };
-                    return Step::Block;
+                    self.stage = Stage::AskerSaid { for_disk: *for_disk };
+                    return Step::Ask(Question::WhoAsks);
                 }
-                Stage::Blocked { for_disk } => {
+                Stage::AskerSaid { for_disk } => {
                     let for_disk = *for_disk;
+                    if let Some(step) = self.asker_said(said, for_disk, node) {
+                        return step;
+                    }
+                }
+                Stage::Blocked { for_disk, user } => {
+                    let (for_disk, user) = (*for_disk, *user);
                     // Whoever cannot be blocked is not let wait for the disk either.
                     self.stage = if for_disk && said == Said::No {
                         Stage::Answers(Err(Refusal::NotYet))
                     } else {
-                        self.joins(held.as_deref(), said, for_disk, node, now);
+                        self.joins(held.as_deref(), (said, user), for_disk, node, now);
                         Stage::Answers(Ok(Reply::Later))
                     };
                 }
@@ -643,11 +654,39 @@ impl<'a> Run<'a> {
         Some(Step::Left(Event::Released))
     }
 
+    #[cold]
+    fn asker_said(&mut self, said: Said, for_disk: bool, node: &Node) -> Option<Step> {
+        match self.may_wait(said, node) {
+            Ok(user) => {
+                self.stage = Stage::Blocked { for_disk, user };
+                Some(Step::Block)
+            }
+            // The disk alone was in its way.
+            Err(_) if for_disk => self.answer(Err(Refusal::NotYet)),
+            Err(refusal) => self.answer(Err(refusal)),
+        }
+    }
+
+    /// Returns the user of the one who asks. Refuses the request where there is no place for it.
+    fn may_wait(&self, said: Said, node: &Node) -> Result<UserId, Refusal> {
+        let asker = match said {
+            Said::Asks(asker) => asker,
+            Said::Refused(refusal) => return Err(refusal),
+            _ => Asker::default(),
+        };
+        let about = match *self.request {
+            Request::Acquire(Acquire { owner, note, .. }) | Request::Wait(Wait { owner, note, .. }) => (owner, note),
+            _ => return Ok(asker.user),
+        };
+        node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
+    }
+
     /// The request takes its place in the queue, under the name of its blocked client.
     #[cold]
-    fn joins(&mut self, held: Option<&Lock>, said: Said, for_disk: bool, node: &mut Node, now: Now) {
+    fn joins(&mut self, held: Option<&Lock>, (said, user): (Said, UserId), for_disk: bool, node: &mut Node, now: Now) {
         let Said::Blocked(id) = said else { return };
         let Some((mut waiter, ticket)) = waiter(self.request, id, for_disk, now) else { return };
+        waiter.user = user;
         let Key { db, name } = self.key;
         self.touches_queue = true;
         let held = held.filter(|lock| !lock.is_expired(now.boot));

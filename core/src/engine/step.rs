@@ -3,6 +3,7 @@
 use crate::keepalive::ClientId;
 use crate::lock::grant::GrantId;
 use crate::queue::of_key::WaiterId;
+use crate::queue::shares::Asker;
 use crate::refusal::Refusal;
 use crate::request::NoteSequence;
 use crate::values::token::Token;
@@ -51,6 +52,8 @@ pub enum Question {
     MayGrant(By),
     /// Whether this connection is open, and the server lets the node prolong what its client holds.
     MayRenew(ClientId),
+    /// The sender of the request, which has to wait. [`Said::Refused`]: the server has no memory for that.
+    WhoAsks,
     /// What is on the disk by now ([`crate::Node::written`]), and what the start proves, if that is not judged yet.
     OnDisk,
 }
@@ -64,6 +67,8 @@ pub enum Said {
     No,
     /// It is not, and this is what to tell.
     Refused(Refusal),
+    /// The sender of the request; any other answer stands for one that is not known.
+    Asks(Asker),
     /// The client is blocked under this name.
     Blocked(WaiterId),
 }

@@ -24,6 +24,7 @@ use crate::members::Membership;
 use crate::node::counters::Counters;
 use crate::queue::breaking::Breaking;
 use crate::queue::listening::Listeners;
+use crate::queue::shares::Load;
 use crate::queue::waiting::Waiting;
 use crate::queue::watching::Watching;
 use crate::refusal::Refusal;
@@ -33,7 +34,7 @@ use crate::values::cause::Cause;
 use crate::values::key::Key;
 use crate::values::limits::{
     HANDOFF_WINDOW_DEFAULT_MS, LOG_LEN_DEFAULT, LOG_SLOWER_THAN_DEFAULT_MS, MAX_CLOCK_SKEW_DEFAULT_MS,
-    MAX_WAITERS_DEFAULT,
+    MAX_WAITERS_DEFAULT, MAX_WAITING_BYTES_DEFAULT,
 };
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub max_clock_skew_ms: u32,
     /// `lock.max-waiters`.
     pub max_waiters: u32,
+    /// `lock.max-waiting-bytes`.
+    pub max_waiting_bytes: u64,
     /// `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
     /// `lock.log-max-len`.
@@ -82,6 +85,8 @@ pub struct Node {
     pub(crate) watching: Watching,
     /// Connections that hear the answers to requests of others.
     pub(crate) listeners: Listeners,
+    /// The bounds of what waits, watches and listens: `lock.max-waiters` and `lock.max-waiting-bytes`.
+    pub(crate) max_load: Load,
     /// Leases that are prolonged as long as a connection is open.
     pub(crate) keepalives: KeepAlives,
     /// Grants that an operator is breaking, slice by slice.
@@ -99,6 +104,7 @@ impl Default for Settings {
         Self {
             max_clock_skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,
             max_waiters: MAX_WAITERS_DEFAULT,
+            max_waiting_bytes: MAX_WAITING_BYTES_DEFAULT,
             handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
             log_max_len: LOG_LEN_DEFAULT,
             log_slower_than_ms: Some(LOG_SLOWER_THAN_DEFAULT_MS),
@@ -128,6 +134,7 @@ impl Node {
             waiting: Waiting::default(),
             watching: Watching::default(),
             listeners: Listeners::default(),
+            max_load: Load::DEFAULT_MAX,
             keepalives: KeepAlives::default(),
             breaking: VecDeque::new(),
             membership: Membership::default(),
@@ -139,9 +146,7 @@ impl Node {
     /// What an operator sets for the rules.
     pub fn configure(&mut self, settings: Settings) {
         self.skew_ms = settings.max_clock_skew_ms;
-        self.waiting.max = settings.max_waiters;
-        self.watching.max = settings.max_waiters;
-        self.listeners.max = settings.max_waiters;
+        self.max_load = Load { places: settings.max_waiters.into(), bytes: settings.max_waiting_bytes };
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
         self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms, settings.events);
     }

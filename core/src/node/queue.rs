@@ -2,14 +2,79 @@
 
 use crate::keepalive::ClientId;
 use crate::node::Node;
+use crate::queue::listening::{Left, Listeners, News};
 use crate::queue::of_key::{Waiter, WaiterId};
+use crate::queue::shares::{Asker, Load, Loads, Taken, UserId, ensure_share};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::Owner;
+use crate::request::{ListenerName, Note, Owner};
 use crate::values::key::Key;
+use crate::values::limits::TURNS_PART;
 use crate::values::time::BootTime;
 
 impl Node {
+    /// Returns the load of what waits, watches and listens, with the answers that nobody has heard yet and the turns for which locks are kept.
+    pub fn load(&self) -> Load {
+        let tables = [self.waiting.loads(), self.watching.loads(), self.listeners.loads()];
+        tables.iter().fold(self.waiting.turns(), |sum, loads| sum.plus(loads.all()))
+    }
+
+    /// Refuses `asker` what takes `new`, if there is no room for it or the asker has its share. Those who watch have as many places as
+    /// those who wait, and neither keeps the others from theirs; bytes are shared.
+    pub(crate) fn ensure_room(&self, asker: Asker, new: Load, watches: bool) -> Result<(), Refusal> {
+        let sum = |of: &dyn Fn(&Loads) -> Load, turns: Load| {
+            let waiting = of(self.waiting.loads()).plus(of(self.listeners.loads())).plus(turns);
+            let watching = of(self.watching.loads());
+            let places = if watches { watching.places } else { waiting.places };
+            Load { places, bytes: waiting.bytes + watching.bytes }
+        };
+        let all = sum(&|loads| loads.all(), self.waiting.turns());
+        let user = sum(&|loads| loads.of(asker.user), Load::NONE);
+        let listener = asker.listener.map_or(Load::NONE, |client| self.listeners.load_of(client));
+        ensure_share(Taken { all, user, listener }, new, self.max_load)
+    }
+
+    /// Refuses a request of `owner` that would wait for the lock of `key`, as [`Node::ensure_room`] does.
+    pub(crate) fn ensure_may_wait(
+        &self,
+        key: Key<'_>,
+        (owner, note): (Owner<'_>, Note<'_>),
+        asker: Asker,
+    ) -> Result<(), Refusal> {
+        let texts = [key.name, owner.bytes(), note.bytes()];
+        let waits = Load::of_entry(true, &texts);
+        let heard = asker.listener.map_or(Load::NONE, |_| Load::of_entry(false, &texts[..2]));
+        self.ensure_room(asker, waits.plus(heard), false)
+    }
+
+    /// Returns true if the lock of `key` can be kept for `owner`, which did not wait: such turns take at most an eighth of all room.
+    pub(crate) fn has_room_for_turn(&self, key: Key<'_>, owner: Owner<'_>) -> bool {
+        let turn = Load::of_entry(true, &[key.name, owner.bytes(), owner.bytes()]);
+        let (turns, all) = (self.waiting.turns().plus(turn), self.load().plus(turn));
+        let all = all.minus(Load { bytes: 0, ..self.watching.loads().all() });
+        let Load { places, bytes } = self.max_load;
+        let fits = |load: Load, part: u64| load.places <= places.div_ceil(part) && load.bytes <= bytes.div_ceil(part);
+        fits(turns, TURNS_PART) && fits(all, 1)
+    }
+
+    /// The connection `client` of `user` asks for news under `name`: those there are, a part if there are many. It has been a listener
+    /// from then on, if there is room for one more and `has_memory` refuses none.
+    pub fn listen(
+        &mut self,
+        client: ClientId,
+        name: ListenerName<'_>,
+        user: &[u8],
+        has_memory: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<Vec<News>, Refusal> {
+        if !self.listeners.is_listening(client, name, user)? {
+            has_memory()?;
+            let asker = Asker { user: UserId::of(user), listener: None };
+            self.ensure_room(asker, Listeners::load_of_one(name, user), false)?;
+            self.listeners.listen(client, name, user);
+        }
+        Ok(self.listeners.take_news(client))
+    }
+
     /// Takes out answers to requests that waited, at most `count`: each has to be sent.
     pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
         self.waiting.take_answers(count)
@@ -35,11 +100,26 @@ impl Node {
         self.waiting.postpone(db, name, refusal, now);
     }
 
-    /// A request whose listener ended leaves its queue at `now`; `false` if there is none.
+    /// A request whose listener ended leaves its queue at `now`, or something else that it left is dropped; `false` if there is nothing.
     pub fn let_one_leave(&mut self, now: BootTime) -> bool {
-        let Some(id) = self.listeners.take_leaving() else { return false };
-        self.waiting.leave_in_vain(id, now);
-        true
+        match self.listeners.take_left() {
+            Some(Left::Request(id)) => {
+                self.waiting.leave_in_vain(id, now);
+                true
+            }
+            left => left.is_some(),
+        }
+    }
+
+    /// Begins to send away all who wait now, one after the other ([`Node::send_one_away`]). Returns true if anybody waits.
+    pub fn send_all_away(&mut self) -> bool {
+        self.waiting.send_all_away();
+        self.waiting.sends_away()
+    }
+
+    /// Takes out the next of those who are sent away, to be told. `None`: none is left; `Some(None)`: the next one came later and stays.
+    pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
+        self.waiting.send_one_away(now)
     }
 
     /// The requests of `owner` for the lock of `key` that this listener hears leave the queue at `now`; what is kept for it stays. How many

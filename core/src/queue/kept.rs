@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::modes::Modes;
+use crate::queue::shares::Load;
 use crate::request::Owner;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
@@ -22,13 +23,24 @@ pub(crate) struct Kept {
     turns: BTreeMap<Box<[u8]>, Told>,
     ends: BTreeSet<(BootTime, Box<[u8]>)>,
     modes: Modes,
+    /// Bytes of all owners.
+    owner_bytes: usize,
 }
 
 impl Kept {
+    /// Returns the load of the turns of the lock `name`.
+    pub(crate) fn load(&self, name: &[u8]) -> Load {
+        let turns = self.turns.len() as u64;
+        let each = Load::of_entry(true, &[name]).bytes;
+        // Each owner stands in two tables.
+        Load { places: turns, bytes: turns * each + 2 * self.owner_bytes as u64 }
+    }
+
     /// Keeps the lock for `owner`, which had waited since `since` and was told; `mode` goes together with all that is kept for others.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         let owner: Box<[u8]> = owner.bytes().into();
         self.modes.add(mode);
+        self.owner_bytes += owner.len();
         self.ends.insert((until, owner.clone()));
         self.turns.insert(owner, Told { mode, until, since });
     }
@@ -37,6 +49,7 @@ impl Kept {
     pub(crate) fn end(&mut self, owner: &[u8]) -> bool {
         let Some((owner, Told { mode, until, .. })) = self.turns.remove_entry(owner) else { return false };
         self.modes.remove(mode);
+        self.owner_bytes -= owner.len();
         self.ends.remove(&(until, owner));
         true
     }

@@ -2,19 +2,21 @@
 //!
 //! A client that waits for many locks would need as many connections if each request blocked one. Instead one connection listens under a
 //! name, and requests that came over others name it: their answers are its *news*. Where a request stands and what it is told does
-//! not depend on that. A listener is to its requests what its connection is to a blocked client: when it ends, they leave their queues.
+//! not depend on that. A listener is to its requests what its connection is to a blocked client: when it ends, they leave their queues,
+//! in slices, however many they are.
 //!
-//! News that nobody has asked for yet are bounded with the requests that wait: a client that sends requests and never hears gets no more in.
+//! News that nobody has asked for yet keep the place of their request: a client that sends requests and never hears gets no more in.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::keepalive::ClientId;
 use crate::queue::of_key::WaiterId;
+use crate::queue::shares::{Load, Loads, UserId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::{ListenerName, Owner};
-use crate::values::limits::{MAX_WAITERS_DEFAULT, NEWS_AT_A_TIME_MAX};
+use crate::values::limits::{ANSWERS_A_PASS_MAX, NEWS_AT_A_TIME_MAX};
 use crate::values::time::BootTime;
 
 /// What became of a request, for its listener.
@@ -37,29 +39,62 @@ pub enum Told {
     Error(Box<str>),
 }
 
+impl News {
+    fn load(&self) -> Load {
+        Load::of_entry(true, &[&self.key, &self.owner])
+    }
+}
+
 /// A request whose answer is news.
 #[derive(Clone, Debug)]
 struct Heard {
     listener: ClientId,
+    /// The number of the listener: a connection can be several, one after the other.
+    number: u64,
+    user: UserId,
     /// Its key, and then its owner.
     about: Box<[u8]>,
     key_bytes: usize,
 }
 
+impl Heard {
+    fn load(&self) -> Load {
+        Load::of_entry(true, &[&self.about])
+    }
+
+    /// Returns the load together with the entry in the queue, without a note.
+    fn load_with_queue(&self) -> Load {
+        self.load().plus(Load::of_entry(false, &[&self.about]))
+    }
+}
+
 /// A connection that listens.
 #[derive(Clone, Debug)]
 struct Listener {
+    number: u64,
     name: Arc<[u8]>,
     /// Only its own requests are its news.
     user: Box<[u8]>,
+    user_id: UserId,
+    /// The load of its requests and news.
+    load: Load,
     requests: BTreeSet<WaiterId>,
     news: VecDeque<News>,
     /// Until when it is to be told, if it asks now.
     until: Option<BootTime>,
 }
 
+/// A part of what a listener that ended has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// A request that is to leave its queue.
+    Request(WaiterId),
+    /// Something else, which is gone now.
+    Other,
+}
+
 /// The listeners of a node, each named by its connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Listeners {
     all: HashMap<ClientId, Listener>,
     names: HashMap<Arc<[u8]>, ClientId>,
@@ -69,31 +104,11 @@ pub struct Listeners {
     ready: BTreeSet<ClientId>,
     /// Those that do not ask now.
     idle: BTreeSet<ClientId>,
-    /// Requests whose listener ended: they are to leave their queues.
-    leaving: VecDeque<WaiterId>,
-    /// Requests so far.
+    /// Listeners that ended: their requests are to leave their queues.
+    ended: VecDeque<Listener>,
+    /// Requests and listeners so far.
     last: u64,
-    /// News that are kept, of all listeners.
-    kept: usize,
-    /// How many requests there may be, those that wait and those whose news are kept.
-    pub(crate) max: u32,
-}
-
-impl Default for Listeners {
-    fn default() -> Self {
-        Self {
-            all: HashMap::new(),
-            names: HashMap::new(),
-            requests: HashMap::new(),
-            timeouts: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            idle: BTreeSet::new(),
-            leaving: VecDeque::new(),
-            last: 0,
-            kept: 0,
-            max: MAX_WAITERS_DEFAULT,
-        }
-    }
+    loads: Loads,
 }
 
 impl Listeners {
@@ -112,25 +127,56 @@ impl Listeners {
         self.requests.len()
     }
 
-    /// The connection `client` of `user` asks for news under `name`: those there are, a part if there are many. It has been a listener
-    /// from then on. Under another name before, or as another user, it was another one, which ends.
-    pub fn ask(&mut self, client: ClientId, name: ListenerName<'_>, user: &[u8]) -> Result<Vec<News>, Refusal> {
-        let name = name.bytes();
-        if self.names.get(name).is_some_and(|&other| other != client) {
+    /// Returns the load of all listeners, with their requests and news.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
+    /// Returns the load of the requests and news of one listener.
+    pub(crate) fn load_of(&self, client: ClientId) -> Load {
+        self.all.get(&client).map_or(Load::NONE, |listener| listener.load)
+    }
+
+    /// Returns the load of a listener without any.
+    pub(crate) fn load_of_one(name: ListenerName<'_>, user: &[u8]) -> Load {
+        Load::of_entry(false, &[name.bytes(), user])
+    }
+
+    /// Returns true if the connection `client` of `user` listens under `name`. Refuses a name that another connection uses.
+    pub(crate) fn is_listening(&self, client: ClientId, name: ListenerName<'_>, user: &[u8]) -> Result<bool, Refusal> {
+        if self.names.get(name.bytes()).is_some_and(|&other| other != client) {
             return Err(Refusal::ListenerTaken);
         }
-        if self.all.get(&client).is_some_and(|before| *before.name != *name || *before.user != *user) {
-            self.end(client);
-        }
-        let listener = self.all.entry(client).or_insert_with(|| {
-            let name: Arc<[u8]> = name.into();
-            self.names.insert(Arc::clone(&name), client);
-            self.idle.insert(client);
-            Listener { name, user: user.into(), requests: BTreeSet::new(), news: VecDeque::new(), until: None }
-        });
-        let news = listener.take_news();
-        self.kept -= news.len();
-        Ok(news)
+        Ok(self.all.get(&client).is_some_and(|own| *own.name == *name.bytes() && *own.user == *user))
+    }
+
+    /// The connection `client` of `user` listens under `name`, which is no other's. Under another name before, or as another user, it
+    /// was another listener, which ends.
+    pub(crate) fn listen(&mut self, client: ClientId, name: ListenerName<'_>, user: &[u8]) {
+        self.end(client);
+        let (user_id, load) = (UserId::of(user), Self::load_of_one(name, user));
+        self.loads.add(user_id, load);
+        self.last += 1;
+        let name: Arc<[u8]> = name.bytes().into();
+        self.names.insert(Arc::clone(&name), client);
+        self.idle.insert(client);
+        let listener = Listener {
+            number: self.last,
+            name,
+            user: user.into(),
+            user_id,
+            load: Load::NONE,
+            requests: BTreeSet::new(),
+            news: VecDeque::new(),
+            until: None,
+        };
+        self.all.insert(client, listener);
+    }
+
+    /// Takes out the news of a listener, a part if there are many.
+    pub(crate) fn take_news(&mut self, client: ClientId) -> Vec<News> {
+        let Some(listener) = self.all.get_mut(&client) else { return vec![] };
+        listener.take_news(NEWS_AT_A_TIME_MAX, &mut self.loads)
     }
 
     /// The listener, which had no news, is to be told as soon as it has, or at `until`.
@@ -157,58 +203,57 @@ impl Listeners {
         client.copied().ok_or(Refusal::NoListener)
     }
 
-    /// The same, for one more request, if more can be kept for listeners.
-    pub fn named(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
-        let listener = self.find(name, user)?;
-        if self.requests.len() + self.kept >= self.max as usize {
-            return Err(Refusal::QueueFull { max: self.max });
-        }
-        Ok(listener)
-    }
-
-    /// A request of `owner` for `key` waits; its answer is news for this listener. The request's name.
-    pub fn begin(&mut self, listener: ClientId, key: &[u8], owner: Owner<'_>) -> WaiterId {
+    /// A request of `owner` for `key` waits; its answer is news for this listener, if there is one. The request's name.
+    pub fn begin(&mut self, client: ClientId, key: &[u8], owner: Owner<'_>) -> Option<WaiterId> {
+        let listener = self.all.get_mut(&client)?;
         self.last += 1;
         let id = WaiterId::heard(self.last);
-        if let Some(found) = self.all.get_mut(&listener) {
-            found.requests.insert(id);
-            let about = [key, owner.bytes()].concat().into();
-            self.requests.insert(id, Heard { listener, about, key_bytes: key.len() });
-        } else {
-            self.leaving.push_back(id);
-        }
-        id
+        let about = [key, owner.bytes()].concat().into();
+        let (number, user) = (listener.number, listener.user_id);
+        let heard = Heard { listener: client, number, user, about, key_bytes: key.len() };
+        listener.requests.insert(id);
+        listener.load = listener.load.plus(heard.load_with_queue());
+        self.loads.add(user, heard.load());
+        self.requests.insert(id, heard);
+        Some(id)
     }
 
     /// Whose news the answer to this request is; `None`: the listener ended.
     pub fn listener_of(&self, id: WaiterId) -> Option<ClientId> {
-        self.requests.get(&id).map(|heard| heard.listener)
+        let heard = self.requests.get(&id)?;
+        let is_there = self.all.get(&heard.listener).is_some_and(|listener| listener.number == heard.number);
+        is_there.then_some(heard.listener)
     }
 
     /// The request waits no more: that is news. Nobody hears it whose listener ended.
     pub fn tell(&mut self, id: WaiterId, told: Told) {
-        let Some(Heard { listener: client, about, key_bytes }) = self.requests.remove(&id) else { return };
-        let Some(listener) = self.all.get_mut(&client) else { return };
+        let Some(heard) = self.take_request(id) else { return };
+        let listener = self.all.get_mut(&heard.listener).filter(|listener| listener.number == heard.number);
+        let Some(listener) = listener else { return self.loads.remove(heard.user, heard.load()) };
         listener.requests.remove(&id);
-        let (key, owner) = about.split_at(key_bytes);
-        listener.news.push_back(News { key: key.into(), owner: owner.into(), told });
-        self.kept += 1;
+        let (key, owner) = heard.about.split_at(heard.key_bytes);
+        let news = News { key: key.into(), owner: owner.into(), told };
+        listener.load = listener.load.minus(heard.load_with_queue()).plus(news.load());
+        listener.news.push_back(news);
         if listener.until.is_some() {
-            self.ready.insert(client);
+            self.ready.insert(heard.listener);
         }
+    }
+
+    fn take_request(&mut self, id: WaiterId) -> Option<Heard> {
+        let heard = self.requests.remove(&id);
         if self.requests.is_empty() {
             // After a storm the table is as large as it was.
             self.requests.shrink_to_fit();
         }
+        heard
     }
 
     /// Takes out the news of a listener that asks for them.
     pub fn take_ready(&mut self) -> Option<(ClientId, Vec<News>)> {
         let client = *self.ready.first()?;
         self.waits_no_more(client);
-        let news = self.all.get_mut(&client).map(Listener::take_news).unwrap_or_default();
-        self.kept -= news.len();
-        Some((client, news))
+        Some((client, self.take_news(client)))
     }
 
     /// The listener whose time has been up longest at `now`: it has no news.
@@ -220,7 +265,7 @@ impl Listeners {
 
     /// When the next listener's time is up, or requests are to leave their queues.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
-        if !self.leaving.is_empty() {
+        if !self.ended.is_empty() {
             return Some(BootTime::default());
         }
         self.timeouts.first().map(|(until, _)| until.plus_us(1))
@@ -238,34 +283,40 @@ impl Listeners {
     pub fn end(&mut self, client: ClientId) {
         self.waits_no_more(client);
         self.idle.remove(&client);
-        let Some(Listener { name, requests, news, .. }) = self.all.remove(&client) else { return };
-        self.names.remove(&name);
-        self.kept -= news.len();
-        for id in requests {
-            self.requests.remove(&id);
-            self.leaving.push_back(id);
+        if let Some(listener) = self.all.remove(&client) {
+            self.names.remove(&listener.name);
+            self.ended.push_back(listener);
         }
     }
 
-    /// Takes out a request that is to leave its queue.
-    pub(crate) fn take_leaving(&mut self) -> Option<WaiterId> {
-        let id = self.leaving.pop_front();
-        if self.leaving.is_empty() {
-            self.leaving.shrink_to_fit();
+    /// Takes out some of what listeners that ended have left: a request, or a slice of news. `None`: there is nothing.
+    pub(crate) fn take_left(&mut self) -> Option<Left> {
+        let listener = self.ended.front_mut()?;
+        if !listener.news.is_empty() {
+            listener.take_news(ANSWERS_A_PASS_MAX, &mut self.loads);
+            return Some(Left::Other);
         }
-        id
-    }
-
-    /// Every request whose answer is news, in the order in which they came.
-    pub fn all_requests(&self) -> BTreeSet<WaiterId> {
-        self.requests.keys().copied().collect()
+        if let Some(id) = listener.requests.pop_first() {
+            if let Some(heard) = self.take_request(id) {
+                self.loads.remove(heard.user, heard.load());
+            }
+            return Some(Left::Request(id));
+        }
+        let Listener { name, user, user_id, .. } = self.ended.pop_front()?;
+        self.loads.remove(user_id, Load::of_entry(false, &[&name, &user]));
+        Some(Left::Other)
     }
 }
 
 impl Listener {
-    fn take_news(&mut self) -> Vec<News> {
-        let count = self.news.len().min(NEWS_AT_A_TIME_MAX);
-        let news = self.news.drain(..count).collect();
+    /// Takes out its first news, `count` at most.
+    fn take_news(&mut self, count: usize, loads: &mut Loads) -> Vec<News> {
+        let count = self.news.len().min(count);
+        let news: Vec<_> = self.news.drain(..count).collect();
+        for news in &news {
+            self.load = self.load.minus(news.load());
+            loads.remove(self.user_id, news.load());
+        }
         if self.news.is_empty() {
             self.news.shrink_to_fit();
         }
@@ -277,7 +328,10 @@ impl Listener {
 mod tests {
     use super::*;
     use crate::fixture::*;
-    use crate::node::Node;
+    use crate::node::{Node, Settings};
+    use crate::queue::shares::Asker;
+    use crate::request::Note;
+    use crate::values::key::Key;
 
     const NAME: [u8; 16] = *b"listens-0123456:";
 
@@ -288,7 +342,7 @@ mod tests {
     }
 
     fn asks(node: &mut Node, client: u64, n: u8) -> Result<Vec<News>, Refusal> {
-        node.listeners.ask(ClientId(client), ListenerName::new(&name(n)).unwrap(), b"ann")
+        node.listen(ClientId(client), ListenerName::new(&name(n)).unwrap(), b"ann", || Ok(()))
     }
 
     fn of(news: &[News]) -> Vec<&[u8]> {
@@ -298,20 +352,20 @@ mod tests {
     #[test]
     fn a_name_is_one_connection_s_and_one_user_s() {
         let mut node = Node::new(0);
-        let named = |node: &Node, n, user: &[u8]| node.listeners.named(ListenerName::new(&name(n)).unwrap(), user);
+        let named = |node: &Node, n, user: &[u8]| node.listeners.find(ListenerName::new(&name(n)).unwrap(), user);
         assert_eq!(named(&node, 1, b"ann"), Err(Refusal::NoListener));
         assert_eq!(asks(&mut node, 7, 1), Ok(vec![]));
         assert_eq!(named(&node, 1, b"ann"), Ok(ClientId(7)));
         assert_eq!(named(&node, 1, b"bob"), Err(Refusal::NoListener), "of another user");
         assert_eq!(asks(&mut node, 8, 1), Err(Refusal::ListenerTaken));
-        let id = node.listeners.begin(ClientId(7), b"k", owner("a"));
+        let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
         // Under another name it is another listener.
         assert_eq!(asks(&mut node, 7, 2), Ok(vec![]));
         assert_eq!((named(&node, 1, b"ann"), node.listeners.listener_of(id)), (Err(Refusal::NoListener), None));
-        assert_eq!(node.listeners.take_leaving(), Some(id));
+        assert_eq!(node.listeners.take_left(), Some(Left::Request(id)));
         assert_eq!(asks(&mut node, 8, 1), Ok(vec![]));
         // And so it is as another user.
-        node.listeners.ask(ClientId(8), ListenerName::new(&name(1)).unwrap(), b"bob").unwrap();
+        node.listen(ClientId(8), ListenerName::new(&name(1)).unwrap(), b"bob", || Ok(())).unwrap();
         assert_eq!(named(&node, 1, b"bob"), Ok(ClientId(8)));
         assert_eq!(node.listeners.len(), 2);
     }
@@ -322,7 +376,7 @@ mod tests {
         asks(&mut node, 7, 1).unwrap();
         let count = NEWS_AT_A_TIME_MAX + 5;
         for n in 0..count {
-            let id = node.listeners.begin(ClientId(7), b"k", owner(&n.to_string()));
+            let id = node.listeners.begin(ClientId(7), b"k", owner(&n.to_string())).unwrap();
             node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
             node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
         }
@@ -335,7 +389,7 @@ mod tests {
         assert_eq!(asks(&mut node, 7, 1), Ok(vec![]));
         // Who asks and waits is told at once, and in time that there is none.
         node.listeners.waits(ClientId(7), at(100).boot);
-        let id = node.listeners.begin(ClientId(7), b"key", owner("me"));
+        let id = node.listeners.begin(ClientId(7), b"key", owner("me")).unwrap();
         assert_eq!((node.listeners.take_ready(), node.listeners.take_timed_out(at(100).boot)), (None, None));
         node.listeners.tell(id, Told::Error("MOVED 1 there".into()));
         let told = News { key: b"key"[..].into(), owner: b"me"[..].into(), told: Told::Error("MOVED 1 there".into()) };
@@ -350,27 +404,52 @@ mod tests {
     #[test]
     fn a_client_that_never_hears_gets_no_more_in() {
         let mut node = Node::new(0);
-        node.listeners.max = 3;
-        let named = |node: &Node, n| node.listeners.named(ListenerName::new(&name(n)).unwrap(), b"ann");
         asks(&mut node, 7, 1).unwrap();
-        asks(&mut node, 8, 2).unwrap();
-        for _ in 0..2 {
-            let id = node.listeners.begin(ClientId(7), b"k", owner("a"));
+        let before = node.load();
+        let about = || (owner("a"), Note::default());
+        let ask = |node: &mut Node| {
+            let asker = Asker { listener: Some(ClientId(7)), ..Asker::default() };
+            node.ensure_may_wait(Key { db: 0, name: b"k" }, about(), asker)?;
+            let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
             node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+            Ok(())
+        };
+        node.configure(Settings { max_waiters: 6, ..Settings::default() });
+        for _ in 0..3 {
+            ask(&mut node).unwrap();
         }
-        assert_eq!(named(&node, 2), Ok(ClientId(8)));
-        node.listeners.begin(ClientId(8), b"k", owner("b"));
-        assert_eq!(named(&node, 1), Err(Refusal::QueueFull { max: 3 }));
-        assert_eq!(named(&node, 2), Err(Refusal::QueueFull { max: 3 }));
-        let find = |n| node.listeners.find(ListenerName::new(&name(n)).unwrap(), b"ann");
-        assert_eq!((find(2), find(3)), (Ok(ClientId(8)), Err(Refusal::NoListener)), "to take one back");
-        assert_eq!(asks(&mut node, 7, 1).unwrap().len(), 2, "heard");
-        assert_eq!((named(&node, 1), named(&node, 2)), (Ok(ClientId(7)), Ok(ClientId(8))));
-        for _ in 0..2 {
-            let id = node.listeners.begin(ClientId(7), b"k", owner("a"));
-            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
-        }
+        assert_eq!(ask(&mut node), Err(Refusal::ShareTaken { parameter: "lock.max-waiters" }));
+        assert_eq!(node.listeners.load_of(ClientId(7)).places, 3);
+        assert_eq!(asks(&mut node, 7, 1).unwrap().len(), 3, "heard");
+        assert_eq!((node.load(), ask(&mut node)), (before, Ok(())));
         node.listeners.end(ClientId(7));
-        assert_eq!(named(&node, 2), Ok(ClientId(8)));
+        while node.let_one_leave(at(0).boot) {}
+        assert_eq!(node.load(), Load::NONE);
+    }
+
+    /// A listener ends at once, however many requests and news it has; they leave in slices.
+    #[test]
+    fn what_a_listener_leaves_goes_in_slices() {
+        let many = 10 * ANSWERS_A_PASS_MAX;
+        let mut node = Node::new(0);
+        asks(&mut node, 7, 1).unwrap();
+        for n in 0..2 * many {
+            let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
+            if n % 2 == 0 {
+                node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+            }
+        }
+        let places = |node: &Node| node.load().places as usize;
+        node.listeners.end(ClientId(7));
+        assert_eq!((places(&node), node.listeners.requests()), (2 * many, many), "it ended, and nothing else happened");
+        assert_eq!((node.listeners.len(), asks(&mut node, 7, 1)), (0, Ok(vec![])), "the name is free");
+        let (mut left, mut steps) = (2 * many, 0);
+        while node.let_one_leave(at(0).boot) {
+            let now = places(&node);
+            assert!(left - now <= ANSWERS_A_PASS_MAX, "{} at once", left - now);
+            (left, steps) = (now, steps + 1);
+        }
+        assert_eq!((left, node.listeners.requests()), (0, 0));
+        assert!(steps > many, "a request at a time");
     }
 }

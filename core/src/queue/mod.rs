@@ -5,5 +5,6 @@ mod kept;
 pub mod listening;
 pub mod of_key;
 mod planned;
+pub mod shares;
 pub mod waiting;
 pub mod watching;

@@ -1,10 +1,12 @@
 //! The queue of one key: who waits for its lock, in which order, and for whom it is kept free.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::history::log::InVain;
 use crate::lock::modes::Modes;
 use crate::queue::kept::Kept;
+use crate::queue::shares::{Load, UserId};
 use crate::request::{Behind, Note, Owner, Ttl};
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
@@ -64,21 +66,46 @@ pub struct Waiter {
     pub behind: Behind,
     /// When it came its owner held the lock together with others, or it was that owner's turn: it need not wait for those before it.
     pub(crate) is_at_hand: bool,
+    /// The user in whose share it is.
+    pub(crate) user: UserId,
     owner: Box<[u8]>,
-    note: Box<[u8]>,
+    /// Shared by the requests of one owner that say the same.
+    note: Arc<[u8]>,
+    /// The length of the note with which it came, in bytes.
+    note_bytes: usize,
 }
 
 impl Waiter {
     /// A request of `owner` for the lock alone, made at `since`.
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
-        let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), note.bytes().into());
+        let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), Arc::<[u8]>::from(note.bytes()));
         let (wanted, behind) = (Wanted::Exclusive, Behind::default());
-        Self { id, want, wanted, since, until, at_once: false, behind, is_at_hand: false, owner, note }
+        let (user, note_bytes) = (UserId::default(), note.len());
+        Self {
+            id,
+            want,
+            wanted,
+            since,
+            until,
+            at_once: false,
+            behind,
+            is_at_hand: false,
+            user,
+            owner,
+            note,
+            note_bytes,
+        }
     }
 
     /// The same, in another mode.
     pub fn in_mode(self, wanted: Wanted) -> Self {
         Self { wanted, ..self }
+    }
+
+    /// Returns its load in the queue of `name`. A listener counts the places of the requests that it hears.
+    pub(crate) fn load(&self, name: &[u8]) -> Load {
+        let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
+        Load { bytes: load.bytes + self.note_bytes as u64, ..load }
     }
 
     /// The same, for so many others in its client.
@@ -125,7 +152,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The request's own arrival, wherever it stands.
-    fn arrived(self) -> u64 {
+    pub(crate) fn arrived(self) -> u64 {
         self.arrival.max(self.repeat)
     }
 }
@@ -191,7 +218,7 @@ impl Queue {
             }
             before.behind = waiter.behind;
             if before.want == Want::Turn && waiter.want == Want::Turn {
-                before.note = waiter.note.clone();
+                before.note = Arc::clone(&waiter.note);
             }
         }
         self.behind += u64::from(waiter.behind.get());

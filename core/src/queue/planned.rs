@@ -158,6 +158,7 @@ impl<T: Default> Planned<T> {
         }
     }
 
+    #[inline(never)]
     fn plan(&mut self, db: u32, name: &[u8], when: BootTime) {
         let Some(names) = self.names.get_mut(&db) else { return };
         let Some((name, _)) = names.get_key_value(name) else { return };

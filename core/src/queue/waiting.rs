@@ -9,6 +9,7 @@
 //! [`ANSWERS_A_PASS_MAX`], each at a look of its own.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use crate::history::History;
@@ -17,12 +18,12 @@ use crate::history::times::Times;
 use crate::lock::modes::Modes;
 use crate::queue::of_key::{Place, Queue, Waiter, WaiterId, Want};
 use crate::queue::planned::Planned;
+use crate::queue::shares::{Load, Loads};
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ticket, Ttl};
 use crate::values::key::Key;
 use crate::values::limits::{
-    ANSWERS_A_PASS_MAX, HANDOFF_WINDOW_DEFAULT_MS, MAX_WAITERS_DEFAULT, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS,
-    UNUSED_TURNS_MAX,
+    ANSWERS_A_PASS_MAX, HANDOFF_WINDOW_DEFAULT_MS, OWNER_REQUESTS_MAX, RETRY_HAND_OVER_MS, UNUSED_TURNS_MAX,
 };
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
@@ -72,14 +73,15 @@ pub struct Waiting {
     timeouts: BTreeSet<(BootTime, WaiterId)>,
     /// The node could not hand over: no queue is looked at before.
     not_before: BootTime,
-    /// Locks that are kept free.
-    reservations: usize,
+    /// The load of the requests, and of the turns for which locks are kept free.
+    loads: Loads,
+    turns: Load,
     arrivals: u64,
+    /// The last arrival that is sent away, and the entry of the timeouts up to which that is done.
+    to_send_away: Option<(u64, (BootTime, WaiterId))>,
     answers: HashMap<WaiterId, Answer>,
     /// Whose answers are to be sent, in order; who is gone has none any more.
     answered: VecDeque<WaiterId>,
-    /// `lock.max-waiters`.
-    pub max: u32,
     /// `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
     /// See [`UNUSED_TURNS_MAX`].
@@ -100,11 +102,12 @@ impl Default for Waiting {
             places: HashMap::new(),
             timeouts: BTreeSet::new(),
             not_before: BootTime::default(),
-            reservations: 0,
+            loads: Loads::default(),
+            turns: Load::NONE,
             arrivals: 0,
+            to_send_away: None,
             answers: HashMap::new(),
             answered: VecDeque::new(),
-            max: MAX_WAITERS_DEFAULT,
             handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
             unused_turns_max: UNUSED_TURNS_MAX,
             most: 0,
@@ -116,18 +119,18 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Refuses one request more than may wait, or one more lock that is kept free.
-    pub fn room(&self) -> Result<(), Refusal> {
-        if self.len() + self.reservations < self.max as usize {
-            Ok(())
-        } else {
-            Err(Refusal::QueueFull { max: self.max })
-        }
+    /// Returns the load of the requests.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
     }
 
-    /// The same, for a request of `owner` in the queue of `name`; and one more of it than an owner may have there.
+    /// Returns the load of the turns for which locks are kept free.
+    pub(crate) fn turns(&self) -> Load {
+        self.turns
+    }
+
+    /// Refuses one request more than `owner` may have in the queue of `name`.
     pub fn room_for(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Result<(), Refusal> {
-        self.room()?;
         let own = self.queue(db, name).map_or(0, |queue| queue.count_of(owner, OWNER_REQUESTS_MAX));
         if own < OWNER_REQUESTS_MAX { Ok(()) } else { Err(Refusal::OwnerQueueFull) }
     }
@@ -141,6 +144,7 @@ impl Waiting {
         let arrival = self.arrivals;
         let (id, until) = (waiter.id, waiter.until);
         debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
+        self.loads.add(waiter.user, waiter.load(name));
         let (name, queue) = self.queues.reach(db, name);
         let place = queue.join(waiter, ticket.map(Ticket::get), arrival);
         let is_first = queue.is_owner_first(place);
@@ -165,7 +169,7 @@ impl Waiting {
         let queue = self.queue_mut(db, &name)?;
         let was_first = queue.first(unused_max).is_some_and(|first| first.id == id);
         let waiter = queue.leave(place)?;
-        self.timeouts.remove(&(waiter.until, id));
+        self.unlist(&name, &waiter);
         if was_first {
             self.first_left(db, &name);
         }
@@ -174,8 +178,38 @@ impl Waiting {
         Some(waiter)
     }
 
+    /// Begins to send away all who wait now.
+    pub(crate) fn send_all_away(&mut self) {
+        self.to_send_away = (!self.places.is_empty()).then(|| (self.arrivals, (BootTime::default(), WaiterId(0))));
+    }
+
+    /// Returns true while some may be left who are sent away.
+    pub fn sends_away(&self) -> bool {
+        self.to_send_away.is_some()
+    }
+
+    /// Takes out the next of those who are sent away, unanswered: the driver has an answer. `None`: none is left; `Some(None)`: the next
+    /// one came later and stays.
+    pub(crate) fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
+        let (last_arrival, behind) = self.to_send_away?;
+        let next = self.timeouts.range((Excluded(behind), Unbounded)).next().copied();
+        self.to_send_away = next.map(|next| (last_arrival, next));
+        let (_, id) = next?;
+        let is_to_leave = self.places.get(&id).is_some_and(|(.., place)| place.arrived() <= last_arrival);
+        Some(is_to_leave.then(|| self.leave(id, Ending::Left, now)).flatten().map(|waiter| waiter.id))
+    }
+
     /// The owner takes its requests back; what is kept free for it is not any more.
+    #[inline]
     pub fn withdraw(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
+        // Mostly nobody waits.
+        if self.has_queue(db, name) {
+            self.withdraw_all(db, name, owner, now);
+        }
+    }
+
+    #[inline(never)]
+    fn withdraw_all(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
         let unreserved = self.end_turn(db, name, owner);
         let Some(queue) = self.queue_mut(db, name) else { return };
         let gone = queue.leave_all_of(owner, |_| true);
@@ -258,7 +292,7 @@ impl Waiting {
         let gone = queue.leave_first(count);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
         for waiter in &gone {
-            self.unlist(waiter);
+            self.unlist(name, waiter);
             self.in_vain(Key { db, name }, waiter, Ending::Redirected, now);
         }
         self.wake_at(db, name, BootTime::default());
@@ -283,6 +317,9 @@ impl Waiting {
 
     /// When the next queue is to be looked at, or somebody's time is up.
     pub fn next_due(&self) -> Option<BootTime> {
+        if self.sends_away() {
+            return Some(BootTime::default());
+        }
         let look = self.queues.next_due().map(|when| when.max(self.not_before));
         let timeout = self.timeouts.first().map(|(until, _)| until.plus_us(1));
         look.into_iter().chain(timeout).min()
@@ -520,8 +557,7 @@ impl Waiting {
         let (name, queue) = self.queues.reach(db, name);
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn && waiter.wanted.is(mode));
         let since = told.iter().map(|waiter| waiter.since).chain(before).min().unwrap_or(now);
-        queue.keep(owner, mode, until, since);
-        self.reservations += 1;
+        self.change_turns(db, &name, |queue| queue.keep(owner, mode, until, since));
         self.serve(Key { db, name: &name }, told, now, |_| Answer::Turn(mode.number()));
         self.wake_at(db, &name, until.plus_us(1));
     }
@@ -543,13 +579,14 @@ impl Waiting {
 
     /// The lock is kept no longer for those who were told and did not acquire it in time.
     fn end_turns_over(&mut self, db: u32, name: &[u8], now: BootTime) {
-        let Some(queue) = self.queue_mut(db, name).filter(|queue| !queue.kept.is_empty()) else { return };
-        let mut ended = 0;
-        while queue.kept.end_one_over(now) {
-            queue.turn_was_not_used();
-            ended += 1;
+        if self.queue(db, name).is_none_or(|queue| queue.kept.is_empty()) {
+            return;
         }
-        self.reservations -= ended;
+        self.change_turns(db, name, |queue| {
+            while queue.kept.end_one_over(now) {
+                queue.turn_was_not_used();
+            }
+        });
         self.tidy(db, name);
     }
 
@@ -613,14 +650,21 @@ impl Waiting {
 
     /// It is kept for `owner` no longer; whether it was.
     fn end_turn(&mut self, db: u32, name: &[u8], owner: Owner<'_>) -> bool {
-        let ended = self.queue_mut(db, name).is_some_and(|queue| queue.kept.end(owner.bytes()));
-        self.reservations -= usize::from(ended);
-        ended
+        self.change_turns(db, name, |queue| queue.kept.end(owner.bytes())).unwrap_or(false)
     }
 
     /// It is kept for nobody any more.
     fn end_turns(&mut self, db: u32, name: &[u8]) {
-        self.reservations -= self.queue_mut(db, name).map_or(0, |queue| queue.kept.end_all());
+        self.change_turns(db, name, |queue| queue.kept.end_all());
+    }
+
+    /// Changes for whom the lock `name` of `db` is kept, if it has a queue, and counts what that takes.
+    fn change_turns<T>(&mut self, db: u32, name: &[u8], change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+        let queue = self.queues.get_mut(db, name)?;
+        let before = queue.kept.load(name);
+        let changed = change(queue);
+        self.turns = self.turns.minus(before).plus(queue.kept.load(name));
+        Some(changed)
     }
 
     /// Answers those who waited to the end.
@@ -642,7 +686,7 @@ impl Waiting {
         answer: impl Fn(&Waiter) -> (Answer, Option<Ending>),
     ) {
         for waiter in gone {
-            self.unlist(&waiter);
+            self.unlist(key.name, &waiter);
             let (answer, in_vain) = answer(&waiter);
             if let Some(ending) = in_vain {
                 self.in_vain(key, &waiter, ending, now);
@@ -664,7 +708,9 @@ impl Waiting {
         self.answered.push_back(id);
     }
 
-    fn unlist(&mut self, waiter: &Waiter) {
+    /// `waiter` left the queue of `name`.
+    fn unlist(&mut self, name: &[u8], waiter: &Waiter) {
+        self.loads.remove(waiter.user, waiter.load(name));
         self.places.remove(&waiter.id);
         self.timeouts.remove(&(waiter.until, waiter.id));
     }

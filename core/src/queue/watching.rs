@@ -10,10 +10,9 @@ use std::sync::Arc;
 use crate::lock::Lock;
 use crate::queue::of_key::WaiterId;
 use crate::queue::planned::Planned;
-use crate::refusal::Refusal;
+use crate::queue::shares::{Load, Loads, UserId};
 use crate::request::Known;
 use crate::values::key::Key;
-use crate::values::limits::MAX_WAITERS_DEFAULT;
 use crate::values::time::BootTime;
 
 /// A client that watches.
@@ -23,34 +22,23 @@ struct Watcher {
     name: Arc<[u8]>,
     known: Known,
     until: BootTime,
+    user: UserId,
 }
 
 /// The watchers of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Watching {
     /// Who watches each lock, by what they know of it; none is empty.
     locks: Planned<BTreeMap<Known, BTreeSet<WaiterId>>>,
     watchers: HashMap<WaiterId, Watcher>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
-    /// `lock.max-waiters`: as many may watch as may wait.
-    pub(crate) max: u32,
-}
-
-impl Default for Watching {
-    fn default() -> Self {
-        Self {
-            locks: Planned::default(),
-            watchers: HashMap::new(),
-            timeouts: BTreeSet::new(),
-            max: MAX_WAITERS_DEFAULT,
-        }
-    }
+    loads: Loads,
 }
 
 impl Watching {
-    /// Refuses one more than may watch.
-    pub fn room(&self) -> Result<(), Refusal> {
-        if self.len() < self.max as usize { Ok(()) } else { Err(Refusal::QueueFull { max: self.max }) }
+    /// Returns the load of the watchers.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
     }
 
     /// How many watch.
@@ -69,26 +57,28 @@ impl Watching {
         !self.watchers.is_empty() && self.locks.get(db, name).is_some()
     }
 
-    /// The client `id` watches the lock of `key` until `until`; what it knows is true until `look`, if nothing happens before.
+    /// The client `id` of `user` watches the lock of `key` until `until`; what it knows is true until `look`, if nothing happens before.
     pub(crate) fn join(
         &mut self,
         Key { db, name }: Key<'_>,
-        id: WaiterId,
+        (id, user): (WaiterId, UserId),
         known: Known,
         until: BootTime,
         look: BootTime,
     ) {
         debug_assert!(!self.watchers.contains_key(&id), "every request has an id of its own");
+        self.loads.add(user, Load::of_entry(true, &[name]));
         let (name, watched) = self.locks.reach(db, name);
         watched.entry(known).or_default().insert(id);
         self.plan(db, &name, look);
         self.timeouts.insert((until, id));
-        self.watchers.insert(id, Watcher { db, name, known, until });
+        self.watchers.insert(id, Watcher { db, name, known, until, user });
     }
 
     /// The client `id` watches no longer; whether it did.
     pub(crate) fn leave(&mut self, id: WaiterId) -> bool {
-        let Some(Watcher { db, name, known, until }) = self.watchers.remove(&id) else { return false };
+        let Some(Watcher { db, name, known, until, user }) = self.watchers.remove(&id) else { return false };
+        self.loads.remove(user, Load::of_entry(true, &[&name]));
         self.timeouts.remove(&(until, id));
         if let Some(watched) = self.locks.get_mut(db, &name)
             && let Some(alike) = watched.get_mut(&known)

@@ -11,7 +11,7 @@ use crate::values::time::Now;
 /// What came of a LOCK.WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// It is free for this owner now, and kept so for a moment, or its own already: the number of the permit.
+    /// It is free for this owner now, and kept so for a moment if there is room for that, or its own already: the number of the permit.
     Turn(u16),
     /// Not yet: it takes its place in the queue.
     Queues,
@@ -52,9 +52,9 @@ pub fn wait(
         Some(Lock::Exclusive(_)) => None,
     };
     if let Some(mode) = modes.and_then(|modes| node.waiting.claim(key, ask.owner, ask.wanted, modes, now.boot)) {
-        // Kept for it already: no longer than until its end, or it could keep it for ever.
-        if node.waiting.turn_of(key, ask.owner) != Some(mode) {
-            node.waiting.room()?;
+        // Kept for it already: no longer than until its end, or it could keep it for ever. Where nothing more can be kept it is told all
+        // the same: it may have the lock now.
+        if node.waiting.turn_of(key, ask.owner) != Some(mode) && node.has_room_for_turn(key, ask.owner) {
             node.waiting.reserve(key, ask.owner, mode, now.boot);
         }
         return Ok(Waited::Turn(mode.number()));

@@ -3,6 +3,7 @@
 use crate::lock::Lock;
 use crate::node::Node;
 use crate::queue::of_key::WaiterId;
+use crate::queue::shares::{Asker, Load};
 use crate::refusal::Refusal;
 use crate::request::{Patience, Watch};
 use crate::values::key::Key;
@@ -15,7 +16,7 @@ pub enum Watched {
     Differs,
     /// It is, and the caller does not wait.
     Same,
-    /// It is: [`Node::watches`] says so of the caller's blocked client.
+    /// It is: [`Node::watches`] says so of the caller's blocked client, if there is room for it ([`Node::ensure_may_watch`]).
     Watches,
 }
 
@@ -28,15 +29,26 @@ impl Node {
         if ask.patience == Patience::NONE {
             return Ok(Watched::Same);
         }
-        self.watching.room()?;
         Ok(Watched::Watches)
     }
 
-    /// The blocked client `id` watches the lock of `key`, which is `held`.
-    pub fn watches(&mut self, key: Key<'_>, id: WaiterId, held: Option<&Lock>, ask: &Watch, now: BootTime) {
+    /// Refuses one more who watches the lock of `key`, if there is no room for it or `asker` has its share.
+    pub fn ensure_may_watch(&self, key: Key<'_>, asker: Asker) -> Result<(), Refusal> {
+        self.ensure_room(asker, Load::of_entry(true, &[key.name]), true)
+    }
+
+    /// The blocked client `id` of `asker` watches the lock of `key`, which is `held`.
+    pub fn watches(
+        &mut self,
+        key: Key<'_>,
+        (id, asker): (WaiterId, Asker),
+        held: Option<&Lock>,
+        ask: &Watch,
+        now: BootTime,
+    ) {
         // What is not true any more is found out by a look.
         let look = ask.known.is_true_until(held, now).unwrap_or_default();
-        self.watching.join(key, id, ask.known, now.plus_ms(ask.patience.ms()), look);
+        self.watching.join(key, (id, asker.user), ask.known, now.plus_ms(ask.patience.ms()), look);
     }
 
     /// Those who watch the lock of `key` and know something else of it than is `held` at `now`, `count` at most: each is to be told, and

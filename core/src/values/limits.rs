@@ -126,6 +126,29 @@ pub const MAX_WAITERS_DEFAULT: u32 = 65_536;
 /// Upper bound of `lock.max-waiters`: far more clients than a server takes.
 pub const MAX_WAITERS_LIMIT: u32 = 1_000_000;
 
+/// Bytes that an entry for a request that waits takes beside its texts: a bit more than was measured with a crowd on one key. A request
+/// that a listener hears has two entries.
+pub const ENTRY_BYTES: u64 = 512;
+
+/// Default of `lock.max-waiting-bytes`: 4 KiB for each of the requests that may wait by default, so that they find room with a key, an
+/// owner and a note as long as any that are in use, and no key of a megabyte makes the node keep gigabytes.
+pub const MAX_WAITING_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// Upper bound of `lock.max-waiting-bytes`: a terabyte, more than a server has.
+pub const MAX_WAITING_BYTES_LIMIT: u64 = 1 << 40;
+
+/// Share of one listener, in multiples of the places and bytes that are free: half of all where it is alone.
+pub const SHARE_OF_A_LISTENER: u64 = 1;
+
+/// Share of one user, in multiples of what is free: three quarters of all where it is alone.
+pub const SHARE_OF_A_USER: u64 = 3;
+
+/// Share of one user over connections that have nothing waiting yet, in multiples of what is free: seven eighths where it is alone.
+pub const FIRST_SHARE_OF_A_USER: u64 = 7;
+
+/// Part of the places and bytes that turns told to clients which did not wait can take: an eighth.
+pub const TURNS_PART: u64 = 8;
+
 /// Default of `lock.handoff-window`, in milliseconds: for so long a free lock is kept for a LOCK.WAIT that was told. A
 /// round trip within a data centre and a pause of the client's garbage collection fit in.
 pub const HANDOFF_WINDOW_DEFAULT_MS: u32 = 20;

@@ -1,8 +1,9 @@
 //! How much may wait, and how much is done at once.
 
 use super::super::fixture::{Key, granted};
-use super::super::{Reply, Request, Step};
+use super::super::{Question, Reply, Request, Said, Step};
 use crate::fixture::*;
+use crate::queue::shares::{Asker, Load, UserId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::Conversion;
@@ -78,7 +79,7 @@ fn those_whose_time_is_up_are_passed_in_slices() {
 #[test]
 fn no_more_wait_than_may() {
     let mut key = Key::new();
-    key.node.waiting.max = 1;
+    key.node.max_load.places = 1;
     key.acquire("a", 1_000, 0).unwrap();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let full = Refusal::QueueFull { max: 1 };
@@ -86,6 +87,97 @@ fn no_more_wait_than_may() {
     assert_eq!(key.acquire("c", 1_000, 0), Ok(None), "who does not wait needs no room");
     key.release("b");
     assert_eq!((key.acquire("c", 1_000, 5_000).is_ok(), key.node.waiting.most()), (true, 1));
+}
+
+/// A request that can be granted at once takes no place, so it is never refused for want of one.
+#[test]
+fn what_need_not_wait_needs_no_room() {
+    let mut key = Key::new();
+    key.node.max_load = Load { places: 0, bytes: 0 };
+    assert_eq!(key.wait("a", 5_000, None), Ok((Reply::Turn(1), 0)));
+    assert_eq!(key.acquire("b", 1_000, 5_000), Ok(None), "nothing is kept for a");
+    assert_eq!(key.holder(), Some(&b"b"[..]));
+    assert_eq!(key.wait("b", 5_000, None), Ok((Reply::Turn(1), 0)), "its own");
+    assert_eq!(key.wait("a", 5_000, None), Err(Refusal::QueueFull { max: 0 }));
+    key.wanted = Wanted::Shared;
+    key.release("b");
+    for name in ["r", "s", "t"] {
+        assert_eq!(key.wait(name, 5_000, None), Ok((Reply::Turn(1), 0)));
+        assert_eq!(key.acquire(name, 1_000, 5_000), Ok(None));
+    }
+    assert_eq!((key.holders().len(), key.node.load()), (3, Load::NONE));
+}
+
+/// Requests of one user leave room for those of another.
+#[test]
+fn no_user_takes_the_places_of_others() {
+    let ask = |user: &'static str| -> fn(Question) -> Option<Said> {
+        match user {
+            "ann" => |question| {
+                let asker = Asker { user: UserId::of(b"ann"), listener: None };
+                (question == Question::WhoAsks).then_some(Said::Asks(asker))
+            },
+            _ => |question| {
+                let asker = Asker { user: UserId::of(b"bob"), listener: None };
+                (question == Question::WhoAsks).then_some(Said::Asks(asker))
+            },
+        }
+    };
+    let mut key = Key::new();
+    key.node.max_load.places = 80;
+    key.acquire("holds", 1_000, 0).unwrap();
+    key.says = ask("ann");
+    for n in 0..70 {
+        key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap();
+    }
+    let share = Refusal::ShareTaken { parameter: "lock.max-waiters" };
+    assert_eq!((key.acquire("z", 1_000, 5_000), key.wait("z", 5_000, None)), (Err(share), Err(share)));
+    assert_eq!(key.acquire("z", 1_000, 0), Ok(None), "who does not wait needs no room");
+    key.says = ask("bob");
+    for n in 70..78 {
+        key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap();
+    }
+    key.says = ask("ann");
+    assert_eq!(key.acquire("z", 1_000, 5_000), Err(share));
+    key.release("0");
+    key.release("1");
+    assert_eq!(key.acquire("z", 1_000, 5_000), Err(share), "the others have less now");
+}
+
+/// Above `maxmemory` nobody begins to wait, and what holders do goes on.
+#[test]
+fn without_memory_nobody_begins_to_wait() {
+    let mut key = Key::new();
+    key.acquire("a", 1_000, 0).unwrap();
+    key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    key.says = |question| (question == Question::WhoAsks).then_some(Said::Refused(Refusal::OutOfMemory));
+    assert_eq!(key.wait("c", 5_000, None), Err(Refusal::OutOfMemory));
+    assert_eq!(key.wait("c", 0, None), Ok((Reply::Turn(0), 0)), "who does not wait is told");
+    assert_eq!((key.release("a"), granted(&key.settle()).len()), (Some(0), 1));
+    assert_eq!(key.node.load(), Load::NONE);
+    assert_eq!(key.wait("b", 5_000, None), Ok((Reply::Turn(1), 0)));
+}
+
+/// A demotion sends those who wait away one after the other; those who come later stay.
+#[test]
+fn those_who_are_sent_away_leave_one_by_one() {
+    let mut key = Key::new();
+    key.acquire("a", 60_000, 0).unwrap();
+    assert!(!key.node.send_all_away());
+    let many = 3 * ANSWERS_A_PASS_MAX;
+    let ids: Vec<_> = (0..many).map(|n| key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap()).collect();
+    assert!(key.node.send_all_away());
+    let later = key.acquire("later", 1_000, 1_000).unwrap().unwrap();
+    let mut sent = vec![];
+    for n in 0..=many {
+        let waiting = key.node.waiting.len();
+        assert_eq!(key.node.next_due(), Some(at(0).boot));
+        sent.extend(key.node.send_one_away(at(0).boot).unwrap());
+        assert!(waiting - key.node.waiting.len() <= 1, "{n}");
+    }
+    assert_eq!(sent.iter().map(|id| id.0).collect::<Vec<_>>(), ids);
+    assert_eq!((key.queue(), key.node.send_one_away(at(0).boot)), (vec![later], None));
+    assert!(!key.node.waiting.sends_away());
 }
 
 /// More leases are over than one step takes out, and one who comes again had the last of them: that it ended is told before its new

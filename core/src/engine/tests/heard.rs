@@ -8,12 +8,13 @@ use crate::keepalive::ClientId;
 use crate::node::Node;
 use crate::queue::listening::{News, Told};
 use crate::queue::of_key::{WaiterId, Want};
+use crate::queue::shares::Load;
 use crate::request::{Behind, ListenerName, Note, Patience, Wait};
 use crate::values::mode::{Mode, Wanted};
 
 fn asks(node: &mut Node, client: u64) -> Vec<News> {
     let name = [client as u8; 16];
-    node.listeners.ask(ClientId(client), ListenerName::new(&name).unwrap(), b"ann").unwrap()
+    node.listen(ClientId(client), ListenerName::new(&name).unwrap(), b"ann", || Ok(())).unwrap()
 }
 
 fn of(news: &[News]) -> Vec<&[u8]> {
@@ -32,7 +33,7 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
         match run.next(Some(&mut lock), said, node, at(now)) {
             Step::Done(_) => return id,
             Step::Block => {
-                id = Some(node.listeners.begin(ClientId(listener), b"k", owner(who)));
+                id = node.listeners.begin(ClientId(listener), b"k", owner(who));
                 said = Said::Blocked(id.unwrap());
             }
             _ => said = Said::Yes,
@@ -116,6 +117,11 @@ proptest! {
             let each = waiting.iter().all(|(id, want)| *want == Want::Turn && open.iter().any(|(other, ..)| other == id));
             prop_assert!(each);
             prop_assert_eq!(node.listeners.requests(), open.len());
+            let untold: usize = untold.iter().map(Vec::len).sum();
+            prop_assert_eq!(node.load().places as usize, open.len() + untold, "each has its place until it is heard");
         }
+        (0..3).for_each(|listener| node.listeners.end(ClientId(listener)));
+        while node.let_one_leave(at(now).boot) {}
+        prop_assert_eq!(node.load(), Load::NONE);
     }
 }

@@ -4,6 +4,7 @@ use super::super::Reply;
 use super::super::fixture::{Key, granted};
 use crate::fixture::*;
 use crate::queue::of_key::WaiterId;
+use crate::queue::shares::Load;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::values::limits::UNUSED_TURNS_MAX;
@@ -50,17 +51,33 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
     assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1), "its own");
 }
 
-/// Locks that are kept free take room, and none is left behind when its key turns out to be something else.
+/// Locks that are kept free take room, and none is left behind when its key turns out to be something else. Who asks for a free lock
+/// where nothing more can be kept is told all the same.
 #[test]
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
-    key.node.waiting.max = 1;
+    let kept = |key: &Key, name: &[u8]| key.node.waiting.kept(0, name).count();
+    key.node.max_load.places = 1;
     assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(1));
-    let full = Err(Refusal::QueueFull { max: 1 });
-    assert_eq!(key.wait_for(b"other", "b", 0, None), full);
+    assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
+    assert_eq!((kept(&key, b"k"), kept(&key, b"other")), (1, 0));
     key.node.waiting.postpone(0, b"k", Refusal::WrongType, at(0).boot);
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
+    assert_eq!(kept(&key, b"other"), 1);
+    // Those that nobody waited for take an eighth, of bytes too.
+    key.node.max_load = Load { places: 80, bytes: 8 * 3_000 };
+    let large = [b'l'; 3_000];
+    assert_eq!(key.wait_for(&large, "b", 0, None), Ok((Reply::Turn(1), 0)));
+    assert_eq!(kept(&key, &large), 0);
+    for n in 0..20 {
+        assert_eq!(key.wait_for(&[n], "b", 0, None), Ok((Reply::Turn(1), 0)));
+    }
+    let turns = key.node.waiting.turns();
+    assert!(turns.places == 5 && turns.bytes <= 3_000, "{turns:?}");
+    key.now = 21;
+    key.settle();
+    assert_eq!(key.node.load(), Load::NONE);
 }
 
 /// Two clients that take turns in being told, with the smallest ticket, and never acquire.

@@ -65,15 +65,15 @@ fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
 fn crowds_are_told_bit_by_bit_and_are_bounded() {
     let mut key = Key::new();
     key.acquire("a", 1_000, 0).unwrap();
-    key.node.watching.max = 10;
-    let ids: Vec<_> = (0..10).map(|_| key.watch(known(&key), 5_000).unwrap().unwrap()).collect();
-    assert_eq!(key.watch(known(&key), 5_000), Err(Refusal::QueueFull { max: 10 }));
+    key.node.max_load.places = 5;
+    let ids: Vec<_> = (0..5).map(|_| key.watch(known(&key), 5_000).unwrap().unwrap()).collect();
+    assert_eq!(key.watch(known(&key), 5_000), Err(Refusal::QueueFull { max: 5 }));
     key.del();
     key.now = 1;
     let mut told = vec![];
-    for left in [6, 2, 0] {
+    for left in [3, 1, 0] {
         let (db, name) = key.node.take_watch_due(at(1).boot).unwrap();
-        told.extend(key.node.take_told(At { db, name: &name }, None, 4, at(1).boot).iter().map(|id| id.0));
+        told.extend(key.node.take_told(At { db, name: &name }, None, 2, at(1).boot).iter().map(|id| id.0));
         assert_eq!(key.node.watching().len(), left);
     }
     assert_eq!((told, key.node.take_watch_due(at(1).boot)), (ids, None));

@@ -1,0 +1,259 @@
+//! The load of what waits on a node, and the share of it that each user and each listener may have.
+//!
+//! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold (Choudhury and Hahne: "Dynamic Queue
+//! Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6, 1998): nobody may have more than a
+//! multiple of what is free. A wait can last a day and is never taken back, so the multiple is small, and what a connection asks for
+//! first finds room where its later requests find none.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::keepalive::ClientId;
+use crate::refusal::Refusal;
+use crate::values::limits::{
+    ENTRY_BYTES, FIRST_SHARE_OF_A_USER, MAX_WAITERS_DEFAULT, MAX_WAITING_BYTES_DEFAULT, SHARE_OF_A_LISTENER,
+    SHARE_OF_A_USER,
+};
+
+/// Names a user of the server; two whose names have one hash share one share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct UserId(u64);
+
+impl UserId {
+    /// The user of this name.
+    pub fn of(name: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// The sender of a request that may wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// Its user.
+    pub user: UserId,
+    /// The listener that hears its answer. Without one the request blocks its connection, which has no other.
+    pub listener: Option<ClientId>,
+}
+
+/// Places and bytes, of some entries or as a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The number of requests.
+    pub places: u64,
+    /// The number of bytes.
+    pub bytes: u64,
+}
+
+impl Load {
+    /// Nothing.
+    pub(crate) const NONE: Load = Load { places: 0, bytes: 0 };
+
+    /// The bounds of a node whose operator set none.
+    pub(crate) const DEFAULT_MAX: Load = Load { places: MAX_WAITERS_DEFAULT as u64, bytes: MAX_WAITING_BYTES_DEFAULT };
+
+    /// An entry of a table that keeps `texts`, which takes a place or, beside another one of the same request, none.
+    pub(crate) fn of_entry(takes_place: bool, texts: &[&[u8]]) -> Self {
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Load) -> Self {
+        Self { places: self.places + other.places, bytes: self.bytes + other.bytes }
+    }
+
+    /// Returns the load without `other`, which is a part of it.
+    pub(crate) fn minus(self, other: Load) -> Self {
+        debug_assert!(self.places >= other.places && self.bytes >= other.bytes, "what leaves was counted");
+        Self { places: self.places.saturating_sub(other.places), bytes: self.bytes.saturating_sub(other.bytes) }
+    }
+}
+
+/// The load of the entries of one table, together and by user.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads {
+    all: Load,
+    users: HashMap<UserId, Load>,
+}
+
+impl Default for Loads {
+    fn default() -> Self {
+        Self { all: Load::NONE, users: HashMap::new() }
+    }
+}
+
+impl Loads {
+    /// Returns the load of all entries.
+    pub(crate) fn all(&self) -> Load {
+        self.all
+    }
+
+    /// Returns the load of the entries of `user`.
+    pub(crate) fn of(&self, user: UserId) -> Load {
+        self.users.get(&user).copied().unwrap_or(Load::NONE)
+    }
+
+    /// Adds an entry of `user`.
+    pub(crate) fn add(&mut self, user: UserId, load: Load) {
+        self.all = self.all.plus(load);
+        let own = self.users.entry(user).or_insert(Load::NONE);
+        *own = own.plus(load);
+    }
+
+    /// Removes an entry of `user`.
+    pub(crate) fn remove(&mut self, user: UserId, load: Load) {
+        self.all = self.all.minus(load);
+        let left = self.of(user).minus(load);
+        if left == Load::NONE {
+            self.users.remove(&user);
+        } else {
+            self.users.insert(user, left);
+        }
+    }
+}
+
+/// The load that a new request finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// The load of all.
+    pub(crate) all: Load,
+    /// The load of its user.
+    pub(crate) user: Load,
+    /// The load of its listener; none of a connection that it blocks.
+    pub(crate) listener: Load,
+}
+
+/// Refuses a request that takes `new`, if there is no room for it in `max`, or only room that is kept for others.
+pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Refusal> {
+    let all = taken.all.plus(new);
+    if all.places > max.places {
+        return Err(Refusal::QueueFull { max: max.places });
+    }
+    if all.bytes > max.bytes {
+        return Err(Refusal::BytesFull { max: max.bytes });
+    }
+    // With its own place, so that few places are whole ones.
+    let free = Load { places: max.places - taken.all.places, bytes: max.bytes - all.bytes };
+    let fits = |own: Load, times: u64| {
+        let own = own.plus(new);
+        if new.places > 0 && own.places > free.places.saturating_mul(times) {
+            return Err(Refusal::ShareTaken { parameter: "lock.max-waiters" });
+        }
+        if own.bytes > free.bytes.saturating_mul(times) {
+            return Err(Refusal::ShareTaken { parameter: "lock.max-waiting-bytes" });
+        }
+        Ok(())
+    };
+    // One that takes more than the bytes of a place is no better than many.
+    let is_first = taken.listener.places == 0 && new.bytes <= max.bytes / max.places.max(1);
+    if is_first {
+        return fits(taken.user, FIRST_SHARE_OF_A_USER);
+    }
+    fits(taken.user, SHARE_OF_A_USER)?;
+    fits(taken.listener, SHARE_OF_A_LISTENER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: Load = Load { places: 65_536, bytes: 256 << 20 };
+    const SMALL: Load = Load { places: 1, bytes: 1_100 };
+
+    /// The load of the requests that found room, of all and of each user.
+    struct Crowd {
+        all: Load,
+        users: Vec<Load>,
+    }
+
+    impl Crowd {
+        fn new(users: usize) -> Self {
+            Self { all: Load::NONE, users: vec![Load::NONE; users] }
+        }
+
+        /// Sends one more request of `user` and a listener that has `own`.
+        fn sends(&mut self, user: usize, own: &mut Load, new: Load) -> Result<(), Refusal> {
+            let taken = Taken { all: self.all, user: self.users[user], listener: *own };
+            ensure_share(taken, new, MAX)?;
+            self.all = self.all.plus(new);
+            self.users[user] = self.users[user].plus(new);
+            *own = own.plus(new);
+            Ok(())
+        }
+
+        /// Sends requests of one listener of `user` until one is refused. Returns how many found room.
+        fn fills(&mut self, user: usize, new: Load) -> u64 {
+            let mut own = Load::NONE;
+            while self.sends(user, &mut own, new).is_ok() {}
+            own.places
+        }
+
+        fn free(&self) -> u64 {
+            MAX.places - self.all.places
+        }
+    }
+
+    /// A listener takes half, its user three quarters, and an eighth is left even where every connection of a user waits once.
+    #[test]
+    fn nobody_takes_what_others_need() {
+        let mut crowd = Crowd::new(3);
+        assert_eq!(crowd.fills(0, SMALL), 32_768);
+        assert_eq!(crowd.fills(0, SMALL), 16_384);
+        assert_eq!(crowd.fills(0, SMALL), 1, "the first of a connection, where its user has three quarters");
+        let connections = (0..).take_while(|_| crowd.sends(0, &mut { Load::NONE }, SMALL).is_ok()).count();
+        assert_eq!((connections, crowd.free()), (8_191, 8_192));
+        // Another user has a share of the rest, and so has a third.
+        assert_eq!(crowd.fills(1, SMALL), 4_096);
+        assert_eq!(crowd.fills(2, SMALL), 2_048);
+    }
+
+    /// Requests with keys of a megabyte leave room for small ones, and for other users.
+    #[test]
+    fn nobody_takes_the_bytes_that_others_need() {
+        let large = Load { places: 1, bytes: 2 << 20 };
+        let mut crowd = Crowd::new(2);
+        assert_eq!(crowd.fills(0, large), 64);
+        while crowd.fills(0, large) > 0 {}
+        assert!(crowd.users[0].bytes <= MAX.bytes / 4 * 3, "{:?}", crowd.users);
+        assert_eq!(crowd.sends(0, &mut { Load::NONE }, SMALL), Ok(()));
+        assert!(crowd.fills(1, SMALL) > 10_000);
+        let taken = Taken { all: Load::NONE, user: Load::NONE, listener: Load::NONE };
+        let whole = Load { places: 1, bytes: MAX.bytes };
+        assert_eq!(ensure_share(taken, whole, MAX), Err(Refusal::ShareTaken { parameter: "lock.max-waiting-bytes" }));
+        let more = Load { places: 1, bytes: MAX.bytes + 1 };
+        assert_eq!(ensure_share(taken, more, MAX), Err(Refusal::BytesFull { max: MAX.bytes }));
+    }
+
+    /// A node with few places gives every one to connections that wait once.
+    #[test]
+    fn few_places_are_whole_ones() {
+        for places in 0..7 {
+            let max = Load { places, ..MAX };
+            for n in 0..places {
+                let all = Load { places: n, bytes: 0 };
+                let taken = Taken { all, user: all, listener: Load::NONE };
+                assert_eq!(ensure_share(taken, SMALL, max), Ok(()), "{n} of {places}");
+            }
+            let all = Load { places, bytes: 0 };
+            let taken = Taken { all, user: all, listener: Load::NONE };
+            assert_eq!(ensure_share(taken, SMALL, max), Err(Refusal::QueueFull { max: places }));
+        }
+    }
+
+    #[test]
+    fn what_goes_is_forgotten() {
+        let mut loads = Loads::default();
+        let [ann, bob] = [b"ann", b"bob"].map(|name| UserId::of(name));
+        loads.add(ann, SMALL);
+        loads.add(bob, SMALL);
+        loads.add(bob, Load::of_entry(false, &[b"key", b"me"]));
+        assert_eq!((loads.of(ann), loads.of(bob).places, loads.all().places), (SMALL, 1, 2));
+        assert_eq!(loads.of(bob).bytes, SMALL.bytes + ENTRY_BYTES + 5);
+        loads.remove(ann, SMALL);
+        loads.remove(bob, Load::of_entry(false, &[b"key", b"me"]));
+        loads.remove(bob, SMALL);
+        assert_eq!((loads.all(), loads.users.len()), (Load::NONE, 0));
+    }
+}
