@@ -558,7 +558,7 @@ impl NodeFailure {
             Unreached::Refused(code, text) if code == "DENIED" => Self::Unfit(format!("{code} {text}")),
             Unreached::Refused(code, text) => Self::Unreachable(format!("{code} {text}")),
             Unreached::Server(error) => {
-// What it answered it says in its own words.
+                // What it answered it says in its own words.
                 let why = match Self::of(&error) {
                     answer @ Self::Refused(..) => answer.to_string(),
                     _ => format!("it cannot be reached: {error}"),

@@ -77,6 +77,8 @@ pub struct World {
     pub clients: u64,
     /// The client of the ACQUIRE that is being done can be blocked.
     pub may_block: bool,
+    /// Where and when a request that waits for nobody was last told that it cannot have the lock.
+    pub told_at_once: Option<(Place, BootTime)>,
 }
 
 /// The name of a key in its database.
@@ -110,6 +112,7 @@ impl World {
             waits: BTreeMap::new(),
             watchers: BTreeMap::new(),
             keeping: Keeping::default(),
+            told_at_once: None,
             outbox: vec![],
             doubts: 0,
             hindered: BootTime::default(),
