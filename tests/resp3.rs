@@ -54,7 +54,7 @@ fn every_reply_has_its_own_kind() {
     assert!(me.say("LOCK.ACQUIRE l me 60000 LIMIT 3").starts_with("*3\r\n:"));
     assert_eq!(me.say("LOCK.CONVERT l me SHARED"), null);
     let grants = me.say("LOCK.INFO l HOLDERS 3");
-    assert!(grants.contains("$6\r\ngrants\r\n*1\r\n%12\r\n$5\r\nowner\r\n$2\r\nme\r\n"), "{grants:?}");
+    assert!(grants.contains("$6\r\ngrants\r\n*1\r\n%13\r\n$5\r\nowner\r\n$2\r\nme\r\n"), "{grants:?}");
     assert_eq!(me.say("LOCK.NOTE l me text SEQ 7"), ":7\r\n");
     let info = me.say("LOCK.INFO k WAITERS 3");
     assert!(info.starts_with("%16\r\n$5\r\nowner\r\n$2\r\nme\r\n$5\r\ntoken\r\n:"), "{info:?}");
