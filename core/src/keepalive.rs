@@ -4,7 +4,7 @@
 //! So a replica, a file and a guard need not know of it, and what ends with a connection, a restart or a promotion is the
 //! extending, never the lease.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::refusal::Refusal;
@@ -124,7 +124,7 @@ impl Renewal {
 /// The leases that a node keeps alive.
 #[derive(Clone, Debug, Default)]
 pub struct KeepAlives {
-    kept: HashMap<Arc<Holder>, Kept>,
+    kept: BTreeMap<Arc<Holder>, Kept>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
     /// Renewals of all of them in a thousand seconds.
     renewals: u64,

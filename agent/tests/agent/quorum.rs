@@ -117,9 +117,9 @@ fn a_kept_lease_ends_with_its_connection() {
     let agent = nodes.agent();
     let mut operator = agent.client();
     let mut raw = agent.raw();
-    assert!(raw.insist("LOCK.ACQUIRE k me 500 KEEPALIVE 60000").starts_with(':'));
+    assert!(raw.insist("LOCK.ACQUIRE k me 1000 KEEPALIVE 60000").starts_with(':'));
     // Twice the length of its lease, and it is held.
-    assert_eq!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 1000"), null());
+    assert_eq!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 2000"), null());
     drop(raw);
     assert!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 60000").as_list()[0].as_int() > 0);
 }

@@ -1,13 +1,11 @@
 //! The grants of a lock that is held together: readers, or holders of permits.
 //!
-//! Every step takes about as long with one holder as with a hundred thousand, whatever owners and tokens clients choose: a hash table
-//! with a random key finds a grant by its owner, ordered trees by the end of its lease and by its token (clients may give many grants
-//! one token), and [`Modes`] tells who may join.
+//! Every step takes about as long with one holder as with a hundred thousand, whatever owners and tokens clients choose: ordered trees
+//! find a grant by its owner (by a hash with a random key), by the end of its lease and by its token (clients may give many grants one
+//! token), and [`Modes`] tells who may join.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-
-use hashbrown::HashTable;
 
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
@@ -32,6 +30,14 @@ struct Holder {
     /// Who came before and after, [`NONE`] at the ends.
     before: u32,
     after: u32,
+}
+
+/// The hash of an owner, and the place of its grant. (A hash table would stop the server for tens of milliseconds where it doubles.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
+struct Owned {
+    hash: u64,
+    place: u32,
 }
 
 /// When a lease ends, and the place of its holder. Packed: there is one of it a holder.
@@ -67,7 +73,7 @@ pub struct Holders {
     oldest: u32,
     newest: u32,
     hasher: RandomState,
-    owners: HashTable<u32>,
+    owners: BTreeSet<Owned>,
     tokens: BTreeSet<Tokened>,
     /// When each lease ends, and whose it is.
     ends: BTreeSet<End>,
@@ -91,7 +97,7 @@ impl Default for Holders {
             oldest: NONE,
             newest: NONE,
             hasher: RandomState::new(),
-            owners: HashTable::new(),
+            owners: BTreeSet::new(),
             tokens: BTreeSet::new(),
             ends: BTreeSet::new(),
             modes: Modes::default(),
@@ -108,15 +114,14 @@ impl Holders {
     pub(crate) fn join(&mut self, mode: Mode, grant: Grant) -> GrantId {
         let place = self.free.pop().unwrap_or_else(|| self.new_place());
         self.modes.add(mode);
-        let owner = self.hasher.hash_one(grant.owner());
+        let hash = self.hasher.hash_one(grant.owner());
         *self.place(place) = Some(Holder { grant, mode, before: self.newest, after: NONE });
         match self.newest {
             NONE => self.oldest = place,
             newest => self.holder_mut(newest).after = place,
         }
         self.newest = place;
-        let (pieces, hasher) = (&self.pieces, &self.hasher);
-        self.owners.insert_unique(owner, place, |&other| hasher.hash_one(grant_at(pieces, other).owner()));
+        self.owners.insert(Owned { hash, place });
         self.list(place);
         GrantId(place)
     }
@@ -144,9 +149,7 @@ impl Holders {
     pub(crate) fn take(&mut self, GrantId(place): GrantId) -> Grant {
         self.unlist(place);
         let hash = self.hasher.hash_one(self.holder(place).grant.owner());
-        if let Ok(entry) = self.owners.find_entry(hash, |&other| other == place) {
-            entry.remove();
-        }
+        self.owners.remove(&Owned { hash, place });
         let Holder { grant, mode, before, after } = self.place(place).take().expect("a grant of this lock");
         match before {
             NONE => self.oldest = after,
@@ -261,7 +264,8 @@ impl Holders {
 
     pub(crate) fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
         let hash = self.hasher.hash_one(owner.bytes());
-        self.owners.find(hash, |&place| self.holder(place).grant.is_of(owner)).copied().map(GrantId)
+        let alike = self.owners.range(Owned { hash, place: 0 }..=Owned { hash, place: NONE });
+        alike.map(|owned| owned.place).find(|&place| self.holder(place).grant.is_of(owner)).map(GrantId)
     }
 
     /// The grant with this token that lasts longest.
@@ -304,8 +308,7 @@ impl Holders {
         self.pieces.len() * PIECE * size_of::<Option<Holder>>()
             + self.pieces.capacity() * size_of::<Vec<Holder>>()
             + self.free.capacity() * size_of::<u32>()
-            + self.owners.allocation_size()
-            + (self.ends.len() * size_of::<End>() + self.tokens.len() * size_of::<Tokened>()) * 2
+            + self.len() * (size_of::<Owned>() + size_of::<End>() + size_of::<Tokened>()) * 2
             + texts
     }
 
@@ -334,10 +337,6 @@ impl Holders {
 
 fn holder_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Holder {
     pieces[place as usize / PIECE][place as usize % PIECE].as_ref().expect("a grant of this lock")
-}
-
-fn grant_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Grant {
-    &holder_at(pieces, place).grant
 }
 
 /// The same grants in the same order: where they are kept does not matter.

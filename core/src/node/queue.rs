@@ -43,8 +43,11 @@ impl Node {
     ) -> Result<(), Refusal> {
         let texts = [key.name, owner.bytes(), note.bytes()];
         let waits = Load::of_entry(true, &texts);
-        let heard = asker.listener.map_or(Load::NONE, |_| Load::of_entry(false, &texts[..2]));
-        self.ensure_room(asker, waits.plus(heard), false)
+        let beside = match asker.listener {
+            Some(_) => Load::of_entry(false, &texts[..2]),
+            None => Load::of_blocked(key.name),
+        };
+        self.ensure_room(asker, waits.plus(beside), false)
     }
 
     /// Returns true if the lock of `key` can be kept for `owner`, which did not wait: such turns take at most an eighth of all room.

@@ -7,7 +7,7 @@
 //!
 //! News that nobody has asked for yet keep the place of their request: a client that sends requests and never hears gets no more in.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::keepalive::ClientId;
@@ -98,7 +98,7 @@ pub(crate) enum Left {
 pub struct Listeners {
     all: HashMap<ClientId, Listener>,
     names: HashMap<Arc<[u8]>, ClientId>,
-    requests: HashMap<WaiterId, Heard>,
+    requests: BTreeMap<WaiterId, Heard>,
     timeouts: BTreeSet<(BootTime, ClientId)>,
     /// Those that ask and have news.
     ready: BTreeSet<ClientId>,
@@ -241,12 +241,7 @@ impl Listeners {
     }
 
     fn take_request(&mut self, id: WaiterId) -> Option<Heard> {
-        let heard = self.requests.remove(&id);
-        if self.requests.is_empty() {
-            // After a storm the table is as large as it was.
-            self.requests.shrink_to_fit();
-        }
-        heard
+        self.requests.remove(&id)
     }
 
     /// Takes out the news of a listener that asks for them.

@@ -105,7 +105,8 @@ impl Waiter {
     /// Returns its load in the queue of `name`. A listener counts the places of the requests that it hears.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
-        Load { bytes: load.bytes + self.note_bytes as u64, ..load }
+        let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
+        Load { bytes: load.bytes + self.note_bytes as u64, ..load }.plus(blocked)
     }
 
     /// The same, for so many others in its client.

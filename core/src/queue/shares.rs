@@ -59,6 +59,11 @@ impl Load {
         Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
     }
 
+    /// The arguments that the server keeps of a client which is blocked about the lock `name`.
+    pub(crate) fn of_blocked(name: &[u8]) -> Self {
+        Self { places: 0, bytes: name.len() as u64 }
+    }
+
     /// Both together.
     pub(crate) fn plus(self, other: Load) -> Self {
         Self { places: self.places + other.places, bytes: self.bytes + other.bytes }

@@ -8,7 +8,7 @@
 //! No step takes long, however many wait: whatever concerns a whole queue, or all queues, is done in slices of
 //! [`ANSWERS_A_PASS_MAX`], each at a look of its own.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Entries that a table keeps room for when it is empty.
+/// Entries that a list keeps room for when it is empty.
 const SPARE_ENTRIES: usize = 1_024;
 
 /// What a request that waited is told in the end.
@@ -69,7 +69,7 @@ pub(crate) enum Next {
 pub struct Waiting {
     /// None is empty.
     queues: Planned<Queue>,
-    places: HashMap<WaiterId, (u32, Arc<[u8]>, Place)>,
+    places: BTreeMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
     /// The node could not hand over: no queue is looked at before.
     not_before: BootTime,
@@ -79,7 +79,7 @@ pub struct Waiting {
     arrivals: u64,
     /// The last arrival that is sent away, and the entry of the timeouts up to which that is done.
     to_send_away: Option<(u64, (BootTime, WaiterId))>,
-    answers: HashMap<WaiterId, Answer>,
+    answers: BTreeMap<WaiterId, Answer>,
     /// Whose answers are to be sent, in order; who is gone has none any more.
     answered: VecDeque<WaiterId>,
     /// `lock.handoff-window`, in milliseconds.
@@ -99,14 +99,14 @@ impl Default for Waiting {
     fn default() -> Self {
         Self {
             queues: Planned::default(),
-            places: HashMap::new(),
+            places: BTreeMap::new(),
             timeouts: BTreeSet::new(),
             not_before: BootTime::default(),
             loads: Loads::default(),
             turns: Load::NONE,
             arrivals: 0,
             to_send_away: None,
-            answers: HashMap::new(),
+            answers: BTreeMap::new(),
             answered: VecDeque::new(),
             handoff_window_ms: HANDOFF_WINDOW_DEFAULT_MS,
             unused_turns_max: UNUSED_TURNS_MAX,
@@ -567,12 +567,8 @@ impl Waiting {
         if !self.queues.remove_if(db, name, Queue::is_empty) {
             return;
         }
-        // After a storm the tables are as large as it was.
-        if self.places.is_empty() {
-            self.places.shrink_to(SPARE_ENTRIES);
-        }
+        // After a storm the list is as large as it was.
         if self.answered.is_empty() {
-            self.answers.shrink_to(SPARE_ENTRIES);
             self.answered.shrink_to(SPARE_ENTRIES);
         }
     }

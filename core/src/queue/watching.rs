@@ -4,7 +4,7 @@
 //! watch one lock cost its holder no more than one. None is forgotten: a watcher has a moment at which its time is up, and its lock is
 //! looked at after every change, and when the lease ends that it knows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::lock::Lock;
@@ -17,7 +17,7 @@ use crate::values::time::BootTime;
 
 /// A client that watches.
 #[derive(Clone, Debug)]
-struct Watcher {
+pub(crate) struct Watcher {
     db: u32,
     name: Arc<[u8]>,
     known: Known,
@@ -25,12 +25,19 @@ struct Watcher {
     user: UserId,
 }
 
+impl Watcher {
+    /// Returns the load of one that watches the lock `name`.
+    pub(crate) fn load(name: &[u8]) -> Load {
+        Load::of_entry(true, &[name]).plus(Load::of_blocked(name))
+    }
+}
+
 /// The watchers of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Watching {
     /// Who watches each lock, by what they know of it; none is empty.
     locks: Planned<BTreeMap<Known, BTreeSet<WaiterId>>>,
-    watchers: HashMap<WaiterId, Watcher>,
+    watchers: BTreeMap<WaiterId, Watcher>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
     loads: Loads,
 }
@@ -67,7 +74,7 @@ impl Watching {
         look: BootTime,
     ) {
         debug_assert!(!self.watchers.contains_key(&id), "every request has an id of its own");
-        self.loads.add(user, Load::of_entry(true, &[name]));
+        self.loads.add(user, Watcher::load(name));
         let (name, watched) = self.locks.reach(db, name);
         watched.entry(known).or_default().insert(id);
         self.plan(db, &name, look);
@@ -78,7 +85,7 @@ impl Watching {
     /// The client `id` watches no longer; whether it did.
     pub(crate) fn leave(&mut self, id: WaiterId) -> bool {
         let Some(Watcher { db, name, known, until, user }) = self.watchers.remove(&id) else { return false };
-        self.loads.remove(user, Load::of_entry(true, &[&name]));
+        self.loads.remove(user, Watcher::load(&name));
         self.timeouts.remove(&(until, id));
         if let Some(watched) = self.locks.get_mut(db, &name)
             && let Some(alike) = watched.get_mut(&known)

@@ -3,7 +3,8 @@
 use crate::lock::Lock;
 use crate::node::Node;
 use crate::queue::of_key::WaiterId;
-use crate::queue::shares::{Asker, Load};
+use crate::queue::shares::Asker;
+use crate::queue::watching::Watcher;
 use crate::refusal::Refusal;
 use crate::request::{Patience, Watch};
 use crate::values::key::Key;
@@ -34,7 +35,7 @@ impl Node {
 
     /// Refuses one more who watches the lock of `key`, if there is no room for it or `asker` has its share.
     pub fn ensure_may_watch(&self, key: Key<'_>, asker: Asker) -> Result<(), Refusal> {
-        self.ensure_room(asker, Load::of_entry(true, &[key.name]), true)
+        self.ensure_room(asker, Watcher::load(key.name), true)
     }
 
     /// The blocked client `id` of `asker` watches the lock of `key`, which is `held`.

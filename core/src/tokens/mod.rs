@@ -7,7 +7,7 @@
 
 pub mod stripe_ceilings;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::refusal::Refusal;
 use crate::tokens::stripe_ceilings::{StripeCeiling, StripeCeilings};
@@ -25,7 +25,7 @@ use crate::values::token::Token;
 pub struct Tokens {
     last: Box<[u64]>,
     /// Where readers had the highest tokens of a stripe: the highest that anybody else had, which is less.
-    ordered: HashMap<u32, u64>,
+    ordered: BTreeMap<u32, u64>,
     floor: u64,
     high: u64,
     ceiling: u64,
@@ -49,7 +49,7 @@ impl Tokens {
         let floor = floor.min(TOKEN_LIMIT - 1);
         Self {
             last: vec![floor; stripes].into_boxed_slice(),
-            ordered: HashMap::new(),
+            ordered: BTreeMap::new(),
             floor,
             high: 0,
             ceiling: TOKEN_LIMIT - 1,
