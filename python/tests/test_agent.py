@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from conftest import Bench
-from palisade import NoQuorum, Released
-from servers import Agent
-from waiting import passed, soon
+from palisade import LossReason, NoQuorum, Released
+from palisade._address import Address
+from palisade._connections import Connections
+from servers import Agent, Node
+from waiting import eventually, passed, soon
 
 
 class Phase:
@@ -116,3 +118,35 @@ async def test_two_of_five_nodes_may_die_and_a_third_may_not(key: str) -> None:
             with pytest.raises(NoQuorum, match="NOPERM"):
                 await soon(bench.locks().lock(key, wait=3600))
         await asyncio.gather(*(bench.end() for bench in benches))
+
+
+async def test_a_holder_hears_at_once_that_its_lock_was_taken_away(key: str) -> None:
+    with Agent() as agent:
+
+        def counted(name: str) -> int:
+            return int(agent.outside.say("INFO")[name])
+
+        for face in ("threads", "asyncio"):
+            bench = Bench(agent, face)
+            locks = bench.locks(ttl=30)
+            lock = await locks.lock(key)
+            await eventually("it watches", lambda: counted("blocked_clients") == 1)
+            assert await lock.release()
+            # That of this test, and the one that all commands share.
+            await eventually("its connection is closed", lambda: (counted("blocked_clients"), counted("connected_clients")) == (0, 2))
+            # No extension tells of the second one, and its lease ends as `NOT_EXTENDED`.
+            taken = [await locks.lock(f"{key}:1"), await locks.lock(f"{key}:2", auto_extend=False)]
+            await eventually("both watch", lambda: counted("blocked_clients") == 2)
+            for node in agent.nodes:
+                for n in (1, 2):
+                    node.outside.say("LOCK.BREAK", f"{key}:{n}")
+            for lost in [await soon(lock.lost.wait()) for lock in taken]:
+                assert lost.reason is LossReason.TAKEN_AWAY
+            await eventually("their connections are closed", lambda: (counted("blocked_clients"), counted("connected_clients")) == (0, 2))
+            await bench.end()
+
+
+async def test_an_agent_is_told_from_a_node(server: Node | Agent) -> None:
+    connections = Connections(Address(server.url), 3)
+    assert await connections.is_agent() is isinstance(server, Agent)
+    await connections.close()

@@ -15,12 +15,15 @@ from ._background import forsake
 from ._clock import now
 from ._connection import Answer, Connection, Word, reply_of
 from ._refusals import passes_in
-from ._replies import Reply, to_granted
+from ._replies import Reply, to_fields, to_granted
 from .errors import Closed, Misconfigured, PalisadeError, ServerError, Unavailable
 from .loss import Released
 
 # So many connections that nothing waits on are kept for the next waits.
 _IDLE_MAX = 4
+
+# Most locks that are watched at once: a program that holds thousands leaves connections of the agent to others.
+_WATCHES_MAX = 32
 
 # After a wait was given up its answer is waited for so long, and a lock that it brings is given back.
 _LATE_ANSWER = 1.0
@@ -58,6 +61,9 @@ class Connections:
         self._idle: list[Connection] = []
         self._waiting: set[Connection] = set()
         self._open: set[Connection] = set()
+        # Taken while a lock is watched.
+        self.watches = asyncio.Semaphore(_WATCHES_MAX)
+        self._is_agent: bool | None = None
         self._background: set[asyncio.Future[Any]] = set()
         # Is done once ``close`` was called.
         self.closing: asyncio.Future[None] = self.loop.create_future()
@@ -164,6 +170,12 @@ class Connections:
                     is_repeated = True
                 else:
                     raise
+
+    async def is_agent(self) -> bool:
+        """Tells an agent from a node, once: an agent says how many nodes it has."""
+        if self._is_agent is None:
+            self._is_agent = b"nodes" in (to_fields(await self.ask(["LOCK.NODE"])) or {})
+        return self._is_agent
 
     async def release(self, acquisition: Acquisition, level: int = 1) -> Released:
         """Gives holds back down to below ``level``."""

@@ -12,6 +12,7 @@ from ._clock import milliseconds, now, valid_until
 from ._connection import Word
 from ._connections import Acquisition, Connections
 from ._replies import Reply, to_integer
+from ._watching import watch
 from .errors import LockLost, PalisadeError, Unavailable, shown
 from .loss import Loss, LossReason
 from .options import Checked, checked_ttl
@@ -63,6 +64,7 @@ class Held:
         self._wake_at = 0.0
         self._extend_at = self._when_to_extend()
         self._schedule()
+        self._watching = connections.in_background(watch(connections, acquisition.key, lambda: self.token, self._begin_to_extend))
 
     @property
     def is_elsewhere(self) -> bool:
@@ -122,6 +124,8 @@ class Held:
         self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()
+        if not self.is_elsewhere:
+            self._watching.cancel()
         self._on_end(self)
         for listener in self._listeners:
             listener()
@@ -182,9 +186,15 @@ class Held:
         self._extend_at = self._when_to_extend()
         self._last_failure = None
 
-    async def _extend_in_background(self) -> None:
-        ttl = self._keeping.ttl
+    def _begin_to_extend(self) -> None:
+        if self.is_elsewhere or self._is_ended or self._is_extending:
+            return
         self._is_extending = True
+        # A lock that is not extended keeps its lease: it is asked for what is left, which tells as well whether it is held.
+        ttl = self._keeping.ttl if self._may_extend else self.valid_for
+        self.connections.in_background(self._extend_in_background(ttl))
+
+    async def _extend_in_background(self, ttl: float) -> None:
         self._schedule()
         try:
             await self._ask_to_extend(ttl, max(0.001, min(_EXTEND_WITHIN, ttl / 3)))
@@ -219,8 +229,7 @@ class Held:
         if self.valid_for == 0:
             self._lease_is_over()
         elif now() >= self._extend_at and self._may_extend and not self._is_extending:
-            self._is_extending = True
-            self.connections.in_background(self._extend_in_background())
+            self._begin_to_extend()
         else:
             self._schedule()
 

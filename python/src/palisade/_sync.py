@@ -266,8 +266,8 @@ class Job:
 class Palisade:
     """Locks on one server with the Palisade module, or on several by a ``palisade agent``.
 
-    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait. Any number of
-    threads may use it. ``with Palisade(…) as locks`` closes it at the end.
+    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait and each watch.
+    Any number of threads may use it. ``with Palisade(…) as locks`` closes it at the end.
     """
 
     def __init__(self, address: str | Client, *, answer_within: Seconds = 3.0, **defaults: Unpack[LockOptions]) -> None:

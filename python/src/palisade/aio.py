@@ -289,8 +289,8 @@ class Job:
 class Palisade:
     """Locks on one server with the Palisade module, or on several by a ``palisade agent``.
 
-    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait. It is used in
-    one event loop; in a later one, when that is closed, it begins anew. ``async with Palisade(…) as locks`` closes it.
+    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait and each watch.
+    It is used in one event loop; in a later one, when that is closed, it begins anew. ``async with Palisade(…) as locks`` closes it.
     """
 
     def __init__(self, address: str | Client, *, answer_within: Seconds = 3.0, **defaults: Unpack[LockOptions]) -> None:
