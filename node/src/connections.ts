@@ -4,7 +4,7 @@ import { type Connecting, Connection, type Sending, type Word } from './connecti
 import { Closed, Misconfigured, ServerError, Unavailable } from './errors.js';
 import type { Released } from './loss.js';
 import { passesIn } from './refusals.js';
-import { type Reply, toGranted } from './replies.js';
+import { type Reply, toFields, toGranted } from './replies.js';
 
 /** So many connections that nothing waits on are kept for the next waits. */
 const IDLE_MAX = 4;
@@ -43,6 +43,9 @@ export class Connections {
   #isClosed = false;
   #idle: Connection[] = [];
   readonly #waiting = new Set<Connection>();
+  /** Number of locks that are watched. */
+  watches = 0;
+  #isAgent: boolean | undefined;
   readonly #background = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
 
@@ -136,6 +139,12 @@ export class Connections {
         else sending.onBroken?.();
       }
     }
+  }
+
+  /** Tells an agent from a node, once: an agent says how many nodes it has. */
+  async isAgent(): Promise<boolean> {
+    this.#isAgent ??= toFields(await this.ask(['LOCK.NODE'], { background: true }))?.has('nodes') ?? false;
+    return this.#isAgent;
   }
 
   /** Gives holds back down to below `level`. */

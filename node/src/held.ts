@@ -6,6 +6,7 @@ import { LockLost, named, type PalisadeError, shown, Unavailable, warn } from '.
 import { type Loss, type LossReason, lossOf } from './loss.js';
 import { type Checked, checkedTtl } from './options.js';
 import { toInteger } from './replies.js';
+import { watch } from './watching.js';
 
 /** An extension is given so long to be answered, and no more than a third of the ttl. */
 const EXTEND_WITHIN_MS = 1_000;
@@ -31,6 +32,7 @@ export class Held {
   #validUntil: number;
   #loss: Loss | undefined;
   #isEnded = false;
+  readonly #ended = new AbortController();
   readonly #keeping: Keeping;
   readonly #since = now();
   readonly #controller = new AbortController();
@@ -62,6 +64,8 @@ export class Held {
     setMaxListeners(0, this.signal);
     this.#extendAt = this.#whenToExtend();
     this.#schedule();
+    const watched = { key: acquisition.key, token: () => this.#token, check: () => this.#check() };
+    connections.inBackground(watch(connections, watched, this.#ended.signal));
   }
 
   get token(): number {
@@ -95,6 +99,7 @@ export class Held {
   /** It is not extended any more, and no loss is told of. */
   end(): void {
     this.#isEnded = true;
+    this.#ended.abort();
     clearTimeout(this.#timer);
     this.#onEnd(this);
   }
@@ -152,10 +157,17 @@ export class Held {
   #wake(): void {
     const at = now();
     if (at >= this.#validUntil) this.#leaseIsOver();
-    else if (at >= this.#extendAt && this.#mayExtend && !this.#isExtending) {
-      // What comes of it is seen to there.
-      this.#ask(this.#keeping.ttl, true).catch(() => {});
-    } else this.#schedule();
+    else if (at >= this.#extendAt && this.#mayExtend && !this.#isExtending) this.#check();
+    else this.#schedule();
+  }
+
+  /** Extends it in the background, or finds that it is lost. */
+  #check(): void {
+    if (this.#isEnded || this.#isExtending) return;
+    // A lock that is not extended keeps its lease: it is asked for what is left, which tells as well whether it is held.
+    const ttl = this.#mayExtend ? this.#keeping.ttl : Math.ceil(this.validFor);
+    // What comes of it is seen to there.
+    this.#ask(ttl, true).catch(() => {});
   }
 
   #leaseIsOver(): void {

@@ -37,7 +37,7 @@ export type Once<T> = { readonly ran: true; readonly value: T } | { readonly ran
 /**
  * Locks on one server with the Palisade module, or on several by a `palisade agent`.
  *
- * It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait. None of them
+ * It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait and each watch. None of them
  * keeps the process alive while no answer is due, and neither does a held lock: a program that ends leaves its lease to run out. Call
  * {@link Palisade.close} at the end.
  */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Connections } from '../src/connections.js';
 import { NoQuorum, Palisade } from '../src/index.js';
 import { Agent, type Node } from './server.js';
 import { eventually, soon } from './waiting.js';
@@ -44,6 +45,40 @@ describe('behind an agent', () => {
     process.off('warning', onWarning);
     const unknown = warnings.filter((text) => /^(work|by hand): whether the lock was given back/.test(text));
     assert.equal(unknown.length, 2, warnings.join('\n'));
+  });
+
+  it('a holder hears at once that its lock was taken away', async () => {
+    using agent = await new Agent().start();
+    const locks = new Palisade(agent.url, { ttl: 60_000 });
+    const counted = async (name: string) =>
+      Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(String(await agent.outside.say('INFO')))?.[1]);
+    const watches = (expected: number) =>
+      eventually(`${expected} watch`, async () => (await counted('blocked_clients')) === expected);
+    // That of this test, and the one that all commands share.
+    const closed = async () => {
+      await watches(0);
+      await eventually('connections are closed', async () => (await counted('connected_clients')) === 2);
+    };
+    const lock = await locks.lock('k');
+    await watches(1);
+    assert.equal(await lock.release(), 'freed');
+    await closed();
+    // An extension would tell of the first one in 20 s, and of the second one none does.
+    const taken = [await locks.lock('1'), await locks.lock('2', { autoExtend: false })];
+    await watches(2);
+    for (const node of agent.nodes) for (const key of ['1', '2']) await node.outside.say('LOCK.BREAK', key);
+    for (const lock of taken) assert.equal((await soon(lock.lost)).reason, 'taken-away');
+    await closed();
+    await soon(locks.close());
+  });
+
+  it('an agent is told from a node', async () => {
+    using agent = await new Agent().start();
+    for (const { url } of [agent, ...agent.nodes]) {
+      const connections = new Connections({ url }, url, 3_000);
+      assert.equal(await connections.isAgent(), url === agent.url);
+      await connections.close();
+    }
   });
 });
 
