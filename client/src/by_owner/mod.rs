@@ -168,7 +168,7 @@ pub struct NodeSet {
     pub max_ttl: Option<Duration>,
     /// Their wall clock, the one in the middle, in microseconds since 1970.
     pub clock_us: u64,
-    /// Those that cannot be asked, and why.
+    /// Those that cannot be asked, or are a server that counts already, and why.
     pub unreachable: Vec<NodeError>,
 }
 

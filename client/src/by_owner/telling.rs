@@ -75,7 +75,7 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
         clock_us: 0,
         unreachable: vec![],
     };
-    let (mut clocks, mut guards) = (vec![], vec![]);
+    let (mut clocks, mut guards, mut places) = (vec![], vec![], HashMap::new());
     while let Some((place, answers)) = asked.next().await {
         // Of a cluster each master: it serves as a whole, or not.
         let (mut guard, mut all_answer) = (None, !answers.is_empty());
@@ -96,6 +96,12 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
                     continue;
                 }
             };
+            if let Some(first) = places.get(&id) {
+                all_answer = false;
+                set.unreachable.push(NodeError { node, why: nodes.same_server_as(*first) });
+                continue;
+            }
+            places.insert(id, place);
             set.id ^= id.0;
             if let Some(ms) = wire::number(&info, "max_ttl").map(Duration::from_millis) {
                 set.max_ttl = Some(set.max_ttl.map_or(ms, |least: Duration| least.min(ms)));

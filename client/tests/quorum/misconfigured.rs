@@ -100,4 +100,6 @@ async fn one_server_with_two_names_is_told_and_counts_once() {
     nodes.0[0].client().insist("LOCK.ACQUIRE k me 60000 NOTE web-1");
     let holder = told.await.unwrap().unwrap();
     assert_eq!(holder.expect("it was never free").note, "web-1");
+    let set = locks.by_owner().node_set().await.unwrap();
+    assert_eq!((set.nodes, set.serving, set.unreachable.len()), (3, 2, 1), "{set:?}");
 }
