@@ -55,7 +55,9 @@ impl Events for NodeEvents {
         if is_master {
             // The slots of the master before come right after; the node is guarded as a whole.
             state::with(|node| node.covers_slots());
-        } else if blocked_clients::dismiss_all() {
+        } else {
+            blocked_clients::dismiss_all();
+            // Also where nobody stands in a queue: a BREAK that was under way is refused.
             timer::go_on_soon(ctx);
         }
         promotion::role_changed(is_master);

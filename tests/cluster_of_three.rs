@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Client, Member, Reply, Server, Setup, error, guarded_ms, int, joined, null, text, wait_until, waits,
+    Client, Member, Reply, Server, Setup, error, guarded_ms, int, joined, joined_with, null, pass_first_tokens, text,
+    wait_until, waits,
 };
 
 /// The slot of `k`, of the second master.
@@ -124,16 +125,7 @@ fn a_replica_takes_over_and_is_guarded() {
     // More than are answered in one pass.
     let queues = |n| waits(&old.server, &format!("LOCK.ACQUIRE k owner{n} 60000 WAIT 60000")).0;
     let waiters: Vec<_> = (0..150).map(queues).collect();
-    // A fail-over by hand is given up after 5 s, which a busy machine may need.
-    let mut asked: Option<Instant> = None;
-    wait_until("it took over", || {
-        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6))
-            && copy.say("CLUSTER FAILOVER") == text("OK")
-        {
-            asked = Some(Instant::now());
-        }
-        copy.say("ROLE").as_list()[0] == text("master")
-    });
+    take_over(&mut copy);
     for mut waiter in waiters {
         let told = error(waiter.hear());
         assert!(["UNBLOCKED", "MOVED", "TRYAGAIN"].contains(&told.split(' ').next().unwrap()), "{told}");
@@ -153,6 +145,46 @@ fn a_replica_takes_over_and_is_guarded() {
     replica.client().say("LOCK.GUARD LIFT");
     assert!(copy.insist("LOCK.ACQUIRE k you 1000").as_int() > token);
     assert_eq!(copy.insist("LOCK.RELEASE k nobody"), null());
+}
+
+/// A master steps down in the middle of a BREAK of many grants: not every server ends what its clients wait for.
+#[test]
+fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
+    const HOLDERS: i64 = 50_000;
+    let no_skew = |setup: Setup| setup.module_arguments(&["max-clock-skew", "0"]);
+    let members = joined_with(["0 5460", "5461 10922", "10923 16383", ""], no_skew);
+    let [_, old, _, replica] = &members;
+    let mut copy = replica.client();
+    wait_until("it follows", || copy.say(&format!("CLUSTER REPLICATE {}", old.id)) == text("OK"));
+    let mut me = old.client();
+    wait_until("the replica is known", || me.say("INFO replication").as_text().contains("connected_slaves:1"));
+    pass_first_tokens(&mut me, "k");
+    let shared = me.insist("LOCK.ACQUIRE k r 60000 SHARED").as_int();
+    let lines: Vec<_> = (1..HOLDERS).map(|n| format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")).collect();
+    assert!(me.pipeline(&lines).iter().all(|reply| *reply == int(shared)));
+    let mut operator = old.client();
+    operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
+    // While writes are paused no slice is done.
+    assert_eq!(me.say("CLIENT PAUSE 600000 WRITE"), text("OK"));
+    let left = me.say("LOCK.INFO k").field("holders").as_int();
+    assert!((1..HOLDERS).contains(&left), "it is under way: {left}");
+    take_over(&mut copy);
+    let told = error(operator.hear());
+    assert!(["READONLY", "UNBLOCKED"].contains(&told.split(' ').next().unwrap()), "{told}");
+    wait_until("the old master follows", || me.say("ROLE").as_list()[0] == text("slave"));
+}
+
+/// Fails over to this replica. The server gives such a fail-over up after 5 s, which a busy machine may need: it is asked for again.
+fn take_over(replica: &mut Client) {
+    let mut asked: Option<Instant> = None;
+    wait_until("it took over", || {
+        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6))
+            && replica.say("CLUSTER FAILOVER") == text("OK")
+        {
+            asked = Some(Instant::now());
+        }
+        replica.say("ROLE").as_list()[0] == text("master")
+    });
 }
 
 /// A node that listens on no port is named after its socket; with a port, after that: also in a cluster.

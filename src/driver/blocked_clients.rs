@@ -166,9 +166,9 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
 /// they tell; a Valkey in a cluster, or one whose client can be redirected, does not. They leave their queues and are told from the next
-/// pass of the event loop on, as many in each as there is time for. Returns true if anybody waits.
-pub fn dismiss_all() -> bool {
-    state::with(|node| node.send_all_away())
+/// pass of the event loop on, as many in each as there is time for.
+pub fn dismiss_all() {
+    state::with(|node| node.send_all_away());
 }
 
 /// Tells one of those who waited when the node became a replica; `false` if there is none.

@@ -53,9 +53,14 @@ impl Drop for SetAtTheEnd<'_> {
 /// A server whose clock is past its first tokens, which those of a new node are ahead of: it takes proposals up to its clock.
 pub fn past_its_first_tokens() -> Server {
     let server = Setup::new().module_arguments(&["max-clock-skew", "0"]).start();
-    let mut client = server.client();
-    let first = client.insist("LOCK.ACQUIRE first me 60000").as_int();
-    wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);
-    client.say("LOCK.RELEASE first me");
+    pass_first_tokens(&mut server.client(), "first");
     server
+}
+
+/// Returns when the clock of this client's node, which lets no other clock be ahead, is past the tokens that it issued. It takes a lock of
+/// this name for that.
+pub fn pass_first_tokens(client: &mut Client, name: &str) {
+    let first = client.insist(&format!("LOCK.ACQUIRE {name} me 60000")).as_int();
+    wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);
+    client.say(&format!("LOCK.RELEASE {name} me"));
 }

@@ -24,7 +24,7 @@ pub use bystander::beside_a_bystander;
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, cluster, joined, joined_with};
 pub use frozen::Frozen;
-pub use holders::{SetAtTheEnd, grants, number, owners, past_its_first_tokens, permits, token};
+pub use holders::{SetAtTheEnd, grants, number, owners, pass_first_tokens, past_its_first_tokens, permits, token};
 pub use memory_of_grants::{
     SHORT, assert_guarded, assert_remembers, guarded_ms, held, let_leases_run, read, state_file,
 };

@@ -7,6 +7,7 @@ use crate::lock::deadlines::Due;
 use crate::node::Node;
 use crate::queue::breaking::Breaking;
 use crate::queue::of_key::WaiterId;
+use crate::queue::waiting::Answer;
 use crate::values::time::BootTime;
 
 /// Something that is due, for one key: [`super::Run`] does it.
@@ -40,7 +41,7 @@ impl Node {
 
     /// No grant with the token of `breaking` is left: its client is answered.
     pub fn has_broken(&mut self, breaking: &Breaking) {
-        self.waiting.tell_broken(breaking.client, breaking.token);
+        self.waiting.tell(breaking.client, Answer::Broken(breaking.token));
     }
 
     /// Takes out the watcher whose time has been up longest at `now`: it is to be told. That changes no key either.

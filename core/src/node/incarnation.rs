@@ -8,6 +8,7 @@ use crate::durability::start::{GuardPolicy, Start};
 use crate::guard::guard_ms;
 use crate::members::Membership;
 use crate::node::Node;
+use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::tokens::Tokens;
 use crate::tokens::stripe_ceilings::StripeCeiling;
@@ -130,11 +131,13 @@ impl Node {
         self.ledger.heard(ceiling, outstanding_ttl_ms);
     }
 
-    /// The node follows a master, or another one.
+    /// The node follows a master, or another one. A BREAK that was under way is refused: its master can be asked for the rest.
     pub fn follows(&mut self) {
         // Its master keeps those of its own clients.
         self.keepalives.clear();
-        self.breaking.clear();
+        for breaking in std::mem::take(&mut self.breaking) {
+            self.waiting.tell(breaking.client, Answer::Refused(Refusal::MasterOnly));
+        }
         self.ledger.follows();
     }
 

@@ -114,10 +114,9 @@ impl Node {
         }
     }
 
-    /// Begins to send away all who wait now, one after the other ([`Node::send_one_away`]). Returns true if anybody waits.
-    pub fn send_all_away(&mut self) -> bool {
+    /// Begins to send away all who wait now, one after the other ([`Node::send_one_away`]).
+    pub fn send_all_away(&mut self) {
         self.waiting.send_all_away();
-        self.waiting.sends_away()
     }
 
     /// Takes out the next of those who are sent away, to be told. `None`: none is left; `Some(None)`: the next one came later and stays.

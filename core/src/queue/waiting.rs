@@ -258,9 +258,9 @@ impl Waiting {
         }
     }
 
-    /// Answers the client of a BREAK that was done in slices.
-    pub(crate) fn tell_broken(&mut self, client: WaiterId, token: Token) {
-        self.push(client, Answer::Broken(token));
+    /// Answers a client that stands in no queue: of a BREAK that is done in slices.
+    pub(crate) fn tell(&mut self, client: WaiterId, answer: Answer) {
+        self.push(client, answer);
     }
 
     /// What is to be sent, to whom; each once, `count` at most at a time.

@@ -163,10 +163,11 @@ fn without_memory_nobody_begins_to_wait() {
 fn those_who_are_sent_away_leave_one_by_one() {
     let mut key = Key::new();
     key.acquire("a", 60_000, 0).unwrap();
-    assert!(!key.node.send_all_away());
+    key.node.send_all_away();
+    assert!(!key.node.waiting.sends_away(), "nobody waits");
     let many = 3 * ANSWERS_A_PASS_MAX;
     let ids: Vec<_> = (0..many).map(|n| key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap()).collect();
-    assert!(key.node.send_all_away());
+    key.node.send_all_away();
     let later = key.acquire("later", 1_000, 1_000).unwrap().unwrap();
     let mut sent = vec![];
     for n in 0..=many {
@@ -266,10 +267,11 @@ fn who_cannot_be_blocked_has_all_grants_of_a_token_broken_at_once() {
 }
 
 #[test]
-fn a_node_that_follows_a_master_breaks_nothing_more() {
+fn a_node_that_follows_a_master_breaks_nothing_more_and_tells_who_asked() {
     let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
     key.perform(&Request::Break(Some(token))).unwrap();
     key.node.follows();
-    assert!(key.settle().is_empty());
+    let told = key.settle();
+    assert!(matches!(told[..], [(_, Answer::Refused(Refusal::MasterOnly))]), "{told:?}");
     assert_eq!(key.lock.as_ref().unwrap().len(), ENDED_A_STEP_MAX);
 }
