@@ -296,7 +296,7 @@ miri: ## The tests of the rules in Miri, where a nightly toolchain has it
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; \
 	}
-	@MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 cargo +nightly miri test --package palisade-core
+	@MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 cargo +nightly miri test --package palisade-quorum --package palisade-core
 
 # The simulation and the model checker: optimised, and built in less time than what is shipped.
 SIM := cargo run --profile sim --quiet --package palisade-sim --bin palisade-sim --

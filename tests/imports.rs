@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources that are held to it.
-const ROOTS: [&str; 2] = ["core/src", "src"];
+const ROOTS: [&str; 3] = ["quorum/src", "core/src", "src"];
 
 /// A module's path in its crate.
 type Module = Vec<String>;
@@ -19,7 +19,8 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 /// A crate's modules: what each imports, and what it passes on under which name.
 struct Sources {
     imports: BTreeMap<Module, Vec<Module>>,
-    passed_on: BTreeMap<Module, BTreeMap<String, Module>>,
+    /// `None`: an item of another crate.
+    passed_on: BTreeMap<Module, BTreeMap<String, Option<Module>>>,
 }
 
 #[test]
@@ -44,9 +45,12 @@ fn the_seam_imports_nothing_from_outside() {
 #[test]
 fn a_circle_is_found_also_by_way_of_a_re_export() {
     let texts = [
-        ("", "pub use a::{deep::Deep, A as B};\nmod a;"),
+        ("", "pub use a::{deep::Deep, A as B};\npub use another::thing;\nmod a;"),
         ("a", "use crate::c;\npub mod deep;"),
-        ("a::deep", "// use crate::c;\nuse super::{other, A};\n#[cfg(test)]\nmod tests { use crate::c; }"),
+        (
+            "a::deep",
+            "// use crate::c;\nuse super::{other, A};\nuse crate::thing::Item;\n#[cfg(test)]\nmod tests { use crate::c; }",
+        ),
         ("c", "fn f() { crate::Deep::new() }"),
     ];
     let sources =
@@ -102,11 +106,10 @@ impl Sources {
             let mut names = BTreeMap::new();
             for (is_public, tree) in uses(&code) {
                 for (path, name) in branches(&tree, &[]) {
-                    if let Some(path) = absolute(&path) {
-                        imported.push(path.clone());
-                        if is_public {
-                            names.insert(name, path);
-                        }
+                    let path = absolute(&path);
+                    imported.extend(path.clone());
+                    if is_public {
+                        names.insert(name, path);
                     }
                 }
             }
@@ -121,7 +124,8 @@ impl Sources {
         let len = (0..=path.len()).rev().find(|&len| self.imports.contains_key(&path[..len]))?;
         let (module, item) = path.split_at(len);
         match item.first().and_then(|name| self.passed_on[module].get(name)) {
-            Some(from) => self.of_item(&[from, &item[1..]].concat()),
+            Some(Some(from)) => self.of_item(&[from, &item[1..]].concat()),
+            Some(None) => None,
             None => Some(module.to_vec()),
         }
     }

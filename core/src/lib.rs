@@ -33,18 +33,18 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `values` | time, tokens, limits, causes of a guard |
 //! | [`Refusal`], [`request`] | every error text; what a client can ask for, already validated |
 //! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
 //! | `history` | what a node remembers of grants and waits that are over, for people ([`History`], [`Log`]): no rule looks at it |
-//! | `members` | the set of nodes of a quorum, as a node knows it ([`Membership`]) |
+//! | `members` | what a node knows of the set of nodes that it belongs to ([`Membership`]) |
 //! | `tokens`, `guard`, `queue`, `keepalive` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
 //! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
 //! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`], [`renew()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
-//! | [`quorum`] | one lock over several nodes |
+//!
+//! Times, tokens, modes and limits are those of `palisade-quorum`, which has the rules of one lock over several nodes.
 
 #![forbid(unsafe_code)]
 
@@ -60,12 +60,10 @@ mod lock;
 mod members;
 mod node;
 mod queue;
-pub mod quorum;
 mod refusal;
 pub mod request;
 mod rules;
 mod tokens;
-mod values;
 
 pub use durability::ledger::{Beginning, Ledger};
 pub use durability::node_state::{CleanEnd, NodeState, Unreadable};
@@ -94,13 +92,18 @@ pub use lock::grant::{Grant, GrantId};
 pub use lock::holders::Holders;
 pub use lock::modes::Modes;
 pub use lock::phase::Phase;
-pub use members::{
-    Accepted, Ballot, Member, Members, Membership, SavedMembership, is_address, members_from_text, members_to_text,
-};
+pub use members::{Membership, SavedMembership};
 pub use node::counters::Counters;
 #[cfg(feature = "tamper")]
 pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
+pub use palisade_quorum as quorum;
+pub(crate) use palisade_quorum::values;
+pub use palisade_quorum::{
+    Accepted, Ballot, BootId, BootTime, Cause, KeyPrefixes, Member, Members, Mode, Now, Permit, Printable, Token,
+    WallClock, Wanted, ahead_us, escape, is_address, is_obeyed, limits, members_from_text, members_to_text,
+    parse_integer,
+};
 pub use queue::listening::{Listeners, News, Told};
 pub use queue::of_key::{Waiter, WaiterId, Want};
 pub use queue::shares::{Asker, Load, UserId};
@@ -122,13 +125,3 @@ pub use rules::wait::{Waited, wait};
 pub use rules::watch::Watched;
 pub use tokens::Tokens;
 pub use tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
-pub use values::cause::Cause;
-pub use values::escaped::escape;
-pub use values::integer::parse_integer;
-pub use values::limits;
-pub use values::mode::{Mode, Permit, Wanted};
-pub use values::prefixes::KeyPrefixes;
-pub use values::printable::{Printable, is_obeyed};
-pub use values::time::{BootId, BootTime, Now, ahead_us};
-pub use values::token::Token;
-pub use values::wall_clock::WallClock;

@@ -29,13 +29,14 @@
 
 use std::fmt::Write as _;
 
+use palisade_quorum::{Accepted, Members, members_from_text, members_to_text};
 use sha2::{Digest as _, Sha256};
 
 use crate::durability::ties::{AofFile, FileId, Found, IncarnationId};
 use crate::format::digest::LocksDigest;
 use crate::guard::outstanding::Master;
 use crate::guard::{Armed, SavedGuard};
-use crate::members::{Accepted, Members, SavedMembership, members_from_text, members_to_text};
+use crate::members::SavedMembership;
 use crate::tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
 use crate::values::cause::Cause;
 use crate::values::limits::MEMBERS_VERSION_MAX;

@@ -154,7 +154,12 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::*;
-    use crate::values::mode::tests::all;
+
+    /// Every mode with a limit of up to `limit_max`.
+    fn all(limit_max: u16) -> Vec<Mode> {
+        let permits = (1..=limit_max).flat_map(|limit| (1..=limit).filter_map(move |n| Permit::new(n, limit)));
+        [Mode::Exclusive, Mode::Shared].into_iter().chain(permits.map(Mode::Permit)).collect()
+    }
 
     proptest! {
         /// Against the rule itself, pair by pair, over any sequence of grants and ends.

@@ -1,6 +1,8 @@
 //! The set of nodes that the node is in: [`Membership`] with what the node knows of its id, its leases and its tokens.
 
-use crate::members::{Accepted, Ballot, Member, Members, Membership};
+use palisade_quorum::{Accepted, Ballot, Member, Members};
+
+use crate::members::Membership;
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::values::limits::FLOOR_MAX;

@@ -8,21 +8,10 @@
 //! What is on the disk before it is answered: the promise, what was accepted, what was decided. A node that lost its state file has
 //! another id, so it is no member.
 
-use super::list::{Member, Members};
+use palisade_quorum::{Accepted, Ballot, Member, Members};
+
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
-
-/// Orders the attempts of changers; no two have the same.
-pub type Ballot = u128;
-
-/// What a node accepted as the list of the next version.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Accepted {
-    /// In this ballot.
-    pub ballot: Ballot,
-    /// The list.
-    pub list: Vec<Member>,
-}
 
 /// What a node knows of its set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

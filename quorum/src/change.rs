@@ -1,7 +1,7 @@
 //! Finding the next version of the set of nodes: who changes it asks the members of the present one.
 
 use super::ask::majority;
-use crate::members::{Accepted, Ballot, Member, Members};
+use crate::{Accepted, Ballot, Member, Members};
 
 /// An attempt to have a list decided as the next version. The rules of the nodes are [`Membership`](crate::Membership)'s.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! The observer's side: who leads, from what the nodes say.
 
 use super::proclamation::Proclamation;
-use crate::quorum::ask::{NodeId, majority};
-use crate::quorum::distinct::first_as;
+use crate::ask::{NodeId, majority};
+use crate::distinct::first_as;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::{Noted, Observer, Proclaim, Proclamation, Says, Tell};
-use crate::quorum::agenda::{Agenda, Clock};
-use crate::quorum::storm::node::{Node, Owner, TTL_MS, TTL_US};
-use crate::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority};
+use crate::agenda::{Agenda, Clock};
+use crate::storm::node::{Node, Owner, TTL_MS, TTL_US};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
+use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority};
 
 const GIVEN_US: u64 = 100_000;
 /// So late messages come that a lease has ended.

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Release, Released};
-use palisade_core::{BootTime, Token};
+use palisade_quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Release, Released};
+use palisade_quorum::{BootTime, Token};
 use serde_json::{Map, Value, json};
 
 /// A client in the middle of a trace.

@@ -2,7 +2,7 @@
 
 use super::share::Sharing;
 use super::{Call, Held, Member, Round};
-use crate::quorum::ask::NodeId;
+use crate::ask::NodeId;
 
 impl Held {
     /// The place of the server `id`, if it has answered.
@@ -46,9 +46,9 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acquire::tests::id;
     use crate::fixture::{at, token};
-    use crate::quorum::acquire::tests::id;
-    use crate::quorum::{Answer, Ask, valid_until};
+    use crate::{Answer, Ask, valid_until};
 
     const TTL_MS: u32 = 1_000;
     const EXTEND: fn(u64) -> Ask = |value| Ask::Extend { ttl_ms: TTL_MS, token: token(value) };

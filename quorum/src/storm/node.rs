@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::quorum::ask::{Answer, Ask, NodeId, majority};
-use crate::quorum::{Has, Resumed, resume};
+use crate::ask::{Answer, Ask, NodeId, majority};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
+use crate::{Has, Resumed, resume};
 
 /// How long a lease is, in milliseconds and microseconds.
 pub const TTL_MS: u32 = 1_000;

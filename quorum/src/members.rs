@@ -34,6 +34,18 @@ impl Members {
     }
 }
 
+/// Orders the attempts of changers; no two have the same.
+pub type Ballot = u128;
+
+/// What a node accepted as the list of the next version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Accepted {
+    /// In this ballot.
+    pub ballot: Ballot,
+    /// The list.
+    pub list: Vec<Member>,
+}
+
 /// A list as a word: `id@address,id@address,…`, the id as 32 hexadecimal digits, or `unknown`.
 pub fn members_to_text(list: &[Member]) -> String {
     let word = |Member { id, address }: &Member| match id {

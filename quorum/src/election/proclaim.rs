@@ -1,7 +1,7 @@
 //! The leader's side: telling all nodes who leads.
 
-use crate::quorum::ask::{NodeId, majority};
-use crate::quorum::held::Held;
+use crate::ask::{NodeId, majority};
+use crate::held::Held;
 use crate::values::token::Token;
 
 /// What a leader proclaims, and which nodes have it.
@@ -103,9 +103,9 @@ impl Proclaim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acquire::tests::id;
     use crate::fixture::{at, token};
-    use crate::quorum::acquire::tests::id;
-    use crate::quorum::valid_until;
+    use crate::valid_until;
 
     fn proclaim(nodes: usize) -> Proclaim {
         let members = (0..nodes).map(|n| (id(n as u128), Some(token(100)), false)).collect();

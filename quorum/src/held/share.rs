@@ -30,10 +30,10 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acquire::tests::id;
     use crate::fixture::{at, token};
-    use crate::quorum::acquire::tests::id;
-    use crate::quorum::held::Held;
-    use crate::quorum::{Answer, Ask, Call, valid_until};
+    use crate::held::Held;
+    use crate::{Answer, Ask, Call, valid_until};
 
     const TTL_MS: u32 = 1_000;
 

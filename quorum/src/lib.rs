@@ -15,7 +15,7 @@
 //!
 //! # Modes
 //!
-//! Grants conflict in pairs ([`Mode::is_compatible`](crate::Mode::is_compatible)), and so all of this is true of each pair of
+//! Grants conflict in pairs ([`Mode::is_compatible`]), and so all of this is true of each pair of
 //! holders that must not hold a lock together: a writer and anybody, two holders of one permit number, a permit above
 //! another's limit. Their majorities share a node, which refuses one of the two; where the first has left, that node orders
 //! their tokens. Nothing counts votes of more than one holder, so no limit can be exceeded by k votes a node.
@@ -50,7 +50,7 @@
 //!
 //! All of this is about one set. Two versions of it that follow each other differ by one node, so their majorities meet too; those further
 //! apart need not. What keeps a client with an older version from granting itself what clients of a later one hold is the nodes' word
-//! ([`Membership`](crate::Membership)): a node that was told a version takes nothing from clients of older ones, and agrees to the next only
+//! (`Membership` in `palisade-core`): a node that was told a version takes nothing from clients of older ones, and agrees to the next only
 //! when their leases have ended. So when a version is decided, a majority of the one before it takes nothing from clients of older ones any
 //! more, no lease that those had still runs, and no token that they had is issued again ([`Change`]). A lock that is held goes over to the
 //! new version with what it has ([`Held::moves_to`]).
@@ -68,6 +68,8 @@
 //! - Nodes with different clocks do not matter: the ticket decides. Clients' clocks do, since tickets come from them: whoever has
 //!   a clock that is behind is served earlier. A ticket is taken when its caller comes, not when it is its turn in its process.
 
+#![forbid(unsafe_code)]
+
 mod acquire;
 #[cfg(test)]
 mod agenda;
@@ -78,13 +80,17 @@ mod change;
 mod choice;
 mod distinct;
 mod election;
+#[cfg(test)]
+mod fixture;
 mod held;
+mod members;
 mod release;
 mod resume;
 mod shown;
 #[cfg(test)]
 mod storm;
 mod turn;
+pub mod values;
 
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
@@ -93,7 +99,18 @@ pub use choice::{Choice, ChoiceProgress, first, free};
 pub use distinct::{first_as, servers};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
+pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use release::{Release, Released};
 pub use resume::{Has, Resumed, TAKEN_UP_HOLDS, holds_of, resume};
 pub use shown::{is_named_by, token_of};
 pub use turn::{Turn, TurnProgress};
+pub use values::cause::Cause;
+pub use values::escaped::escape;
+pub use values::integer::parse_integer;
+pub use values::limits;
+pub use values::mode::{Mode, Permit, Wanted};
+pub use values::prefixes::KeyPrefixes;
+pub use values::printable::{Printable, is_obeyed};
+pub use values::time::{BootId, BootTime, Now, ahead_us};
+pub use values::token::Token;
+pub use values::wall_clock::WallClock;
