@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_core::Wanted;
-use palisade_core::quorum::{Acquire, Answer, Ask, Held, NodeId, Out, Progress, first_as, granted_after, majority};
+use palisade_core::quorum::{
+    Acquire, Answer, Ask, Held, NodeId, Obstacle, Out, Progress, first_as, granted_after, majority,
+};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use crate::calls::Calls;
 use crate::give_back::{GiveBack, Tally};
+use crate::limit::within;
 use crate::node::WINDOW;
-use crate::nodes::Nodes;
+use crate::nodes::{NOT_YET, Nodes};
 use crate::options::Checked;
 use crate::pace::Given;
 use crate::wire::{self, Lease, NodeFailure};
@@ -84,7 +87,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             Some(reply) = calls.next() => reply,
             () = &mut over => {
                 for node in (0..nodes.len()).filter(|node| !answered[*node]) {
-                    seen.whys[node] = Some("it has not answered yet".to_owned());
+                    seen.whys[node] = Some(NOT_YET.to_owned());
                     machine.on_answer(node, None, ask, Answer::Failed, clock::boot_now());
                 }
                 is_over = true;
@@ -109,22 +112,25 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 return Ok(Taken { nodes: Arc::clone(nodes), held, calls, lease });
             }
             Progress::TooLate => return Err(too_late()),
-            Progress::Impossible => break,
+            Progress::Impossible if machine.obstacle().is_some() => break,
+            // Whether it is others who hold it depends on those that have not answered.
+            Progress::Impossible => {}
         }
     }
     drop(give_back);
-    let outs: Vec<_> = machine.outs().collect();
-    seen.count_once(nodes, &outs, &ids);
-    let refused = refused(nodes, &lease, &outs, seen, checked.given).await;
+    seen.count_once(nodes, &machine.outs().collect::<Vec<_>>(), &ids);
+    let refused = refused(nodes, &lease, &machine, seen, (checked.given, by)).await;
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
 
-/// Takes it on the one node there is, waiting there for up to `patience`: one round trip and the wait.
+/// Takes it on the one node there is, waiting there for up to `patience`, and for its answer until `over` if there is a limit: one round
+/// trip and the wait.
 pub async fn acquire_waiting(
     nodes: &Arc<Nodes>,
     lease: Lease,
     checked: Checked,
     patience: Duration,
+    over: Option<Instant>,
     behind: &Tally,
 ) -> Result<Option<Taken>, Error> {
     let lease = Arc::new(lease);
@@ -137,7 +143,7 @@ pub async fn acquire_waiting(
     let asked = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease));
     let (id, reply) = tokio::select! {
         biased;
-        asked = asked => asked,
+        asked = within(over, asked) => asked.unwrap_or((None, Err(NodeFailure::Silent))),
         () = nodes.superseded() => return Err(superseded()),
     };
     let reply = lease.checked(reply);
@@ -164,9 +170,8 @@ pub async fn acquire_waiting(
         Progress::TooLate => Err(too_late()),
         Progress::Goes(_) => Ok(None),
         Progress::Impossible => {
-            let outs: Vec<_> = machine.outs().collect();
             let seen = Seen { whys: vec![why], lasting: vec![is_lasting], wrong: vec![is_wrong] };
-            Err(refused(nodes, &lease, &outs, seen, checked.given).await)
+            Err(refused(nodes, &lease, &machine, seen, (checked.given, over)).await)
         }
     }
 }
@@ -206,13 +211,26 @@ fn owned() -> Error {
 }
 
 /// Why no majority granted it.
-async fn refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
-    let error = why_refused(nodes, lease, outs, seen, given).await;
+async fn refused(
+    nodes: &Arc<Nodes>,
+    lease: &Lease,
+    machine: &Acquire,
+    seen: Seen,
+    asked: (Given, Option<Instant>),
+) -> Error {
+    let error = why_refused(nodes, lease, machine, seen, asked).await;
     debug!(key = %lease.shown_key(), nodes = nodes.len(), %error, "not granted");
     error
 }
 
-async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], seen: Seen, given: Given) -> Error {
+async fn why_refused(
+    nodes: &Arc<Nodes>,
+    lease: &Lease,
+    machine: &Acquire,
+    seen: Seen,
+    (given, by): (Given, Option<Instant>),
+) -> Error {
+    let outs: Vec<_> = machine.outs().collect();
     let Seen { mut whys, lasting, wrong } = seen;
     let count_of = |of: &[bool]| of.iter().filter(|is| **is).count();
     for (out, why) in outs.iter().zip(&mut whys) {
@@ -220,43 +238,47 @@ async fn why_refused(nodes: &Arc<Nodes>, lease: &Lease, outs: &[Option<Out>], se
             *why = None;
         }
     }
-    let of = |which: fn(&Out) -> bool| outs.iter().flatten().filter(|out| which(out)).count();
-    let failed = of(|out| matches!(out, Out::Failed | Out::Duplicate));
+    let failed = outs.iter().flatten().filter(|out| matches!(out, Out::Failed | Out::Duplicate)).count();
     let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
     let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
     let (count, needed) = (nodes.len(), majority(nodes.len()));
-    if failed > count - needed {
-        if count_of(&wrong) >= failed {
-            let text = format!("{failed} of {count} nodes refuse such a request");
-            return Error::new(ErrorKind::BadArgument, text).with_nodes(nodes.errors(&whys));
+    match machine.obstacle() {
+        Some(Obstacle::Contended) => {
+            // Of several permits the nodes are asked about all holders anyway.
+            let holder = match lease.wanted() {
+                Wanted::Permit { .. } if nodes.len() > 1 => None,
+                _ => within(by, nodes.holder(lease, &outs, given)).await.flatten(),
+            };
+            // Those that only say that it is held have nothing to add to that.
+            whys.iter_mut().zip(outs).filter(|(_, out)| *out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
+            let is_own = holder.as_ref().is_some_and(|holder| lease.is_held_by(holder));
+            let error = if is_own { owned() } else { contended(lease.wanted()) };
+            error.with_holder(holder).with_nodes(nodes.errors(&whys))
         }
-        let is_lasting = count_of(&lasting) > count - needed;
-        let text = format!("{failed} of {count} nodes cannot be asked, and {needed} are needed");
-        return Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(is_lasting);
+        Some(Obstacle::Guarded) => {
+            guarded.sort_unstable();
+            // As soon as so many of them serve that a majority can be had.
+            let serving_needed = (needed + failed + guarded.len()).saturating_sub(count).max(1);
+            let ms = guarded[serving_needed.min(guarded.len()) - 1];
+            let text = format!(
+                "{} of {count} nodes may have forgotten grants and are guarded: try again later",
+                guarded.len()
+            );
+            Error::new(ErrorKind::Guarded, text)
+                .with_nodes(nodes.errors(&whys))
+                .with_retry_after(Duration::from_millis(ms))
+        }
+        Some(Obstacle::Failed) if count_of(&wrong) >= failed && failed > 0 => {
+            let text = format!("{failed} of {count} nodes refuse such a request");
+            Error::new(ErrorKind::BadArgument, text).with_nodes(nodes.errors(&whys))
+        }
+        Some(Obstacle::Failed) if failed > count - needed => {
+            let is_lasting = count_of(&lasting) > count - needed;
+            nodes.cannot_be_asked(failed, &whys).lasting(is_lasting)
+        }
+        Some(Obstacle::Failed) | None => {
+            let text = format!("no {needed} of {count} nodes granted it");
+            Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys))
+        }
     }
-    if of(|out| *out == Out::Contended) > 0 {
-        // Of several permits the nodes are asked about all holders anyway.
-        let holder = match lease.wanted() {
-            Wanted::Permit { .. } if nodes.len() > 1 => None,
-            _ => nodes.holder(lease, outs, given).await,
-        };
-        // Those that only say that it is held have nothing to add to that.
-        whys.iter_mut().zip(outs).filter(|(_, out)| **out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
-        let is_own = holder.as_ref().is_some_and(|holder| lease.is_held_by(holder));
-        let error = if is_own { owned() } else { contended(lease.wanted()) };
-        return error.with_holder(holder).with_nodes(nodes.errors(&whys));
-    }
-    if !guarded.is_empty() {
-        guarded.sort_unstable();
-        // As soon as so many of them serve that a majority can be had.
-        let serving_needed = (needed + failed + guarded.len()).saturating_sub(count).max(1);
-        let ms = guarded[serving_needed.min(guarded.len()) - 1];
-        let text =
-            format!("{} of {count} nodes may have forgotten grants and are guarded: try again later", guarded.len());
-        return Error::new(ErrorKind::Guarded, text)
-            .with_nodes(nodes.errors(&whys))
-            .with_retry_after(Duration::from_millis(ms));
-    }
-    let text = format!("no {needed} of {count} nodes granted it");
-    Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys))
 }

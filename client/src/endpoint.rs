@@ -255,6 +255,11 @@ impl Endpoint {
         }
     }
 
+    /// As [`Node::answered_since`], where `key` is.
+    pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
+        self.master(key).is_some_and(|node| node.answered_since(since))
+    }
+
     /// As [`Node::tracks_over`], of `key`.
     pub fn tracks_over(&self, key: &[u8]) -> Option<u64> {
         self.master(key)?.tracks_over()

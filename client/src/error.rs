@@ -146,14 +146,10 @@ impl Error {
         self.0.is_cut_short
     }
 
-    /// Of a wait that is over: what it waited for in the end, as the kind of error that says so.
+    /// The wait is over; this stood in its way.
     pub(crate) fn waited_for(mut self, what: ErrorKind) -> Self {
         self.0.in_the_way = Some(what);
         self
-    }
-
-    pub(crate) fn in_the_way(&self) -> Option<ErrorKind> {
-        self.0.in_the_way
     }
 
     /// Names the lock that it is about in its message.
@@ -198,6 +194,27 @@ impl Error {
     /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// What stood in the way when the wait was over (of [`ErrorKind::TimedOut`]): [`Contended`](ErrorKind::Contended) if it was others who wanted
+    /// the lock; [`NoQuorum`](ErrorKind::NoQuorum), [`Guarded`](ErrorKind::Guarded) or [`Expired`](ErrorKind::Expired) if it was the nodes, and nobody
+    /// can say whether the lock is free.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error, Options};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// use palisade_client::ErrorKind;
+    ///
+    /// let options = Options::new().wait(std::time::Duration::from_secs(3));
+    /// let error = locks.lock_with("report", &options).await.unwrap_err();
+    /// if error.in_the_way() == Some(ErrorKind::NoQuorum) {
+    ///     println!("too few nodes answer: {error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_the_way(&self) -> Option<ErrorKind> {
+        self.0.in_the_way
     }
 
     /// Returns true if somebody has to act: a wrong password, a missing permission, a certificate that is not trusted, a server without the module, an argument

@@ -113,6 +113,7 @@ mod error;
 mod give_back;
 mod guard;
 pub mod holder_id;
+mod limit;
 mod locking;
 mod looking;
 mod loss;

@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use crate::attempt::{self, Taken};
 use crate::choosing::{self, Look};
 use crate::give_back::Tally;
+use crate::limit::{self, LAST_TRY, Said, within};
 use crate::metrics::{Acquiring, Class};
 use crate::nodes::Nodes;
 use crate::options::Checked;
@@ -26,9 +27,6 @@ const WAIT_AT_A_TIME: Duration = Duration::from_millis(WAIT_MAX_MS as u64);
 /// First and longest pause after an attempt in vain: several clients were told that the lock is free, and none got a majority;
 /// the nodes let nobody wait; or too few of them can be asked.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
-
-/// An attempt is given so much at least, if the time is over: a free lock is taken.
-const LAST_TRY: Duration = Duration::from_millis(100);
 
 /// Nodes that grant too late for the lease, so many times in a row, to a caller without a limit: it is the lease that is too short.
 const TOO_LATE_TIMES: u32 = 10;
@@ -51,7 +49,7 @@ struct Turn {
     /// Those who do not have it: the nodes are told how many they are.
     behind: Tally,
     /// Why the one whose turn it is does not have the lock yet.
-    seen: Mutex<Option<Error>>,
+    seen: Mutex<Option<Said>>,
 }
 
 impl Turns {
@@ -73,8 +71,8 @@ impl Turns {
 }
 
 impl Turn {
-    fn saw(&self, error: Option<Error>) {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    fn saw(&self, said: Option<Said>) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = said;
     }
 
     /// Waits for it until then.
@@ -83,7 +81,7 @@ impl Turn {
         timeout_at(deadline, self.queue.lock()).await
     }
 
-    fn seen(&self) -> Option<Error> {
+    fn seen(&self) -> Option<Said> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -136,10 +134,10 @@ async fn take_free(
 ) -> Result<Taken, Error> {
     let mut before = None;
     loop {
-        let owner = Arc::clone(&lease.owner);
+        let (owner, began) = (Arc::clone(&lease.owner), Instant::now());
         let refused = match attempt::acquire(nodes, lease, checked, by).await {
             Ok(taken) => return Ok(taken),
-            Err(refused) => told_last(before.take(), refused),
+            Err(refused) => limit::last_word(nodes, &sought.key, before.take(), refused, began),
         };
         let Some(limit) = choosing::limit(nodes, sought.wanted) else { return Err(refused) };
         let is_over = by.is_some_and(|by| by <= Instant::now());
@@ -148,11 +146,12 @@ async fn take_free(
         }
         *looks += 1;
         sought.class.round();
-        let Look { number, holder } = Box::pin(choosing::look(nodes, &sought.key, &owner, limit, checked.given)).await;
+        let look = Box::pin(choosing::look(nodes, &sought.key, &owner, limit, checked.given));
+        let Some(Look { number, holder }) = within(by, look).await else { return Err(refused) };
         if number.is_none() {
             return Err(refused.with_holder(holder));
         }
-        before = Some(refused);
+        before = Some(Said::now(refused));
         lease = sought.lease_in(nodes, Wanted::Permit { limit, number });
     }
 }
@@ -180,6 +179,7 @@ async fn take_in_turn(
 ) -> Result<Taken, Error> {
     let (key, mut nodes) = (&sought.key, nodes.latest());
     let deadline = wait.map(|wait| Instant::now() + wait);
+    let over = deadline.map(|deadline| deadline + LAST_TRY);
     let by = || deadline.map(|deadline| deadline.max(Instant::now() + LAST_TRY));
     let turn = turns.of(key);
     // Those who can hold it together need not wait for each other here. Who comes before whom is the nodes' word.
@@ -187,7 +187,7 @@ async fn take_in_turn(
         Wanted::Exclusive => None,
         _ => match take_free(&nodes, sought, sought.lease(&nodes), checked, by(), &mut 0).await {
             Ok(taken) => return Ok(taken),
-            Err(refused) => Some(refused),
+            Err(refused) => Some(Said::now(refused)),
         },
     };
     let _turn = match (turn.queue.try_lock(), deadline) {
@@ -202,12 +202,7 @@ async fn take_in_turn(
                 refused_before = None;
                 turn
             }
-            Err(_) => {
-                return Err(match turn.seen().or(refused_before) {
-                    Some(seen) => timed_out(&nodes, key, seen, checked).await,
-                    None => behind_others(),
-                });
-            }
+            Err(_) => return Err(limit::behind(&nodes, key, turn.seen().or(refused_before), checked.given).await),
         },
     };
     turn.saw(None);
@@ -217,7 +212,7 @@ async fn take_in_turn(
     // The last attempt came after a wait in the queues.
     let (mut waited, mut collided, mut too_late, mut looks) = (false, false, 0, 0);
     let mut by_turn = nodes.len() > 1;
-    let mut before: Option<Error> = None;
+    let mut before: Option<Said> = None;
     let patience = || {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
@@ -227,11 +222,12 @@ async fn take_in_turn(
             nodes = nodes.latest();
             (lease, waited, collided) = (sought.lease(&nodes), false, false);
         }
-        let left = patience();
+        let (left, began) = (patience(), Instant::now());
         let attempt = if let Some(refused) = refused_before.take() {
-            Err(refused)
+            Err(refused.error)
         } else if waited && !by_turn && !left.is_zero() {
-            Box::pin(attempt::acquire_waiting(&nodes, lease, checked, left, &turn.behind)).await
+            let waiting = attempt::acquire_waiting(&nodes, lease, checked, left, over, &turn.behind);
+            Box::pin(waiting).await
         } else {
             take_free(&nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
         };
@@ -244,19 +240,22 @@ async fn take_in_turn(
         let passes = match refused.kind() {
             // The caller's own limit ends that too.
             ErrorKind::Expired => deadline.is_some() || too_late < TOO_LATE_TIMES,
-            ErrorKind::NoQuorum => !refused.is_lasting() || nodes.was_superseded(checked.given).await,
+            ErrorKind::NoQuorum => {
+                !refused.is_lasting() || within(by(), nodes.was_superseded(checked.given)).await == Some(true)
+            }
             _ => !refused.is_lasting(),
         };
         if !passes {
             return Err(refused);
         }
-        if patience().is_zero() {
-            return Err(timed_out(&nodes, key, told_last(before, refused), checked).await);
+        if let (true, Some(over)) = (patience().is_zero(), over) {
+            let last = limit::last_word(&nodes, key, before, refused, began);
+            return Err(limit::timed_out(&nodes, key, last, checked.given, over).await);
         }
-        before = Some(refused.clone());
+        before = Some(Said::now(refused.clone()));
         let is_guarded = refused.kind() == ErrorKind::Guarded;
         let in_queue = is_guarded || refused.kind() == ErrorKind::Contended;
-        turn.saw(Some(refused.clone()));
+        turn.saw(before.clone());
         // Not all at the same moment again, nor again and again: where it was told that the lock is free and somebody else was
         // faster, where the nodes let nobody wait or grant nothing for a while, and where too few can be asked.
         if !in_queue || collided || (is_guarded && (waited || by_turn)) {
@@ -291,41 +290,5 @@ async fn take_in_turn(
             lease = turn.unwrap_or_else(|| sought.lease(&nodes));
             looks = 0;
         }
-    }
-}
-
-/// What is known when the time is over: what the nodes said last, if they were not done with saying something else.
-fn told_last(before: Option<Error>, refused: Error) -> Error {
-    match before {
-        Some(before) if refused.is_cut_short() => before,
-        _ => refused,
-    }
-}
-
-/// Those before it in this process are not done with their first attempt: nothing is known but that they are before it.
-fn behind_others() -> Error {
-    let text =
-        "the lock could not be had in the time allowed; in the end others of this process were asking for it before";
-    Error::new(ErrorKind::TimedOut, text).waited_for(ErrorKind::Contended)
-}
-
-/// The time is over: what stood in the way, as it was seen last.
-async fn timed_out(nodes: &Arc<Nodes>, key: &[u8], last: Error, checked: Checked) -> Error {
-    let is_held = last.kind() == ErrorKind::Contended;
-    let holder = match last.holder() {
-        Some(holder) => Some(holder.clone()),
-        None if is_held => nodes.holder_of(key, checked.given).await,
-        None => None,
-    };
-    let text = if is_held {
-        "the lock was not free in the time allowed: wait longer, or find out who keeps it".to_owned()
-    } else {
-        format!("the lock could not be had in the time allowed; in the end {}", last.text())
-    };
-    let error = Error::new(ErrorKind::TimedOut, text).waited_for(last.kind());
-    let error = error.with_holder(holder).with_nodes(last.nodes().to_vec());
-    match last.retry_after() {
-        Some(after) => error.with_retry_after(after),
-        None => error,
     }
 }

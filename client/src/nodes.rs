@@ -10,7 +10,7 @@ use palisade_core::quorum::{Answer, Ask, NodeId, Out, first_as, majority, server
 use palisade_core::{Member, Members};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::access::Access;
 use crate::address::Address;
@@ -27,6 +27,19 @@ use crate::{Error, ErrorKind, Holder, NodeError};
 
 /// How long a client that is closed waits for what is being given back.
 const SETTLING: Duration = Duration::from_secs(2);
+
+/// Why a node is not counted whose answer is not waited for any more.
+pub const NOT_YET: &str = "it has not answered yet";
+
+/// What a look at a lock found.
+pub struct Look {
+    /// A majority answered.
+    pub is_answered: bool,
+    /// A holder, as the first node says that shows one.
+    pub holder: Option<Holder>,
+    /// For people, why each of the others did not.
+    pub whys: Vec<Option<String>>,
+}
 
 /// The nodes of a client, and what all of its locks share.
 #[derive(Debug)]
@@ -234,26 +247,47 @@ impl Nodes {
 
     /// Who holds the lock, as the first node tells that can; nodes where it is contended are asked.
     pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
+        let command = wire::info(&lease.key);
         let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
-        self.told_holder(&lease.key, contended.map(|(node, _)| node), given).await
-    }
-
-    /// The same of any node.
-    pub async fn holder_of(&self, key: &[u8], given: Given) -> Option<Holder> {
-        self.told_holder(key, self.list.iter(), given).await
-    }
-
-    async fn told_holder(&self, key: &[u8], nodes: impl Iterator<Item = &Endpoint>, given: Given) -> Option<Holder> {
-        let command = wire::info(key);
-        let mut asked: FuturesUnordered<_> = nodes.map(|node| node.ask(&command, given, None)).collect();
+        let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
         while let Some((_, reply)) = asked.next().await {
-            if let Ok(info) = reply
-                && let Some(holder) = wire::holder(&info)
-            {
+            if let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) {
                 return Some(holder);
             }
         }
         None
+    }
+
+    /// Looks at the lock on all nodes until a majority has answered, or until then.
+    pub async fn look(&self, key: &[u8], given: Given, by: Instant) -> Look {
+        let command = &wire::info(key);
+        let ask = |place: usize| async move { (place, self.list[place].ask(command, given, None).await) };
+        let mut asked: FuturesUnordered<_> = (0..self.len()).map(ask).collect();
+        let whys = vec![Some(NOT_YET.to_owned()); self.len()];
+        let (mut look, mut ids) = (Look { is_answered: false, holder: None, whys }, vec![None; self.len()]);
+        while !look.is_answered
+            && let Ok(Some((place, (id, reply)))) = timeout_at(by, asked.next()).await
+        {
+            look.whys[place] = reply.as_ref().err().map(ToString::to_string);
+            if let Ok(info) = reply {
+                ids[place] = id;
+                look.holder = look.holder.or_else(|| wire::holder(&info));
+            }
+            look.is_answered = servers(&ids) >= majority(self.len());
+        }
+        look
+    }
+
+    /// Whether a majority has answered anything since then, where `key` is.
+    pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
+        self.list.iter().filter(|node| node.answered_since(key, since)).count() >= majority(self.len())
+    }
+
+    /// So many cannot be asked, for these reasons.
+    pub fn cannot_be_asked(&self, failed: usize, whys: &[Option<String>]) -> Error {
+        let count = self.len();
+        let text = format!("{failed} of {count} nodes cannot be asked, and {} are needed", majority(count));
+        Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys))
     }
 
     /// The nodes with something to say, for people.

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use palisade_core::quorum::{Turn, TurnProgress, majority};
 use palisade_core::{Token, Wanted};
 use rand::RngExt;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::debug;
 
 use crate::give_back::{GiveBack, Tally};
@@ -66,7 +66,7 @@ pub async fn turn(
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
     let mut machine = Turn::begin(nodes.len());
     let mut whys = vec![None; nodes.len()];
-    let (mut turn, mut superseded) = (false, pin!(nodes.superseded()));
+    let (mut turn, mut superseded, mut over) = (false, pin!(nodes.superseded()), pin!(sleep_until(deadline)));
     lease.class.round();
     debug!(key = %lease.shown_key(), nodes = nodes.len(), "waits in the queues of the nodes");
     loop {
@@ -78,6 +78,8 @@ pub async fn turn(
                 whys.fill(None);
                 break;
             }
+            // Nodes that do not answer are not waited for after that.
+            () = &mut over => break,
             else => break,
         };
         let kept = reply.as_ref().ok().and_then(wire::kept_number);

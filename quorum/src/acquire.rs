@@ -2,6 +2,7 @@
 
 use super::ask::{Answer, Ask, Call, NodeId, Out, majority, valid_until};
 use super::held::Held;
+use super::obstacle::{Obstacle, obstacle};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
@@ -140,6 +141,12 @@ impl Acquire {
         let raising = |seat: &Seat| matches!(seat.state, State::Raising(_));
         let members = self.seats.iter().map(|seat| (seat.id, seat.token(), raising(seat)));
         Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
+    }
+
+    /// What stands in the way once it is impossible; `None`: that depends on nodes that have not answered.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        let open = self.seats.iter().filter(|seat| seat.state == State::Asked).count();
+        obstacle(&self.outs().collect::<Vec<_>>(), open)
     }
 
     /// Why each node does not count; `None`: it does, or has not answered.

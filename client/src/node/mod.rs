@@ -331,6 +331,11 @@ impl Node {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it has answered any request since then.
+    pub fn answered_since(&self, since: Instant) -> bool {
+        self.answers().last.is_some_and(|last| last >= since)
+    }
+
     /// Tells if it can be asked.
     pub fn reach(&self) -> Reach {
         match &*self.state.borrow() {

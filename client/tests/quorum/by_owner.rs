@@ -264,7 +264,7 @@ async fn notes_of_two_processes() {
     assert_eq!(note().await, b"last");
 }
 
-/// Others of this process were before it, and had not heard of the nodes yet. It was told that these are too few.
+/// Others of this process were before it, and had not heard of the nodes yet: whether somebody holds the lock is not known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_behind_others_of_its_process() {
     let nodes = Nodes::start(3);
@@ -275,12 +275,14 @@ async fn who_waits_in_vain_behind_others_of_its_process() {
         async move { locks.take(take).await }
     });
     until("the first one asks the nodes", async || locks.counts().1 == 1).await;
-    assert_eq!(locks.take(Take { wait: ms(50), ..take("second") }).await.unwrap(), None);
+    let error = locks.take(Take { wait: ms(50), ..take("second") }).await.unwrap_err();
+    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
     drop(hang);
     assert!(first.await.unwrap().unwrap().is_some());
 }
 
-/// It waited in the queues of the nodes, and they were too slow for its last attempt. It was told that they are too few.
+/// It waited in the queues of the nodes, and they were too slow for its last attempt: what they said when it began to wait is not told as if
+/// it were from now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_for_nodes_that_become_slow() {
     let nodes = Nodes::start(3);
@@ -298,7 +300,8 @@ async fn who_waits_in_vain_for_nodes_that_become_slow() {
     });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1) || waits.is_finished()).await;
     proxies.iter().for_each(|proxy| proxy.delay(ms(2_000)));
-    assert_eq!(waits.await.unwrap().unwrap(), None);
+    let error = waits.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
 }
 
 /// A client that gives nodes a minute to answer, connected.

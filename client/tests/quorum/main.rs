@@ -24,6 +24,7 @@ mod counterexamples;
 mod elections;
 mod fixture;
 mod holding;
+mod limits;
 mod lost_at_once;
 mod misconfigured;
 mod modes;

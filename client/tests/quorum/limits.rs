@@ -1,0 +1,115 @@
+//! A wait ends at its limit whatever the nodes do, and tells what is known then.
+
+use std::time::{Duration, Instant};
+
+use palisade_client::by_owner::{Take, Wanted};
+use palisade_client::{Client, Error, ErrorKind, Options};
+use tokio::task::JoinHandle;
+
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::Frozen;
+
+const WAIT: Duration = Duration::from_millis(2_000);
+
+/// A wait ends a tenth of a second after its limit at the latest; the rest is for a busy machine.
+const LATE: Duration = Duration::from_millis(500);
+
+/// How a wait ended, and when: counted from its limit.
+type Ended = (Error, Duration);
+
+fn waits(locks: &Client, options: Options) -> JoinHandle<Ended> {
+    let (locks, began) = (locks.clone(), Instant::now());
+    tokio::spawn(async move {
+        let error = locks.lock_with("k", &options.wait(WAIT)).await.unwrap_err();
+        (error, began.elapsed().saturating_sub(WAIT))
+    })
+}
+
+/// Returns when so many wait on each node.
+async fn queued(nodes: &Nodes, count: u64) {
+    until("they wait", async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
+}
+
+fn assert_no_quorum((error, late): &Ended) {
+    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
+    assert!(error.holder().is_none(), "{error}");
+    assert!(*late < LATE, "{late:?} after its limit: {error}");
+}
+
+/// Three of five nodes freeze while the lock is waited for: whoever waits, in the queues or behind another one of its process, was told half a
+/// second to three seconds after the limit that the holder of then holds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_freezes_during_a_wait() {
+    let nodes = Nodes::start(5);
+    let (holder, locks, slow) = (nodes.client().await, nodes.client().await, nodes.client().await);
+    let _held = holder.lock_with("k", &Options::new().ttl(ms(60_000)).note("nightly")).await.unwrap();
+    let one = waits(&locks, Options::new());
+    queued(&nodes, 1).await;
+    let behind = waits(&locks, Options::new());
+    // Whatever nodes are given to answer.
+    let given = waits(&slow, Options::new().node_timeout(ms(60_000)));
+    queued(&nodes, 2).await;
+    let _frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
+    for waits in [one, behind, given] {
+        let ended = waits.await.unwrap();
+        assert_no_quorum(&ended);
+        assert!(ended.0.nodes().len() >= 3, "{}", ended.0);
+    }
+}
+
+/// A request waits in the one node's queue for the lock itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_that_freezes_during_a_wait() {
+    let nodes = Nodes::start(1);
+    let (holder, locks) = (nodes.client().await, nodes.client().await);
+    let _held = holder.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let waits = waits(&locks, Options::new());
+    queued(&nodes, 1).await;
+    let _frozen = Frozen::new(&nodes.0[0]);
+    assert_no_quorum(&waits.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_waits_for_nodes_that_freeze() {
+    let nodes = Nodes::start(5);
+    let (holder, locks) = (nodes.client().await, nodes.client().await);
+    let _held = holder.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    for wanted in [Wanted::Exclusive, Wanted::Shared] {
+        let take = Take {
+            key: b"k".to_vec(),
+            owner: b"me".to_vec(),
+            ttl: ms(30_000),
+            wanted,
+            wait: WAIT,
+            retry: false,
+            note: vec![],
+            keepalive: None,
+        };
+        let (locks, began) = (locks.by_owner(), Instant::now());
+        let waits = tokio::spawn(async move {
+            let error = locks.take(take).await.unwrap_err();
+            (error, began.elapsed().saturating_sub(WAIT))
+        });
+        queued(&nodes, 1).await;
+        let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
+        assert_no_quorum(&waits.await.unwrap());
+        drop(frozen);
+        queued(&nodes, 0).await;
+    }
+}
+
+/// The outage ends after the limit, and the holder's lease has ended meanwhile: it is not named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_of_before_is_not_named() {
+    let nodes = Nodes::start(5);
+    let (holder, locks) = (nodes.client().await, nodes.client().await);
+    let short = Options::new().ttl(ms(1_000)).auto_extend(false).note("nightly");
+    let keeps = holder.lock_with("k", &short).await.unwrap();
+    let waits = waits(&locks, Options::new().node_timeout(ms(60_000)));
+    queued(&nodes, 1).await;
+    let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
+    keeps.lost().await;
+    let ended = waits.await.unwrap();
+    drop(frozen);
+    assert_no_quorum(&ended);
+}
