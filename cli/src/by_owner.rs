@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use palisade_client::by_owner::{Granted, Take, Wanted, reliable};
 use palisade_client::{Error, ErrorKind};
 use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
 
 use crate::arguments::{Acquire, Asked, Extend, Owner};
 use crate::clock;
@@ -19,7 +20,7 @@ use crate::lock_view::LockView;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable};
 use crate::signals::Signals;
-use crate::taking::{conflict, connect, connect_in, not_in_time, note_of};
+use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, note_of};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
@@ -61,6 +62,7 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
         note: note(asked),
         keepalive: None,
     };
+    let (began, patience) = (Instant::now(), Patience::of(acquire.wait, acquire.wait.is_none()));
     let taking = async {
         match acquire.wait {
             Some(limit) => take.wait = connect_in(nodes, Some(limit)).await?.unwrap_or_default(),
@@ -77,11 +79,17 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
     };
     let (came, granted) = match taken {
         Ok(Some(granted)) => granted,
-        Ok(None) => return Err(refused(nodes, acquire).await),
-        Err(error) => match (error.kind(), acquire.wait) {
-            (ErrorKind::TimedOut, Some(limit)) => return Err(not_in_time(nodes, asked, limit, None).await),
-            _ => return Err(failed(nodes, asked.key.as_os_str(), error)),
-        },
+        refused => {
+            let over = patience.over(began);
+            let failure = match refused {
+                Err(error) => failed(nodes, asked.key.as_os_str(), error),
+                Ok(_) => self::refused(nodes, acquire, over).await,
+            };
+            if let Some(over) = over {
+                nodes.given_back_by(over).await;
+            }
+            return Err(failure);
+        }
     };
     let Granted { token, waited, number } = granted;
     let permit = asked.limit.map(|_| number);
@@ -165,12 +173,16 @@ fn left(granted: Duration, ttl: Duration) -> u64 {
     (granted + reliable(ttl)).saturating_sub(clock::since_boot()).as_millis() as u64
 }
 
-/// Somebody else has it.
-async fn refused(nodes: &Nodes, acquire: &Acquire) -> Failure {
-    let (view, _) = LockView::ask(nodes, acquire.asked.key.as_bytes()).await;
+/// Somebody else has it; the nodes are asked who until it is `over`.
+async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
+    let look = LockView::ask(nodes, acquire.asked.key.as_bytes());
+    let (view, _) = match over {
+        Some(over) => timeout_at(over, look).await.unwrap_or_default(),
+        None => look.await,
+    };
     let holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
     match acquire.wait {
-        Some(limit) => not_in_time(nodes, &acquire.asked, limit, holder).await,
+        Some(limit) => not_in_time(&acquire.asked, limit, holder),
         None => conflict(&acquire.asked, holder),
     }
 }

@@ -104,7 +104,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
             ErrorKind::Contended => CONFLICT,
-            ErrorKind::TimedOut => TIMED_OUT,
+            ErrorKind::TimedOut => match error.in_the_way() {
+                // Not others, but the nodes: nobody knows whether it is free.
+                Some(ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired) => NO_QUORUM,
+                _ => TIMED_OUT,
+            },
             ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired => NO_QUORUM,
             ErrorKind::Lost => LOST,
             ErrorKind::BadArgument | ErrorKind::Configuration | ErrorKind::NotAllowed | ErrorKind::Owned => USAGE,

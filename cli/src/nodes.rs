@@ -12,6 +12,7 @@ use palisade_client::direct::Place;
 use palisade_client::{Client, Error, ErrorKind, Options};
 use palisade_core::quorum::{NodeId, first_as};
 use redis::{Cmd, Value, cmd};
+use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{NodeFailure, grouped, line};
@@ -21,6 +22,9 @@ use crate::server::{Link, Server};
 /// A question follows so many redirections at most: one to a slot's new master, one to where the slot is going, and one more for what happens
 /// meanwhile.
 const REDIRECTIONS_MAX: usize = 3;
+
+/// What is given back is sent in this time.
+const SENT: Duration = Duration::from_millis(20);
 
 /// A node of the list.
 #[derive(Clone, Debug)]
@@ -100,6 +104,11 @@ impl Nodes {
     pub async fn given_back(&self) {
         // What a node does not hear of ends there with its lease.
         let _ = self.client.close().await;
+    }
+
+    /// The same until then. The releases are sent in any case.
+    pub async fn given_back_by(&self, by: Instant) {
+        let _ = timeout_at(by.max(Instant::now() + SENT), self.given_back()).await;
     }
 
     /// How they are reached.

@@ -16,7 +16,6 @@ use crate::arguments::{Asked, Take};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::holder::{HolderId, TOLD_BYTES_MAX};
 use crate::lock_view::{self, LockView};
-use crate::look::unknown;
 use crate::nodes::Nodes;
 use crate::show::{printable, tell, time};
 use crate::signals::Signals;
@@ -29,6 +28,9 @@ const CONNECTING: Duration = Duration::from_secs(3);
 
 /// What fails sooner is not for want of time.
 const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// After the end of a wait, the nodes are asked for no longer than this who holds the lock, and told what is given back.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Shortest and longest pause after such a collision, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2..50;
@@ -48,6 +50,14 @@ pub enum Patience {
 }
 
 impl Patience {
+    /// The moment by which all that is asked after a wait that began then is over; `None`: it has no limit.
+    pub fn over(self, began: Instant) -> Option<Instant> {
+        match self {
+            Self::Until(limit) => Some(began + limit + LATE),
+            Self::No | Self::Always => None,
+        }
+    }
+
     /// As the options `--wait` and `--no-wait` say.
     pub fn of(wait: Option<Duration>, no_wait: bool) -> Self {
         match wait {
@@ -96,6 +106,7 @@ pub async fn take(
     if let Some(timeout) = asked.node_timeout {
         options = options.node_timeout(timeout);
     }
+    let began = Instant::now();
     let granted = async {
         let limit = match patience {
             Patience::No => {
@@ -110,7 +121,6 @@ pub async fn take(
         }
         in_mode(client, asked, &options, true).await
     };
-    let began = Instant::now();
     let result = tokio::select! {
         biased;
         signal = signals.end() => return Ok(Taken::Interrupted(signal)),
@@ -119,7 +129,12 @@ pub async fn take(
     };
     match result {
         Ok(held) => Ok(Taken::Held(held)),
-        Err(error) => Err(refused(nodes, asked, patience, error).await),
+        Err(error) => {
+            if let Some(over) = patience.over(began) {
+                nodes.given_back_by(over).await;
+            }
+            Err(refused(nodes, asked, patience, error))
+        }
     }
 }
 
@@ -223,15 +238,15 @@ impl Drop for Cleared {
 }
 
 /// Why it was refused, in the words of this program.
-async fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
+fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
         let (note, _) = lock_view::note_of(holder.note.as_bytes());
         let note = if note.is_empty() { "somebody without a note".into() } else { printable(note.as_bytes()) };
         format!("held by {note} for {}", time(holder.held_for.as_millis() as u64))
     });
-    match (error.kind(), patience) {
-        (ErrorKind::Contended, _) => conflict(asked, holder),
-        (ErrorKind::TimedOut, Patience::Until(limit)) => not_in_time(nodes, asked, limit, holder).await,
+    match (error.kind(), error.in_the_way(), patience) {
+        (ErrorKind::Contended, ..) => conflict(asked, holder),
+        (ErrorKind::TimedOut, Some(ErrorKind::Contended), Patience::Until(limit)) => not_in_time(asked, limit, holder),
         _ => nodes.failed(error).about(asked.key.as_bytes()),
     }
 }
@@ -243,21 +258,11 @@ pub fn conflict(asked: &Asked, holder: Option<String>) -> Failure {
     coded(asked, Failure::new(CONFLICT, text))
 }
 
-/// The time is over.
-pub async fn not_in_time(nodes: &Nodes, asked: &Asked, limit: Duration, holder: Option<String>) -> Failure {
-    let key = asked.key.as_bytes();
-    let mut holder = holder;
-    if holder.is_none() {
-        // It may have been too short a time to learn who does; or the nodes grant nothing.
-        let (view, replies) = LockView::ask(nodes, key).await;
-        let unknown = unknown(nodes, key, view.as_ref(), &replies);
-        if let Some(failure) = nodes.need_majority(&replies).err().map(|failure| failure.about(key)).or(unknown) {
-            return failure;
-        }
-        holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
-    }
+/// The time is over, and it was others who had it.
+pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Failure {
     let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
-    let text = format!("{} was not free within {}: {text}", printable(key), time(limit.as_millis() as u64));
+    let key = printable(asked.key.as_bytes());
+    let text = format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64));
     coded(asked, Failure::new(TIMED_OUT, text))
 }
 
