@@ -123,7 +123,14 @@ fn refusals() -> Vec<Refusal> {
         | WrongType
         | MasterOnly => {}
         Forbidden | Panicked | Poisoned | OwnerLength | NoteLength { .. } | NoteSequence | NotesExhausted => {}
-        OwnerQueueFull | Ttl { .. } | Token { .. } | Level | KeepAlive | KeepAliveFull | NoConnection => {}
+        OwnerQueueFull
+        | Ttl { .. }
+        | Token { .. }
+        | Level
+        | KeepAlive
+        | KeepAliveFull
+        | NoConnection
+        | BreaksTooMany => {}
         NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
@@ -150,6 +157,7 @@ fn refusals() -> Vec<Refusal> {
         KeepAlive,
         KeepAliveFull,
         NoConnection,
+        BreaksTooMany,
         NoListener,
         ListenerTaken,
         ListenerName,

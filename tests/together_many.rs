@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use palisade_core::Refusal;
+
 use crate::harness::{
-    Client, Server, Setup, beside_a_bystander, follow, in_step, int, null, owners, past_its_first_tokens, token,
+    Client, Server, Setup, beside_a_bystander, error, follow, in_step, int, null, owners, past_its_first_tokens, token,
     wait_until, waits,
 };
 
@@ -110,17 +112,27 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
 }
 
-/// In a transaction the answer is at once, so all end at once.
+/// MULTI and scripts keep the server from everybody else until they have ended, so they break no more than one slice.
 #[test]
-fn a_transaction_breaks_all_grants_with_a_token() {
+fn a_transaction_or_a_script_breaks_a_token_of_few_grants_only() {
     let server = past_its_first_tokens();
     let mut me = server.client();
-    let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
-    for n in 0..500 {
+    let shared = me.say("LOCK.ACQUIRE k r0 60000 SHARED").as_int();
+    for n in 1..=64 {
         assert_eq!(me.say(&format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")), int(shared));
     }
-    me.say("MULTI");
-    me.say(&format!("LOCK.BREAK k TOKEN {shared}"));
-    assert_eq!(me.say("EXEC").as_list(), [int(shared)]);
-    assert_eq!(me.say("LOCK.INFO k"), null());
+    let mut in_transaction = || {
+        me.say("MULTI");
+        me.say(&format!("LOCK.BREAK k TOKEN {shared}"));
+        (me.say("EXEC").as_list().remove(0), me.say("LOCK.INFO k"))
+    };
+    let refused = Refusal::BreaksTooMany.to_string();
+    let (told, info) = in_transaction();
+    assert_eq!((error(told), info.field("holders")), (refused.clone(), int(65)));
+    let mut other = server.client();
+    let script = "return redis.pcall('LOCK.BREAK', KEYS[1], 'TOKEN', ARGV[1])";
+    let told = other.send(&[b"EVAL", script.as_bytes(), b"1", b"k", shared.to_string().as_bytes()]);
+    assert_eq!((error(told), server.info("breaks")), (refused, 0));
+    other.say("LOCK.RELEASE k r7");
+    assert_eq!(in_transaction(), (int(shared), null()));
 }

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::values::cause::Cause;
 use crate::values::limits::{
-    BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS,
-    LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX,
-    MEMBERS_VERSION_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX,
-    RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
+    BEHIND_MAX, ENDED_A_STEP_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS,
+    KEEPALIVE_TTL_MIN_MS, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT,
+    MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX, MEMBERS_VERSION_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX,
+    OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
 /// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
@@ -70,6 +70,8 @@ pub enum Refusal {
     KeepAliveFull,
     /// `ERR`: a lease cannot be kept alive for what came over no connection.
     NoConnection,
+    /// `ERR`: more grants than one step may end have this token, and a script or a transaction cannot wait for the next steps.
+    BreaksTooMany,
     /// `NOLISTENER`: no connection of this user listens under this name.
     NoListener,
     /// `ERR`: another connection listens under this name.
@@ -316,6 +318,11 @@ impl fmt::Display for Refusal {
             ),
             Self::NoConnection => f.write_str(
                 "ERR KEEPALIVE follows the connection of a client, and this command came over none: send it outside of scripts",
+            ),
+            Self::BreaksTooMany => write!(
+                f,
+                "ERR more than {ENDED_A_STEP_MAX} grants have this token, and MULTI and scripts cannot wait until all have ended: send \
+                 LOCK.BREAK as a command of its own"
             ),
             Self::NoListener => f.write_str(
                 "NOLISTENER no connection of this user listens under that name on this node: send LOCK.HEAR with it over a connection \

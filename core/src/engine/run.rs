@@ -17,7 +17,7 @@ use crate::queue::shares::{Asker, UserId};
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Convert, Extend, Owner, Reenter, Release, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire, acquire_later};
-use crate::rules::break_lock::break_lock;
+use crate::rules::break_lock::{break_lock, takes_slices};
 use crate::rules::convert::{Converted, convert};
 use crate::rules::extend::{Extended, extend};
 use crate::rules::fence::{Fenced, fence};
@@ -98,12 +98,12 @@ enum Stage {
     /// The connection of a lease that is kept alive has to be open.
     Connection,
     ConnectionSaid,
-    /// The grants with this token are taken out one after the other, as many as `left` at once.
+    /// The grants with this token are taken out one after the other; after `left` of them the next slice follows.
     Breaks {
         token: Token,
         left: usize,
     },
-    /// More of them are left: the client waits while the next slices are done.
+    /// More have it than one step may end: the client has to wait while slices of them are ended.
     BreaksLater(Token),
     /// The lock is stored for the one who asked, in place of one whose lease is over: it has that one's entry in the deadlines.
     Stored(Token, u16),
@@ -257,7 +257,7 @@ impl<'a> Run<'a> {
                 }
                 Stage::BreaksLater(token) => {
                     let token = *token;
-                    self.break_later(token, said, node);
+                    self.break_later(held.as_deref_mut(), token, said, node, now);
                 }
                 Stage::Stored(token, number) => {
                     let reply = Reply::Granted(*token, *number);
@@ -334,17 +334,9 @@ impl<'a> Run<'a> {
             let look = serve_queue(self.key, held.as_deref(), by, node, now);
             return self.goes_on(passes(look, Reply::Token(token)));
         };
-        if left == 0 {
-            match self.request {
-                Request::BreakOn(breaking) => {
-                    node.breaking.push_front((*breaking).clone());
-                    return self.answer(Ok(Reply::Null));
-                }
-                _ => {
-                    self.stage = Stage::BreaksLater(token);
-                    return Some(Step::Block);
-                }
-            }
+        if let (0, Request::BreakOn(breaking)) = (left, self.request) {
+            node.breaking.push_front((*breaking).clone());
+            return self.answer(Ok(Reply::Null));
         }
         let Some(ended) = take(lock, id) else {
             self.tell_broken(node);
@@ -356,18 +348,18 @@ impl<'a> Run<'a> {
         Some(Step::Left(Event::Broken))
     }
 
-    /// The client is blocked until all grants with `token` are broken. One that cannot be (in a script or a transaction) has them all
-    /// broken at once.
-    fn break_later(&mut self, token: Token, said: Said, node: &mut Node) {
-        self.stage = match said {
-            Said::Blocked(client) => {
-                let Key { db, name } = self.key;
-                node.breaking.push_back(Breaking { db, name: name.into(), token, client });
-                self.touches_queue = true;
-                Stage::Answers(Ok(Reply::Later))
-            }
-            _ => Stage::Breaks { token, left: usize::MAX },
+    /// A client that is blocked waits until all grants with `token` are broken. One that cannot be (in a script or a transaction) would keep
+    /// the server from all others for as long as that takes: it is refused.
+    fn break_later(&mut self, held: Option<&mut Lock>, token: Token, said: Said, node: &mut Node, now: Now) {
+        let Said::Blocked(client) = said else {
+            self.stage = Stage::Answers(Err(Refusal::BreaksTooMany));
+            return;
         };
+        break_lock(held, Some(token), node, now);
+        let Key { db, name } = self.key;
+        node.breaking.push_back(Breaking { db, name: name.into(), token, client });
+        self.touches_queue = true;
+        self.stage = Stage::Answers(Ok(Reply::Later));
     }
 
     /// Answers the client that waited for the last slice of its BREAK.
@@ -530,15 +522,28 @@ impl<'a> Run<'a> {
                 Ok(Noted::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.is_refused(refusal, node, now),
             },
-            Request::Break(asked) => match break_lock(held, *asked, node, now) {
-                Some(token) if asked.is_some() => self.goes_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
-                Some(token) => {
-                    self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token)))
-                }
-                None => self.answer(Ok(Reply::Null)),
-            },
+            Request::Break(asked) => self.decides_break(held, *asked, node, now),
             // Nobody asked, so there is nothing to decide.
             Request::Expire(_) | Request::Look | Request::BreakOn(_) => self.answer(Ok(Reply::Null)),
+        }
+    }
+
+    /// The rule of BREAK. Where it takes several steps the client has to be blocked first.
+    fn decides_break(
+        &mut self,
+        held: Option<&mut Lock>,
+        asked: Option<Token>,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        if let Some(token) = asked.filter(|&token| takes_slices(held.as_deref(), token, now)) {
+            self.stage = Stage::BreaksLater(token);
+            return Some(Step::Block);
+        }
+        match break_lock(held, asked, node, now) {
+            Some(token) if asked.is_some() => self.goes_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
+            Some(token) => self.goes_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token))),
+            None => self.answer(Ok(Reply::Null)),
         }
     }
 

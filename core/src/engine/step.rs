@@ -33,7 +33,7 @@ pub enum Step {
     /// The key has changed, and somebody watches its lock: tell those of [`crate::Node::take_told`] what it holds now.
     TellWatchers,
     /// Block the client, and say under which name it is answered; [`Said::No`]: it cannot be blocked. (Then it asked for no time to wait:
-    /// it is only the disk that it would wait for.)
+    /// it would wait for the disk, or for the end of a BREAK in slices.)
     Block,
     /// Have the node's state written; nobody waits for that.
     Write,

@@ -270,9 +270,14 @@ impl Holders {
 
     /// The grant with this token that lasts longest.
     pub(super) fn last_with_token(&self, token: Token) -> Option<GrantId> {
+        self.with_token(token).next_back()
+    }
+
+    /// The grants with this token, in the order in which they end.
+    pub(super) fn with_token(&self, token: Token) -> impl DoubleEndedIterator<Item = GrantId> {
         let first = Tokened { token, due: BootTime::default(), place: 0 };
         let last = Tokened { token, due: BootTime::from_us(u64::MAX), place: u32::MAX };
-        self.tokens.range(first..=last).next_back().map(|last| GrantId(last.place))
+        self.tokens.range(first..=last).map(|tokened| GrantId(tokened.place))
     }
 
     pub(super) fn grant(&self, GrantId(place): GrantId) -> &Grant {

@@ -114,6 +114,14 @@ impl Lock {
         }
     }
 
+    /// Returns true if more than `most` grants have this token.
+    pub(crate) fn has_more_with_token(&self, token: Token, most: usize) -> bool {
+        match self {
+            Self::Exclusive(_) => false,
+            Self::Joint(holders) => holders.with_token(token).nth(most).is_some(),
+        }
+    }
+
     /// The grant of this name.
     pub fn grant(&self, id: GrantId) -> &Grant {
         match self {

@@ -1,7 +1,9 @@
 //! LOCK.BREAK: an operator takes the lock from whoever holds it.
 
+use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live};
 use crate::node::Node;
+use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
@@ -11,7 +13,7 @@ pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node
     let lock = live(held, now.boot)?;
     let broken = match token {
         Some(token) => {
-            lock.last_with_token(token).filter(|&id| !lock.grant(id).is_expired(now.boot))?;
+            lasts(lock, token, now)?;
             lock.retire(token);
             token
         }
@@ -19,6 +21,16 @@ pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node
     };
     node.counters.breaks += 1;
     Some(broken)
+}
+
+/// Returns true if a BREAK of this token ends more grants than one step may.
+pub fn takes_slices(held: Option<&Lock>, token: Token, now: Now) -> bool {
+    held.is_some_and(|lock| lasts(lock, token, now).is_some() && lock.has_more_with_token(token, ENDED_A_STEP_MAX))
+}
+
+/// The grant with this token that lasts longest, if its lease has not ended.
+fn lasts(lock: &Lock, token: Token, now: Now) -> Option<GrantId> {
+    lock.last_with_token(token).filter(|&id| !lock.grant(id).is_expired(now.boot))
 }
 
 #[cfg(test)]

@@ -187,7 +187,8 @@ pub const ANSWERS_A_PASS_MAX: usize = 50;
 /// waited out, one that hangs is told of.
 pub const DISK_WAIT_MS: u32 = 1_000;
 
-/// Most grants whose lease is over that are taken out in one step of a lock which others hold: each costs some microseconds.
+/// Most grants that one step takes out of a lock which others hold, as their leases are over or an operator breaks their token: each costs
+/// some microseconds.
 pub const ENDED_A_STEP_MAX: usize = 64;
 
 /// How far apart, in percent, the rates of any two clocks may be: a lease may end this much later on its holder's clock than on

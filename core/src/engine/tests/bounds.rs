@@ -1,7 +1,7 @@
 //! How much may wait, and how much is done at once.
 
 use super::super::fixture::{Key, granted};
-use super::super::{Question, Reply, Request, Said, Step};
+use super::super::{Question, Reply, Request, Said};
 use crate::fixture::*;
 use crate::queue::shares::{Asker, Load, UserId};
 use crate::queue::waiting::Answer;
@@ -236,12 +236,11 @@ fn with_one_token(readers: usize) -> (Key, Token) {
 fn many_grants_with_one_token_are_broken_in_slices() {
     let (mut key, token) = with_one_token(3 * ENDED_A_STEP_MAX);
     assert_eq!(key.perform(&Request::Break(Some(token))), Ok(Reply::Later));
-    assert_eq!(key.steps.iter().filter(|step| matches!(step, Step::Left(_))).count(), ENDED_A_STEP_MAX);
-    assert_eq!(key.lock.as_ref().unwrap().len(), 2 * ENDED_A_STEP_MAX);
+    assert_eq!(key.lock.as_ref().unwrap().len(), 3 * ENDED_A_STEP_MAX);
     key.acquire("later", 60_000, 0).unwrap();
     let told = key.settle();
     assert!(matches!(told[..], [(_, Answer::Broken(broken))] if broken == token), "{told:?}");
-    assert_eq!((key.slices, key.lock.as_ref().unwrap().len()), (2, 1));
+    assert_eq!((key.slices, key.lock.as_ref().unwrap().len()), (3, 1));
     let later = key.lock.as_ref().unwrap().first();
     assert!(later.owner() == b"later" && later.token() > token);
 }
@@ -257,10 +256,18 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
-/// Scripts and transactions cannot wait.
+/// Scripts and transactions cannot wait, so they break as many grants as one step may end, or none.
 #[test]
-fn who_cannot_be_blocked_has_all_grants_of_a_token_broken_at_once() {
-    let (mut key, token) = with_one_token(3 * ENDED_A_STEP_MAX);
+fn who_cannot_be_blocked_breaks_no_more_than_one_slice() {
+    let (mut key, token) = with_one_token(ENDED_A_STEP_MAX + 1);
+    key.blocks = false;
+    assert_eq!(key.perform(&Request::Break(Some(token))), Err(Refusal::BreaksTooMany));
+    assert_eq!((key.lock.as_ref().unwrap().len(), key.node.counters.breaks), (ENDED_A_STEP_MAX + 1, 0));
+    key.acquire("later", 60_000, 0).unwrap();
+    let mut grants = key.lock.as_ref().unwrap().grants();
+    assert!(grants.all(|(_, grant)| grant.token() == token), "whoever asks for the token still gets it");
+
+    let (mut key, token) = with_one_token(ENDED_A_STEP_MAX);
     key.blocks = false;
     assert_eq!(key.perform(&Request::Break(Some(token))), Ok(Reply::Token(token)));
     assert!(key.lock.is_none() && key.settle().is_empty());
@@ -273,5 +280,5 @@ fn a_node_that_follows_a_master_breaks_nothing_more_and_tells_who_asked() {
     key.node.follows();
     let told = key.settle();
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::MasterOnly))]), "{told:?}");
-    assert_eq!(key.lock.as_ref().unwrap().len(), ENDED_A_STEP_MAX);
+    assert_eq!(key.lock.as_ref().unwrap().len(), 2 * ENDED_A_STEP_MAX);
 }
