@@ -9,6 +9,7 @@ use bytes::{Buf, BytesMut};
 use palisade_client::by_owner::Keeper;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::admission::{Open, turn_away};
 use crate::commands::{self, Answer, Later, Work};
 use crate::limits::{
     AHEAD_BYTES_MAX, BATCH_BYTES, LOOK_FOR_HANG_UP, PASSWORD_TIME, READ_BYTES, REQUEST_TIME, WRITE_TIME,
@@ -20,18 +21,33 @@ use crate::requests::{Request, Requests};
 use crate::session::Session;
 use crate::state::State;
 
-/// Serves a connection until it ends.
-pub async fn serve(state: Arc<State>, stream: Stream, peer: String) {
+/// Serves a connection until it ends, or another one needs its place.
+pub async fn serve(open: Open, stream: Stream, peer: String) {
+    let state = Arc::clone(&open.state);
     let is_known = state.password.is_none();
-    let session = Session::new(state.connection(), peer, is_known);
+    let session = Session::new(open.id, peer, is_known);
     let requests = Requests::new(is_known);
-    Connection { state, stream, session, requests, out: BytesMut::new(), is_gone: false }.run().await;
+    let (place, out) = (Some(&open), BytesMut::new());
+    let mut connection =
+        Connection { state: Arc::clone(&state), stream: &stream, session, place, requests, out, is_gone: false };
+    let gives_way = tokio::select! {
+        biased;
+        () = open.goes() => true,
+        () = connection.run() => false,
+    };
+    drop(connection);
+    drop(open);
+    if gives_way {
+        turn_away(&state, stream);
+    }
 }
 
-struct Connection {
+struct Connection<'a> {
     state: Arc<State>,
-    stream: Stream,
+    stream: &'a Stream,
     session: Session,
+    /// As long as another connection may get its place.
+    place: Option<&'a Open>,
     requests: Requests,
     /// Answers that are not written yet.
     out: BytesMut,
@@ -39,7 +55,7 @@ struct Connection {
     is_gone: bool,
 }
 
-impl Connection {
+impl Connection<'_> {
     async fn run(&mut self) {
         let state = Arc::clone(&self.state);
         let mut ended = std::pin::pin!(state.ended());
@@ -51,7 +67,7 @@ impl Connection {
                 false => Some(self.session.since + PASSWORD_TIME),
                 true => self.requests.since(Instant::now()).map(|since| since + REQUEST_TIME),
             };
-            let reading = read(&self.stream, &mut self.requests.bytes);
+            let reading = read(self.stream, &mut self.requests.bytes);
             let read = async {
                 match limit {
                     None => Some(reading.await),
@@ -98,16 +114,30 @@ impl Connection {
         }
     }
 
+    /// Keeps its place, if it is known; false: another connection has it already.
+    fn stay(&mut self) -> bool {
+        let place = self.place.take_if(|_| self.session.is_known);
+        let stays = place.is_none_or(Open::stay);
+        self.session.ends |= !stays;
+        stays
+    }
+
     /// Answers one request.
     async fn answer(&mut self, request: Request, ended: Pin<&mut impl Future<Output = ()>>) {
         if self.state.is_ending() {
             write_error(CLOSING, &mut self.out);
             return;
         }
+        if !self.stay() {
+            return;
+        }
         let was_known = self.session.is_known;
         let begun = commands::begin(&self.state, &mut self.session, request);
         if self.session.is_known && !was_known {
             self.requests.known();
+            if !self.stay() {
+                return;
+            }
         }
         let answer = match begun.work {
             Err(refused) => Some(Err(refused)),
@@ -145,7 +175,7 @@ impl Connection {
         if self.is_gone {
             return None;
         }
-        let (stream, requests, out) = (&self.stream, &mut self.requests, &mut self.out);
+        let (stream, requests, out) = (self.stream, &mut self.requests, &mut self.out);
         let hung_up = async {
             // Earlier answers are not kept back by a later command.
             if flush(stream, out).await.is_err() {
@@ -172,7 +202,7 @@ impl Connection {
 
     /// Writes what is to be written. Who does not read it is gone.
     async fn flush(&mut self) {
-        if let Err(why) = flush(&self.stream, &mut self.out).await {
+        if let Err(why) = flush(self.stream, &mut self.out).await {
             if why.kind() == ErrorKind::TimedOut {
                 self.state.counts.too_slow.up();
             }
@@ -182,7 +212,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for Connection<'_> {
     fn drop(&mut self) {
         if self.session.keeps {
             self.state.locks.keeper_ended(Keeper(self.session.id));

@@ -7,6 +7,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `listening` | sockets; their files; what systemd hands over |
+//! | `admission` | places for connections; which ones give way |
 //! | `connection` | one connection: requests in, answers out, in order |
 //! | `requests`, `reply` | the protocol: what is read, what is written |
 //! | `commands` | a request becomes work; the table of commands |
@@ -16,6 +17,7 @@
 //! | `metrics`, `standing`, `ending`, `notify` | for those who run it |
 //! | `limits` | every limit with its reason |
 
+mod admission;
 mod commands;
 mod connection;
 mod counts;
@@ -40,18 +42,16 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use palisade_client::Client;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::admission::{Open, turn_away};
 use crate::counts::Counts;
-use crate::ending::{Open, Present, presence};
+use crate::ending::{Present, presence};
 use crate::limits::{ACCEPT_AGAIN, END_TIME};
 pub use crate::listening::{Address, Listener};
 pub use crate::password::Password;
-use crate::refused::too_many_connections;
-use crate::reply::write_error;
 use crate::state::State;
 
 /// What an agent is to be.
@@ -196,20 +196,10 @@ async fn accept(state: Arc<State>, listener: Listener, present: Present) {
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => match Open::new(&state, &present) {
-                Some(open) => {
-                    let state = Arc::clone(&state);
-                    // A panic ends this connection alone.
-                    tokio::spawn(async move {
-                        let _open = open;
-                        connection::serve(state, stream, peer).await;
-                    });
-                }
-                None => {
-                    let mut text = BytesMut::new();
-                    write_error(&too_many_connections(state.connections_max), &mut text);
-                    let _ = stream.try_write(&text);
-                }
+            Ok((stream, peer)) => match Open::admit(&state, &present).await {
+                // A panic ends this connection alone.
+                Some(open) => drop(tokio::spawn(connection::serve(open, stream, peer))),
+                None => turn_away(&state, stream),
             },
             // It has hung up before it was accepted.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => {}

@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Most connections, unless set otherwise: as a server has it.
 pub const CONNECTIONS_DEFAULT: usize = 10_000;
 
-/// Files that are not connections of clients: sockets that listen, connections to nodes, what the runtime needs, the scrapes of metrics.
-pub const OTHER_FILES: usize = 192;
+/// Files that are not connections of clients: sockets that listen, connections to nodes, what the runtime needs, the scrapes of metrics,
+/// connections that have no place and are still read from.
+pub const OTHER_FILES: usize = 256;
 
 /// Longest request in bytes: far more than an owner, a note and the name of any lock. The largest part of it is read while a command waits.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1_024;
@@ -40,6 +41,12 @@ pub const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// A connection that needs a password has given it after so long: until then anybody can hold its place.
 pub const PASSWORD_TIME: Duration = Duration::from_secs(10);
+
+/// Most connections without a place that are still read from: what comes beyond is closed at once, and may meet a reset.
+pub const LINGERING_MAX: usize = 64;
+
+/// A connection without a place is read from for so long, so that its client reads why.
+pub const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// Longest name that a client gives itself or its library, in bytes: it is shown to people.
 pub const NAME_BYTES_MAX: usize = 256;

@@ -11,7 +11,9 @@ use std::str::FromStr;
 use bytes::BytesMut;
 use listenfd::ListenFd;
 use rustix::fs::{Mode, fchmod};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, listen, shutdown, socket_with,
+};
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -241,6 +243,15 @@ impl Stream {
             Self::Unix(stream) => stream.try_write(bytes),
             Self::Tcp(stream) => stream.try_write(bytes),
         }
+    }
+
+    /// Tells the client that nothing more comes.
+    pub fn end_writing(&self) {
+        // Where that fails the client has hung up.
+        let _ = match self {
+            Self::Unix(stream) => shutdown(stream, Shutdown::Write),
+            Self::Tcp(stream) => shutdown(stream, Shutdown::Write),
+        };
     }
 
     /// Whether the client has hung up, also if not all that it sent was read.

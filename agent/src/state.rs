@@ -8,6 +8,7 @@ use palisade_client::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use crate::admission::Strangers;
 use crate::counts::Counts;
 use crate::limits::{NODES_FRESH, NODES_TIME};
 use crate::password::Password;
@@ -24,6 +25,8 @@ pub struct State {
     pub password: Option<Password>,
     /// Most connections.
     pub connections_max: usize,
+    /// Those of them that give way to others.
+    pub strangers: Strangers,
     /// When it started.
     pub started: Instant,
     /// Where it listens, for people.
@@ -50,6 +53,7 @@ impl State {
             counts,
             password,
             connections_max,
+            strangers: Strangers::default(),
             started: Instant::now(),
             listening,
             max_ttl_ms: AtomicU32::new(0),

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
-use palisade_agent::Config;
 use palisade_agent::limits::SCRAPE_TIME;
+use palisade_agent::{Config, Password};
 
 use crate::fixture::{Nodes, Raw, Running, nowhere, packed};
 use crate::harness::wait_until;
@@ -26,6 +27,61 @@ fn one_connection_more_than_may_be() {
         raw.send(&packed("QUIT"));
         raw.rest() == "+OK\r\n"
     });
+}
+
+/// Whoever connects and says nothing, or too little, keeps nobody out: the oldest of them gives way. One that gave the password stays.
+#[test]
+fn connections_without_the_password_give_way() {
+    let password = Password::new(b"secret").unwrap();
+    let agent = Running::start(&nowhere(), |config| Config { connections_max: 3, password: Some(password), ..config });
+    let mut known = agent.raw();
+    assert_eq!(known.say("AUTH secret"), "+OK\r\n");
+    let mut refused = agent.raw();
+    assert!(refused.say("PING").starts_with("-NOAUTH"));
+    let mut silent: Vec<Raw> = (0..20).map(|_| agent.raw()).collect();
+    let mut late = agent.raw();
+    assert_eq!(late.say("AUTH secret"), "+OK\r\n");
+    for gone in [&mut refused, &mut silent[0]] {
+        let said = gone.rest();
+        assert!(said.starts_with("-ERR max number of clients reached"), "{said}");
+    }
+    assert_eq!((known.say("PING"), late.say("PING")), ("+PONG\r\n".to_owned(), "+PONG\r\n".to_owned()));
+    assert_eq!(silent[19].say("AUTH secret"), "+OK\r\n", "the youngest has its place still");
+    let said = agent.raw().rest();
+    assert!(said.starts_with("-ERR max number of clients reached"), "{said}");
+    let info = known.say("INFO");
+    assert!(info.contains("connected_clients:3\r\n") && info.contains("rejected_connections:1\r\n"), "{info}");
+}
+
+#[test]
+fn where_no_password_is_needed_connections_without_a_request_give_way() {
+    let agent = Running::start(&nowhere(), |config| Config { connections_max: 2, ..config });
+    let mut known = agent.raw();
+    assert_eq!(known.say("PING"), "+PONG\r\n");
+    let mut half = agent.raw();
+    half.send(b"*1\r\n$4\r\nPI");
+    let mut late = agent.raw();
+    assert_eq!((late.say("PING"), known.say("PING")), ("+PONG\r\n".to_owned(), "+PONG\r\n".to_owned()));
+    assert!(half.rest().starts_with("-ERR max number of clients reached"));
+}
+
+/// A client sends its first request before it has read that there is no place for it. It reads that, and no reset.
+#[test]
+fn who_is_turned_away_reads_why() {
+    let agent = Running::start(&nowhere(), |config| Config { connections_max: 1, ..config });
+    assert_eq!(agent.raw().say("PING"), "+PONG\r\n");
+    let mut only = agent.raw();
+    wait_until("it has the place", || {
+        only = agent.raw();
+        only.say("PING") == "+PONG\r\n"
+    });
+    for _ in 0..20 {
+        let mut stream = UnixStream::connect(agent.socket()).unwrap();
+        stream.write_all(&packed("PING")).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("no reset");
+        assert!(said.starts_with("-ERR max number of clients reached"), "{said}");
+    }
 }
 
 /// A bounded form of the ten thousand that are the default.
