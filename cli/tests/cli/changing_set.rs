@@ -206,3 +206,24 @@ fn what_is_refused() {
     run(palisade_at("127.0.0.1:1", "members")).assert_refused_after(196, "0 of 1 members can be asked");
     run(palisade_at("127.0.0.1:1", "members set")).assert_refused(193, "ADDRESS");
 }
+
+/// A server has one place in a set, whatever names it has. The plan is refused as the change is, with the same words, and nothing is changed.
+#[test]
+fn one_server_under_two_names() {
+    let servers = start(3);
+    let [first, second, third] = [0, 1, 2].map(|place| address(&servers[place]));
+    let renamed = |address: &str| address.replace("127.0.0.1", "localhost");
+    let (also_first, also_third) = (renamed(&first), renamed(&third));
+    for (list, wanted, why) in [
+        (format!("{first},{also_first},{second}"), format!("{first} {second}"), "the same server as another address"),
+        (format!("{first},{second}"), format!("{first} {third} {also_third}"), "the same server as another address"),
+        (format!("{first},{second}"), format!("{also_first} {second}"), "it is a member already"),
+    ] {
+        let of = |options: &str| run(palisade_at(&list, &format!("members set {wanted} {options}")));
+        let (planned, done) = (of("--dry-run"), of("--yes"));
+        planned.assert_refused(193, why);
+        assert_eq!((planned.err(), planned.out()), (done.err(), done.out()));
+        done.assert_refused(193, why);
+        assert_eq!(servers.iter().map(version).sum::<i64>(), 0, "nothing was changed");
+    }
+}

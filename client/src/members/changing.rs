@@ -51,16 +51,13 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     let wanted = nodes.set.ways.name(addresses)?;
     let mut changer = Changer::new(nodes);
     loop {
-        let Surveyed { mut present, known } = changer.survey(first).await;
-        changer.tell_behind(&present, &known).await;
-        if present.version == 0 {
-            let nobody = |address: &String| Member { id: None, address: address.clone() };
-            present.list = first.iter().map(nobody).collect();
-        }
+        let surveyed = changer.survey(first).await;
+        changer.tell_behind(&surveyed).await;
+        let present = surveyed.present(first)?;
         // Before it is founded: what cannot be is refused while nothing has been changed.
         let wanted = changer.wanted(&present, &wanted).await?;
         let done = match (present.version, step_towards(&present.list, &wanted)) {
-            (0, _) => changer.found(&present).await?,
+            (0, _) => changer.found(first).await?,
             (_, None) => return taken_up(nodes, present).await,
             (_, Some(list)) if changer.added_serves(&present, &list).await => changer.step(&present, list).await?,
             (_, Some(_)) => None,
@@ -95,8 +92,24 @@ pub struct Knows {
 
 /// What the nodes know, by address, and the latest version among it.
 pub(super) struct Surveyed {
-    pub present: Members,
-    pub known: HashMap<String, Result<Knows, NodeFailure>>,
+    latest: Members,
+    known: HashMap<String, Result<Knows, NodeFailure>>,
+}
+
+impl Surveyed {
+    /// The set as it is. Where no node knows one, the nodes at `first`: it is founded with them.
+    ///
+    /// # Errors
+    /// `Configuration`: two of these addresses are one server's.
+    pub(super) fn present(&self, first: &[String]) -> Result<Members, Error> {
+        if self.latest.version > 0 {
+            return Ok(self.latest.clone());
+        }
+        let id = |address| self.known.get(address).and_then(|knows| knows.as_ref().ok()).map(|knows| knows.id);
+        let list: Vec<_> = first.iter().map(|address| Member { id: id(address), address: address.clone() }).collect();
+        are_distinct(&list)?;
+        Ok(Members { version: 0, list })
+    }
 }
 
 pub(super) struct Changer<'a> {
@@ -127,30 +140,30 @@ impl<'a> Changer<'a> {
         let mut addresses = first.to_vec();
         addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
         let mut known: HashMap<String, Result<Knows, NodeFailure>> = HashMap::new();
-        let mut present = self.nodes.latest().set.news.members.clone();
+        let mut latest = self.nodes.latest().set.news.members.clone();
         loop {
             let unknown: Vec<_> = addresses.extract_if(.., |_| true).filter(|at| !known.contains_key(at)).collect();
             if unknown.is_empty() {
                 break;
             }
             known.extend(join_all(unknown.into_iter().map(async |at| (at.clone(), self.knows(&at).await))).await);
-            let latest = known.values().flatten().map(|knows| &knows.members).max_by_key(|members| members.version);
-            if let Some(latest) = latest.filter(|latest| latest.version > present.version) {
-                present = latest.clone();
+            let newest = known.values().flatten().map(|knows| &knows.members).max_by_key(|members| members.version);
+            if let Some(newest) = newest.filter(|newest| newest.version > latest.version) {
+                latest = newest.clone();
             }
-            addresses.extend(present.list.iter().map(|member| member.address.clone()));
+            addresses.extend(latest.list.iter().map(|member| member.address.clone()));
         }
-        Surveyed { present, known }
+        Surveyed { latest, known }
     }
 
     /// Tells members that know an earlier version: they would have no vote on the next one.
-    async fn tell_behind(&self, present: &Members, known: &HashMap<String, Result<Knows, NodeFailure>>) {
+    async fn tell_behind(&self, Surveyed { latest, known }: &Surveyed) {
         let is_behind = |member: &&Member| {
             let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
-            knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < present.version)
+            knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < latest.version)
         };
         // Whoever may not tell them is told so by the first step.
-        join_all(present.list.iter().filter(is_behind).map(|member| self.tell(member, present))).await;
+        join_all(latest.list.iter().filter(is_behind).map(|member| self.tell(member, latest))).await;
     }
 
     /// What the server at this address knows.
@@ -165,21 +178,21 @@ impl<'a> Changer<'a> {
         self.ask(member, &wire::tell_decided(members)).await
     }
 
-    /// Founds the set: the first version has the nodes that there were, with their ids.
-    async fn found(&mut self, base: &Members) -> Result<Option<Members>, Error> {
+    /// Founds the set: the first version has the nodes at `first`, with their ids.
+    async fn found(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
         // One that is slow now is a member all the same: it would have to be removed and added anew.
         let until = Instant::now() + FOUNDING;
-        let ask = async |member: &Member| loop {
-            let knows = self.knows(&member.address).await;
+        let ask = async |address: &String| loop {
+            let knows = self.knows(address).await;
             if knows.is_ok() || Instant::now() >= until {
                 return knows;
             }
             sleep(BACK_OFF.1).await;
         };
-        let asked = join_all(base.list.iter().map(ask)).await;
+        let asked = join_all(first.iter().map(ask)).await;
         let mut whys = vec![];
         let mut list: Vec<Member> = vec![];
-        for (Member { address, .. }, knows) in base.list.iter().zip(asked) {
+        for (address, knows) in first.iter().zip(asked) {
             let id = match knows {
                 Ok(knows) => Some(knows.id),
                 Err(why) => {
@@ -187,17 +200,15 @@ impl<'a> Changer<'a> {
                     None
                 }
             };
-            if id.is_some() && list.iter().any(|other| other.id == id) {
-                let text = format!("{address} is the same server as another address: give each node once");
-                return Err(Error::new(ErrorKind::Configuration, text));
-            }
             list.push(Member { id, address: address.clone() });
         }
+        are_distinct(&list)?;
         if list.iter().filter(|member| member.id.is_some()).count() < majority(list.len()) {
             self.failed(whys).await?;
             return Ok(None);
         }
-        self.step(base, list).await
+        let nobody = |address: &String| Member { id: None, address: address.clone() };
+        self.step(&Members { version: 0, list: first.iter().map(nobody).collect() }, list).await
     }
 
     /// The nodes at these addresses, as members: those that are so already, and new ones.
@@ -238,7 +249,7 @@ impl<'a> Changer<'a> {
                     return Err(refused(kind, &why.to_string()));
                 }
             };
-            if list.contains(&member) {
+            if is_one_of(&list, &member) {
                 return Err(refused(
                     ErrorKind::Configuration,
                     "it is the same server as another address: give each node once",
@@ -356,6 +367,20 @@ impl<'a> Changer<'a> {
         let text = "this user may not change the set of nodes: that takes +lock.setmembers and +lock.members, the permissions of an operator";
         Err(Error::new(ErrorKind::NotAllowed, text).with_nodes(errors(&refused)))
     }
+}
+
+/// Returns true if the server of `member` is in `list`, whatever its address there.
+fn is_one_of(list: &[Member], member: &Member) -> bool {
+    list.iter().any(|other| member.id.is_some() && other.id == member.id)
+}
+
+/// Refuses a set that has one server twice.
+fn are_distinct(list: &[Member]) -> Result<(), Error> {
+    let twice = (0..list.len()).find(|&n| is_one_of(&list[..n], &list[n]));
+    twice.map_or(Ok(()), |n| {
+        let text = format!("{} is the same server as another address: give each node once", list[n].address);
+        Err(Error::new(ErrorKind::Configuration, text))
+    })
 }
 
 /// Whether two versions can be of one set.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use palisade_core::quorum::step_towards;
 use palisade_core::{Member, Members};
 
-use super::changing::{Changer, Surveyed};
+use super::changing::Changer;
 use super::ways::NO_SERVER;
 use crate::nodes::Nodes;
 use crate::{Client, Error, ErrorKind};
@@ -52,11 +52,7 @@ async fn planned(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<Plan, Error
     let first = nodes.set.ways.first();
     let wanted = nodes.set.ways.name(addresses)?;
     let changer = Changer::new(nodes);
-    let Surveyed { mut present, known } = changer.survey(first).await;
-    if present.version == 0 {
-        let id = |address| known.get(address).and_then(|knows| knows.as_ref().ok()).map(|knows| knows.id);
-        present.list = first.iter().map(|address| Member { id: id(address), address: address.clone() }).collect();
-    }
+    let present = changer.survey(first).await.present(first)?;
     let wanted = changer.wanted(&present, &wanted).await?;
     let added = wanted.iter().filter(|member| !present.list.contains(member));
     let guard = added.map(async |member| (member.address.clone(), changer.knows(&member.address).await));
