@@ -53,14 +53,17 @@ impl Change<'_> {
         let mut held = slot.held.lock().await;
         let is_known = held.as_ref().is_some_and(|held| !held.guard.is_lost());
         if let (What::Release { level: Some(1) }, None, false) = (&what, self.token, is_known) {
-            // Also what no majority has.
-            return Ok(finding::free(self.this, self.id, self.checked).await?.then_some(0));
+            return self.free().await;
         }
         match (self.find(&mut held, is_known).await, &what) {
             (Err(error), What::Release { .. }) if error.kind() == ErrorKind::NoQuorum => {
                 return Err(error.before_release());
             }
             (found, _) => found?,
+        }
+        let is_release = matches!(what, What::Release { .. });
+        if is_release && held.is_none() {
+            return self.free().await;
         }
         let Some(holding) = held.as_mut().filter(|held| held.is(self.token)) else { return Ok(None) };
         let made = match what {
@@ -71,9 +74,19 @@ impl Change<'_> {
             What::Note { text, sequence } => self.note(holding, &text, sequence).await,
         };
         match made {
+            Err(error) if error.kind() == ErrorKind::Lost && is_release => {
+                *held = None;
+                // A majority does not have it, whatever the others say.
+                Ok(self.free().await.unwrap_or(None))
+            }
             Err(error) if error.kind() == ErrorKind::Lost => Ok(None),
             made => made,
         }
+    }
+
+    /// Gives back what nodes have of a lock that no majority has, or that is not known here.
+    async fn free(&self) -> Result<Option<u64>, Error> {
+        Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
     }
 
     /// Looks for the lock on the nodes, unless it `is_known` here and the request is about that.
@@ -124,7 +137,9 @@ impl Change<'_> {
         match released {
             Released::Released => Ok(Some(0)),
             Released::PartlyUnreachable(nodes) => Err(Error::release_sent(nodes)),
-            Released::StillHeld(_) | Released::AlreadyExpired => Ok(None),
+            Released::StillHeld(_) => Ok(None),
+            // Maybe before the nodes were told to free it.
+            Released::AlreadyExpired => Err(Error::lost()),
         }
     }
 

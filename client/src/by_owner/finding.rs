@@ -10,7 +10,7 @@ use redis::Value;
 
 use super::ByOwner;
 use super::table::{Holding, Id};
-use super::views::Views;
+use super::views::{GrantView, Views};
 use crate::attempt::Taken;
 use crate::attempt_name::name_of;
 use crate::calls::Calls;
@@ -67,15 +67,23 @@ fn own(views: &Views, id: &Id) -> Found {
     (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
 }
 
-/// Gives back all that nodes have of this owner, a majority or not; whether a majority had it until now.
+/// Gives back all that nodes have of this owner, a majority or not; with `token`, what was granted with it. Returns true if a majority had it
+/// until now.
+///
+/// All nodes are heard before that is told: the one that answers last may be the only one that has it, and afterwards what is found there can
+/// be a new grant of this owner.
 ///
 /// # Errors
 /// Too few nodes answer to say so.
-pub async fn free(this: &ByOwner, id: &Id, checked: Checked) -> Result<bool, Error> {
+pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -> Result<bool, Error> {
     let nodes = this.nodes();
-    let views = Views::ask(nodes, &id.key, None, checked.given, Views::is_decided).await;
+    let views = Views::ask(nodes, &id.key, None, checked.given, |_| false).await;
     let (mut was_held, mut open) = (false, None);
-    for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, _)| name_of(attempt) == &*id.owner) {
+    let is_asked = |attempt: &[u8], grants: &[(usize, &GrantView)]| {
+        name_of(attempt) == &*id.owner
+            && token.is_none_or(|token| grants.iter().any(|(_, grant)| grant.token.get() == token))
+    };
+    for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, grants)| is_asked(attempt, grants)) {
         let (_, first) = grants[0];
         let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
         let giving = nodes.give_back(&lease, checked);

@@ -260,8 +260,8 @@ impl ByOwner {
     }
 
     /// Gives one hold back, or all down to a level, and tells how many are left; 0: a majority of the nodes had it until now. `None`: a
-    /// majority did not have it, or this owner does not hold it with this token. Without a token it also ends this owner's waiting (its
-    /// `take` returns `None`).
+    /// majority did not have it, or this owner does not hold it with this token; what single nodes have of it is given back all the same.
+    /// Without a token it also ends this owner's waiting (its `take` returns `None`).
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes tell whether this owner held it. Its text says whether the release was sent; nodes that did not answer are

@@ -81,7 +81,7 @@ impl Asked<'_> {
                         return Ok(Some(granted));
                     }
                     // What is left of that attempt is in its owner's way.
-                    finding::free(self.this, self.id, self.checked).await?;
+                    finding::free(self.this, self.id, None, self.checked).await?;
                     again = false;
                 }
                 _ => return Err(error),

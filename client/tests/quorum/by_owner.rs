@@ -168,6 +168,51 @@ async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     until("every node has this attempt", async || nodes.holding("k") == 5).await;
 }
 
+/// An operator broke the lock on four of five nodes. Its owner is told that it does not hold it, and the fifth is free all the same when that
+/// process ends; also if it answers last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_gives_back_what_a_minority_has() {
+    let nodes = Nodes::start(5);
+    let mut proxies = vec![];
+    for server in &nodes.0 {
+        proxies.push(Proxy::before(server).await);
+    }
+    let stray = "LOCK.ACQUIRE k me#0123456789abcdef 60000";
+    for (level, is_named) in [(Some(1), false), (None, false), (None, true)] {
+        let client = patient(&proxies.iter().map(Proxy::address).collect::<Vec<_>>()).await;
+        let tokens = nodes.say(stray);
+        nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
+        assert_eq!(nodes.holding("k"), 1);
+        proxies[4].delay(ms(300));
+        let token = is_named.then(|| tokens[4].as_int() as u64);
+        let other = token.map(|token| token + 1);
+        let locks = client.by_owner();
+        if other.is_some() {
+            assert_eq!(locks.release(b"k", b"me", level, other).await.unwrap(), None);
+            assert_eq!(nodes.holding("k"), 1, "another token names another grant");
+        }
+        assert_eq!(locks.release(b"k", b"me", level, token).await.unwrap(), None);
+        client.close().await.unwrap();
+        assert_eq!(nodes.holding("k"), 0, "{level:?} {token:?}");
+        proxies[4].delay(ms(0));
+    }
+}
+
+/// Two holds are known here, and are broken on four of five nodes before this process hears of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_is_given_back_of_a_broken_lock() {
+    let nodes = Nodes::start(5);
+    let (client, locks) = process(&nodes).await;
+    takes(&locks, take("me")).await;
+    assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
+    until("every node has it", async || nodes.holding("k") == 5).await;
+    nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), None);
+    let closed = client.close().await;
+    assert_eq!(nodes.holding("k"), 0);
+    closed.unwrap();
+}
+
 /// A lock whose tokens were not brought together yet: whoever takes it up does that first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_were_not_raised_yet() {
