@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::node::{Node, Owner, TTL_MS, TTL_US, Won, Wrong};
 use super::agenda::{Agenda, Clock};
-use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, TAKEN_UP_HOLDS, resume};
+use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, resume};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -42,10 +42,10 @@ enum Stage {
         machine: Acquire,
         told: Told,
     },
-    /// It is being marked as taken up, on so many nodes by now.
-    Marking {
+    /// The lock is being adopted; this many nodes have answered so.
+    Adopting {
         held: Held,
-        marked: usize,
+        adopted: usize,
         told: Told,
     },
 }
@@ -73,11 +73,11 @@ enum Says {
     Look(Token),
     /// What this owner has.
     Show,
-    /// That it is taken up.
-    Mark,
-    /// All of it, or one hold.
+    /// Another process goes on with it.
+    Adopt,
+    /// Frees it; a plain release is what an attempt sends that had told nobody.
     Release {
-        all: bool,
+        is_plain: bool,
     },
 }
 
@@ -99,7 +99,7 @@ enum Event {
         request: u64,
         answer: (NodeId, Option<Has>),
     },
-    Marked {
+    Adopted {
         owner: Owner,
         request: u64,
     },
@@ -129,8 +129,8 @@ struct World {
     looks: BTreeMap<u64, (Owner, Token)>,
     /// What nodes are to show, and to whom.
     shows: BTreeMap<u64, Owner>,
-    /// Marks whose answer is awaited.
-    marks: BTreeSet<u64>,
+    /// Adoptions whose answer is awaited.
+    adoptions: BTreeSet<u64>,
     won: Won,
     broken: Option<String>,
     grants: u32,
@@ -151,7 +151,7 @@ impl World {
             open: BTreeMap::new(),
             looks: BTreeMap::new(),
             shows: BTreeMap::new(),
-            marks: BTreeSet::new(),
+            adoptions: BTreeSet::new(),
             won: Won::default(),
             broken: None,
             grants: 0,
@@ -200,13 +200,13 @@ impl World {
             Event::AtNode { name, owner, says, request } => self.at_node(name, owner, says, request),
             Event::Answers { name, request, answer } => self.heard(name, request, answer),
             Event::Shown { name, request, answer } => self.shown(name, request, answer),
-            Event::Marked { owner, request } => self.marked(owner, request),
+            Event::Adopted { owner, request } => self.adopted(owner, request),
             Event::Replaced(owner) => self.replace(owner),
-            Event::GivesBack(owner, all) => self.give_back(owner, all),
+            Event::GivesBack(owner, is_plain) => self.give_back(owner, is_plain),
             Event::GivesUp(owner) => {
                 let client = &self.clients[owner.0];
                 let resumes =
-                    matches!(client.stage, Stage::Looking { .. } | Stage::Raising { .. } | Stage::Marking { .. });
+                    matches!(client.stage, Stage::Looking { .. } | Stage::Raising { .. } | Stage::Adopting { .. });
                 if client.acquisition == owner.1 && resumes {
                     self.leave(owner);
                 }
@@ -291,18 +291,18 @@ impl World {
             Stage::Holding { held, ends, .. } => {
                 Told { until: held.valid_until(), token: held.token().get(), ends: *ends }
             }
-            Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } | Stage::Marking { .. } => return,
+            Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } | Stage::Adopting { .. } => return,
         };
         // It was only stopped, or what it sent is still on its way: whom it had not told gives up what it was about to take; whoever was
         // told has its lease, which ends.
         let was_told = told.until > BootTime::default();
         if !was_told && self.agenda.one_in(2) {
             let at = self.agenda.now + self.agenda.below(LATE_US);
-            self.agenda.at(at, Event::GivesBack(owner, false));
+            self.agenda.at(at, Event::GivesBack(owner, true));
         }
         if was_told && self.wrong == Some(Wrong::GivesBackWhatIsOver) {
             let at = self.agenda.now + TTL_US;
-            self.agenda.at(at, Event::GivesBack(owner, true));
+            self.agenda.at(at, Event::GivesBack(owner, false));
         }
         let client = &mut self.clients[owner.0];
         client.stage = Stage::Looking { start, seen: vec![None; self.names.len()], told };
@@ -346,29 +346,29 @@ impl World {
             Progress::TooLate | Progress::Impossible => self.leave(owner),
             Progress::Held(held) if self.wrong == Some(Wrong::ResumesUnmarked) => self.take_up(owner, held, told),
             Progress::Held(held) => {
-                self.clients[owner.0].stage = Stage::Marking { held, marked: 0, told };
+                self.clients[owner.0].stage = Stage::Adopting { held, adopted: 0, told };
                 for name in 0..self.names.len() {
                     let request = self.agenda.number();
-                    self.marks.insert(request);
-                    self.send(self.agenda.now, name, owner, Says::Mark, request);
+                    self.adoptions.insert(request);
+                    self.send(self.agenda.now, name, owner, Says::Adopt, request);
                 }
             }
         }
     }
 
-    fn marked(&mut self, owner: Owner, request: u64) {
+    fn adopted(&mut self, owner: Owner, request: u64) {
         // The first answer of each node counts.
-        if !self.marks.remove(&request) {
+        if !self.adoptions.remove(&request) {
             return;
         }
         let needed = self.names.len() / 2 + 1;
         let client = &mut self.clients[owner.0];
-        let Stage::Marking { held, marked, told } = &mut client.stage else { return };
+        let Stage::Adopting { held, adopted, told } = &mut client.stage else { return };
         if client.acquisition != owner.1 {
             return;
         }
-        *marked += 1;
-        if *marked >= needed {
+        *adopted += 1;
+        if *adopted >= needed {
             let (held, told) = (held.clone(), *told);
             self.take_up(owner, held, told);
         }
@@ -417,15 +417,15 @@ impl World {
         client.stage = Stage::Idle;
         // Or it is gone without a word.
         if !self.agenda.one_in(4) {
-            self.give_back(owner, true);
+            self.give_back(owner, false);
         }
         let again = self.agenda.now + self.agenda.below(TTL_US / 10);
         self.agenda.at(again, Event::Begins(owner.0));
     }
 
-    fn give_back(&mut self, owner: Owner, all: bool) {
+    fn give_back(&mut self, owner: Owner, is_plain: bool) {
         for name in 0..self.names.len() {
-            self.send(self.agenda.now, name, owner, Says::Release { all }, 0);
+            self.send(self.agenda.now, name, owner, Says::Release { is_plain }, 0);
         }
     }
 
@@ -462,12 +462,12 @@ impl World {
                 }
                 return;
             }
-            Says::Release { all } => return node.release(owner, all),
-            Says::Mark => {
-                if node.reenter(owner, TAKEN_UP_HOLDS + 1)
+            Says::Release { is_plain } => return node.release(owner, is_plain, wrong),
+            Says::Adopt => {
+                if node.adopt(owner)
                     && let Some(takes) = self.agenda.takes(LATE_US)
                 {
-                    self.agenda.at(self.agenda.now + takes, Event::Marked { owner, request });
+                    self.agenda.at(self.agenda.now + takes, Event::Adopted { owner, request });
                 }
                 return;
             }
@@ -500,7 +500,7 @@ impl World {
             return;
         }
         match &mut client.stage {
-            Stage::Idle | Stage::Looking { .. } | Stage::Marking { .. } => {}
+            Stage::Idle | Stage::Looking { .. } | Stage::Adopting { .. } => {}
             Stage::Raising { machine, told } => {
                 let told = *told;
                 let progress = machine.on_answer(name, id, ask, answer, now);
@@ -608,7 +608,7 @@ impl World {
         for (n, client) in self.clients.iter().enumerate() {
             let (until, mode, token, ends) = match &client.stage {
                 Stage::Holding { held, mode, ends } => (held.valid_until(), *mode, held.token().get(), *ends),
-                Stage::Looking { told, .. } | Stage::Raising { told, .. } | Stage::Marking { told, .. } => {
+                Stage::Looking { told, .. } | Stage::Raising { told, .. } | Stage::Adopting { told, .. } => {
                     (told.until, client.asks, told.token, told.ends)
                 }
                 Stage::Idle | Stage::Acquiring(_) => continue,
@@ -664,6 +664,7 @@ fn what_is_done_wrong_shows() {
         ResumesAMinority,
         ResumesForAWholeLease,
         ResumesUnmarked,
+        FreesAdopted,
         GivesBackWhatIsOver,
     ];
     for wrong in all {

@@ -37,8 +37,10 @@ pub enum Wrong {
     ResumesAMinority,
     /// It relies on leases as if they had begun with its look.
     ResumesForAWholeLease,
-    /// It adds no holds before it relies on the lock.
+    /// It relies on the lock before a majority has it as adopted.
     ResumesUnmarked,
+    /// A plain release frees an adopted grant.
+    FreesAdopted,
     /// A process that another one goes on for gives the lock back when its own lease is over.
     GivesBackWhatIsOver,
 }
@@ -71,7 +73,8 @@ pub struct Grant {
     pub owner: Owner,
     mode: Mode,
     pub token: u64,
-    pub holds: u32,
+    /// Another process of its owner goes on with it.
+    is_adopted: bool,
     /// On the node's clock.
     pub until: u64,
 }
@@ -149,21 +152,16 @@ impl Node {
         }
     }
 
-    /// One hold less, or none at all.
-    pub fn release(&mut self, owner: Owner, all: bool) {
-        self.grants.retain_mut(|grant| {
-            if grant.owner != owner {
-                return true;
-            }
-            grant.holds = if all { 0 } else { grant.holds - 1 };
-            grant.holds > 0
-        });
+    /// Frees the owner's grant; a plain release leaves an adopted one.
+    pub fn release(&mut self, owner: Owner, is_plain: bool, wrong: Option<Wrong>) {
+        let stays = |grant: &Grant| is_plain && grant.is_adopted && wrong != Some(Wrong::FreesAdopted);
+        self.grants.retain(|grant| grant.owner != owner || stays(grant));
     }
 
-    /// At least so many holds; whether it has the lock.
-    pub fn reenter(&mut self, owner: Owner, level: u32) -> bool {
+    /// Marks the owner's grant as adopted; returns whether it has one.
+    pub fn adopt(&mut self, owner: Owner) -> bool {
         let own = self.grants.iter_mut().find(|grant| grant.owner == owner);
-        own.map(|grant| grant.holds = grant.holds.max(level)).is_some()
+        own.map(|grant| grant.is_adopted = true).is_some()
     }
 
     fn admits(&self, mode: Mode, wrong: Option<Wrong>) -> bool {
@@ -187,7 +185,7 @@ impl Node {
         };
         let token = if proposal > floor { proposal } else { self.last + 1 };
         self.saw(mode, token);
-        self.grants.push(Grant { owner, mode, token, holds: 1, until: now + TTL_US });
+        self.grants.push(Grant { owner, mode, token, is_adopted: false, until: now + TTL_US });
         token
     }
 
