@@ -13,7 +13,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 21] = [
     ),
     ("LOCK.RELEASE", -3, "delete", true, "key owner [LEVEL level] [TOKEN token]"),
     ("LOCK.EXTEND", -4, "update", true, "key owner ttl [TOKEN token]"),
-    ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl]"),
+    ("LOCK.REENTER", -3, "update", true, "key owner [LEVEL level] [TTL ttl] [ADOPT]"),
     ("LOCK.CONVERT", -4, "update", true, "key owner mode [TOKEN token]"),
     ("LOCK.NOTE", -4, "update", true, "key owner text [SEQ n] [TOKEN token]"),
     ("LOCK.FENCE", 4, "update", true, "key owner token"),

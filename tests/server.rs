@@ -11,6 +11,7 @@
 mod harness;
 
 mod access;
+mod adoption;
 mod arguments;
 mod behind;
 mod cluster;

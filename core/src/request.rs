@@ -285,6 +285,8 @@ pub struct Reenter<'a> {
     pub level: Option<Level>,
     /// Also extend to at least this long from now.
     pub ttl: Option<Ttl>,
+    /// Another process of this owner goes on with the grant.
+    pub adopts: bool,
 }
 
 /// LOCK.NOTE: another note.

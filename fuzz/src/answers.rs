@@ -112,7 +112,10 @@ impl World {
         if ask.token.is_none() {
             self.take_back(place, ask.owner.bytes());
         }
+        let is_adopted = before.as_ref().and_then(own).is_some_and(|(_, grant)| grant.is_adopted());
+        let is_given_up = ask.level.is_none() && ask.token.is_none();
         let released = self.perform(place, &Asked::Release(*ask));
+        assert!(!(was_held && is_adopted && is_given_up) || released.answer == Ok(Reply::Null));
         let has_ended = released.ended == Some(Told::Released) || released.left == 1;
         assert_eq!(has_ended, released.answer == Ok(Reply::Holds(0)));
         if has_ended {

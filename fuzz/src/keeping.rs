@@ -120,9 +120,10 @@ impl Keeping {
 }
 
 /// What a renewal changes of a grant: nothing, but for how long it lasts.
-fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, bool) {
+fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) {
     let note = (grant.note(), grant.note_sequence().get());
-    (grant.owner(), grant.token().get(), grant.holds(), grant.granted(), note.0, note.1, grant.is_from_outside())
+    let marks = [grant.is_from_outside(), grant.is_adopted()];
+    (grant.owner(), grant.token().get(), grant.holds(), grant.granted(), note.0, note.1, marks)
 }
 
 impl World {

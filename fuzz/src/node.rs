@@ -90,7 +90,7 @@ enum Step {
 enum Request {
     Release { key: Key, owner: Name, level: Option<Number>, token: Option<Named> },
     Extend { key: Key, owner: Name, ttl: Number, token: Option<Named> },
-    Reenter { key: Key, owner: Name, level: Option<Number>, ttl: Option<Number> },
+    Reenter { key: Key, owner: Name, level: Option<Number>, ttl: Option<Number>, adopts: bool },
     Fence { key: Key, owner: Name, token: Named },
     Check { key: Key, token: Named },
     Wait { key: Key, owner: Name, ms: Number, ticket: Option<Number>, mode: Mode },
@@ -265,10 +265,10 @@ impl World {
                 let ask = Extend { owner: Owner::new(owner.bytes())?, ttl: ttl(ms)?, token };
                 self.in_place(place, &Asked::Extend(ask))?;
             }
-            Request::Reenter { key, owner, level: holds, ttl: ms } => {
+            Request::Reenter { key, owner, level: holds, ttl: ms, adopts } => {
                 let place = key.place();
                 let (level, ttl) = (holds.map(level).transpose()?, ms.map(ttl).transpose()?);
-                let ask = Reenter { owner: Owner::new(owner.bytes())?, level, ttl };
+                let ask = Reenter { owner: Owner::new(owner.bytes())?, level, ttl, adopts };
                 self.in_place(place, &Asked::Reenter(ask))?;
             }
             Request::Fence { key, owner, token } => {

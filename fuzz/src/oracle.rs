@@ -20,6 +20,7 @@ struct Grant {
     holds: u32,
     deadline: BootTime,
     note: (NoteSequence, Vec<u8>),
+    adopted: bool,
     /// It is in no key any more, without its holder's knowing.
     dropped: bool,
 }
@@ -28,7 +29,8 @@ impl Grant {
     fn of(mode: Mode, grant: &Stored) -> Self {
         let (owner, token) = (grant.owner().to_vec(), grant.token());
         let note = (grant.note_sequence(), grant.note().to_vec());
-        Self { owner, mode, token, holds: grant.holds(), deadline: grant.deadline(), note, dropped: false }
+        let (holds, deadline, adopted) = (grant.holds(), grant.deadline(), grant.is_adopted());
+        Self { owner, mode, token, holds, deadline, note, adopted, dropped: false }
     }
 
     fn is_live(&self, now: BootTime) -> bool {
@@ -266,6 +268,7 @@ impl Promises {
         assert!(grant.deadline() >= held.deadline, "{held:?} got shorter: {grant:?}");
         assert!(grant.token() >= held.token, "{held:?} got a smaller token: {grant:?}");
         assert_eq!(held.note, (grant.note_sequence(), grant.note().to_vec()));
+        assert!(grant.is_adopted() || !held.adopted, "{held:?} is adopted no longer: {grant:?}");
         self.add(mode, grant);
     }
 

@@ -1,4 +1,4 @@
-//! `LOCK.REENTER key owner [LEVEL n] [TTL ms]`
+//! `LOCK.REENTER key owner [LEVEL n] [TTL ms] [ADOPT]`
 
 use palisade_core::Refusal;
 use palisade_core::engine::Request;
@@ -16,6 +16,7 @@ arguments! {
         owner: Owner<'a>,
         [LEVEL n as level] level: Level,
         [TTL ms as ttl] ttl: Ttl,
+        [ADOPT] adopts,
     }
 }
 
@@ -39,8 +40,8 @@ impl Command for Reenter {
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { owner, level, ttl } = Asked::read(call)?;
-        let request = Request::Reenter(Ask { owner, level, ttl });
+        let Asked { owner, level, ttl, adopts } = Asked::read(call)?;
+        let request = Request::Reenter(Ask { owner, level, ttl, adopts });
         driver::answer(call.ctx, &mut open(call)?, &request, &Form::Token.into(), clock::now())
     }
 }

@@ -150,6 +150,9 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
                 for part in [grant.token().get(), u64::from(grant.holds()), u64::from(mode.number())] {
                     api!(RedisModule_DigestAddLongLong(digest, part as i64));
                 }
+                if grant.is_adopted() {
+                    api!(RedisModule_DigestAddLongLong(digest, 1));
+                }
             }
             api!(RedisModule_DigestEndSequence(digest));
         }

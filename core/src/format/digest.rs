@@ -2,6 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
+use super::fields::flags;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::request::NoteSequence;
@@ -36,7 +37,8 @@ impl LocksDigest {
         hash.update(grant.token().get().to_le_bytes());
         hash.update(grant.holds().to_le_bytes());
         hash.update(grant.ttl_ms().to_le_bytes());
-        hash.update([u8::from(grant.is_from_outside())]);
+        // A grant that nobody adopted counts as it did in versions that know no adoption.
+        hash.update([flags(grant)]);
         // An exclusive grant counts as it did when there were no others: a digest of an earlier version stays true.
         match mode {
             Mode::Exclusive => {}
@@ -83,6 +85,8 @@ mod tests {
         extended.prolong(Default::default(), at(500).boot, ttl(1_000));
         let mut renoted = mine(1);
         renoted.set_note(Default::default(), Default::default(), NoteSequence::new(Some(1)).unwrap());
+        let mut adopted = mine(1);
+        adopted.mark_adopted(Default::default());
         for other in [
             of(&[]),
             of(&[(0, "a", mine(1))]),
@@ -91,6 +95,7 @@ mod tests {
             of(&[(0, "b", mine(1)), (1, "a", mine(2))]),
             of(&[(0, "a", suspect()), (1, "b", mine(2))]),
             of(&[(0, "a", extended.clone()), (1, "b", mine(2))]),
+            of(&[(0, "a", adopted), (1, "b", mine(2))]),
             of(&[(0, "a", renoted), (1, "b", mine(2))]),
         ] {
             assert_ne!(other.exact, both.exact);

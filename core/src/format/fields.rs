@@ -70,13 +70,26 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// A flag of a grant: it came from outside.
+pub(super) const SUSPECT: u8 = 1;
+
+/// A flag of a grant: another process of its owner goes on with it. Modules from before refuse it.
+pub(super) const ADOPTED: u8 = 4;
+
+/// The flags of `grant` that all versions of a record share.
+pub(super) fn flags(grant: &Grant) -> u8 {
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    flag(grant.is_from_outside(), SUSPECT) | flag(grant.is_adopted(), ADOPTED)
+}
+
 /// A grant as it was written.
 pub(super) struct Written<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
     /// The note's number.
     pub sequence: u64,
-    pub suspect: bool,
+    /// [`SUSPECT`], [`ADOPTED`]; others are ignored.
+    pub flags: u8,
     pub ttl_ms: u32,
     pub holds: u32,
     pub token: u64,
@@ -122,7 +135,13 @@ impl Written<'_> {
             (granted, deadline)
         };
         let grant = Grant::new(owner, Note::default(), token, now, ttl);
-        let mut grant = grant.restored(self.holds, self.suspect, granted, deadline);
+        let mut grant = grant.restored(self.holds, granted, deadline);
+        if self.flags & SUSPECT != 0 {
+            grant.mark_suspect();
+        }
+        if self.flags & ADOPTED != 0 {
+            grant.mark_adopted();
+        }
         grant.set_note(note, sequence);
         Ok(grant)
     }

@@ -13,10 +13,10 @@
 //! | 19..24 | the first bytes of which boot of which machine that clock belongs to |
 //! | 24.. | owner |
 //!
-//! It was granted, and written, a full ttl before its deadline; it is held once, has no note and is not suspect. Times mean what they
+//! It was granted, and written, a full ttl before its deadline; it is held once, has no note, and is neither suspect nor adopted. Times mean what they
 //! mean in version 1. A boot is told by 40 random bits: that another one is taken for it happens once in a million million boots.
 
-use super::fields::{Fields, Here, Written};
+use super::fields::{Fields, Here, Written, flags};
 use crate::lock::grant::Grant;
 use crate::refusal::Damaged;
 use crate::request::NoteSequence;
@@ -46,7 +46,7 @@ pub(super) fn is_fresh(grant: &Grant, now: BootTime) -> bool {
         && grant.holds() == 1
         && grant.note().is_empty()
         && grant.note_sequence() == NoteSequence::FIRST
-        && !grant.is_from_outside()
+        && flags(grant) == 0
 }
 
 /// Appends an exclusive lock that [`is_fresh`].
@@ -78,8 +78,8 @@ pub(super) fn decode(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damage
     if granted.plus_ms(ttl_ms) != deadline {
         return Err(Damaged::Field("deadline"));
     }
-    let (note, sequence, suspect, holds, at) = (&[][..], 0, false, 1, granted);
-    Written { owner, note, sequence, suspect, ttl_ms, holds, token, granted, deadline, at, is_same_boot }.read(here)
+    let (note, sequence, flags, holds, at) = (&[][..], 0, 0, 1, granted);
+    Written { owner, note, sequence, flags, ttl_ms, holds, token, granted, deadline, at, is_same_boot }.read(here)
 }
 
 #[cfg(test)]
@@ -155,6 +155,7 @@ mod tests {
             (lock("me"), now.plus_us(1), record::VERSION),
             (changed(&|lock| lock.set_holds(id, 2)), now, record::VERSION),
             (changed(&|lock| lock.mark_suspect()), now, record::VERSION),
+            (changed(&|lock| lock.mark_adopted(id)), now, record::VERSION),
             (changed(&|lock| assert!(lock.prolong(id, now, ttl(3_000)))), now, VERSION),
             (changed(&|lock| assert!(lock.prolong(id, now.plus_us(1), ttl(3_000)))), now.plus_us(1), record::VERSION),
             (changed(&|lock| lock.set_note(id, Note::new(b"n").unwrap(), NoteSequence::FIRST)), now, record::VERSION),

@@ -16,7 +16,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0 | flags: bit 0 suspect, bit 1 the note was replaced; the others 0 |
+//! | 0 | flags: bit 0 suspect, bit 1 the note was replaced, bit 2 adopted; the others 0 |
 //! | 1 | mode: 1 shared, 2 permit, 3 exclusive: the only grant of a whole lock, whose note was replaced |
 //! | 2..4 | number of the permit; 0 if it is none |
 //! | 4..6 | limit of the permit; 0 if it is none |
@@ -33,7 +33,7 @@
 //! Changes stand in the AOF and on the replication stream alone, so that a thousand readers are not a thousand times a thousand
 //! grants; what is stored is the whole lock. Times mean what they mean in version 1.
 
-use super::fields::{Fields, Here, Written};
+use super::fields::{ADOPTED, Fields, Here, SUSPECT, Written, flags};
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::lock::holders::Holders;
@@ -53,8 +53,7 @@ const WHOLE: u8 = 0;
 const CHANGED: u8 = 1;
 const ENDED: u8 = 2;
 
-const FLAG_SUSPECT: u8 = 1;
-const FLAG_RENOTED: u8 = 2;
+const RENOTED: u8 = 2;
 const MODE_SHARED: u8 = 1;
 const MODE_PERMIT: u8 = 2;
 const MODE_EXCLUSIVE: u8 = 3;
@@ -107,8 +106,7 @@ fn grant(mode: Mode, grant: &Grant, out: &mut Vec<u8>) {
         Mode::Exclusive => (MODE_EXCLUSIVE, 0, 0),
     };
     let is_renoted = grant.note_sequence() > NoteSequence::FIRST;
-    let suspect = if grant.is_from_outside() { FLAG_SUSPECT } else { 0 };
-    out.extend_from_slice(&[suspect | if is_renoted { FLAG_RENOTED } else { 0 }, mode]);
+    out.extend_from_slice(&[flags(grant) | if is_renoted { RENOTED } else { 0 }, mode]);
     for number in [number, limit, grant.owner().len() as u16, grant.note().len() as u16, 0] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -203,11 +201,11 @@ impl Grants<'_> {
         let token = fields.u64()?;
         let (granted, deadline) = (fields.time()?, fields.time()?);
         let (owner, note) = (fields.bytes(owner_len)?, fields.bytes(note_len)?);
-        if flags & !(FLAG_SUSPECT | FLAG_RENOTED) != 0 || reserved != 0 {
+        if flags & !(SUSPECT | RENOTED | ADOPTED) != 0 || reserved != 0 {
             return Err(Damaged::Field("reserved part"));
         }
-        let sequence = if flags & FLAG_RENOTED == 0 { 0 } else { fields.u64()? };
-        if flags & FLAG_RENOTED != 0 && sequence == 0 {
+        let sequence = if flags & RENOTED == 0 { 0 } else { fields.u64()? };
+        if flags & RENOTED != 0 && sequence == 0 {
             return Err(Damaged::Field("sequence number of the note"));
         }
         let mode = match mode {
@@ -220,10 +218,9 @@ impl Grants<'_> {
             MODE_PERMIT => return Err(Damaged::Field("limit")),
             _ => return Err(Damaged::Field("mode")),
         };
-        let suspect = flags & FLAG_SUSPECT != 0;
         let (at, is_same_boot) = (self.at, self.boot == here.boot);
         let written =
-            Written { owner, note, sequence, suspect, ttl_ms, holds, token, granted, deadline, at, is_same_boot };
+            Written { owner, note, sequence, flags, ttl_ms, holds, token, granted, deadline, at, is_same_boot };
         Ok((mode, written.read(here)?))
     }
 

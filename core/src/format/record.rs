@@ -6,7 +6,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | flags: bit 0 suspect; the others 0 |
+//! | 1 | flags: bit 0 suspect, bit 2 adopted; the others 0 |
 //! | 2..4 | length of the owner, 1 to 256 |
 //! | 4..6 | length of the note, 0 to 1024 |
 //! | 6..8 | 0 |
@@ -23,8 +23,8 @@
 //! time left when the record was written is used if the record comes straight off a stream, and the full ttl if it
 //! lay on a disk for an unknown time. Either way the lease is never shorter than what its holder was promised.
 
+use super::fields::{ADOPTED, Fields, SUSPECT, Written, flags};
 pub use super::fields::{Arrival, Here};
-use super::fields::{Fields, Written};
 pub use super::joint::Change;
 use super::{fresh, joint};
 use crate::lock::Lock;
@@ -36,7 +36,6 @@ use crate::values::time::{BootId, BootTime};
 /// The version of an exclusive lock's record.
 pub const VERSION: u8 = 1;
 
-const FLAG_SUSPECT: u8 = 1;
 const HEAD_BYTES: usize = 64;
 
 /// Appends `lock` as it is at `now` to `out`.
@@ -67,7 +66,7 @@ pub fn encode_end(ended: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>)
 
 fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     out.reserve(HEAD_BYTES + grant.owner().len() + grant.note().len());
-    out.extend_from_slice(&[VERSION, if grant.is_from_outside() { FLAG_SUSPECT } else { 0 }]);
+    out.extend_from_slice(&[VERSION, flags(grant)]);
     out.extend_from_slice(&(grant.owner().len() as u16).to_le_bytes());
     out.extend_from_slice(&(grant.note().len() as u16).to_le_bytes());
     out.extend_from_slice(&[0, 0]);
@@ -162,15 +161,14 @@ fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged
     let token = fields.u64()?;
     let (granted, at, deadline) = (fields.time()?, fields.time()?, fields.time()?);
     let is_same_boot = BootId(fields.take()?) == here.boot;
-    if flags & !FLAG_SUSPECT != 0 || reserved != 0 {
+    if flags & !(SUSPECT | ADOPTED) != 0 || reserved != 0 {
         return Err(Damaged::Field("reserved part"));
     }
     let (owner, note) = (fields.bytes(owner_len)?, fields.bytes(note_len)?);
     if !fields.0.is_empty() {
         return Err(Damaged::Length);
     }
-    let suspect = flags & FLAG_SUSPECT != 0;
-    Written { owner, note, sequence: 0, suspect, ttl_ms, holds, token, granted, deadline, at, is_same_boot }.read(here)
+    Written { owner, note, sequence: 0, flags, ttl_ms, holds, token, granted, deadline, at, is_same_boot }.read(here)
 }
 
 #[cfg(test)]
@@ -291,6 +289,41 @@ mod tests {
     }
 
     #[test]
+    fn adoption_is_kept() {
+        let (mut lock, before) = sample();
+        lock.mark_adopted(GrantId::default());
+        let mut bytes = Vec::new();
+        encode(&lock, ms(11_000), HERE, &mut bytes);
+        assert_eq!((bytes[1], &bytes[2..]), (4, &before[2..]), "nothing else differs");
+        for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+            assert_eq!(decode(&bytes, here(arrival, 11_000, HERE)), Ok(lock.clone()));
+            assert!(!decode(&before, here(arrival, 11_000, HERE)).unwrap().first().is_adopted());
+        }
+        lock.set_note(GrantId::default(), Note::new(b"later").unwrap(), NoteSequence::new(Some(1)).unwrap());
+        bytes.clear();
+        encode(&lock, ms(11_000), HERE, &mut bytes);
+        assert_eq!((bytes[0], bytes[32]), (2, 2 | 4));
+        assert_eq!(decode(&bytes, here(Arrival::Storage, 11_000, HERE)), Ok(lock));
+        // Of two readers one: in the record of the whole lock, and in that of its change.
+        let reader = |name| Grant::new(owner(name), Note::default(), token(7), ms(10_000), ttl(9_000));
+        let mut shared = Lock::of(Mode::Shared, reader("me"), Past::default());
+        let Lock::Joint(holders) = &mut shared else { panic!("{shared:?}") };
+        holders.join(Mode::Shared, reader("you"));
+        let me = shared.find(owner("me")).unwrap();
+        shared.mark_adopted(me);
+        bytes.clear();
+        encode(&shared, ms(11_000), HERE, &mut bytes);
+        let whole = decode(&bytes, here(Arrival::Storage, 11_000, HERE)).unwrap();
+        assert_eq!(whole.grants().map(|(_, grant)| grant.is_adopted()).collect::<Vec<_>>(), [true, false]);
+        bytes.clear();
+        encode_change(&shared, me, ms(11_000), HERE, &mut bytes);
+        match decode_told(&bytes, here(Arrival::Stream, 11_000, HERE)) {
+            Ok(Told::Change(Change::Grant(Mode::Shared, grant))) => assert!(grant.is_adopted()),
+            told => panic!("{told:?}"),
+        }
+    }
+
+    #[test]
     fn a_replaced_note_is_kept_with_its_number() {
         let (mut lock, _) = sample();
         lock.set_note(GrantId::default(), Note::new(b"later").unwrap(), NoteSequence::new(Some(300)).unwrap());
@@ -312,7 +345,7 @@ mod tests {
         assert_eq!(damaged(32, &[0]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(4, &[2]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(34, &[1]), Err(Damaged::Field("mode")));
-        assert_eq!(damaged(32, &[4]), Err(Damaged::Field("reserved part")));
+        assert_eq!(damaged(32, &[8]), Err(Damaged::Field("reserved part")));
         let change = [&bytes[..1], &[1], &bytes[2..]].concat();
         let told = decode_told(&change, here(Arrival::Stream, 11_000, HERE));
         assert_eq!(told.map(drop), Err(Damaged::Field("mode")));
@@ -332,6 +365,7 @@ mod tests {
             (edit(0, &[4]), Damaged::Version { found: 4, known: 3 }),
             (edit(0, &[0]), Damaged::Version { found: 0, known: 3 }),
             (edit(1, &[2]), Damaged::Field("reserved part")),
+            (edit(1, &[8]), Damaged::Field("reserved part")),
             (edit(6, &[1]), Damaged::Field("reserved part")),
             (edit(2, &[0, 0, 14, 0]), Damaged::Field("owner")),
             (edit(2, &[3, 0]), Damaged::Length),

@@ -16,8 +16,11 @@ const SUSPECT: u8 = 1;
 /// The note was replaced: its number stands behind it.
 const RENOTED: u8 = 2;
 
+/// Another process of its owner goes on with it.
+const ADOPTED: u8 = 4;
+
 /// Its lease was kept alive, and is not any more: the connection has ended.
-const UNCONNECTED: u8 = 4;
+const UNCONNECTED: u8 = 8;
 
 /// Names a grant of a lock, until another one of that lock ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,10 +75,9 @@ impl Grant {
     }
 
     /// The same as it was written down: with these holds, since and until then.
-    pub(crate) fn restored(mut self, holds: u32, suspect: bool, granted: BootTime, deadline: BootTime) -> Self {
+    pub(crate) fn restored(mut self, holds: u32, granted: BootTime, deadline: BootTime) -> Self {
         (self.granted, self.deadline) = (granted, deadline);
         self.set_holds(holds);
-        self.mark(SUSPECT, suspect);
         self
     }
 
@@ -171,8 +173,18 @@ impl Grant {
         self.marks & SUSPECT != 0
     }
 
-    pub(super) fn mark_suspect(&mut self) {
+    pub(crate) fn mark_suspect(&mut self) {
         self.mark(SUSPECT, true);
+    }
+
+    /// Another process of its owner goes on with it, so a release by the attempt that took it and told nobody leaves it as it is.
+    #[inline]
+    pub fn is_adopted(&self) -> bool {
+        self.marks & ADOPTED != 0
+    }
+
+    pub(crate) fn mark_adopted(&mut self) {
+        self.mark(ADOPTED, true);
     }
 
     /// Its lease was kept alive until the connection of its holder ended, and was not prolonged since.

@@ -194,6 +194,10 @@ impl Holders {
         self.holder_mut(place).grant.set_holds(holds);
     }
 
+    pub(super) fn mark_adopted(&mut self, GrantId(place): GrantId) {
+        self.holder_mut(place).grant.mark_adopted();
+    }
+
     pub(super) fn set_note(&mut self, GrantId(place): GrantId, note: Note<'_>, sequence: NoteSequence) {
         self.holder_mut(place).grant.set_note(note, sequence);
     }

@@ -193,6 +193,14 @@ impl Lock {
         }
     }
 
+    /// Another process of the owner of this grant goes on with it.
+    pub(crate) fn mark_adopted(&mut self, id: GrantId) {
+        match self {
+            Self::Exclusive(grant) => grant.mark_adopted(),
+            Self::Joint(holders) => holders.mark_adopted(id),
+        }
+    }
+
     /// The connection that kept the lease of this grant alive has ended.
     pub(crate) fn mark_unconnected(&mut self, id: GrantId) {
         match self {

@@ -11,16 +11,17 @@ use crate::values::time::Now;
 /// What came of a REENTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reentered {
-    /// Holds or deadline of this grant are new; this many holds.
+    /// Holds, deadline or mark of this grant are new; this many holds.
     Changed(GrantId, u32),
-    /// It already had that many holds and lasts that long: nothing changed.
+    /// It already had that many holds and the mark, and lasts that long: nothing changed.
     Unchanged(u32),
     /// This owner does not hold it: nothing changed.
     NotHeld,
 }
 
 /// Raises the holds by one or, with a level, to at least `level`: that is idempotent, so it can be repeated. The token
-/// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one.
+/// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one. The mark of an
+/// adopted grant stays until the grant ends.
 pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<Reentered, Refusal> {
     let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
@@ -32,7 +33,11 @@ pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now:
     node.counters.reentries += 1;
     lock.set_holds(own, holds);
     let is_longer = ask.ttl.is_some_and(|ttl| lock.prolong(own, now.boot, ttl));
-    let has_changed = holds > before || is_longer;
+    let is_new_mark = ask.adopts && !lock.grant(own).is_adopted();
+    if is_new_mark {
+        lock.mark_adopted(own);
+    }
+    let has_changed = holds > before || is_longer || is_new_mark;
     Ok(if has_changed { Reentered::Changed(own, holds) } else { Reentered::Unchanged(holds) })
 }
 
@@ -65,20 +70,49 @@ mod tests {
                 owner: owner(name),
                 level: level.map(|level| Level::new(Some(level)).unwrap()),
                 ttl: ms.map(ttl),
+                adopts: false,
             };
             assert_eq!(reenter(Some(&mut lock), &ask, node, at(now)), Ok(expected));
             assert_eq!(
                 (lock.first().holds(), lock.first().deadline(), lock.first().token()),
                 (after, at(deadline_ms).boot, token(7))
             );
+            assert!(!lock.first().is_adopted());
         }
         assert_eq!(node.counters.reentries, 8);
     }
 
     #[test]
+    fn adoption_is_a_change_once() {
+        let node = &mut node();
+        let changed = |holds| Changed(GrantId::default(), holds);
+        // (owner, LEVEL, TTL, at ms, outcome of the first, outcome of a repetition)
+        let cases = [
+            ("me", Some(1), None, 0, changed(2), Unchanged(2)),
+            ("me", Some(3), None, 0, changed(3), Unchanged(3)),
+            ("me", None, None, 0, changed(3), changed(4)),
+            ("me", Some(1), Some(900), 500, changed(2), Unchanged(2)),
+            ("you", Some(1), None, 0, NotHeld, NotHeld),
+            ("me", Some(1), None, 1_001, NotHeld, NotHeld),
+        ];
+        for (name, level, ms, now, first, again) in cases {
+            let mut lock = mine(2);
+            let level = level.map(|level| Level::new(Some(level)).unwrap());
+            let ask = Reenter { owner: owner(name), level, ttl: ms.map(ttl), adopts: true };
+            for expected in [first, again] {
+                assert_eq!(reenter(Some(&mut lock), &ask, node, at(now)), Ok(expected), "{ask:?}");
+                assert_eq!(lock.first().is_adopted(), first != NotHeld, "{ask:?}");
+            }
+            let ask = Reenter { adopts: false, ..ask };
+            assert!(reenter(Some(&mut lock), &ask, node, at(now)).is_ok());
+            assert_eq!(lock.first().is_adopted(), first != NotHeld, "without ADOPT the mark stays");
+        }
+    }
+
+    #[test]
     fn bounded_and_not_for_suspect_or_absent_locks() {
         let node = &mut node();
-        let ask = Reenter { owner: owner("me"), level: None, ttl: Some(ttl(5_000)) };
+        let ask = Reenter { owner: owner("me"), level: None, ttl: Some(ttl(5_000)), adopts: true };
         let mut lock = mine(HOLDS_MAX);
         assert_eq!(reenter(Some(&mut lock), &ask, node, at(0)), Err(Refusal::HoldsExhausted));
         assert_eq!(lock, mine(HOLDS_MAX), "a refusal changes nothing");

@@ -18,12 +18,15 @@ pub enum Released {
     Lowered(GrantId, u32),
     /// It already had no more than the level leaves: nothing changed.
     Unchanged(u32),
-    /// This owner does not hold it, or not with that token: nothing changed.
+    /// This owner does not hold it, or not with that token, or another process of it does: nothing changed.
     NotHeld,
 }
 
 /// Lowers the holds of the lock `name` of `db` by one or, with a level, to `level - 1`: that is idempotent, so it can be
 /// repeated. It also takes back what this owner still waits for, unless it is about one grant alone (a token).
+///
+/// An adopted grant ends by its token or a level alone: without both it is the attempt that took the lock, and had told nobody, which
+/// gives it up, and another process of the owner goes on with it.
 #[inline(always)]
 pub fn release(
     db: u32,
@@ -39,6 +42,9 @@ pub fn release(
     let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
     let grant = lock.grant(own);
     if ask.token.is_some_and(|token| token != grant.token()) {
+        return Released::NotHeld;
+    }
+    if grant.is_adopted() && ask.level.is_none() && ask.token.is_none() {
         return Released::NotHeld;
     }
     let holds = grant.holds();
@@ -92,6 +98,32 @@ mod tests {
             assert_eq!(lock.first().deadline(), mine(1).first().deadline());
         }
         assert_eq!(node.counters.releases, 3);
+    }
+
+    #[test]
+    fn an_adopted_grant_ends_by_a_level_or_its_token_alone() {
+        use Released::*;
+        let node = &mut node();
+        // (holds, LEVEL, TOKEN, outcome, holds after)
+        let cases = [
+            (1, None, None, NotHeld, 1),
+            (3, None, None, NotHeld, 3),
+            (1, Some(1), None, Freed, 1),
+            (3, Some(3), None, Lowered(GrantId::default(), 2), 2),
+            (3, Some(4), None, Unchanged(3), 3),
+            (1, None, Some(7), Freed, 1),
+            (3, None, Some(7), Lowered(GrantId::default(), 2), 2),
+            (1, None, Some(6), NotHeld, 1),
+            (2, Some(1), Some(7), Freed, 2),
+        ];
+        for (holds, level, tok, expected, after) in cases {
+            let mut lock = mine(holds);
+            lock.mark_adopted(GrantId::default());
+            let level = level.map(|level| Level::new(Some(level)).unwrap());
+            let ask = Release { owner: owner("me"), level, token: tok.map(token) };
+            assert_eq!(release(0, b"k", Some(&mut lock), &ask, node, at(0)), expected, "{ask:?}");
+            assert_eq!((lock.first().holds(), lock.first().is_adopted()), (after, true), "{ask:?}");
+        }
     }
 
     #[test]

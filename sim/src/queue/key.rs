@@ -144,7 +144,7 @@ impl OneKey {
     pub fn reenter(&mut self, owner: u8) {
         let name = self.name(owner);
         let Ok(name) = Owner::new(&name) else { return };
-        let _ = self.perform(&Request::Reenter(Reenter { owner: name, level: None, ttl: None }), owner);
+        let _ = self.perform(&Request::Reenter(Reenter { owner: name, level: None, ttl: None, adopts: false }), owner);
         self.answers();
     }
 

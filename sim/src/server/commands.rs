@@ -81,7 +81,7 @@ impl Server {
             }
             Command::Reenter { level, ttl_ms } => {
                 let level = level.map(|level| Level::new(Some(level.into()))).transpose()?;
-                let ask = Reenter { owner, level, ttl: ttl_ms.map(ttl).transpose()? };
+                let ask = Reenter { owner, level, ttl: ttl_ms.map(ttl).transpose()?, adopts: false };
                 self.perform(key, &Does::Reenter(ask), None, now)
             }
             Command::Release { level } => {
