@@ -82,8 +82,7 @@ impl Lease {
         self.is_named
     }
 
-    /// Gives an attempt back of which nobody was told. Another process may have found and marked it
-    /// ([`TAKEN_UP_HOLDS`](palisade_core::quorum::TAKEN_UP_HOLDS)): one hold less, which is all of one that nobody marked.
+    /// Gives an attempt back of which nobody was told: without a level, for another process may have found and [adopted](Self::adopt) it.
     pub fn give_up(&self) -> Cmd {
         match self.is_named {
             true => self.about("LOCK.RELEASE"),
@@ -202,6 +201,11 @@ impl Lease {
     /// Gives back down to `level - 1` holds; 1: all of them.
     pub fn release(&self, level: u32) -> Cmd {
         self.about("LOCK.RELEASE").arg("LEVEL").arg(level).take()
+    }
+
+    /// Another process goes on with it: nodes do not let [`Self::give_up`] of the one that took it free it any more.
+    pub fn adopt(&self) -> Cmd {
+        self.reenter(1).arg("ADOPT").take()
     }
 
     /// At least `level` holds.

@@ -103,7 +103,7 @@ pub use held::Held;
 pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use obstacle::Obstacle;
 pub use release::{Release, Released};
-pub use resume::{Has, Resumed, TAKEN_UP_HOLDS, holds_of, resume};
+pub use resume::{Has, Resumed, resume};
 pub use shown::{is_named_by, token_of};
 pub use turn::{Turn, TurnProgress};
 pub use values::cause::Cause;

@@ -26,21 +26,6 @@ pub enum Resumed {
     Goes(Box<(Acquire, Progress)>),
 }
 
-/// So many holds whoever takes up a lock adds to it on each node, and relies on it when a majority has them.
-///
-/// The process that took the lock may only have been stopped, or have sent before it ended what arrives late: that it gives back an attempt
-/// of which it has told nobody. It takes one hold away each time that it says so, so the lock stays. (Whoever was told of a lock gives it back
-/// alone: a process must not give back what its owner was told of, for another one may go on with it.)
-pub const TAKEN_UP_HOLDS: u32 = 10_000;
-
-/// The holds of an owner where a node counts so many, and how often its lock was taken up.
-pub const fn holds_of(counted: u32) -> (u32, u32) {
-    // What was given back meanwhile is missing.
-    let times = (counted + TAKEN_UP_HOLDS / 2) / TAKEN_UP_HOLDS;
-    let holds = counted.saturating_sub(times * TAKEN_UP_HOLDS);
-    (if holds == 0 { 1 } else { holds }, times)
-}
-
 /// A look at all nodes that began at `start`, read before the first was asked. By node: which server answered and what it has; `None`: no answer (yet).
 ///
 /// A majority's grants are what an [`Acquire`] has when a majority has granted, so that is what goes on from here, with one difference: the
@@ -129,15 +114,6 @@ mod tests {
             panic!()
         };
         assert_eq!(held.token(), token(25));
-    }
-
-    #[test]
-    fn holds_are_counted_beside_those_of_whoever_took_it_up() {
-        for (counted, expected) in
-            [(1, (1, 0)), (7, (7, 0)), (10_001, (1, 1)), (10_003, (3, 1)), (9_999, (1, 1)), (20_002, (2, 2))]
-        {
-            assert_eq!(holds_of(counted), expected, "{counted}");
-        }
     }
 
     #[test]

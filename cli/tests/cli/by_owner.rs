@@ -27,6 +27,7 @@ fn taken_by_one_process_extended_and_given_back_by_others() {
         // A node that the first process did not wait for is brought along, which may raise the token; it never falls.
         let again = token(&nodes, "acquire k --owner job-1 --ttl 1m --retry");
         let extended = token(&nodes, "extend k --owner job-1 --ttl 1m");
+        assert_eq!(held("holds").as_int(), 1, "those who adopt it add none");
         assert!(taken <= again && again <= extended, "{taken} {again} {extended}");
         run(nodes.palisade("extend k --owner job-2")).assert_refused(197, "job-2 does not hold k: ");
         run(nodes.palisade("release k --owner job-2")).assert_refused(197, "job-2 does not hold k: ");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use palisade_core::quorum::{TAKEN_UP_HOLDS, majority};
+use palisade_core::limits::HOLDS_MAX;
+use palisade_core::quorum::majority;
 use palisade_core::request::NoteSequence;
 use palisade_core::{BootTime, Refusal, Wanted};
 use redis::{Cmd, Value};
@@ -13,9 +14,6 @@ use super::{ByOwner, finding, taking};
 use crate::options::Checked;
 use crate::wire::{NOT_HELD, NodeFailure};
 use crate::{Error, ErrorKind, Released};
-
-/// More are not told from those of whoever took the lock up.
-const HOLDS_MAX: u32 = TAKEN_UP_HOLDS / 2 - 1;
 
 /// What is to change.
 #[derive(Clone)]
@@ -124,7 +122,7 @@ impl Change<'_> {
         if left > 0 {
             if left < holding.holds {
                 let what = "answered that they gave holds back: ask again, with the same LEVEL";
-                self.tell(holding, holding.guard.lease().release(holding.marks + left + 1), what).await?;
+                self.tell(holding, holding.guard.lease().release(left + 1), what).await?;
                 holding.holds = left;
             }
             return Ok(Some(left.into()));
@@ -159,11 +157,9 @@ impl Change<'_> {
         }
         let holds = level.map_or(holding.holds + 1, |level| level.max(holding.holds));
         if holds > HOLDS_MAX {
-            let text =
-                format!("this lock has {HOLDS_MAX} holds, the most that an owner with a name can have: release some");
-            return Err(Error::new(ErrorKind::BadArgument, text));
+            return Err(exhausted(&Refusal::HoldsExhausted));
         }
-        self.tell(holding, holding.guard.lease().reenter(holding.marks + holds), "took notice of the re-entry").await?;
+        self.tell(holding, holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
         holding.holds = holds;
         Ok(Some(holds.into()))
     }
@@ -193,11 +189,10 @@ impl Change<'_> {
         let views = self.views().await?;
         let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
         let last = seen.iter().map(|(_, grant)| grant.sequence).fold(holding.sequence, u64::max);
-        let exhausted = || {
-            let text = Refusal::NotesExhausted.to_string();
-            Error::new(ErrorKind::BadArgument, text.trim_start_matches("ERR "))
-        };
-        NoteSequence::new(Some(last)).and_then(NoteSequence::next).map(NoteSequence::get).map_err(|_| exhausted())
+        NoteSequence::new(Some(last))
+            .and_then(NoteSequence::next)
+            .map(NoteSequence::get)
+            .map_err(|_| exhausted(&Refusal::NotesExhausted))
     }
 
     /// Tells all nodes, and returns what those answered that have it; they are a majority.
@@ -225,6 +220,11 @@ impl Change<'_> {
         let whys: Vec<_> = replies.into_iter().map(why).collect();
         Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
     }
+}
+
+/// What a node says where there are as many as can be.
+fn exhausted(refusal: &Refusal) -> Error {
+    Error::new(ErrorKind::BadArgument, refusal.to_string().trim_start_matches("ERR "))
 }
 
 /// A length of a lease, in milliseconds.

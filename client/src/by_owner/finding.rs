@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use palisade_core::quorum::{
-    Acquire, Held, Progress, Release, Released, Resumed, TAKEN_UP_HOLDS, holds_of, majority, resume,
-};
+use palisade_core::quorum::{Acquire, Held, Progress, Release, Released, Resumed, majority, resume};
 use palisade_core::{Mode, Wanted};
 use redis::Value;
 
@@ -15,8 +13,8 @@ use crate::attempt::Taken;
 use crate::attempt_name::name_of;
 use crate::calls::Calls;
 use crate::options::Checked;
-use crate::wire::Lease;
-use crate::{Error, Guard, clock, renewer};
+use crate::wire::{Lease, NOT_HELD};
+use crate::{Error, ErrorKind, Guard, clock, renewer};
 
 /// Looks at the nodes for a lock of this owner, and goes on with it; `None`: it holds none.
 ///
@@ -33,17 +31,14 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode)));
     let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
     let told = views.tokens_of(&attempt);
-    let (holds, times) = holds_of(seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1));
-    let marks = (times + 1) * TAKEN_UP_HOLDS;
-    if !marked(this, &lease, marks + holds, checked).await {
-        return Err(views.too_few());
-    }
+    adopt(this, &lease, checked).await?;
+    let holds = seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1);
     let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
     let thread = this.client.thread()?;
     let taken = Taken { nodes: Arc::clone(nodes), held, calls, lease };
     let (shared, orders, lease) = renewer::start(taken, checked, None, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
-    Ok(Some(Holding { told, guard, holds, marks, sequence: sequence.unwrap_or(0), keeper: None }))
+    Ok(Some(Holding { told, guard, holds, sequence: sequence.unwrap_or(0), keeper: None }))
 }
 
 /// The attempt of this owner that a majority has, and how it stands; `None`: that cannot be said. `Some(None)`: there is none.
@@ -111,17 +106,27 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
     }
 }
 
-/// Marks it as taken up; whether a majority has that.
-async fn marked(this: &ByOwner, lease: &Lease, level: u32, checked: Checked) -> bool {
+/// Adopts it on a majority: the process that took it may only have been stopped, or may have sent before it ended what arrives late, that it
+/// gives up an attempt of which it had told nobody. (A lock of which its owner was told is never given up so.)
+///
+/// # Errors
+/// `NoQuorum`: too few nodes have it adopted.
+async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Error> {
     let nodes = this.nodes();
-    let mut answers = nodes.tell_all(lease.reenter(level), checked.given);
-    let mut marked = 0;
-    while marked < majority(nodes.len())
-        && let Some((_, reply)) = answers.recv().await
-    {
-        marked += usize::from(matches!(reply, Ok(Value::Int(_))));
+    let (mut adopted, mut whys) = (0, vec![None; nodes.len()]);
+    let mut answers = nodes.tell_all(lease.adopt(), checked.given);
+    while let Some((place, reply)) = answers.recv().await {
+        match reply {
+            Ok(Value::Int(_)) => adopted += 1,
+            Ok(_) => whys[place] = Some(NOT_HELD.to_owned()),
+            Err(failure) => whys[place] = Some(failure.to_string()),
+        }
+        if adopted >= majority(nodes.len()) {
+            return Ok(());
+        }
     }
-    marked >= majority(nodes.len())
+    let text = format!("too few of {} nodes have the lock adopted for this process", nodes.len());
+    Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)))
 }
 
 /// Brings its tokens together, where they differ.

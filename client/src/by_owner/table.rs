@@ -32,8 +32,6 @@ pub struct Slot {
 pub struct Holding {
     pub guard: Guard,
     pub holds: u32,
-    /// What nodes count beside those.
-    pub marks: u32,
     /// The number of its note.
     pub sequence: u64,
     /// The tokens that its owner was told, or may have been told by another process: it may have risen since.

@@ -171,7 +171,7 @@ impl Asked<'_> {
         let waited = Duration::from_micros(began.us_since(self.came.at));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
         let told = vec![granted.token];
-        let mut holding = Holding { told, guard, holds: 1, marks: 0, sequence: 0, keeper: None };
+        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper: None };
         if let Some((kept, keeper)) = self.take.keepalive {
             self.bind(&mut holding, kept, keeper);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX};
-use palisade_core::quorum::{Has, NodeId, holds_of, is_named_by, majority};
+use palisade_core::quorum::{Has, NodeId, is_named_by, majority};
 use palisade_core::{BootTime, Mode, Token};
 use redis::{Cmd, Value, cmd};
 
@@ -188,7 +188,7 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
         token: tokens.iter().max().map_or(0, |token| token.get()),
         tokens: named.map(|token| token.get()).collect(),
         mode: newest.mode,
-        holds: holds_of(grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1)).0,
+        holds: grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1),
         ttl: reliable(Duration::from_millis(kth(all(|grant| grant.left_ms)))),
         held: grants.iter().map(|(_, grant)| grant.held).max().unwrap_or_default(),
         note: newest.note.clone(),

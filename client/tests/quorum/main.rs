@@ -7,6 +7,7 @@
 mod harness;
 
 mod access;
+mod adopting;
 mod bursts;
 mod by_owner;
 mod cancelling;

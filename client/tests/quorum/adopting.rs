@@ -1,0 +1,70 @@
+//! Locks that one process took and another one goes on with.
+
+use palisade_client::ErrorKind;
+use palisade_client::by_owner::Take;
+
+use crate::by_owner::{TTL, process, take, takes};
+use crate::fixture::{Nodes, ms, until};
+
+/// One process took the lock and was stopped, another one goes on with it. What the first does when it runs again is none of the owner's: its lease is
+/// over, and the attempt that it had not told of is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_was_only_stopped_takes_nothing_away() {
+    let nodes = Nodes::start(3);
+    let (_first, stopped) = process(&nodes).await;
+    let (_second, locks) = process(&nodes).await;
+    let short = Take { ttl: ms(1_000), ..take("me") };
+    takes(&stopped, short).await;
+    let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
+    until("the first one's lease is over", async || stopped.counts().0 == 0).await;
+    // What it sends then has arrived when another of its requests has been answered.
+    assert!(stopped.check(b"k", token).await.unwrap().is_some());
+    assert_eq!(nodes.holding("k"), 3);
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+    // An attempt that it gives up late, as it was sent to the nodes before another process found it there.
+    let attempt = "me#0123456789abcdef";
+    nodes.say(&format!("LOCK.ACQUIRE k {attempt} 60000"));
+    let found = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
+    nodes.say(&format!("LOCK.RELEASE k {attempt}"));
+    assert!(locks.check(b"k", found).await.unwrap().is_some());
+    assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().grants[0].holds, 1);
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+    until("it is free", async || nodes.holding("k") == 0).await;
+}
+
+/// A script that extends a lock by one call of a program after the other: each of them adopts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_and_fifty_processes_one_after_the_other() {
+    let nodes = Nodes::start(1);
+    let (_first, locks) = process(&nodes).await;
+    let token = takes(&locks, take("me")).await.token;
+    for n in 0..150 {
+        let (_client, locks) = process(&nodes).await;
+        assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), Some(token), "process {n}");
+    }
+    assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().grants[0].holds, 1);
+    assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("holds").as_int(), 1);
+    let (_last, locks) = process(&nodes).await;
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+    until("it is free", async || nodes.holding("k") == 0).await;
+}
+
+/// An owner has as many holds as on a node, and another process counts on from there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_holds_as_a_node_counts() {
+    let nodes = Nodes::start(3);
+    let (_first, locks) = process(&nodes).await;
+    takes(&locks, take("me")).await;
+    let reenter = async |level| locks.reenter(b"k", b"me", level, None).await;
+    assert_eq!(reenter(Some(25_000)).await.unwrap(), Some(25_000));
+    let (_second, other) = process(&nodes).await;
+    assert_eq!(other.reenter(b"k", b"me", None, None).await.unwrap(), Some(25_001));
+    assert_eq!(other.release(b"k", b"me", None, None).await.unwrap(), Some(25_000));
+    assert_eq!(other.info(b"k", None).await.unwrap().unwrap().grants[0].holds, 25_000);
+    assert_eq!(reenter(Some(1_000_000)).await.unwrap(), Some(1_000_000));
+    let error = reenter(None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadArgument);
+    assert_eq!(error.to_string(), "this lock has 1000000 holds, the most a lock can have: release some");
+    assert_eq!(locks.release(b"k", b"me", Some(1), None).await.unwrap(), Some(0));
+    until("it is free", async || nodes.holding("k") == 0).await;
+}
