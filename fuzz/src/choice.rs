@@ -65,6 +65,21 @@ impl Name {
     }
 }
 
+/// A level, if one is named, and whether the grant is adopted. From as many bytes as the level alone: seeds mean what they meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Raised {
+    pub level: Option<Number>,
+    pub adopts: bool,
+}
+
+impl<'a> Arbitrary<'a> for Raised {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let marks = u8::arbitrary(bytes)?;
+        let level = if marks & 1 == 1 { Some(Number::arbitrary(bytes)?) } else { None };
+        Ok(Self { level, adopts: marks & 2 == 2 })
+    }
+}
+
 /// How far time goes on, in microseconds: often just to the edge of a lease or of a kept-free moment.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub enum Passes {

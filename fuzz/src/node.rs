@@ -16,7 +16,7 @@ use palisade_core::request::{
 };
 use palisade_core::{KeyPrefixes, Lock, Refusal, Settings, Token, Wanted, check};
 
-use crate::choice::{Name, Number, Passes, Wavering};
+use crate::choice::{Name, Number, Passes, Raised, Wavering};
 use crate::oracle::Place;
 use crate::world::{START, Timer, World, name_of};
 
@@ -90,7 +90,7 @@ enum Step {
 enum Request {
     Release { key: Key, owner: Name, level: Option<Number>, token: Option<Named> },
     Extend { key: Key, owner: Name, ttl: Number, token: Option<Named> },
-    Reenter { key: Key, owner: Name, level: Option<Number>, ttl: Option<Number>, adopts: bool },
+    Reenter { key: Key, owner: Name, raised: Raised, ttl: Option<Number> },
     Fence { key: Key, owner: Name, token: Named },
     Check { key: Key, token: Named },
     Wait { key: Key, owner: Name, ms: Number, ticket: Option<Number>, mode: Mode },
@@ -265,7 +265,7 @@ impl World {
                 let ask = Extend { owner: Owner::new(owner.bytes())?, ttl: ttl(ms)?, token };
                 self.in_place(place, &Asked::Extend(ask))?;
             }
-            Request::Reenter { key, owner, level: holds, ttl: ms, adopts } => {
+            Request::Reenter { key, owner, raised: Raised { level: holds, adopts }, ttl: ms } => {
                 let place = key.place();
                 let (level, ttl) = (holds.map(level).transpose()?, ms.map(ttl).transpose()?);
                 let ask = Reenter { owner: Owner::new(owner.bytes())?, level, ttl, adopts };
