@@ -90,8 +90,10 @@ mod resume;
 mod shown;
 #[cfg(test)]
 mod storm;
+mod taker;
 mod turn;
 pub mod values;
+mod waiter;
 
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
@@ -105,6 +107,7 @@ pub use obstacle::Obstacle;
 pub use release::{Release, Released};
 pub use resume::{Has, Resumed, resume};
 pub use shown::{is_named_by, token_of};
+pub use taker::{BACK_OFF_MS, GaveUp, LAST_TRY_MS, Refused, Taker, Task};
 pub use turn::{Turn, TurnProgress};
 pub use values::cause::Cause;
 pub use values::escaped::escape;
@@ -116,3 +119,4 @@ pub use values::printable::{Printable, is_obeyed};
 pub use values::time::{BootId, BootTime, Now, ahead_us};
 pub use values::token::Token;
 pub use values::wall_clock::WallClock;
+pub use waiter::{WaitTask, Waiter};

@@ -1,0 +1,158 @@
+//! Standing in the queues of the nodes: for how long each is asked to let the request wait, when it is asked again, and when that is over.
+
+use super::ask::{NodeId, majority};
+use super::turn::{Turn, TurnProgress};
+use crate::values::time::BootTime;
+
+/// How long a wait is asked of a node at a time, in milliseconds: it is renewed in its place, and so a node that hangs or was replaced is
+/// noticed.
+const RENEWED_MS: u64 = 20_000;
+
+/// Of more waits than this of one process on one node each is renewed as many times more seldom, and asked for again so much later: nodes and
+/// the process are not kept busy by waiting alone.
+const WAITS_AT_ONCE: usize = 1_000;
+
+/// The first and the longest pause before a node that failed is asked again, in milliseconds.
+const AGAIN_MS: (u64, u64) = (200, 5_000);
+
+/// A request in the queues of all nodes, until a majority says that it is its turn. Its caller sends LOCK.WAIT with one ticket to every node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Waiter {
+    turn: Turn,
+    until: BootTime,
+    /// By node: it will not let this request wait, however often it is asked.
+    refuses: Vec<bool>,
+}
+
+/// What a waiter does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitTask {
+    /// Nothing: other answers are awaited.
+    Go,
+    /// Asks this node again, after so many milliseconds, to let the request wait.
+    Ask {
+        /// Its place in the list.
+        node: usize,
+        /// After how long.
+        after_ms: u32,
+    },
+    /// The lock is free for this request at a majority, which keeps this number of permit for it (1 if none is wanted): acquire it now.
+    Acquire(u16),
+    /// The wait is over: no majority can tell any more, or the time is up.
+    Leave,
+    /// The wait is over: a majority will not let this request wait.
+    Refused,
+}
+
+impl Waiter {
+    /// Begins to wait, until then; every node is asked at once.
+    pub fn begin(nodes: usize, until: BootTime) -> Self {
+        Self { turn: Turn::begin(nodes), until, refuses: vec![false; nodes] }
+    }
+
+    /// Returns for how long to ask a node to let the request wait, in milliseconds; so many requests of this process wait there.
+    pub fn at_a_time_ms(&self, waits: usize, now: BootTime, random: u64) -> u32 {
+        let renewed_ms = RENEWED_MS * (1 + waits / WAITS_AT_ONCE) as u64;
+        let left_ms = self.until.us_since(now) / 1_000;
+        u32::try_from(left_ms.min(less_up_to(renewed_ms, 200, random))).unwrap_or(u32::MAX)
+    }
+
+    /// Says that the server `id`, at `node`, keeps the lock for this request, with the number of the permit.
+    pub fn on_told(&mut self, node: usize, id: NodeId, number: u16, random: u64) -> WaitTask {
+        self.after(node, Some((id, number)), random)
+    }
+
+    /// Says that the time for which `node` let the request wait is up.
+    pub fn on_nothing(&mut self, node: usize, now: BootTime, random: u64) -> WaitTask {
+        match now < self.until {
+            true => WaitTask::Ask { node, after_ms: 0 },
+            false => self.after(node, None, random),
+        }
+    }
+
+    /// Says that `node` failed, or refuses to let the request wait: for good, if that `is_lasting`. So many requests of this process wait there.
+    pub fn on_failure(&mut self, node: usize, is_lasting: bool, waits: usize, now: BootTime, random: u64) -> WaitTask {
+        self.refuses[node] |= is_lasting;
+        match self.after(node, None, random) {
+            WaitTask::Go if !is_lasting && now < self.until => {
+                let pause_ms = AGAIN_MS.0 + AGAIN_MS.0 * 5 * waits as u64 / WAITS_AT_ONCE as u64;
+                let after_ms = less_up_to(pause_ms.min(AGAIN_MS.1), 500, random);
+                WaitTask::Ask { node, after_ms: u32::try_from(after_ms).unwrap_or(u32::MAX) }
+            }
+            task => task,
+        }
+    }
+
+    fn after(&mut self, node: usize, told: Option<(NodeId, u16)>, random: u64) -> WaitTask {
+        match self.turn.on_answer(node, told) {
+            TurnProgress::Goes => WaitTask::Go,
+            TurnProgress::Free => WaitTask::Acquire(self.turn.number(random).unwrap_or(1)),
+            TurnProgress::Impossible => self.leave(),
+        }
+    }
+
+    /// Says that the time is up, or that another version of the set is to be asked.
+    pub fn leave(&self) -> WaitTask {
+        let refusing = self.refuses.iter().filter(|refuses| **refuses).count();
+        if refusing > self.refuses.len() - majority(self.refuses.len()) { WaitTask::Refused } else { WaitTask::Leave }
+    }
+}
+
+/// Returns `value` less up to so many thousandths of it, drawn by `random`.
+fn less_up_to(value: u64, permille: u64, random: u64) -> u64 {
+    value - value * (random % (permille + 1)) / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WaitTask::*;
+    use super::*;
+    use crate::fixture::ms;
+
+    fn told(waiter: &mut Waiter, node: usize, number: u16) -> WaitTask {
+        waiter.on_told(node, NodeId(node as u128), number, 0)
+    }
+
+    #[test]
+    fn a_majority_tells_its_turn_and_the_number_that_most_keep() {
+        let mut waiter = Waiter::begin(5, ms(60_000));
+        assert_eq!((told(&mut waiter, 0, 2), told(&mut waiter, 4, 3), told(&mut waiter, 2, 3)), (Go, Go, Acquire(3)));
+    }
+
+    #[test]
+    fn a_wait_is_renewed_until_the_time_is_up() {
+        let mut waiter = Waiter::begin(3, ms(60_000));
+        for (waits, at, random, expected) in [
+            (0, 0, 0, 20_000),
+            (0, 0, 200, 16_000),
+            (999, 0, 0, 20_000),
+            (2_500, 0, 0, 60_000),
+            (0, 55_000, 0, 5_000),
+            (0, 61_000, 0, 0),
+        ] {
+            assert_eq!(waiter.at_a_time_ms(waits, ms(at), random), expected, "{waits} at {at}");
+        }
+        assert_eq!(waiter.on_nothing(1, ms(59_999), 0), Ask { node: 1, after_ms: 0 });
+        assert_eq!((waiter.on_nothing(1, ms(60_000), 0), waiter.on_nothing(2, ms(60_000), 0)), (Go, Leave));
+    }
+
+    #[test]
+    fn a_node_that_fails_is_asked_again_later_where_many_wait() {
+        for (waits, random, after_ms) in [(0, 0, 200), (0, 500, 100), (1_000, 0, 1_200), (100_000, 0, 5_000)] {
+            let mut waiter = Waiter::begin(3, ms(60_000));
+            assert_eq!(waiter.on_failure(0, false, waits, ms(1), random), Ask { node: 0, after_ms });
+            assert_eq!(waiter.on_failure(1, false, waits, ms(1), random), Leave, "no majority is left");
+        }
+        let mut waiter = Waiter::begin(3, ms(60_000));
+        waiter.on_failure(0, false, 0, ms(1), 0);
+        assert_eq!((told(&mut waiter, 1, 1), told(&mut waiter, 0, 1)), (Go, Acquire(1)), "it came back");
+    }
+
+    #[test]
+    fn a_majority_that_refuses_for_good_is_not_waited_for() {
+        let mut waiter = Waiter::begin(3, ms(60_000));
+        assert_eq!((waiter.on_failure(0, true, 0, ms(1), 0), waiter.on_failure(1, true, 0, ms(1), 0)), (Go, Refused));
+        let mut waiter = Waiter::begin(3, ms(60_000));
+        assert_eq!((waiter.on_failure(0, true, 0, ms(1), 0), waiter.on_failure(1, false, 0, ms(1), 0)), (Go, Leave));
+    }
+}
