@@ -239,8 +239,7 @@ async fn why_refused(
         }
     }
     let failed = outs.iter().flatten().filter(|out| matches!(out, Out::Failed | Out::Duplicate)).count();
-    let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
-    let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
+    let guarded = outs.iter().flatten().filter(|out| matches!(out, Out::Guarded { .. })).count();
     let (count, needed) = (nodes.len(), majority(nodes.len()));
     match machine.obstacle() {
         Some(Obstacle::Contended) => {
@@ -255,18 +254,11 @@ async fn why_refused(
             let error = if is_own { owned() } else { contended(lease.wanted()) };
             error.with_holder(holder).with_nodes(nodes.errors(&whys))
         }
-        Some(Obstacle::Guarded) => {
-            guarded.sort_unstable();
-            // As soon as so many of them serve that a majority can be had.
-            let serving_needed = (needed + failed + guarded.len()).saturating_sub(count).max(1);
-            let ms = guarded[serving_needed.min(guarded.len()) - 1];
-            let text = format!(
-                "{} of {count} nodes may have forgotten grants and are guarded: try again later",
-                guarded.len()
-            );
+        Some(Obstacle::Guarded { left_ms }) => {
+            let text = format!("{guarded} of {count} nodes may have forgotten grants and are guarded: try again later");
             Error::new(ErrorKind::Guarded, text)
                 .with_nodes(nodes.errors(&whys))
-                .with_retry_after(Duration::from_millis(ms))
+                .with_retry_after(Duration::from_millis(left_ms))
         }
         Some(Obstacle::Failed) if count_of(&wrong) >= failed && failed > 0 => {
             let text = format!("{failed} of {count} nodes refuse such a request");

@@ -1,10 +1,9 @@
-//! Which number of several permits is asked for.
+//! Asking the nodes which of several permits are free.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::Wanted;
 use palisade_core::limits::LISTED_HOLDERS_MAX;
-use palisade_core::quorum::{Choice, ChoiceProgress, first, free};
+use palisade_core::quorum::{Choice, ChoiceProgress, free};
 use tracing::debug;
 
 use crate::Holder;
@@ -12,23 +11,8 @@ use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::wire::{self, ShownKey};
 
-/// Of how many permits one is wanted, where this client has to choose: a single node chooses itself, and some callers have chosen.
-pub fn limit(nodes: &Nodes, wanted: Wanted) -> Option<u16> {
-    match wanted {
-        Wanted::Permit { limit, number: None } if nodes.len() > 1 => Some(limit),
-        _ => None,
-    }
-}
-
-/// `wanted`, with a number where this client has to choose one and knows nothing.
-pub fn any(nodes: &Nodes, wanted: Wanted) -> Wanted {
-    match limit(nodes, wanted) {
-        Some(limit) => Wanted::Permit { limit, number: Some(first(limit, rand::random())) },
-        None => wanted,
-    }
-}
-
 /// What a look at the nodes came to.
+#[derive(Debug)]
 pub struct Look {
     /// A number that a majority shows as free; `None`: there is none.
     pub number: Option<u16>,

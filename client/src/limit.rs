@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use palisade_core::quorum::LAST_TRY_MS;
 use tokio::time::{Instant, timeout_at};
 
 use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::{Error, ErrorKind};
 
-/// The last attempt, at the limit, and all that is asked of the nodes after it are given this long together: a free lock is taken, and
-/// nobody waits for nodes that do not answer.
-pub const LAST_TRY: Duration = Duration::from_millis(100);
+/// What is asked of the nodes after the limit takes this long together.
+pub const LAST_TRY: Duration = Duration::from_millis(LAST_TRY_MS as u64);
 
 /// An answer older than this says nothing about now.
 const FRESH: Duration = Duration::from_millis(200);

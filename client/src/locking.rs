@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use palisade_core::limits::WAIT_MAX_MS;
-use palisade_core::{Token, Wanted};
-use rand::RngExt;
+use palisade_core::quorum::{GaveUp, Refused, Taker, Task};
+use palisade_core::{BootTime, Token, Wanted};
+use tokio::sync::MutexGuard;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
@@ -14,28 +14,14 @@ use tracing::{debug, warn};
 use crate::attempt::{self, Taken};
 use crate::choosing::{self, Look};
 use crate::give_back::Tally;
-use crate::limit::{self, LAST_TRY, Said, within};
+use crate::limit::{self, Said, within};
 use crate::metrics::{Acquiring, Class};
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{Lease, ShownKey};
-use crate::{Error, ErrorKind, waiting};
+use crate::{Error, ErrorKind, clock, waiting};
 
-/// Longest wait that is asked of the nodes at a time: the most they take.
-const WAIT_AT_A_TIME: Duration = Duration::from_millis(WAIT_MAX_MS as u64);
-
-/// First and longest pause after an attempt in vain: several clients were told that the lock is free, and none got a majority;
-/// the nodes let nobody wait; or too few of them can be asked.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
-
-/// Nodes that grant too late for the lease, so many times in a row, to a caller without a limit: it is the lease that is too short.
-const TOO_LATE_TIMES: u32 = 10;
-
-/// So often in a row a number of several permits is asked for that nodes showed as free, before waiting for one in their queues:
-/// they list no more than so many holders, and others are asking too. In bursts, four are enough (core's `quorum::burst`).
-const LOOKS_MAX: u32 = 8;
-
-/// So often it is said of a lock that is waited for that too few nodes can be asked.
+/// How often the log says of a lock that is waited for that too few nodes can be asked.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 /// Who waits in this process, by key: one of them asks the nodes, the others wait for their turn here.
@@ -101,59 +87,16 @@ pub struct Sought {
     pub ticket: Token,
 }
 
-impl Sought {
-    /// An acquisition of it; of several permits, of any.
-    fn lease(&self, nodes: &Nodes) -> Lease {
-        self.lease_in(nodes, choosing::any(nodes, self.wanted))
-    }
-
-    /// The same in this mode.
-    fn lease_in(&self, nodes: &Nodes, wanted: Wanted) -> Lease {
-        Lease::new(&self.key, self.owner.as_deref(), &self.note, wanted, nodes.len()).of_class(&self.class)
-    }
-}
-
 /// Takes it if it is free, now.
 pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> Result<Taken, Error> {
     let acquiring = Acquiring::begin(&sought.class, sought.wanted);
-    let take = async |nodes: Arc<Nodes>| take_free(&nodes, sought, sought.lease(&nodes), checked, None, &mut 0).await;
+    let take = async |nodes: Arc<Nodes>| {
+        let (taker, task) = Taker::try_once(sought.wanted, nodes.len(), rand::random());
+        Taking::new(nodes, sought, checked, taker, &Turn::default()).run(task).await
+    };
     let taken = nodes.on_present(checked.given, take).await;
     acquiring.ended(&taken);
     taken
-}
-
-/// Attempts to take it, by then if there is a limit; of several permits another one as long as any is free, up to
-/// [`LOOKS_MAX`] since `looks` was zero.
-async fn take_free(
-    nodes: &Arc<Nodes>,
-    sought: &Sought,
-    mut lease: Lease,
-    checked: Checked,
-    by: Option<Instant>,
-    looks: &mut u32,
-) -> Result<Taken, Error> {
-    let mut before = None;
-    loop {
-        let (owner, began) = (Arc::clone(&lease.owner), Instant::now());
-        let refused = match attempt::acquire(nodes, lease, checked, by).await {
-            Ok(taken) => return Ok(taken),
-            Err(refused) => limit::last_word(nodes, &sought.key, before.take(), refused, began),
-        };
-        let Some(limit) = choosing::limit(nodes, sought.wanted) else { return Err(refused) };
-        let is_over = by.is_some_and(|by| by <= Instant::now());
-        if refused.kind() != ErrorKind::Contended || *looks >= LOOKS_MAX || is_over {
-            return Err(refused);
-        }
-        *looks += 1;
-        sought.class.round();
-        let look = Box::pin(choosing::look(nodes, &sought.key, &owner, limit, checked.given));
-        let Some(Look { number, holder }) = within(by, look).await else { return Err(refused) };
-        if number.is_none() {
-            return Err(refused.with_holder(holder));
-        }
-        before = Some(Said::now(refused));
-        lease = sought.lease_in(nodes, Wanted::Permit { limit, number });
-    }
 }
 
 /// Takes it, for up to `wait`.
@@ -165,130 +108,211 @@ pub async fn lock(
     checked: Checked,
 ) -> Result<Taken, Error> {
     let acquiring = Acquiring::begin(&sought.class, sought.wanted);
-    let taken = take_in_turn(nodes, turns, sought, wait, checked).await;
+    let (nodes, now) = (nodes.latest(), clock::boot_now());
+    let limit = wait.map(|wait| now.plus_us(wait.as_micros() as u64));
+    let (taker, task) = Taker::begin(sought.wanted, nodes.len(), limit, now, rand::random());
+    let turn = turns.of(&sought.key);
+    let taken = Taking::new(nodes, sought, checked, taker, &turn).run(task).await;
     acquiring.ended(&taken);
     taken
 }
 
-async fn take_in_turn(
-    nodes: &Arc<Nodes>,
-    turns: &Turns,
-    sought: &Sought,
-    wait: Option<Duration>,
+/// Performs what a [`Taker`] decides.
+struct Taking<'a> {
+    nodes: Arc<Nodes>,
+    sought: &'a Sought,
     checked: Checked,
-) -> Result<Taken, Error> {
-    let (key, mut nodes) = (&sought.key, nodes.latest());
-    let deadline = wait.map(|wait| Instant::now() + wait);
-    let over = deadline.map(|deadline| deadline + LAST_TRY);
-    let by = || deadline.map(|deadline| deadline.max(Instant::now() + LAST_TRY));
-    let turn = turns.of(key);
-    // Those who can hold it together need not wait for each other here. Who comes before whom is the nodes' word.
-    let mut refused_before = match sought.wanted {
-        Wanted::Exclusive => None,
-        _ => match take_free(&nodes, sought, sought.lease(&nodes), checked, by(), &mut 0).await {
-            Ok(taken) => return Ok(taken),
-            Err(refused) => Some(Said::now(refused)),
-        },
-    };
-    let _turn = match (turn.queue.try_lock(), deadline) {
-        (Ok(turn), _) => turn,
-        (Err(_), None) => {
-            refused_before = None;
-            let _behind = turn.behind.begin();
-            turn.queue.lock().await
+    taker: Taker,
+    turn: &'a Turn,
+    /// Its turn in this process, once it has come.
+    place: Option<MutexGuard<'a, ()>>,
+    /// The name for which the nodes keep the lock.
+    kept: Option<Lease>,
+    /// The name of the last attempt.
+    asked_as: Arc<[u8]>,
+    /// Why the last attempt was refused.
+    refused: Option<Said>,
+    /// When the log said last that it waits for nodes.
+    warned: Instant,
+}
+
+impl<'a> Taking<'a> {
+    fn new(nodes: Arc<Nodes>, sought: &'a Sought, checked: Checked, taker: Taker, turn: &'a Turn) -> Self {
+        let warned = Instant::now();
+        Self {
+            nodes,
+            sought,
+            checked,
+            taker,
+            turn,
+            place: None,
+            kept: None,
+            asked_as: [].into(),
+            refused: None,
+            warned,
         }
-        (Err(_), Some(deadline)) => match turn.wait_until(deadline).await {
-            Ok(turn) => {
-                refused_before = None;
-                turn
+    }
+
+    async fn run(mut self, mut task: Task) -> Result<Taken, Error> {
+        loop {
+            task = match task {
+                Task::Ask { wanted, by, keeps_name } => {
+                    let (lease, began) = (self.lease(wanted, keeps_name), Instant::now());
+                    match attempt::acquire(&self.nodes, lease, self.checked, by.map(instant)).await {
+                        Ok(taken) => return Ok(taken),
+                        Err(refused) => self.on_refused(refused, began).await,
+                    }
+                }
+                Task::AskAndWait { patience_ms, by } => {
+                    let (lease, began) = (self.lease(self.sought.wanted, false), Instant::now());
+                    let (patience, by) = (Duration::from_millis(patience_ms.into()), by.map(instant));
+                    let behind = &self.turn.behind;
+                    match attempt::acquire_waiting(&self.nodes, lease, self.checked, patience, by, behind).await {
+                        Ok(Some(taken)) => return Ok(taken),
+                        Ok(None) => self.on_refused(attempt::contended(self.sought.wanted), began).await,
+                        Err(refused) => self.on_refused(refused, began).await,
+                    }
+                }
+                Task::Look { limit, by } => self.look(limit, by).await,
+                Task::LineUp { until } => self.line_up(until).await,
+                Task::Queue { patience_ms } => self.queue(Duration::from_millis(patience_ms.into())).await?,
+                Task::Pause { until, for_nodes } => self.pause(until, for_nodes).await,
+                Task::GiveUp(why) => return Err(self.give_up(why).await),
+            };
+        }
+    }
+
+    /// The acquisition for which the nodes keep it, or a new one: a late message about the last one cannot touch that.
+    fn lease(&mut self, wanted: Wanted, keeps_name: bool) -> Lease {
+        let Sought { key, owner, note, class, .. } = self.sought;
+        let lease = match self.kept.take().filter(|_| keeps_name) {
+            Some(kept) => kept,
+            None => Lease::new(key, owner.as_deref(), note, wanted, self.nodes.len()).of_class(class),
+        };
+        lease.wants(wanted);
+        self.asked_as = Arc::clone(&lease.owner);
+        lease
+    }
+
+    /// Goes over to the latest version of the set, if there is one. Whether it did.
+    fn follow(&mut self) -> bool {
+        let is_superseded = self.nodes.is_superseded();
+        if is_superseded {
+            self.nodes = self.nodes.latest();
+            self.taker.move_to(self.nodes.len());
+        }
+        is_superseded
+    }
+
+    async fn on_refused(&mut self, refused: Error, began: Instant) -> Task {
+        let error = limit::last_word(&self.nodes, &self.sought.key, self.refused.take(), refused, began);
+        let is_lasting = error.is_lasting()
+            && !(error.kind() == ErrorKind::NoQuorum && self.nodes.was_superseded(self.checked.given).await);
+        self.refused = Some(Said::now(error.clone()));
+        if self.place.is_some() {
+            self.turn.saw(self.refused.clone());
+        }
+        self.follow();
+        self.taker.on_refused(refusal(&error, is_lasting), clock::boot_now(), rand::random())
+    }
+
+    async fn look(&mut self, limit: u16, by: Option<BootTime>) -> Task {
+        self.sought.class.round();
+        let look = choosing::look(&self.nodes, &self.sought.key, &self.asked_as, limit, self.checked.given);
+        let look = within(by.map(instant), Box::pin(look)).await;
+        let number = look.as_ref().and_then(|look| look.number);
+        if let (Some(Look { number: None, holder }), Some(refused)) = (look, &mut self.refused) {
+            refused.error = refused.error.clone().with_holder(holder);
+        }
+        self.follow();
+        self.taker.on_look(number, clock::boot_now(), rand::random())
+    }
+
+    async fn line_up(&mut self, until: Option<BootTime>) -> Task {
+        let turn = self.turn;
+        let (place, at_once) = match (turn.queue.try_lock(), until) {
+            (Ok(place), _) => (place, true),
+            (Err(_), None) => {
+                let _behind = turn.behind.begin();
+                (turn.queue.lock().await, false)
             }
-            Err(_) => return Err(limit::behind(&nodes, key, turn.seen().or(refused_before), checked.given).await),
-        },
-    };
-    turn.saw(None);
-    let mut lease = sought.lease(&nodes);
-    let mut pause = BACK_OFF.0;
-    let mut said = Instant::now();
-    // The last attempt came after a wait in the queues.
-    let (mut waited, mut collided, mut too_late, mut looks) = (false, false, 0, 0);
-    let mut by_turn = nodes.len() > 1;
-    let mut before: Option<Said> = None;
-    let patience = || {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        left.map_or(WAIT_AT_A_TIME, |left| left.min(WAIT_AT_A_TIME))
-    };
-    loop {
-        if nodes.is_superseded() {
-            nodes = nodes.latest();
-            (lease, waited, collided) = (sought.lease(&nodes), false, false);
-        }
-        let (left, began) = (patience(), Instant::now());
-        let attempt = if let Some(refused) = refused_before.take() {
-            Err(refused.error)
-        } else if waited && !by_turn && !left.is_zero() {
-            let waiting = attempt::acquire_waiting(&nodes, lease, checked, left, over, &turn.behind);
-            Box::pin(waiting).await
-        } else {
-            take_free(&nodes, sought, lease, checked, by(), &mut looks).await.map(Some)
+            (Err(_), Some(until)) => match turn.wait_until(instant(until)).await {
+                Ok(place) => (place, false),
+                Err(_) => return self.taker.on_no_turn(),
+            },
         };
-        let refused = match attempt {
-            Ok(Some(taken)) => return Ok(taken),
-            Ok(None) => attempt::contended(sought.wanted),
-            Err(error) => error,
-        };
-        too_late = if refused.kind() == ErrorKind::Expired { too_late + 1 } else { 0 };
-        let passes = match refused.kind() {
-            // The caller's own limit ends that too.
-            ErrorKind::Expired => deadline.is_some() || too_late < TOO_LATE_TIMES,
-            ErrorKind::NoQuorum => {
-                !refused.is_lasting() || within(by(), nodes.was_superseded(checked.given)).await == Some(true)
-            }
-            _ => !refused.is_lasting(),
-        };
-        if !passes {
-            return Err(refused);
+        self.place = Some(place);
+        turn.saw(None);
+        if !at_once {
+            self.refused = None;
         }
-        if let (true, Some(over)) = (patience().is_zero(), over) {
-            let last = limit::last_word(&nodes, key, before, refused, began);
-            return Err(limit::timed_out(&nodes, key, last, checked.given, over).await);
+        self.follow();
+        self.taker.on_turn(at_once, clock::boot_now(), rand::random())
+    }
+
+    async fn queue(&mut self, patience: Duration) -> Result<Task, Error> {
+        let lease = self.lease(self.sought.wanted, false);
+        let turn = waiting::turn(&self.nodes, lease, self.sought.ticket, patience, &self.turn.behind, self.checked);
+        let mut told = Box::pin(turn).await?;
+        if self.follow() {
+            // It was kept by nodes of the version before.
+            told = None;
         }
-        before = Some(Said::now(refused.clone()));
-        let is_guarded = refused.kind() == ErrorKind::Guarded;
-        let in_queue = is_guarded || refused.kind() == ErrorKind::Contended;
-        turn.saw(before.clone());
-        // Not all at the same moment again, nor again and again: where it was told that the lock is free and somebody else was
-        // faster, where the nodes let nobody wait or grant nothing for a while, and where too few can be asked.
-        if !in_queue || collided || (is_guarded && (waited || by_turn)) {
-            let longest = refused.retry_after().unwrap_or(pause).min(patience()).min(BACK_OFF.1);
-            let jittered = longest.mul_f64(rand::rng().random_range(0.2..1.0));
-            if refused.kind() == ErrorKind::NoQuorum && said.elapsed() > SAID_AGAIN {
-                said = Instant::now();
-                warn!(key = %ShownKey(key), nodes = nodes.len(), error = %refused, "waits for nodes");
+        let number = told.as_ref().map(|told| told.number);
+        self.kept = told.map(|told| told.lease);
+        Ok(self.taker.on_queue(number, clock::boot_now(), rand::random()))
+    }
+
+    async fn pause(&mut self, until: BootTime, for_nodes: Option<BootTime>) -> Task {
+        let (key, nodes) = (ShownKey(&self.sought.key), self.nodes.len());
+        let pause = clock::until(until);
+        if let Some(Said { error, .. }) = self.refused.as_ref().filter(|_| !pause.is_zero()) {
+            if for_nodes.is_some() && self.warned.elapsed() > SAID_AGAIN {
+                self.warned = Instant::now();
+                warn!(%key, nodes, %error, "waits for nodes");
             } else {
-                debug!(key = %ShownKey(key), nodes = nodes.len(), pause = ?jittered, error = %refused, "asks again");
+                debug!(%key, nodes, ?pause, %error, "asks again");
             }
-            sleep(jittered).await;
-            pause = (pause * 2).min(BACK_OFF.1);
+            sleep(pause).await;
         }
-        if refused.kind() == ErrorKind::NoQuorum {
-            // Not again and again meanwhile: as soon as they answer, those who wait go on, as many at a time as can.
-            let _ = timeout(patience().min(SAID_AGAIN), nodes.majority_answers(key)).await;
+        if let Some(until) = for_nodes {
+            let _ = timeout(clock::until(until), self.nodes.majority_answers(&self.sought.key)).await;
         }
-        // A new name for each attempt: a late message about the last one cannot touch it.
-        lease = sought.lease(&nodes);
-        waited = in_queue;
-        collided = false;
-        // Of one node a request for the lock itself can wait: one message less. But each blocks a connection.
-        by_turn = nodes.len() > 1 || nodes.list[0].has_many_blocked(key);
-        if in_queue && by_turn {
-            let patient = patience().max(Duration::from_millis(1));
-            let chooses = choosing::limit(&nodes, sought.wanted).is_some();
-            let turn = waiting::turn(&nodes, lease, sought.ticket, patient, (chooses, &turn.behind), checked);
-            let turn = Box::pin(turn).await?;
-            // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
-            collided = turn.is_some() || !patience().is_zero();
-            lease = turn.unwrap_or_else(|| sought.lease(&nodes));
-            looks = 0;
+        self.follow();
+        let many_wait = self.nodes.len() == 1 && self.nodes.list[0].has_many_blocked(&self.sought.key);
+        self.taker.on_paused(many_wait, clock::boot_now(), rand::random())
+    }
+
+    async fn give_up(self, why: GaveUp) -> Error {
+        let (nodes, key, given) = (&self.nodes, &self.sought.key, self.checked.given);
+        match (why, self.refused) {
+            (GaveUp::Refused, Some(last)) => last.error,
+            (GaveUp::TimedOut, Some(last)) => {
+                let by = self.taker.over().map_or_else(Instant::now, instant);
+                limit::timed_out(nodes, key, last.error, given, by).await
+            }
+            (GaveUp::Behind, refused) => limit::behind(nodes, key, self.turn.seen().or(refused), given).await,
+            (GaveUp::Refused | GaveUp::TimedOut, None) => attempt::contended(self.sought.wanted),
         }
+    }
+}
+
+/// The moment on the clock of timers.
+fn instant(at: BootTime) -> Instant {
+    Instant::now() + clock::until(at)
+}
+
+/// What a refusal says to the [`Taker`].
+fn refusal(error: &Error, is_lasting: bool) -> Refused {
+    match error.kind() {
+        ErrorKind::Contended => Refused::Contended,
+        ErrorKind::Guarded => {
+            let left = error.retry_after().unwrap_or_default();
+            Refused::Guarded { left_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX) }
+        }
+        ErrorKind::Expired => Refused::TooLate,
+        ErrorKind::NoQuorum => Refused::TooFewNodes { is_lasting },
+        _ if is_lasting => Refused::Lasting,
+        _ => Refused::TooFewNodes { is_lasting: false },
     }
 }

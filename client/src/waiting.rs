@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Turn, TurnProgress, majority};
-use palisade_core::{Token, Wanted};
-use rand::RngExt;
-use tokio::time::{Instant, sleep, sleep_until};
+use palisade_core::Token;
+use palisade_core::quorum::{WaitTask, Waiter};
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::give_back::{GiveBack, Tally};
@@ -17,24 +16,22 @@ use crate::node::CONNECT_TIMEOUT;
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::wire::{self, Lease};
-use crate::{Error, ErrorKind};
-
-/// A wait is renewed so often, in its place: a node that hangs or was replaced is noticed, and asked again.
-const RENEWED: Duration = Duration::from_secs(20);
-
-/// Of more waits than this over one listener each is renewed as many times more seldom, and asked again so much later: nodes and this
-/// process are not kept busy by waiting alone.
-const WAITS_AT_ONCE: usize = 1_000;
-
-/// A node that cannot be waited on is asked again after so long, and after no longer than that.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+use crate::{Error, ErrorKind, clock};
 
 /// How much later than it promised a node may answer, before its connection is taken for dead.
 pub const LATE: Duration = Duration::from_secs(1);
 
-/// Waits until a majority says that the lock is free for this acquisition, for up to `patience`; then the lock is to be
-/// acquired at once; of several permits, with the number that most nodes keep for it if this client `chooses` it. `None`: it did not become free, or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the
-/// request leaves every queue: its connections close, or it is given back. Nodes are told how many wait `behind` it in this process, and again at each renewal.
+/// What a wait in the queues came to.
+pub struct Told {
+    /// The name that stood in the queues: the lock is kept for it for a moment.
+    pub lease: Lease,
+    /// The number of the permit that most nodes keep for it, 1 if none is wanted.
+    pub number: u16,
+}
+
+/// Waits in the queues until a majority says that the lock is free for this acquisition, for up to `patience`. `None`: it did not become free,
+/// or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the request leaves every queue: its connections close, or it is given
+/// back. Nodes are told how many wait `behind` it in this process, and again at each renewal.
 ///
 /// # Errors
 /// A majority refuses to be waited for at all.
@@ -43,90 +40,73 @@ pub async fn turn(
     lease: Lease,
     ticket: Token,
     patience: Duration,
-    (chooses, behind): (bool, &Tally),
+    behind: &Tally,
     checked: Checked,
-) -> Result<Option<Lease>, Error> {
+) -> Result<Option<Told>, Error> {
     let lease = Arc::new(lease);
     let mut give_back = GiveBack::new(nodes, &lease, checked);
-    let deadline = Instant::now() + patience;
+    let until = clock::boot_now().plus_us(patience.as_micros() as u64);
+    let mut waiter = Waiter::begin(nodes.len(), until);
     let ask = |node: usize, after: Duration| {
         let (nodes, lease) = (&nodes, &lease);
         async move {
             sleep(after).await;
             // Else it is not known what the node can be told: it would hear neither the note nor how many wait behind.
             nodes.list[node].is_tried(&lease.key, Instant::now() + CONNECT_TIMEOUT.min(patience)).await;
-            let many = 1 + nodes.list[node].waits_heard(&lease.key) / WAITS_AT_ONCE;
-            let renewed = (RENEWED * many as u32).mul_f64(rand::rng().random_range(0.8..1.0));
-            let at_a_time = deadline.saturating_duration_since(Instant::now()).min(renewed);
+            let waits = nodes.list[node].waits_heard(&lease.key);
+            let at_a_time_ms = Waiter::at_a_time_ms(until, waits, clock::boot_now(), rand::random());
             let behind = nodes.list[node].knows_behind(&lease.key).then(|| behind.count());
-            let command = lease.wait(at_a_time.as_millis() as u64, ticket, behind);
-            (node, nodes.list[node].ask_to_wait(&command, lease, at_a_time + LATE).await)
+            let command = lease.wait(at_a_time_ms.into(), ticket, behind);
+            let longest = Duration::from_millis(at_a_time_ms.into()) + LATE;
+            (node, nodes.list[node].ask_to_wait(&command, lease, longest).await)
         }
     };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
-    let mut machine = Turn::begin(nodes.len());
     let mut whys = vec![None; nodes.len()];
-    let (mut turn, mut superseded, mut over) = (false, pin!(nodes.superseded()), pin!(sleep_until(deadline)));
+    let (mut superseded, mut over) = (pin!(nodes.superseded()), pin!(sleep(patience)));
     lease.class.round();
     debug!(key = %lease.shown_key(), nodes = nodes.len(), "waits in the queues of the nodes");
-    loop {
+    let ended = loop {
         let (node, (id, reply)) = tokio::select! {
             biased;
             Some(answered) = asked.next() => answered,
             // It is waited for in the next version of the set, with the same ticket.
-            () = &mut superseded => {
-                whys.fill(None);
-                break;
-            }
+            () = &mut superseded => break WaitTask::Leave,
             // Nodes that do not answer are not waited for after that.
-            () = &mut over => break,
-            else => break,
+            () = &mut over => break waiter.leave(),
+            else => break waiter.leave(),
         };
+        let (now, random) = (clock::boot_now(), rand::random());
         let kept = reply.as_ref().ok().and_then(wire::kept_number);
-        let goes_on = Instant::now() < deadline;
-        match reply {
-            Ok(_) if kept.is_some() => {}
-            Ok(_) if goes_on => {
-                asked.push(ask(node, Duration::ZERO));
-                continue;
+        let task = match (reply, id.zip(kept)) {
+            (Ok(_), Some((id, number))) => waiter.on_told(node, id, number, random),
+            (Ok(_), None) => waiter.on_nothing(node, now, random),
+            (Err(failure), _) => {
+                let waits = nodes.list[node].waits_heard(&lease.key);
+                let is_lasting = failure.is_lasting();
+                whys[node] = is_lasting.then(|| failure.to_string());
+                waiter.on_failure(node, is_lasting, waits, now, random)
             }
-            Ok(_) => {}
-            // What does not pass by itself.
-            Err(failure) if failure.is_lasting() => whys[node] = Some(failure.to_string()),
-            Err(_) if goes_on => asked.push(ask(node, again(nodes.list[node].waits_heard(&lease.key)))),
-            Err(_) => {}
+        };
+        match task {
+            WaitTask::Go => {}
+            WaitTask::Ask { node, after_ms } => asked.push(ask(node, Duration::from_millis(after_ms.into()))),
+            ended => break ended,
         }
-        match machine.on_answer(node, id.zip(kept)) {
-            TurnProgress::Goes => {}
-            TurnProgress::Free => {
-                turn = true;
-                break;
-            }
-            TurnProgress::Impossible => break,
-        }
-    }
-    debug!(key = %lease.shown_key(), nodes = nodes.len(), turn, "waited");
+    };
+    debug!(key = %lease.shown_key(), nodes = nodes.len(), ?ended, "waited");
     // Those that did not answer leave their queues: their connections close, or their nodes are told.
     drop(asked);
-    if turn {
-        give_back.disarm();
-        drop(give_back);
-        if let Wanted::Permit { limit, .. } = lease.wanted()
-            && chooses
-        {
-            lease.wants(Wanted::Permit { limit, number: machine.number(rand::random()) });
+    match ended {
+        WaitTask::Acquire(number) => {
+            give_back.disarm();
+            drop(give_back);
+            Ok(Arc::into_inner(lease).map(|lease| Told { lease, number }))
         }
-        return Ok(Arc::into_inner(lease));
+        WaitTask::Refused => {
+            let text = "too few nodes let this client wait for the lock";
+            Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(true))
+        }
+        _ => Ok(None),
     }
-    if whys.iter().flatten().count() > nodes.len() - majority(nodes.len()) {
-        let text = "too few nodes let this client wait for the lock";
-        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(true));
-    }
-    Ok(None)
-}
-
-/// How long after it failed a node is asked again, where so many wait over its listener.
-fn again(waits: usize) -> Duration {
-    let pause = AGAIN.0.mul_f64(1.0 + waits as f64 / (WAITS_AT_ONCE as f64 / 5.0));
-    pause.min(AGAIN.1).mul_f64(rand::rng().random_range(0.5..1.0))
 }

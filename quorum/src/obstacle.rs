@@ -9,7 +9,10 @@ pub enum Obstacle {
     /// Too few nodes can be asked.
     Failed,
     /// Too few nodes can be asked and are not guarded.
-    Guarded,
+    Guarded {
+        /// In so many milliseconds enough of them serve.
+        left_ms: u64,
+    },
     /// Other owners: without them a majority would grant it.
     Contended,
 }
@@ -25,7 +28,7 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     } else if failed + open > spare {
         None
     } else if failed + guarded > spare {
-        Some(Obstacle::Guarded)
+        Some(Obstacle::Guarded { left_ms: serves_in_ms(outs, failed) })
     } else if failed + guarded + open > spare {
         None
     } else if outs.contains(&Some(Out::Contended)) {
@@ -36,9 +39,28 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     }
 }
 
+/// Returns when so many of the guarded nodes serve that a majority can be had, in milliseconds.
+fn serves_in_ms(outs: &[Option<Out>], failed: usize) -> u64 {
+    let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
+    let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
+    guarded.sort_unstable();
+    let needed = (majority(outs.len()) + failed + guarded.len()).saturating_sub(outs.len()).max(1);
+    guarded.get(needed.min(guarded.len()) - 1).copied().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_majority_serves_when_enough_guards_are_over() {
+        let guarded = |ms| Some(Out::Guarded { ms });
+        let outs = [guarded(30), guarded(10), guarded(20), None, None];
+        assert_eq!(obstacle(&outs, 0), Some(Obstacle::Guarded { left_ms: 10 }), "one of them and two others");
+        let outs = [guarded(30), guarded(10), guarded(20), Some(Out::Failed), None];
+        assert_eq!(obstacle(&outs, 0), Some(Obstacle::Guarded { left_ms: 20 }));
+        assert_eq!(obstacle(&[guarded(9); 5], 0), Some(Obstacle::Guarded { left_ms: 9 }));
+    }
 
     #[test]
     fn table() {
@@ -51,16 +73,16 @@ mod tests {
             ([0, 3, 2, 0, 0], Some(Contended)),
             ([0, 3, 0, 0, 2], Some(Contended)),
             // Two hold it for somebody, and three may have forgotten that they did.
-            ([0, 2, 3, 0, 0], Some(Guarded)),
-            ([0, 2, 2, 1, 0], Some(Guarded)),
+            ([0, 2, 3, 0, 0], Some(Guarded { left_ms: 7 })),
+            ([0, 2, 2, 1, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 0, 1], None),
             ([0, 2, 0, 3, 0], Some(Failed)),
             ([0, 2, 0, 1, 2], None),
             ([0, 2, 0, 2, 1], None),
             ([0, 0, 2, 3, 0], Some(Failed)),
-            ([0, 0, 1, 0, 0], Some(Guarded)),
+            ([0, 0, 1, 0, 0], Some(Guarded { left_ms: 7 })),
             ([0, 1, 0, 0, 0], Some(Contended)),
-            ([1, 1, 1, 1, 0], Some(Guarded)),
+            ([1, 1, 1, 1, 0], Some(Guarded { left_ms: 7 })),
             ([3, 0, 0, 0, 0], Some(Failed)),
         ];
         for (counts, expected) in cases {

@@ -50,10 +50,15 @@ impl Waiter {
         Self { turn: Turn::begin(nodes), until, refuses: vec![false; nodes] }
     }
 
-    /// Returns for how long to ask a node to let the request wait, in milliseconds; so many requests of this process wait there.
-    pub fn at_a_time_ms(&self, waits: usize, now: BootTime, random: u64) -> u32 {
+    /// Returns until when it waits.
+    pub fn until(&self) -> BootTime {
+        self.until
+    }
+
+    /// Returns for how long to ask a node to let a request wait that waits until then, in milliseconds; so many of this process wait there.
+    pub fn at_a_time_ms(until: BootTime, waits: usize, now: BootTime, random: u64) -> u32 {
         let renewed_ms = RENEWED_MS * (1 + waits / WAITS_AT_ONCE) as u64;
-        let left_ms = self.until.us_since(now) / 1_000;
+        let left_ms = until.us_since(now) / 1_000;
         u32::try_from(left_ms.min(less_up_to(renewed_ms, 200, random))).unwrap_or(u32::MAX)
     }
 
@@ -130,7 +135,7 @@ mod tests {
             (0, 55_000, 0, 5_000),
             (0, 61_000, 0, 0),
         ] {
-            assert_eq!(waiter.at_a_time_ms(waits, ms(at), random), expected, "{waits} at {at}");
+            assert_eq!(Waiter::at_a_time_ms(ms(60_000), waits, ms(at), random), expected, "{waits} at {at}");
         }
         assert_eq!(waiter.on_nothing(1, ms(59_999), 0), Ask { node: 1, after_ms: 0 });
         assert_eq!((waiter.on_nothing(1, ms(60_000), 0), waiter.on_nothing(2, ms(60_000), 0)), (Go, Leave));

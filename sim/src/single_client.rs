@@ -213,7 +213,7 @@ impl SingleClient {
     fn ends(&mut self) -> Option<Status> {
         let says = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => None,
-            Stage::Acquiring { .. } => Some(Status::Refused),
+            Stage::Acquiring { .. } => Some(Status::Left),
             Stage::Holding { .. } => Some(Status::Ended),
         };
         self.open = None;

@@ -164,7 +164,7 @@ fn every_rule_of_a_set_that_changes_is_needed() {
         (Rule::VersionIsKept, "exclusion", 1180),
         (Rule::MembersHaveIds, "exclusion", 1200),
         (Rule::HeldByTheNewMajority, "exclusion", 60),
-        (Rule::AcquisitionsBeginAnew, "exclusion", 20),
+        (Rule::AcquisitionsBeginAnew, "exclusion", 100),
         (Rule::PromisesAreKept, "agreement", 0),
         (Rule::EarlierIsCompleted, "agreement", 0),
     ];

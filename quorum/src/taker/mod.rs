@@ -368,8 +368,8 @@ impl Taker {
         self.limit.map(|limit| limit.max(now.plus_ms(LAST_TRY_MS)))
     }
 
-    /// When all is over, with the last attempt.
-    fn over(&self) -> Option<BootTime> {
+    /// Returns when all is over, with the last attempt, if there is a limit.
+    pub fn over(&self) -> Option<BootTime> {
         self.limit.map(|limit| limit.plus_ms(LAST_TRY_MS))
     }
 

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use palisade_core::quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Turn, TurnProgress, first, margin_us};
+use palisade_core::quorum::{
+    Acquire, Answer, Ask, Call, Held, NodeId, Obstacle, Progress, Refused, WaitTask, Waiter, first, margin_us,
+};
 use palisade_core::{BootTime, Now, Token, Wanted};
 
 use crate::history::{HeldAs, Holder};
@@ -18,7 +20,7 @@ use crate::rules::{Rule, Without};
 
 pub use set::Set;
 
-/// How long it has the nodes wait for it at a time, in milliseconds.
+/// How long a client that waits once has the nodes wait for it, in milliseconds.
 const WAIT_MS: u32 = 5_000;
 
 /// What came of an input.
@@ -41,8 +43,12 @@ pub enum Status {
     Converted,
     /// It relies on it no more.
     Ended,
-    /// It did not get it.
-    Refused,
+    /// An attempt was refused.
+    Refused(Refused),
+    /// It was told in the queues that it is its turn, with the number of the permit that is kept for it; or it left them.
+    Told(Option<u16>),
+    /// It wants nothing any more.
+    Left,
 }
 
 /// What it is doing.
@@ -50,7 +56,7 @@ pub enum Status {
 enum Stage {
     Idle,
     Acquiring { machine: Acquire, since: BootTime },
-    Waiting(Turn),
+    Waiting(Waiter),
     Holding { held: Held, since: BootTime, until: BootTime },
 }
 
@@ -130,6 +136,11 @@ impl Client {
         self.acquisition
     }
 
+    /// How many nodes the set has that it works with.
+    pub fn nodes(&self) -> usize {
+        self.works_with.len()
+    }
+
     /// It does nothing.
     pub fn is_idle(&self) -> bool {
         self.stage == Stage::Idle
@@ -166,20 +177,37 @@ impl Client {
 
     // What it sets out to do.
 
-    /// It sets out to take `key`.
+    /// It asks once for `key`.
     pub fn acquire(&mut self, key: u32, now: Now) -> Step {
-        self.acquire_as(key, Wanted::Exclusive, now)
+        self.set_out(key, Wanted::Exclusive, now);
+        self.ask(Wanted::Exclusive, false, now)
     }
 
-    /// It sets out to take `key` in this mode: of several permits it draws one.
-    pub fn acquire_as(&mut self, key: u32, wanted: Wanted, now: Now) -> Step {
+    /// It sets out to take `key` in this mode: its ticket is of this moment.
+    pub fn set_out(&mut self, key: u32, wanted: Wanted, now: Now) {
         (self.key, self.wanted) = (key, wanted);
+        self.asks = Arc::clone(&self.works_with);
+        self.ticket = self.propose(now).get();
+    }
+
+    /// It asks for the lock in this mode, as the one who was told that it is its turn or under a new name. Of several permits it draws one if
+    /// none is named.
+    pub fn ask(&mut self, wanted: Wanted, keeps_name: bool, now: Now) -> Step {
         let number = match wanted {
             Wanted::Permit { number: Some(number), .. } => number,
             Wanted::Permit { limit, .. } => first(limit, self.random()),
             Wanted::Exclusive | Wanted::Shared => 1,
         };
-        self.begin(number, now)
+        self.begin(number, keeps_name && self.is_waiting(), now)
+    }
+
+    /// It asks for what it was told is free.
+    pub fn ask_as_told(&mut self, told: Option<u16>, now: Now) -> Step {
+        let wanted = match (self.wanted, told) {
+            (Wanted::Permit { limit, .. }, Some(number)) => Wanted::Permit { limit, number: Some(number) },
+            (wanted, _) => wanted,
+        };
+        self.ask(wanted, told.is_some(), now)
     }
 
     /// What it draws by: the same in every run, and other clients draw otherwise.
@@ -190,32 +218,43 @@ impl Client {
     }
 
     /// It asks for the lock, or for the permit `number`.
-    fn begin(&mut self, number: u16, now: Now) -> Step {
+    fn begin(&mut self, number: u16, keeps_name: bool, now: Now) -> Step {
         self.mode = HeldAs::of(self.wanted, number);
         // Each attempt has a name of its own; who was told that it is free goes on under that name.
-        if !self.is_waiting() {
-            self.acquisition += 1;
-            self.ticket = 0;
-            self.asks = Arc::clone(&self.works_with);
+        if !keeps_name {
+            self.begin_name();
         }
         let proposal = self.propose(now);
-        if self.ticket == 0 {
-            self.ticket = proposal.get();
-        }
         let (machine, calls) = Acquire::begin(self.members().len(), self.ttl_ms, proposal, now.boot);
         self.stage = Stage::Acquiring { machine, since: now.boot };
         self.open.clear();
         self.sends(0, calls, now)
     }
 
-    /// It was refused, and waits for its turn under a new name, where its ticket says.
+    /// It was refused, and waits for its turn under a new name, where its ticket says: once at each node.
     pub fn wait(&mut self, now: Now) -> Step {
+        self.join(now.boot, WAIT_MS, now)
+    }
+
+    /// The same for so long, renewed at nodes whose time is up.
+    pub fn wait_for(&mut self, patience_ms: u32, now: Now) -> Step {
+        let until = now.boot.plus_ms(patience_ms);
+        self.join(until, Waiter::at_a_time_ms(until, 0, now.boot, self.random()), now)
+    }
+
+    /// A new name, in the set as it is known by now; without the rule, in that with which it set out.
+    fn begin_name(&mut self) {
         self.acquisition += 1;
-        self.asks = Arc::clone(&self.works_with);
-        self.stage = Stage::Waiting(Turn::begin(self.members().len()));
+        if !self.without.is(Rule::AcquisitionsBeginAnew) {
+            self.asks = Arc::clone(&self.works_with);
+        }
+    }
+
+    fn join(&mut self, until: BootTime, ms: u32, now: Now) -> Step {
+        self.begin_name();
+        self.stage = Stage::Waiting(Waiter::begin(self.members().len(), until));
         self.open.clear();
-        let says = Says::Wait { ms: WAIT_MS, ticket: self.ticket };
-        self.tell_all(says, now)
+        self.tell_all(Says::Wait { ms, ticket: self.ticket }, now)
     }
 
     /// It begins a round that extends its lock.
@@ -241,12 +280,15 @@ impl Client {
     /// It gives the lock back, or what it may have of it, and waits no longer.
     pub fn release(&mut self, now: Now) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
+        self.give_back(if held { Status::Ended } else { Status::Left }, now)
+    }
+
+    fn give_back(&mut self, says: Status, now: Now) -> Step {
         self.stage = Stage::Idle;
         self.open.clear();
-        let mut step = self.tell_all(Says::Release, now);
+        let step = self.tell_all(Says::Release, now);
         self.open.clear();
-        step.says = Some(if held { Status::Ended } else { Status::Refused });
-        step
+        Step { says: Some(says), ..step }
     }
 
     /// Its process is killed: it relies on nothing, and remembers nothing but to use no name twice.
@@ -284,7 +326,8 @@ impl Client {
                 }
                 self.on_answer(open, Some(id), answer, now)
             }
-            Hears::Told(number) => self.on_told(open.seat, (number > 0).then_some((id, number)), now),
+            Hears::Told(0) => self.after_wait(now, |waiter, random| waiter.on_nothing(open.seat, now.boot, random)),
+            Hears::Told(number) => self.after_wait(now, |waiter, random| waiter.on_told(open.seat, id, number, random)),
             Hears::Another | Hears::Later(_) => self.is_not_answered(open, now),
             Hears::Replied(_) => Step::default(),
         }
@@ -299,8 +342,21 @@ impl Client {
     fn is_not_answered(&mut self, open: Open, now: Now) -> Step {
         match open.says {
             Says::Ask(_) => self.on_answer(open, None, Answer::Failed, now),
-            _ => self.on_told(open.seat, None, now),
+            _ => self.after_wait(now, |waiter, random| waiter.on_failure(open.seat, false, 0, now.boot, random)),
         }
+    }
+
+    /// It does not wait for answers to its attempt any longer.
+    pub fn stop_asking(&mut self, now: Now) -> Step {
+        let mut all = Step::default();
+        while let Stage::Acquiring { .. } = self.stage
+            && let Some((&number, _)) = self.open.first_key_value()
+        {
+            let step = self.miss(number, now);
+            all.sends.extend(step.sends);
+            all.says = all.says.or(step.says);
+        }
+        all
     }
 
     /// Nor did those requests that were sent before now.
@@ -315,16 +371,18 @@ impl Client {
         all
     }
 
-    fn on_told(&mut self, seat: usize, told: Option<(NodeId, u16)>, now: Now) -> Step {
+    fn after_wait(&mut self, now: Now, hears: impl FnOnce(&mut Waiter, u64) -> WaitTask) -> Step {
         let random = self.random();
-        let Stage::Waiting(turn) = &mut self.stage else { return Step::default() };
-        match turn.on_answer(seat, told) {
-            TurnProgress::Goes => Step::default(),
-            // In vain, too, it takes another look.
-            TurnProgress::Free | TurnProgress::Impossible => match turn.number(random) {
-                Some(number) => self.begin(number, now),
-                None => self.acquire_as(self.key, self.wanted, now),
-            },
+        let Stage::Waiting(waiter) = &mut self.stage else { return Step::default() };
+        match hears(waiter, random) {
+            WaitTask::Go => Step::default(),
+            WaitTask::Ask { node, after_ms } => {
+                let ms = Waiter::at_a_time_ms(waiter.until(), 0, now.boot.plus_ms(after_ms), random);
+                let says = Says::Wait { ms, ticket: self.ticket };
+                Step { sends: vec![(after_ms, self.request(node, 0, says, now))], says: None }
+            }
+            WaitTask::Acquire(number) => Step { sends: vec![], says: Some(Status::Told(Some(number))) },
+            WaitTask::Leave | WaitTask::Refused => self.give_back(Status::Told(None), now),
         }
     }
 
@@ -339,7 +397,12 @@ impl Client {
                 match machine.on_answer(node, id, ask, answer, heard) {
                     Progress::Goes(calls) => self.go_on(calls, now),
                     Progress::Held(held) => self.hold(held, since, now),
-                    Progress::TooLate | Progress::Impossible => self.release(now),
+                    Progress::TooLate => self.give_back(Status::Refused(Refused::TooLate), now),
+                    // What stands in the way may depend on those that have not answered.
+                    Progress::Impossible => match machine.obstacle() {
+                        None => Step::default(),
+                        Some(obstacle) => self.give_back(Status::Refused(refusal(obstacle)), now),
+                    },
                 }
             }
             Stage::Holding { held, until, .. } => {
@@ -430,6 +493,15 @@ impl Client {
         };
         let (who, key, joined) = (self.who(), self.key, Some(self.works_with.version()));
         Request { who, key, node, number, wanted, joined, meant, says }
+    }
+}
+
+/// What an obstacle is to the one who wants the lock.
+fn refusal(obstacle: Obstacle) -> Refused {
+    match obstacle {
+        Obstacle::Contended => Refused::Contended,
+        Obstacle::Guarded { left_ms } => Refused::Guarded { left_ms: u32::try_from(left_ms).unwrap_or(u32::MAX) },
+        Obstacle::Failed => Refused::TooFewNodes { is_lasting: false },
     }
 }
 

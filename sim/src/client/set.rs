@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use palisade_core::quorum::NodeId;
+use palisade_core::quorum::{NodeId, Refused};
 use palisade_core::{Members, Now};
 
-use super::{Client, Stage, Step};
-use crate::history::HeldAs;
-use crate::messages::Says;
+use super::{Client, Stage, Status, Step};
 use crate::rules::Rule;
 
 /// No server is this one: a member that could not be asked when the set was founded.
@@ -79,11 +77,8 @@ impl Client {
         match self.stage {
             _ if stays => Step::default(),
             Stage::Idle => Step::default(),
-            Stage::Acquiring { .. } => self.begins_anew(now, |client, now| match client.mode {
-                HeldAs::Permit { number, .. } => client.begin(number, now),
-                HeldAs::Exclusive | HeldAs::Shared => client.begin(1, now),
-            }),
-            Stage::Waiting(_) => self.begins_anew(now, Self::wait),
+            Stage::Acquiring { .. } => self.give_back(Status::Refused(Refused::TooFewNodes { is_lasting: false }), now),
+            Stage::Waiting(_) => self.give_back(Status::Told(None), now),
             Stage::Holding { .. } => self.moves(now),
         }
     }
@@ -91,14 +86,6 @@ impl Client {
     /// Its process was killed, and starts with the names that it is configured with.
     pub fn starts_from(&mut self, set: Arc<Set>) {
         self.works_with = set;
-    }
-
-    /// What nodes of the set before may have of it is given back.
-    fn begins_anew(&mut self, now: Now, begin: impl FnOnce(&mut Self, Now) -> Step) -> Step {
-        let mut given_back = self.tell_all(Says::Release, now).sends;
-        let mut step = begin(self, now);
-        given_back.append(&mut step.sends);
-        Step { sends: given_back, ..step }
     }
 
     fn moves(&mut self, now: Now) -> Step {

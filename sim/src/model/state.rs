@@ -119,7 +119,12 @@ impl State {
         let now = self.client_now(number, config);
         let client = Arc::make_mut(&mut self.clients[number as usize]);
         let before = client.who();
-        let step = body(client, now);
+        let mut step = body(client, now);
+        // Whoever is told that it is its turn asks at once; in vain, too, it takes another look.
+        if let Some(Status::Told(told)) = step.says {
+            let asked = client.ask_as_told(told, now);
+            step.sends.extend(asked.sends);
+        }
         self.requests.extend(step.sends.into_iter().map(|(_, request)| request));
         let client = &self.clients[number as usize];
         let what = match step.says {

@@ -53,6 +53,7 @@ pub(super) enum Wake {
     Extends,
     ExtendsAgain(u64),
     AsksAgain,
+    StopsAsking,
     Looks,
     GivesBack,
     Checks,

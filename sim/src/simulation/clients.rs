@@ -5,6 +5,7 @@ use rand::RngExt;
 
 use super::agenda::{Next, Wake};
 use super::outcome::Failure;
+use super::taking::PATIENCE_US;
 use super::world::World;
 use crate::client::{Client, Status, Step};
 use crate::history::{Event, HeldAs, Holder, What};
@@ -43,6 +44,16 @@ impl World<'_> {
         }
     }
 
+    /// For how long somebody is ready to wait: not at all, for some time, or as long as it takes.
+    fn draws_limit(&mut self) -> Option<u64> {
+        match self.rng.random_range(0..10) {
+            0..2 => Some(0),
+            2..5 => Some(self.rng.random_range(0..2_000_000)),
+            5..9 => Some(self.rng.random_range(0..PATIENCE_US)),
+            _ => None,
+        }
+    }
+
     pub(super) fn on_wake(&mut self, who: Holder, wake: Wake) -> Result<(), Failure> {
         let (machine, client) = &self.clients[who.client as usize];
         if client.who() != who || machine.down {
@@ -52,9 +63,10 @@ impl World<'_> {
         let in_vain = client.extends_in_vain();
         let key = self.rng.random_range(0..self.plan.keys);
         match wake {
-            Wake::Wants if client.is_idle() && !self.quiet => {
+            Wake::Wants if client.is_idle() && self.taking[who.client as usize].is_none() && !self.quiet => {
                 let wanted = self.draws_mode(self.plan.limit);
-                self.on_client(who.client, |client, now| client.acquire_as(key, wanted, now))
+                let limit_us = self.draws_limit();
+                self.take(who.client, key, wanted, limit_us)
             }
             Wake::Shares if holds => self.on_client(who.client, Client::share),
             Wake::Misses(number) => self.on_client(who.client, |client, now| client.miss(number, now)),
@@ -71,6 +83,7 @@ impl World<'_> {
                 self.on_client(who.client, |client, now| client.extend(now))
             }
             Wake::AsksAgain if client.is_idle() => self.asks_again(who),
+            Wake::StopsAsking => self.on_client(who.client, Client::stop_asking),
             Wake::Looks => {
                 let held = client.holding().map(|(_, since, _)| (client.key(), machine.when(since)));
                 self.on_client(who.client, |client, now| client.look(now).unwrap_or_default())?;
@@ -86,7 +99,10 @@ impl World<'_> {
                 }
                 self.on_client(who.client, |client, now| client.release(now))
             }
-            Wake::Leaves if client.is_waiting() => self.on_client(who.client, |client, now| client.release(now)),
+            Wake::Leaves if !holds && self.taking[who.client as usize].is_some() => {
+                self.takes_no_more(who.client, false);
+                self.on_client(who.client, Client::release)
+            }
             Wake::Checks if holds => {
                 let now = machine.now(self.at);
                 if let Some((held, _, until)) = client.holding()
@@ -119,9 +135,9 @@ impl World<'_> {
             return Ok(());
         }
         let now = machine.now(self.at);
-        let (before, was_waiting, was_in_vain) = (client.who(), client.is_waiting(), client.extends_in_vain());
+        let (before, was_in_vain) = (client.who(), client.extends_in_vain());
         let step = body(client, now);
-        let (who, key, waits, mode) = (client.who(), client.key(), client.is_waiting(), client.mode());
+        let (who, key, mode) = (client.who(), client.key(), client.mode());
         let in_vain = client.extends_in_vain().filter(|round| was_in_vain != Some(*round));
         let holding =
             client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
@@ -140,9 +156,6 @@ impl World<'_> {
             }
             self.sends(after_ms, request);
         }
-        if waits && !was_waiting && self.patient[number as usize].is_none() && self.rng.random_ratio(1, 10) {
-            self.wakes(who, 1_000_000, Wake::Leaves);
-        }
         let at = self.at;
         if let (Some(round), Some((_, until, _))) = (in_vain, holding) {
             self.extends_again(who, round, until);
@@ -150,7 +163,7 @@ impl World<'_> {
         match (step.says, holding) {
             (Some(Status::Held), Some((since, until, token))) => {
                 self.totals.held += 1;
-                self.is_patient_no_more(who, true);
+                self.takes_no_more(number, true);
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
                 let after = ttl_us * self.plan.extended_after_permille / 1_000;
                 self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
@@ -174,19 +187,14 @@ impl World<'_> {
             }
             (Some(Status::Ended), _) => {
                 self.judge(Event { at, key, who: before, what: What::Ended })?;
-                self.wakes(who, self.plan.rest_us, Wake::Wants);
+                self.rest(number)?;
             }
-            (Some(Status::Refused), _) => {
+            (Some(Status::Refused(refused)), _) => {
                 self.totals.refused += 1;
-                if self.asks_on(who)? {
-                    return Ok(());
-                }
-                // It waits for its turn, or comes again some time.
-                if self.rng.random_bool(0.5) && !self.quiet {
-                    return self.on_client(number, Client::wait as fn(&mut Client, Now) -> Step);
-                }
-                self.wakes(who, self.plan.rest_us, Wake::Wants);
+                return self.is_refused(number, refused);
             }
+            (Some(Status::Told(told)), _) => return self.is_told(number, told),
+            (Some(Status::Left), _) => self.rest(number)?,
             _ => {}
         }
         // Whatever it heard, it looks at its clock.

@@ -139,7 +139,7 @@ impl World<'_> {
     /// Every fault ends, and clients begin nothing new.
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
         self.quiet = true;
-        self.patient.fill(None);
+        self.taking.iter_mut().for_each(|taking| *taking = None);
         for fault in 0..self.plan.faults.len() {
             self.ends(fault);
         }

@@ -19,6 +19,7 @@ mod sets;
 mod single_clients;
 mod slots;
 mod smallest;
+mod taking;
 mod world;
 
 pub use kinds::{Fault, Kind};

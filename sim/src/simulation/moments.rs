@@ -1,18 +1,17 @@
 //! Moments in which much is asked and little answered: bursts of requests, stalls of a majority. A lease, and who asks for a
 //! lock until a limit, outlast them, as long as nothing else goes wrong.
 //!
-//! When a client asks again is the client crate's to decide, with sockets and clocks that are not here: what stands here does it
-//! after as long as that does.
+//! When a round of extension begins again is the client crate's to decide: what stands here does it after as long as that does.
 
+use palisade_core::Wanted;
 use palisade_core::quorum::majority;
-use rand::RngExt;
 
 use super::agenda::{Next, Wake};
 use super::kinds::Kind;
 use super::outcome::Failure;
+use super::taking::PATIENCE_US;
 use super::world::World;
-use crate::client::Client;
-use crate::history::{Event, Holder, TimeUs, What};
+use crate::history::{Holder, TimeUs};
 use crate::rules::Rule;
 use crate::server::shares_stripe;
 
@@ -29,12 +28,6 @@ const ANSWERS_US: u64 = 900 * MS;
 /// From one burst to the next.
 const BURST_US: u64 = 1_300 * MS;
 
-/// For how long a client of a burst goes on asking.
-const PATIENCE_US: u64 = 15_000 * MS;
-
-/// First and longest pause after a refusal.
-const BACK_OFF_US: (u64, u64) = (2 * MS, 1_000 * MS);
-
 /// A round in vain is begun again after this part of the ttl, or of what is left of validity, and not sooner than this.
 const AGAIN: u64 = 10;
 const AGAIN_OF_LEFT: u64 = 4;
@@ -42,22 +35,6 @@ const AGAIN_LEAST_US: u64 = 5 * MS;
 
 /// Keys that only one client wants begin here.
 const APART: u32 = 1_000;
-
-/// What a client asks for until a limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patient {
-    key: u32,
-    since: TimeUs,
-    pause_us: u64,
-    /// Nobody held it since.
-    is_free: bool,
-}
-
-impl Patient {
-    fn is_over(&self, at: TimeUs) -> bool {
-        at >= self.since + PATIENCE_US
-    }
-}
 
 impl World<'_> {
     /// A fault that is under way does again what it does.
@@ -92,12 +69,10 @@ impl World<'_> {
     fn burst(&mut self, apart: bool) -> Result<(), Failure> {
         for number in 0..self.clients.len() as u32 {
             let (machine, client) = &self.clients[number as usize];
-            let is_asking = self.patient[number as usize].is_some();
+            let is_asking = self.taking[number as usize].is_some();
             if client.is_idle() && !is_asking && !machine.down && machine.paused_until <= self.at && !self.quiet {
                 let key = if apart { self.key_of_its_own(number) } else { 0 };
-                let is_free = self.referee.holders(key, self.at).next().is_none();
-                self.patient[number as usize] = Some(Patient { key, since: self.at, pause_us: BACK_OFF_US.0, is_free });
-                self.on_client(number, |client, now| client.acquire(key, now))?;
+                self.take(number, key, Wanted::Exclusive, Some(PATIENCE_US))?;
             }
         }
         Ok(())
@@ -108,50 +83,6 @@ impl World<'_> {
     fn key_of_its_own(&self, client: u32) -> u32 {
         let beside = (APART..).filter(|key| shares_stripe(*key, self.plan.keys));
         beside.take(client as usize + 1).last().unwrap_or(APART)
-    }
-
-    /// What is asked for until a limit counts as had by somebody.
-    pub(super) fn nobody_is_patient_in_vain(&mut self, event: &Event) {
-        if matches!(event.what, What::Held { .. } | What::Extended { .. } | What::Converted { .. } | What::Ended) {
-            let of_key = self.patient.iter_mut().flatten().filter(|patient| patient.key == event.key);
-            of_key.for_each(|patient| patient.is_free = false);
-        }
-    }
-
-    /// A client has the lock that it asked for until a limit, or its process was killed.
-    pub(super) fn is_patient_no_more(&mut self, who: Holder, has_it: bool) {
-        if let Some(patient) = self.patient[who.client as usize].take()
-            && has_it
-            && self.is_calm_since(patient.since)
-        {
-            self.totals.had_in_time += 1;
-        }
-    }
-
-    /// A client was refused; whether it goes on, as it does until its limit.
-    pub(super) fn asks_on(&mut self, who: Holder) -> Result<bool, Failure> {
-        let number = who.client as usize;
-        let Some(patient) = self.patient[number] else { return Ok(false) };
-        if patient.is_over(self.at) || self.without.is(Rule::AsksOn) {
-            self.patient[number] = None;
-            if patient.is_free && self.is_calm_since(patient.since) {
-                return Err(Failure::GaveUp { client: who.client, key: patient.key });
-            }
-            return Ok(false);
-        }
-        if self.rng.random() {
-            self.on_client(who.client, Client::wait)?;
-        } else {
-            self.patient[number] = Some(Patient { pause_us: (2 * patient.pause_us).min(BACK_OFF_US.1), ..patient });
-            let pause = self.rng.random_range(patient.pause_us / 5..patient.pause_us);
-            self.plan_at(self.at + pause, Next::Wakes(who, Wake::AsksAgain));
-        }
-        Ok(true)
-    }
-
-    pub(super) fn asks_again(&mut self, who: Holder) -> Result<(), Failure> {
-        let Some(Patient { key, .. }) = self.patient[who.client as usize] else { return Ok(()) };
-        self.on_client(who.client, |client, now| client.acquire(key, now))
     }
 
     /// A round of extension cannot extend the lock any more: another is begun while there is time.
@@ -184,7 +115,7 @@ impl World<'_> {
     }
 
     /// Nothing went wrong since then but these moments.
-    fn is_calm_since(&self, since: TimeUs) -> bool {
+    pub(super) fn is_calm_since(&self, since: TimeUs) -> bool {
         self.plan.is_calm() && self.wrong_until <= since
     }
 }

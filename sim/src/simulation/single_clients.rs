@@ -61,7 +61,7 @@ impl World<'_> {
             self.on_single(client, SingleClient::leaves)?;
         } else {
             self.on_client(client, |client, _| client.forget())?;
-            self.is_patient_no_more(self.clients[client as usize].1.who(), false);
+            self.takes_no_more(client, false);
         }
         self.machine_of(client).down = true;
         Ok(())
@@ -220,7 +220,7 @@ impl World<'_> {
                 self.judge(Event { at, key, who: before, what: What::Ended })?;
                 self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
             }
-            (Some(Status::Refused), _) => {
+            (Some(Status::Left), _) => {
                 self.totals.refused += 1;
                 self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
             }

@@ -11,10 +11,10 @@ use rand::rngs::ChaCha8Rng;
 use super::agenda::{Moment, Next, SingleWake, Wake};
 use super::changers::Changer;
 use super::machine::Machine;
-use super::moments::Patient;
 use super::nodes::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
+use super::taking::Taking;
 use crate::client::Client;
 use crate::history::{Event, TimeUs, What};
 use crate::messages::{Hears, Reply};
@@ -55,8 +55,8 @@ pub struct World<'a> {
     /// Faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
-    /// By client: what it asks for until a limit.
-    pub(super) patient: Vec<Option<Patient>>,
+    /// By client: what it is about to take.
+    pub(super) taking: Vec<Option<Taking>>,
     /// Until then something goes wrong, or may have left something behind, that is more than a moment of much asked and little
     /// answered.
     pub(super) wrong_until: TimeUs,
@@ -98,7 +98,7 @@ impl<'a> World<'a> {
             is_id_lost: false,
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
-            patient: vec![None; plan.clients.len()],
+            taking: plan.clients.iter().map(|_| None).collect(),
             wrong_until: START_US,
             quiet: false,
             totals: Totals::default(),
@@ -240,7 +240,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn judge(&mut self, event: Event) -> Result<bool, Failure> {
-        self.nobody_is_patient_in_vain(&event);
+        self.is_had_by_somebody(&event);
         self.tell(|| format!("key {}: {} {:?}", event.key, event.who, event.what));
         self.referee.see(&event).map_err(Failure::Broken)
     }
