@@ -156,6 +156,24 @@ fn grants(fields: Fields) -> Vec<Told> {
     all.into_iter().filter(|told| !told.owner.is_empty()).collect()
 }
 
+/// Whether an answer shows that this owner, in hexadecimal, holds it there.
+fn shows(reply: &Value, owner: &str) -> bool {
+    Fields::of(reply.clone()).is_some_and(|fields| grants(fields).iter().any(|told| hex(&told.owner) == owner))
+}
+
+/// Those that cannot say whether the holder of `first`, or anybody, holds it there, each with the reason: they did not answer, or are guarded and do
+/// not show it.
+pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<(&'a str, String)> {
+    let why = |said: &Said<Reply>| match &said.said {
+        Ok(Reply { value, guard: Some((ms, reason)) }) if !first.is_some_and(|first| shows(value, &first.owner)) => {
+            Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
+        }
+        Ok(_) => None,
+        Err(failure) => Some(failure.with_remedy()),
+    };
+    replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect()
+}
+
 /// By answer, the tokens there of those holders who have `token` on one of the nodes; where they have none, `token` itself.
 pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
     let all: Vec<Vec<Told>> = replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
-use redis::{FromRedisValue, Value, cmd};
+use palisade_core::quorum::{Known, known};
+use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};
-use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all};
+use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
 use crate::many_keys::Open;
 use crate::node_failure::{NodeFailure, line};
 use crate::nodes::{Nodes, Reply, Said, answers};
@@ -38,17 +39,10 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
 
 /// That nobody can know whether the lock is held, if so: those that hold it, together with the nodes that do not answer and
 /// those that may have forgotten it, may be a majority.
-pub fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<Reply>]) -> Option<Failure> {
-    let why = |said: &Said<Reply>| match &said.said {
-        Ok(Reply { value: Value::Nil, guard: Some((ms, reason)) }) => {
-            Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
-        }
-        Ok(_) => None,
-        Err(failure) => Some(failure.with_remedy()),
-    };
-    let whys: Vec<(&str, String)> = replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect();
-    let holding = view.map_or(0, |view| view.first.nodes);
-    if holding >= nodes.majority() || holding + whys.len() < nodes.majority() {
+fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<Reply>]) -> Option<Failure> {
+    let first = view.map(|view| &view.first);
+    let whys = unsure(first, replies);
+    if known(nodes.len(), first.map_or(0, |first| first.nodes), whys.len()) != Known::Unknown {
         return None;
     }
     let text = format!("whether {} is free cannot be known now: {}", printable(key), line(whys, nodes.len()));

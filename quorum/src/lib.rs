@@ -83,6 +83,7 @@ mod election;
 #[cfg(test)]
 mod fixture;
 mod held;
+mod known;
 mod members;
 mod obstacle;
 mod release;
@@ -102,6 +103,7 @@ pub use choice::{Choice, ChoiceProgress, first, free};
 pub use distinct::{first_as, servers};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
+pub use known::{Known, known};
 pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use obstacle::Obstacle;
 pub use release::{Release, Released};

@@ -10,6 +10,7 @@ mod ending;
 mod fixture;
 mod forms;
 mod garbage;
+mod guarded;
 mod handshake;
 mod limits;
 mod places;

@@ -2,14 +2,20 @@
 
 mod graph;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use palisade_core::quorum::{Known, known};
+use redis::Value;
 use serde::Serialize;
 
 use self::graph::{Member, Party, WaitedFor, circles, may_be_hidden};
 use crate::exit::{End, Failure};
-use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of};
+use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of, unsure};
 use crate::look::{Listed, locks};
 use crate::many_keys::Open;
-use crate::nodes::{Nodes, answers};
+use crate::node_failure::line;
+use crate::nodes::{Nodes, Reply, Said, answers};
+use crate::server::{Link, Server};
 use crate::show::{json, out, printable, tell, time};
 
 /// Locks that are looked at a time on each node.
@@ -30,7 +36,7 @@ const UNKNOWN: u8 = 2;
 
 /// What a program gets.
 #[derive(Serialize)]
-struct Said {
+struct Found {
     /// In each, one waits for what the next one holds, and the last for what the first holds.
     deadlocks: Vec<Vec<Member>>,
     /// So many locks that somebody waits for were looked at.
@@ -39,8 +45,11 @@ struct Said {
     parties: usize,
     /// So many of them tell no holder id: a deadlock of theirs is not seen.
     unnamed: usize,
-    /// No deadlock can be among those who tell none.
+    /// No deadlock can be among those who tell none, nor on nodes that cannot say.
     is_known: bool,
+    /// Why nobody can know who holds these locks: nodes that are guarded or cannot be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsure: Option<String>,
 }
 
 /// Looks for them.
@@ -48,17 +57,21 @@ struct Said {
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
-    let Look { locks: first, has_more, is_whole } = look(nodes).await?;
+    let Look { locks: first, has_more, is_whole, mut unsure } = look(nodes).await?;
     let found = circles(&first);
-    // The nodes are not asked at one moment: what is in a circle twice was so all the time between.
-    let again = if found.is_empty() { vec![] } else { circles(&look(nodes).await?.locks) };
+    // The nodes are not asked at one moment: what is in a circle twice was so all the time between. And what is being taken is known a moment later.
+    let mut again = vec![];
+    if !found.is_empty() || unsure.is_some() {
+        let look = look(nodes).await?;
+        (again, unsure) = (circles(&look.locks), look.unsure);
+    }
     let again: Vec<&Member> = again.iter().flatten().collect();
     let stays = |circle: &Vec<Member>| circle.iter().all(|member| again.iter().any(|other| member.is_same(other)));
     let deadlocks: Vec<Vec<Member>> = found.into_iter().filter(stays).collect();
     let parties = || first.iter().flat_map(|lock| lock.holders.iter().chain(&lock.waiters));
     let unnamed = parties().filter(|party| party.is_unnamed()).count();
-    let is_known = !may_be_hidden(&first);
-    let said = Said { deadlocks, locks: first.len(), parties: parties().count(), unnamed, is_known };
+    let is_known = unsure.is_none() && !may_be_hidden(&first);
+    let said = Found { deadlocks, locks: first.len(), parties: parties().count(), unnamed, is_known, unsure };
     if as_json {
         json(&said)?;
     } else {
@@ -82,6 +95,8 @@ struct Look {
     has_more: bool,
     /// As [`Listed::is_whole`].
     is_whole: Result<(), Failure>,
+    /// As [`Found::unsure`].
+    unsure: Option<String>,
 }
 
 async fn look(nodes: &Nodes) -> Result<Look, Failure> {
@@ -90,16 +105,39 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     let has_more = more > 0 || waited.len() > WAITED_FOR;
     let connected = nodes.of_each(async |server, link| Ok((server.clone(), link))).await;
     nodes.need_majority(&connected)?;
+    let guards: BTreeMap<&str, _> = connected.iter().map(|said| (&*said.server, guard(said))).collect();
+    let with_guard = |said: Said<Value>| {
+        let guard = guards.get(&*said.server).cloned().flatten();
+        said.map(|value| Reply { value, guard })
+    };
+    // As if each of them showed nothing: there may be locks that none of them shows.
+    let empty: Vec<Said<Reply>> = connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
+    let whys = unsure(None, &empty);
+    let is_named = |said: &&Said<Reply>| whys.iter().any(|(server, _)| *server == said.server);
+    let cannot_say: BTreeSet<usize> = empty.iter().filter(is_named).map(|said| said.number).collect();
+    let mut is_unknown = known(nodes.len(), 0, cannot_say.len()) == Known::Unknown;
     let mut open = Open::new(nodes, answers(&connected).cloned());
     let mut told = vec![];
     for batch in waited[..waited.len().min(WAITED_FOR)].chunks(BATCH) {
         let keys: Vec<&[u8]> = batch.iter().map(|view| view.name.as_slice()).collect();
         let replies = open.ask(&keys, |key| question_of(key, PARTIES, PARTIES)).await;
         for (view, said) in batch.iter().zip(replies) {
-            told.push(waited_for(&view.key, Together::of(answers(&said).cloned(), nodes.majority())));
+            let together = Together::of(answers(&said).cloned(), nodes.majority());
+            let first = together.grants.first();
+            let replies: Vec<Said<Reply>> = said.into_iter().map(with_guard).collect();
+            // Of each node one server is asked, if any answers there.
+            let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
+            is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == Known::Unknown;
+            told.push(waited_for(&view.key, together));
         }
     }
-    Ok(Look { locks: told, has_more, is_whole })
+    let unsure = is_unknown.then(|| line(whys, nodes.len()));
+    Ok(Look { locks: told, has_more, is_whole, unsure })
+}
+
+/// For how long a server is guarded, and why.
+fn guard(said: &Said<(Server, Link)>) -> Option<(u64, String)> {
+    said.said.as_ref().ok().and_then(|(_, link)| link.guard.clone())
 }
 
 fn waited_for(key: &str, together: Together) -> WaitedFor {
@@ -127,8 +165,14 @@ fn waited_for(key: &str, together: Together) -> WaitedFor {
     WaitedFor { key: key.to_owned(), holders: held.map(holder).collect(), has_more: holders > listed, waiters }
 }
 
-fn text(said: &Said) -> String {
+fn text(said: &Found) -> String {
     let unnamed = format!("{} of {} holders and waiters tell no holder id", said.unnamed, said.parties);
+    if let (true, Some(why)) = (said.deadlocks.is_empty(), &said.unsure) {
+        return format!(
+            "whether there is a deadlock among {} locks that are waited for cannot be known now: {why}\n",
+            said.locks
+        );
+    }
     match (said.deadlocks.is_empty(), said.is_known, said.unnamed) {
         (false, ..) => said.deadlocks.iter().map(|circle| of_circle(circle)).collect(),
         (true, false, _) => format!(

@@ -15,6 +15,7 @@ mod electing;
 mod explaining;
 mod fitness;
 mod fixture;
+mod guarded;
 mod incidents;
 mod leaving;
 mod looking;

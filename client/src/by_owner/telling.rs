@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::table::Holding;
-use super::views::Views;
+use super::views::{self, Views};
 use super::{ByOwner, NodeSet, Shown, ShownGrant};
 use crate::node::Reach;
 use crate::nodes::Nodes;
@@ -107,10 +107,7 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
                 set.max_ttl = Some(set.max_ttl.map_or(ms, |least: Duration| least.min(ms)));
             }
             clocks.extend(wire::number(&info, "clock_us"));
-            if wire::text(&info, "state").as_deref() != Some("serving") {
-                let ms = Duration::from_millis(wire::number(&info, "guard_ms").unwrap_or(0));
-                guard = guard.max(Some((ms, wire::text(&info, "guard_reason").unwrap_or_default())));
-            }
+            guard = guard.max(views::guard(&info));
         }
         match guard {
             Some(guard) => guards.push(guard),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use palisade_core::limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX};
-use palisade_core::quorum::{Has, NodeId, is_named_by, majority};
+use palisade_core::quorum::{Has, Known, NodeId, is_named_by, known, majority};
 use palisade_core::{BootTime, Mode, Token};
 use redis::{Cmd, Value, cmd};
 
@@ -15,6 +16,7 @@ use super::{Shown, ShownGrant, ShownWaiter};
 use crate::attempt_name::name_of;
 use crate::nodes::Nodes;
 use crate::pace::Given;
+use crate::wire::NodeFailure;
 use crate::{Error, ErrorKind, clock, wire};
 
 /// What rounding to milliseconds can cost on both sides.
@@ -32,6 +34,8 @@ pub struct Views {
 /// What one node says.
 pub struct View {
     pub id: NodeId,
+    /// Why what it does not show may be what it has forgotten; `None`: it does not have that.
+    unsure: Option<String>,
     pub grants: Vec<GrantView>,
     waiters: u64,
     waiters_behind: u64,
@@ -66,17 +70,22 @@ impl Views {
         enough: impl Fn(&Self) -> bool,
     ) -> Self {
         let asked = clock::boot_now();
-        let command = &command(key, waiters);
-        let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };
+        let (command, node) = (&command(key, waiters), &cmd("LOCK.NODE"));
+        let ask = |place: usize| async move {
+            let endpoint = &nodes.list[place];
+            // In this order: what is forgotten before the first is answered is guarded at the second.
+            let (said, told) = join(endpoint.ask(command, given, None), endpoint.ask_at(key, node, given)).await;
+            (place, said, told.1)
+        };
         let mut replies: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
         let by_node = (0..nodes.len()).map(|_| None).collect();
         let mut views = Self { asked, by_node, whys: vec![None; nodes.len()], nodes: Arc::clone(nodes) };
         let mut ids = vec![None; nodes.len()];
-        while let Some((place, (id, reply))) = replies.next().await {
+        while let Some((place, (id, reply), told)) = replies.next().await {
             match (id, reply) {
                 (Some(id), Ok(info)) => {
                     ids[place] = Some(id);
-                    match View::of(id, &info) {
+                    match View::of(id, &info, unsure(&told)) {
                         Some(_) if views.by_node.iter().flatten().any(|view| view.id == id) => {}
                         Some(view) => views.by_node[place] = Some(view),
                         None => views.whys[place] = Some(format!("it answered {info:?}")),
@@ -85,11 +94,14 @@ impl Views {
                 (None, Ok(_)) => views.whys[place] = Some("it is not known which server answered".to_owned()),
                 (_, Err(why)) => views.whys[place] = Some(why.to_string()),
             }
-            if views.is_answered() && enough(&views) {
+            if views.answered() >= majority(nodes.len()) && enough(&views) {
                 break;
             }
         }
         (0..nodes.len()).for_each(|place| {
+            if let Some(view) = &views.by_node[place] {
+                views.whys[place].clone_from(&view.unsure);
+            }
             if let Some(same) = nodes.same_server(&ids, place) {
                 views.whys[place] = Some(same);
             }
@@ -101,9 +113,17 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
-    /// Returns true if a majority has answered.
+    /// Returns true if a majority has answered, and has forgotten nothing.
     pub fn is_answered(&self) -> bool {
-        self.answered() >= majority(self.by_node.len())
+        self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
+    }
+
+    /// What is known of an attempt that is `shown` by these nodes.
+    fn known(&self, shown: &[(usize, &GrantView)]) -> Known {
+        let is_unsure = |view: &Option<View>| view.as_ref().is_none_or(|view| view.unsure.is_some());
+        let shows = |place: usize| shown.iter().any(|(node, _)| *node == place);
+        let unsure = self.by_node.iter().enumerate().filter(|(place, view)| is_unsure(view) && !shows(*place)).count();
+        known(self.by_node.len(), shown.len(), unsure)
     }
 
     /// Too few have answered to say; these did not.
@@ -123,13 +143,14 @@ impl Views {
         by_attempt
     }
 
-    /// What each node has of this attempt, as a look of [`palisade_core::quorum::resume`].
+    /// What each node has of this attempt, as a look of [`palisade_core::quorum::resume`]: that a guarded one shows nothing is no answer.
     pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<Has>)>> {
         let own = |view: &View| {
             let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
-            (view.id, grant.map(|grant| Has { token: grant.token, left_ms: grant.left_ms }))
+            let has = grant.map(|grant| Has { token: grant.token, left_ms: grant.left_ms });
+            (has.is_some() || view.unsure.is_none()).then_some((view.id, has))
         };
-        self.by_node.iter().map(|view| view.as_ref().map(own)).collect()
+        self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
     }
 
     /// The tokens that nodes have for this attempt.
@@ -138,11 +159,13 @@ impl Views {
         seen.iter().map(|(_, grant)| grant.token.get()).collect()
     }
 
-    /// Whether no answer that is missing can change which grants a majority has.
+    /// Whether no node that cannot say can change which grants a majority has.
     pub fn is_decided(&self) -> bool {
-        let (count, silent) = (self.by_node.len(), self.by_node.len() - self.answered());
-        let open = |has: usize| has < majority(count) && has + silent >= majority(count);
-        self.is_answered() && !self.by_attempt().values().any(|grants| open(grants.len()))
+        let each: Vec<Known> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
+        // One that no node shows.
+        let hidden = self.known(&[]);
+        let is_known = each.contains(&Known::Held) || hidden == Known::NotHeld;
+        self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&Known::Unknown)
     }
 
     /// The grants that a majority has, those that were granted first in front.
@@ -205,10 +228,32 @@ pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
 }
 
+/// For how long a node grants nothing, and why, as its LOCK.NODE tells; `None`: it serves.
+pub fn guard(node: &Value) -> Option<(Duration, String)> {
+    (wire::text(node, "state").as_deref() != Some("serving"))
+        .then(|| (ms(node, "guard_ms"), wire::text(node, "guard_reason").unwrap_or_default()))
+}
+
+/// Why a node that answers LOCK.NODE so may have forgotten what it does not show.
+fn unsure(node: &Result<Value, NodeFailure>) -> Option<String> {
+    let guarded = |(left, why): (Duration, String)| {
+        format!("GUARDED {} this node may have forgotten grants ({why})", left.as_millis())
+    };
+    node.as_ref().map_or_else(|why| Some(why.to_string()), |node| guard(node).map(guarded))
+}
+
 impl View {
-    fn of(id: NodeId, info: &Value) -> Option<Self> {
+    fn of(id: NodeId, info: &Value, unsure: Option<String>) -> Option<Self> {
         if matches!(info, Value::Nil) {
-            return Some(Self { id, grants: vec![], waiters: 0, waiters_behind: 0, queue: vec![], reserved: None });
+            return Some(Self {
+                id,
+                unsure,
+                grants: vec![],
+                waiters: 0,
+                waiters_behind: 0,
+                queue: vec![],
+                reserved: None,
+            });
         }
         let list = |name: &str| match wire::field(info, name) {
             Some(Value::Array(list)) => list.as_slice(),
@@ -218,6 +263,7 @@ impl View {
         let reserved_for = ms(info, "reserved_ms");
         Some(Self {
             id,
+            unsure,
             grants: list("grants").iter().map(GrantView::of).collect::<Option<_>>()?,
             waiters: wire::number(info, "waiters")?,
             // A node of an earlier version does not know.

@@ -1,0 +1,55 @@
+//! What the nodes together know of a lock.
+
+use super::ask::majority;
+
+/// Whether an owner holds a lock on a majority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Known {
+    /// A majority shows it.
+    Held,
+    /// Too few have it, even if all that cannot say do.
+    NotHeld,
+    /// That depends on nodes that cannot say.
+    Unknown,
+}
+
+/// Returns what is known of an owner whose grant `has` of `nodes` nodes show, where `unsure` others cannot say whether they granted it: they do
+/// not answer, load their data, or are guarded. A guarded node that shows nothing may have forgotten what it granted.
+pub const fn known(nodes: usize, has: usize, unsure: usize) -> Known {
+    if has >= majority(nodes) {
+        Known::Held
+    } else if has + unsure >= majority(nodes) {
+        Known::Unknown
+    } else {
+        Known::NotHeld
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        use Known::*;
+        let cases = [
+            ((1, 0, 0), NotHeld),
+            ((1, 0, 1), Unknown),
+            ((1, 1, 0), Held),
+            ((3, 1, 0), NotHeld),
+            ((3, 1, 1), Unknown),
+            ((3, 0, 1), NotHeld),
+            ((5, 0, 2), NotHeld),
+            // All that held it have forgotten it.
+            ((5, 0, 3), Unknown),
+            ((5, 2, 0), NotHeld),
+            ((5, 2, 3), Unknown),
+            ((5, 3, 2), Held),
+            ((4, 2, 0), NotHeld),
+            ((4, 2, 1), Unknown),
+        ];
+        for ((nodes, has, unsure), expected) in cases {
+            assert_eq!(known(nodes, has, unsure), expected, "{has} of {nodes}, {unsure} cannot say");
+        }
+    }
+}
