@@ -122,7 +122,7 @@ impl Endpoint {
     /// Which server, or cluster, it is, as soon as it is connected.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
         match self {
-            Self::One(node) => node.connected(by).await,
+            Self::One(node) => node.reconnected(by).await,
             Self::Cluster(cluster) => cluster.connected(by).await,
         }
     }

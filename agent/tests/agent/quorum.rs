@@ -183,6 +183,27 @@ fn a_minority_and_a_silent_node_are_no_release() {
     assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
 }
 
+/// A majority was away for seconds: the first request after it is back was refused for want of it.
+#[test]
+fn a_majority_that_is_back_is_asked_at_once() {
+    let mut nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let mut me = agent.client();
+    for _ in 0..3 {
+        assert!(me.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
+        nodes.0[1..].iter_mut().for_each(crate::harness::Server::kill);
+        wait_until("they are away", || me.say("LOCK.INFO k").is_error("NOQUORUM"));
+        // Pauses between attempts to connect grow to a second meanwhile.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        for server in &mut nodes.0[1..] {
+            server.start_again();
+            server.lift();
+        }
+        // They have forgotten it.
+        assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), null());
+    }
+}
+
 /// Two agents of the same nodes are one: what one of them granted the other gives back.
 #[test]
 fn another_agent_goes_on() {

@@ -77,7 +77,8 @@ impl Change<'_> {
                 // A majority does not have it, whatever the others say.
                 Ok(self.free().await.unwrap_or(None))
             }
-            Err(error) if error.kind() == ErrorKind::Lost => Ok(None),
+            // A majority may only have forgotten it.
+            Err(error) if error.kind() == ErrorKind::Lost => self.views().await.map(|_| None),
             made => made,
         }
     }

@@ -132,10 +132,11 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until a request can be sent: for the very first connection, and for its turn; but not for a node that is down, or
-    /// that has been silent for longer than it would be given.
+    /// Waits until a request can be sent: for the very first connection, for a new one to a node that is down, and for its turn; but not for
+    /// one that stays down, or that has been silent for longer than it would be given.
     async fn admit(&self, given: Given, began: Instant) -> Result<OwnedSemaphorePermit, NodeFailure> {
         let connect_by = began + connect_within(given);
+        self.is_redialed(began + given.least()).await;
         loop {
             self.link(connect_by).await?;
             if let Some(since) = *self.silent_since.borrow()

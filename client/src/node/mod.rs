@@ -15,6 +15,7 @@ mod gathering;
 mod hearing;
 mod inbox;
 mod owing;
+mod redialing;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use palisade_core::quorum::NodeId;
 use palisade_core::{Member, Members};
 use rand::RngExt;
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 pub use self::asking::connect_within;
@@ -33,6 +34,7 @@ use self::connecting::{Link, give_up};
 use self::gathering::{Gathering, Writer};
 use self::hearing::Hearing;
 pub use self::inbox::{Answer, By, First, Inbox};
+use self::redialing::Redialing;
 use crate::access::Way;
 use crate::admission::Admission;
 use crate::cluster::Cluster;
@@ -120,6 +122,7 @@ pub struct Node {
     /// The cluster that it is a master of.
     cluster: Weak<Cluster>,
     state: watch::Sender<State>,
+    redialing: Redialing,
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
     window: Arc<Semaphore>,
@@ -177,6 +180,7 @@ impl Node {
             first: 1,
             cluster: Weak::new(),
             state: watch::Sender::new(State::Connecting),
+            redialing: Redialing::default(),
             broken: Arc::new(watch::Sender::new(0)),
             window: Arc::new(Semaphore::new(WINDOW)),
             gathering: Gathering::default(),
@@ -205,6 +209,7 @@ impl Node {
 
     /// Nobody is to ask it any more, and why; its connections end.
     pub fn retire(&self, why: &str) {
+        self.redialing.ends();
         self.state.send_replace(State::Down(NodeFailure::Unreachable(why.to_owned())));
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -268,6 +273,7 @@ impl Node {
         let mut pause = BACK_OFF.0;
         let mut broken = self.broken.subscribe();
         for number in self.first.. {
+            let began = self.redialing.begins();
             match self.connect(number).await {
                 Ok(link) => {
                     info!(node = self.name(), at = link.way.name(), id = format!("{:032x}", link.id.0), "connected");
@@ -301,9 +307,9 @@ impl Node {
                     }
                 }
             }
-            // Not all clients at the same moment, nor one again and again.
+            // Not all clients at the same moment, nor one again and again; sooner if somebody asks.
             let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
-            sleep(jittered).await;
+            let _ = timeout(jittered, self.redialing.is_wanted(began)).await;
             pause = (pause * 2).min(BACK_OFF.1);
         }
     }
@@ -311,6 +317,12 @@ impl Node {
     /// Which server it is, as soon as it is connected.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
         self.link(by).await.map(|link| link.id)
+    }
+
+    /// The same; one that is down is connected to anew.
+    pub async fn reconnected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
+        self.is_redialed(by).await;
+        self.connected(by).await
     }
 
     /// The connection over which it tells when a key changes that is looked at; `None`: it does not, or there is none.

@@ -30,6 +30,7 @@ mod lost_at_once;
 mod misconfigured;
 mod modes;
 mod proxy;
+mod reconnecting;
 mod reviewed;
 mod sentinel;
 #[cfg(feature = "tls")]

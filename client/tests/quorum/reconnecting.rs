@@ -1,0 +1,57 @@
+//! A node that was down is asked as soon as it is back, and no storm of connections goes to one that is not.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use palisade_client::{Client, Options};
+
+use crate::fixture::{Nodes, ms};
+
+/// After an outage of seconds the next attempt to connect was up to a second away, and every request until then was answered with why the last one had
+/// failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_back_is_asked_at_once() {
+    let mut nodes = Nodes::start(1);
+    let locks = nodes.client().await;
+    // As long as it takes on a busy machine; an answer of before would come at once.
+    let patient = Options::new().node_timeout(ms(10_000));
+    for outage in 1..=3 {
+        nodes.0[0].kill();
+        let error = locks.try_lock_with("k", &patient).await.unwrap_err();
+        assert!(!error.is_lasting(), "{error}");
+        // Pauses between attempts grow to a second meanwhile.
+        tokio::time::sleep(ms(2_000)).await;
+        nodes.0[0].start_again();
+        nodes.0[0].lift();
+        let began = Instant::now();
+        let guard = locks.try_lock_with("k", &patient).await.unwrap_or_else(|why| panic!("outage {outage}: {why}"));
+        println!("a lock after the outage: {:?}", began.elapsed());
+        guard.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_a_node_that_is_down_are_no_storm() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let connections = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for _ in listener.incoming() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let locks = Client::new([address]).unwrap();
+    let (began, mut requests) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(1) {
+        locks.try_lock("k").await.unwrap_err();
+        requests += 1;
+    }
+    // An attempt makes two: where nothing is said over the first, the second asks what is there instead of a node.
+    let attempts = connections.load(Ordering::Relaxed).div_ceil(2);
+    let most = began.elapsed().as_millis() / 50 + 2;
+    println!("{attempts} attempts for {requests} requests in a second");
+    assert!(u128::from(attempts) <= most, "{attempts} attempts, {most} are allowed");
+}
