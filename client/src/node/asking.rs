@@ -136,7 +136,7 @@ impl Node {
     /// one that stays down, or that has been silent for longer than it would be given.
     async fn admit(&self, given: Given, began: Instant) -> Result<OwnedSemaphorePermit, NodeFailure> {
         let connect_by = began + connect_within(given);
-        self.is_redialed(began + given.least()).await;
+        self.redial(began + given.least()).await;
         loop {
             self.link(connect_by).await?;
             if let Some(since) = *self.silent_since.borrow()

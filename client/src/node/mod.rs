@@ -209,7 +209,7 @@ impl Node {
 
     /// Nobody is to ask it any more, and why; its connections end.
     pub fn retire(&self, why: &str) {
-        self.redialing.ends();
+        self.redialing.end();
         self.state.send_replace(State::Down(NodeFailure::Unreachable(why.to_owned())));
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -273,7 +273,7 @@ impl Node {
         let mut pause = BACK_OFF.0;
         let mut broken = self.broken.subscribe();
         for number in self.first.. {
-            let began = self.redialing.begins();
+            let began = self.redialing.begin();
             match self.connect(number).await {
                 Ok(link) => {
                     info!(node = self.name(), at = link.way.name(), id = format!("{:032x}", link.id.0), "connected");
@@ -309,7 +309,7 @@ impl Node {
             }
             // Not all clients at the same moment, nor one again and again; sooner if somebody asks.
             let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
-            let _ = timeout(jittered, self.redialing.is_wanted(began)).await;
+            let _ = timeout(jittered, self.redialing.wait(began)).await;
             pause = (pause * 2).min(BACK_OFF.1);
         }
     }
@@ -321,7 +321,7 @@ impl Node {
 
     /// The same; one that is down is connected to anew.
     pub async fn reconnected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
-        self.is_redialed(by).await;
+        self.redial(by).await;
         self.connected(by).await
     }
 

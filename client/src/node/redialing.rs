@@ -34,27 +34,27 @@ impl Redialing {
         self.dialed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt begins; when.
-    pub fn begins(&self) -> Instant {
+    /// Notes that an attempt begins, and returns when.
+    pub fn begin(&self) -> Instant {
         let now = Instant::now();
         *self.dialed() = Dialed { began: Some(now), ..Dialed::default() };
         now
     }
 
-    /// No attempt will be made any more.
-    pub fn ends(&self) {
+    /// Notes that no other attempt will be made.
+    pub fn end(&self) {
         *self.dialed() = Dialed::default();
     }
 
     /// The last attempt, which began then, has failed. Returns when another one is wanted, and may begin.
-    pub async fn is_wanted(&self, began: Instant) {
+    pub async fn wait(&self, began: Instant) {
         self.dialed().is_over = true;
         self.wanted.notified().await;
         sleep_until(began + AGAIN).await;
     }
 
-    /// Whether a request has an attempt to wait for: one that is under way, or that it brings about.
-    fn asks(&self) -> bool {
+    /// Returns true if a request has an attempt to wait for: one that is under way, or that it brings about.
+    fn request(&self) -> bool {
         let mut dialed = self.dialed();
         let Some(began) = dialed.began else { return false };
         if dialed.is_over && began.elapsed() < AGAIN {
@@ -69,10 +69,10 @@ impl Redialing {
 
 impl Node {
     /// Returns when it is known anew whether this node can be connected to, if it is down for a reason that passes; at the latest then.
-    pub(super) async fn is_redialed(&self, by: Instant) {
+    pub(super) async fn redial(&self, by: Instant) {
         let mut states = self.state.subscribe();
         let is_down = matches!(&*states.borrow_and_update(), State::Down(failure) if !failure.is_lasting());
-        if is_down && self.redialing.asks() {
+        if is_down && self.redialing.request() {
             // The sender is here, so it cannot fail.
             let _ = timeout_at(by, states.changed()).await;
         }

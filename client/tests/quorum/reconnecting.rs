@@ -25,6 +25,8 @@ async fn a_node_that_is_back_is_asked_at_once() {
         tokio::time::sleep(ms(2_000)).await;
         nodes.0[0].start_again();
         nodes.0[0].lift();
+        // An attempt may have failed a moment before it was back.
+        tokio::time::sleep(ms(100)).await;
         let began = Instant::now();
         let guard = locks.try_lock_with("k", &patient).await.unwrap_or_else(|why| panic!("outage {outage}: {why}"));
         println!("a lock after the outage: {:?}", began.elapsed());
