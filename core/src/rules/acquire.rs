@@ -68,29 +68,26 @@ pub fn acquire(
     node: &mut Node,
     now: Now,
 ) -> Result<Acquired, Refusal> {
+    let key = Key { db, name };
     let in_memory = held.as_ref().map_or(0, |lock| lock.len() as u64);
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
         let own = lock.find(ask.owner).filter(|&own| !lock.grant(own).is_expired(now.boot));
         if let Some(own) = own.filter(|&own| ask.retry && ask.wanted.is(lock.mode(own))) {
             node.ensure_trusted(lock.grant(own), now.boot)?;
-            node.keepalives.end_earlier(Key { db, name }, ask.owner, lock.grant(own).granted());
+            node.keepalives.end_earlier(key, ask.owner, lock.grant(own).granted());
             let is_longer = lock.prolong(own, now.boot, ask.ttl);
             return Ok(if is_longer { Acquired::Prolonged(own) } else { Acquired::Unchanged(own) });
         }
-        node.guard.ensure_open(now.boot)?;
-        node.slots.ensure_open(name, now.boot)?;
+        node.ensure_may_grant(key, ask.owner, false, now.boot)?;
         match lock {
             _ if own.is_some() => return Err(Refusal::Owned),
             Lock::Exclusive(_) => return contended(db, name, ask, node),
             Lock::Joint(joint) => holders = Some(joint),
         }
     } else {
-        node.guard.ensure_open(now.boot)?;
-        node.slots.ensure_open(name, now.boot)?;
-        node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
+        node.ensure_may_grant(key, ask.owner, true, now.boot)?;
     }
-    let key = Key { db, name };
     let held = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
     let Some(mode) = node.waiting.claim(key, ask.owner, ask.wanted, held, now.boot) else {
         return contended(db, name, ask, node);

@@ -49,8 +49,7 @@ pub fn convert(
         }
         (Mode::Shared, Conversion::Exclusive) if is_alone && !node.waiting.is_kept_for_others(db, name, ask.owner) => {
             // Readers that the node has forgotten may still read.
-            node.guard.ensure_open(now.boot)?;
-            node.slots.ensure_open(name, now.boot)?;
+            node.ensure_may_grant(Key { db, name }, ask.owner, false, now.boot)?;
             let token = node.tokens.issue(name, None, now, node.skew_ms)?;
             // Those whose lease is over and that were not taken out yet end here.
             node.counters.expiries += lock.len() as u64 - 1;

@@ -65,12 +65,8 @@ pub fn hand_over(
         Next::Blocked => return Ok(stays(key, node, now)),
         Next::Nobody => return Ok(HandedOver::Stays),
     };
-    node.guard.ensure_open(now.boot)?;
-    node.slots.ensure_open(name, now.boot)?;
     let owner = first.owner();
-    if holders.is_none() {
-        node.evicted.ensure_open(db, name, owner, now.boot)?;
-    }
+    node.ensure_may_grant(key, owner, holders.is_none(), now.boot)?;
     match first.want {
         Want::Lock { ttl, fence, retry } => {
             let wanted = first.wanted;

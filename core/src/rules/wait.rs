@@ -40,14 +40,10 @@ pub fn wait(
             Err(Refusal::Owned)
         };
     }
-    node.guard.ensure_open(now.boot)?;
-    node.slots.ensure_open(name, now.boot)?;
     let key = Key { db, name };
+    node.ensure_may_grant(key, ask.owner, held.is_none(), now.boot)?;
     let modes = match held {
-        None => {
-            node.evicted.ensure_open(db, name, ask.owner, now.boot)?;
-            Some(Modes::free())
-        }
+        None => Some(Modes::free()),
         Some(Lock::Joint(holders)) => Some(holders.modes()),
         Some(Lock::Exclusive(_)) => None,
     };
