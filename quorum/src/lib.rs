@@ -83,6 +83,7 @@ mod election;
 #[cfg(test)]
 mod fixture;
 mod held;
+mod keeper;
 mod known;
 mod members;
 mod obstacle;
@@ -103,6 +104,7 @@ pub use choice::{Choice, ChoiceProgress, first, free};
 pub use distinct::{first_as, servers};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;
+pub use keeper::{Auto, Keeper, News, WhyLost, Work};
 pub use known::{Known, known};
 pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use obstacle::Obstacle;
