@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use palisade_core::Wanted;
-use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug_span};
@@ -21,7 +20,7 @@ use crate::renewer::{self, Auto};
 use crate::session::Kept;
 use crate::thread::Thread;
 use crate::wire::ShownKey;
-use crate::{Changes, Election, Error, ErrorKind, Guard, Holder, Options, RwLock, Semaphore, members, watch};
+use crate::{Changes, Election, Error, ErrorKind, Guard, Holder, Options, RwLock, Semaphore, clock, members, watch};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
@@ -702,7 +701,7 @@ impl Client {
                 () = nodes.closed() => return Err(Error::closed()),
                 taken = taking => taken?,
             };
-            let auto = auto.map(|max_hold| Auto { until: Instant::now() + max_hold, ttl_ms: checked.ttl_ms });
+            let auto = auto.map(|max_hold| Auto { until: clock::after(max_hold), ttl_ms: checked.ttl_ms });
             let nodes = Arc::clone(&taken.nodes);
             let (shared, orders, lease) = renewer::start(taken, checked, auto, session);
             Ok((nodes, shared, orders, lease))

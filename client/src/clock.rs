@@ -18,6 +18,11 @@ pub fn until(then: BootTime) -> Duration {
     Duration::from_micros(then.us_since(boot_now()))
 }
 
+/// Returns the moment so long after now.
+pub fn after(pause: Duration) -> BootTime {
+    boot_now().plus_us(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX))
+}
+
 /// How long it has been since `then`.
 pub fn since(then: BootTime) -> Duration {
     Duration::from_micros(boot_now().us_since(then))

@@ -1,21 +1,20 @@
-//! The task that stands behind a held lock: it extends it, heals it, and says when it is lost. It lives on the client's thread.
+//! The task that stands behind a held lock: it performs what [`Keeper`] decides, and tells the guards. It lives on the client's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
-use palisade_core::quorum::{Answer, Ask, Held, Release, Released as Outcome};
+pub use palisade_core::quorum::Auto;
+use palisade_core::quorum::{Answer, Ask, Held, Keeper, News, Release, Released as Outcome, WhyLost, Work};
 use palisade_core::{BootTime, Wanted};
-use rand::RngExt;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug, debug_span, warn};
 
 use crate::attempt::Taken;
 use crate::calls::{Calls, Reply};
 use crate::give_back::{Counted, GiveBack};
-use crate::looking::Looking;
+use crate::looking::{Looking, Missing};
 use crate::metrics::{self, Holding};
 use crate::nodes::Nodes;
 use crate::options::Checked;
@@ -24,38 +23,17 @@ use crate::session::Kept;
 use crate::wire::{Lease, NOT_HELD};
 use crate::{Error, ErrorKind, Loss, NodeError, Released, clock};
 
-/// Rounds a lease: it is extended so often that all but the last can fail.
-const ROUNDS_A_LEASE: u32 = 3;
-
-/// A round that failed is tried again after this part of the ttl, or of what is left of validity if that is less: nodes that
-/// hang for a moment are asked again while there is time.
-const AGAIN: u32 = 10;
-const AGAIN_OF_LEFT: u32 = 4;
-
-/// Rounds begin at multiples of this on the boot clock: those of the locks of a client that fall together go out together, and a client of thousands
-/// does not wake up for each. Short enough that others do not wait behind a crowd of them.
-const TOGETHER_US: u64 = 10_000;
-
-/// But not more than this part of the pause before.
-const TOGETHER_OF_PAUSE: u32 = 8;
-
-/// That a lease has ended is noticed within this time, in microseconds, by a process that can run.
-const OVERSLEPT_US: u64 = 100_000;
-
-/// But not sooner than this.
-const AGAIN_LEAST: Duration = Duration::from_millis(5);
-
-/// What guards and their renewer share.
+/// The state that guards and their renewer share.
 #[derive(Debug)]
 pub struct Shared {
     token: AtomicU64,
     valid_until_us: AtomicU64,
-    /// How many guards there are.
+    /// The number of guards.
     pub holds: AtomicU32,
-    /// It is lost, or was released.
+    /// Set when it is lost or was released.
     pub ended: watch::Sender<Option<Loss>>,
     key: Vec<u8>,
-    /// If it is one of a session.
+    /// Its session, if it is of one.
     session: Option<Arc<Kept>>,
 }
 
@@ -68,7 +46,7 @@ impl Shared {
         BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
     }
 
-    /// That it is lost, and what is known of why.
+    /// The error that tells that it is lost, and what is known of why.
     pub fn lost(&self) -> Error {
         let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
         Error::lost().with_nodes(nodes.unwrap_or_default())
@@ -89,27 +67,21 @@ impl Shared {
     }
 }
 
-/// What a guard asks of its renewer.
+/// Somebody who waits for an order to be carried out.
+type Done = oneshot::Sender<Result<(), Error>>;
+
+/// An order of a guard to its renewer.
 pub enum Order {
     /// Extend now, to leases of this length.
-    Extend { ttl_ms: u32, done: oneshot::Sender<Result<(), Error>> },
-    /// It is extended in the background from now on, or not any more.
+    Extend { ttl_ms: u32, done: Done },
+    /// Extend in the background from now on, or not any more.
     Keep { auto: Option<Auto> },
-    /// It is a reader's from now on; answered when a majority knows.
-    Share { done: oneshot::Sender<Result<(), Error>> },
-    /// It is a leader's, who proclaims this; answered with the term and the number when a majority has it.
+    /// Go on as a reader; answered when a majority knows.
+    Share { done: Done },
+    /// Proclaim this on all nodes; answered with the term and the number when a majority has it.
     Proclaim { value: Vec<u8>, done: Proclaimed },
     /// Give it back everywhere. That is counted until it is begun, and tells what came of it if somebody wants to know.
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
-}
-
-/// When the lease is extended in the background.
-#[derive(Clone, Copy, Debug)]
-pub struct Auto {
-    /// Not after this.
-    pub until: Instant,
-    /// To leases of this length.
-    pub ttl_ms: u32,
 }
 
 /// Begins to keep what was taken, in the rounds of its session if it is of one; ends when it is released or lost, or nobody gives orders any more.
@@ -119,6 +91,7 @@ pub fn start(
     auto: Option<Auto>,
     session: Option<Arc<Kept>>,
 ) -> (Arc<Shared>, mpsc::UnboundedSender<Order>, Arc<Lease>) {
+    let began = session.as_ref().map(|session| session.began());
     let shared = Arc::new(Shared {
         token: AtomicU64::new(taken.held.token().get()),
         valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
@@ -139,11 +112,9 @@ pub fn start(
     let mut renewer = Renewer {
         nodes: Arc::clone(nodes),
         lease: Arc::clone(&lease),
-        held,
+        keeper: Keeper::begin(held, auto, began, clock::boot_now(), rand::random()),
         calls: taken.calls,
         checked,
-        auto,
-        next: None,
         shared: Arc::clone(&shared),
         waiting: vec![],
         sharing: vec![],
@@ -173,17 +144,14 @@ impl Drop for Renewer {
 struct Renewer {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
-    held: Held,
+    keeper: Keeper,
     calls: Calls,
     checked: Checked,
-    auto: Option<Auto>,
-    /// When the next round begins by itself.
-    next: Option<Instant>,
     shared: Arc<Shared>,
-    /// Those who wait for the round under way.
-    waiting: Vec<oneshot::Sender<Result<(), Error>>>,
-    /// Who waits until a majority has it as a reader's.
-    sharing: Vec<oneshot::Sender<Result<(), Error>>>,
+    /// Those who wait for the outcome of a round.
+    waiting: Vec<Done>,
+    /// Those who wait until a majority has it as a reader's.
+    sharing: Vec<Done>,
     whys: Vec<Option<String>>,
     /// If it is a leader's.
     proclaiming: Option<Proclaiming>,
@@ -196,226 +164,166 @@ struct Renewer {
 
 impl Renewer {
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
-        self.plan_round();
-        loop {
-            let left = clock::until(self.held.valid_until());
-            let next = self.next.unwrap_or_else(Instant::now);
-            tokio::select! {
+        let mut session = self.shared.session.clone();
+        while let Some(wake) = self.keeper.wake_at() {
+            let work = tokio::select! {
                 biased;
                 order = inbox.recv() => match order {
-                    Some(Order::Extend { ttl_ms, done }) => {
-                        self.waiting.push(done);
-                        self.begin_round(ttl_ms);
-                    }
-                    Some(Order::Keep { auto }) => {
-                        self.auto = auto;
-                        self.plan_round();
-                    }
+                    Some(Order::Release { done, counted }) => return self.release(done, counted).await,
+                    Some(Order::Extend { ttl_ms, done }) => self.extend(ttl_ms, done),
+                    Some(Order::Keep { auto }) => self.keep(auto),
                     Some(Order::Share { done }) => self.share(done),
                     Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
-                    Some(Order::Release { done, counted }) => return self.release(done, counted).await,
                     // Every guard is gone, and its order did not come.
                     None => return self.shared.end(Loss::Released),
                 },
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
-                () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => {}
-                missing = Looking::goes_on(&mut self.looking, &self.held), if self.looking.is_some() => {
-                    let (key, token) = (self.lease.shown_key(), missing.token.get());
-                    debug!(%key, token, node = self.nodes.list[missing.node].name(), "a node does not have it any more");
-                    let calls = self.held.on_missing(missing.node, missing.id, missing.token, clock::boot_now());
-                    self.make(calls);
+                () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => self.on_time(),
+                missing = Looking::goes_on(&mut self.looking, self.keeper.held()), if self.looking.is_some() => {
+                    self.on_missing(&missing)
                 }
-                () = self.nodes.superseded() => self.moves(),
-                () = sleep_until(next), if self.next.is_some() => self.next_round(),
-                () = sleep(left) => {}
-            }
-            if self.held.is_lost() || clock::boot_now() >= self.held.valid_until() {
-                return self.lose();
-            }
+                () = self.nodes.superseded() => self.move_on(),
+                () = Kept::is_done(&session), if session.is_some() => {
+                    session = None;
+                    self.keeper.end_session();
+                    self.on_time()
+                }
+                () = sleep(clock::until(wake)) => self.on_time(),
+            };
+            self.perform(work);
         }
     }
 
-    /// Another version of the set took the place of the one in which it was held: it is held there from now on.
-    fn moves(&mut self) {
-        self.nodes = self.nodes.latest();
-        self.lease.moves();
-        self.whys = vec![None; self.nodes.len()];
-        // Answers to what is under way are of the version before.
-        self.calls = Calls::new(&self.nodes, &self.lease);
-        let calls = self.held.moves_to(&self.nodes.ids());
-        let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
-        debug!(%key, token, nodes, "goes over to another set of nodes");
-        self.make(calls);
-        if let Some(proclaiming) = &mut self.proclaiming {
-            proclaiming.moves_to(&self.nodes);
-        }
-        if self.looking.is_some() {
-            self.looking = Looking::begin(&self.nodes, &self.lease, self.checked);
-        }
-        // Nodes that were added are to have it soon; and who waits for the round that is over waits for this one.
-        if self.auto.is_some() && !self.is_of_ended_session() || !self.waiting.is_empty() {
-            self.begin_round(self.ttl_ms());
-        }
+    // What happens.
+
+    fn extend(&mut self, ttl_ms: u32, done: Done) -> Work {
+        self.waiting.push(done);
+        let (now, random) = moment();
+        self.keeper.extend(ttl_ms, now, random)
     }
 
-    /// How long its leases are, in milliseconds.
-    fn ttl_ms(&self) -> u32 {
-        self.auto.map_or(self.held.ttl_ms(), |auto| auto.ttl_ms)
+    fn keep(&mut self, auto: Option<Auto>) -> Work {
+        let (now, random) = moment();
+        self.keeper.keep(auto, now, random)
     }
 
-    fn ttl(&self) -> Duration {
-        Duration::from_millis(self.ttl_ms().into())
-    }
-
-    /// How long to wait after a round that failed.
-    fn again(&self) -> Duration {
-        let left = clock::until(self.held.valid_until());
-        (self.ttl() / AGAIN).min(left / AGAIN_OF_LEFT).max(AGAIN_LEAST)
-    }
-
-    /// The next round begins in its time, if it is extended in the background at all.
-    fn plan_round(&mut self) {
-        let period = self.ttl() / ROUNDS_A_LEASE;
-        match &self.shared.session {
-            Some(session) => self.plan_at(session.round_after(Instant::now(), period)),
-            None => self.plan(period),
-        }
-    }
-
-    /// It begins after about `pause`.
-    fn plan(&mut self, pause: Duration) {
-        // Never later, and not all holders at the same moment.
-        let pause = pause.mul_f64(rand::rng().random_range(0.85..1.0));
-        let together_us = TOGETHER_US.min((pause / TOGETHER_OF_PAUSE).as_micros() as u64).max(1);
-        let early_us = (clock::boot_now().as_us() + pause.as_micros() as u64) % together_us;
-        self.plan_at(Instant::now() + pause.saturating_sub(Duration::from_micros(early_us)));
-    }
-
-    fn plan_at(&mut self, next: Instant) {
-        let is_over = self.is_of_ended_session();
-        self.next = self.auto.filter(|auto| next < auto.until && !is_over).map(|_| next);
-    }
-
-    fn is_of_ended_session(&self) -> bool {
-        self.shared.session.as_ref().is_some_and(|session| session.is_over())
-    }
-
-    /// It is time for one, unless it is of a session that is over.
-    fn next_round(&mut self) {
-        if self.is_of_ended_session() {
-            self.next = None;
-        } else {
-            self.begin_round(self.ttl_ms());
-        }
-    }
-
-    fn begin_round(&mut self, ttl_ms: u32) {
-        if self.held.round() > 0 && self.held.outcome().is_none() {
-            // One is under way, and ends within the time that a node is given: begun anew it might never end.
-            return self.plan(self.again());
-        }
-        let calls = self.held.extend(ttl_ms, clock::boot_now());
-        self.make(calls);
-        if let Some(proclaiming) = &mut self.proclaiming {
-            proclaiming.again();
-        }
-        if let Some(looking) = &mut self.looking {
-            looking.look_after();
-        }
-        self.plan_round();
-        // Where too few nodes have it to begin with, there is nothing to wait for.
-        self.report(None);
-    }
-
-    fn share(&mut self, done: oneshot::Sender<Result<(), Error>>) {
+    fn share(&mut self, done: Done) -> Work {
         // What heals a node from here on does so as a reader.
         self.lease.wants(Wanted::Shared);
-        let calls = self.held.share();
-        self.make(calls);
         self.sharing.push(done);
+        let (now, random) = moment();
+        self.keeper.share(now, random)
     }
 
-    fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) {
-        let begin = || Proclaiming::begin(&self.nodes, &self.lease, &self.held, self.checked.given);
+    fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) -> Work {
+        let begin = || Proclaiming::begin(&self.nodes, &self.lease, self.keeper.held(), self.checked.given);
         self.proclaiming.get_or_insert_with(begin).proclaim(value, done);
+        self.on_time()
     }
 
-    fn make(&mut self, calls: Vec<palisade_core::quorum::Call>) {
-        let round = self.held.round();
-        let given = self.checked.extending;
-        calls.into_iter().for_each(|call| self.calls.make(round, call, given));
-    }
-
-    fn on_reply(&mut self, reply: Reply) {
-        let before = self.held.outcome();
+    fn on_reply(&mut self, reply: Reply) -> Work {
         let Reply { round, call, id, answer, why, .. } = reply;
         // A node that has not answered in this round yet: what it said in the one before still stands.
         self.whys[call.node] = why;
-        let calls = self.held.on_answer(round, call.node, id, call.ask, answer, clock::boot_now());
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
         }
         if let (Some(looking), Answer::Token(_)) = (&mut self.looking, answer) {
             looking.was_changed(call.node);
         }
-        self.make(calls);
-        self.shared.show(&self.held);
-        if self.held.is_shared() {
-            self.sharing.drain(..).for_each(|done| drop(done.send(Ok(()))));
-        }
-        self.report(before);
+        let (now, random) = moment();
+        self.keeper.on_answer(round, call, id, answer, now, random)
     }
 
-    /// Tells those who wait for the round what came of it, if that is news.
-    fn report(&mut self, before: Option<bool>) {
-        match self.held.outcome() {
-            Some(true) if before != Some(true) => {
-                metrics::extended(&self.lease, true);
-                debug!(key = %self.lease.shown_key(), token = self.held.token().get(), nodes = self.nodes.len(), "extended");
-                self.waiting.drain(..).for_each(|done| drop(done.send(Ok(()))));
+    fn on_missing(&mut self, missing: &Missing) -> Work {
+        let (key, token) = (self.lease.shown_key(), missing.token.get());
+        debug!(%key, token, node = self.nodes.list[missing.node].name(), "a node does not have it any more");
+        let (now, random) = moment();
+        self.keeper.on_missing(missing.node, missing.id, missing.token, now, random)
+    }
+
+    fn on_time(&mut self) -> Work {
+        let (now, random) = moment();
+        self.keeper.on_wake(now, random)
+    }
+
+    /// Goes over to the version of the set that took the place of the one in which the lock was held.
+    fn move_on(&mut self) -> Work {
+        self.nodes = self.nodes.latest();
+        self.lease.moves();
+        self.whys = vec![None; self.nodes.len()];
+        // Answers to what is under way are of the version before.
+        self.calls = Calls::new(&self.nodes, &self.lease);
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
+        debug!(%key, token, nodes, "goes over to another set of nodes");
+        if let Some(proclaiming) = &mut self.proclaiming {
+            proclaiming.moves_to(&self.nodes);
+        }
+        if self.looking.is_some() {
+            self.looking = Looking::begin(&self.nodes, &self.lease, self.checked);
+        }
+        let (now, random) = moment();
+        self.keeper.move_to(&self.nodes.ids(), now, random)
+    }
+
+    // What is done about it.
+
+    fn perform(&mut self, Work { calls, begins, news }: Work) {
+        let (round, given) = (self.keeper.held().round(), self.checked.extending);
+        calls.into_iter().for_each(|call| self.calls.make(round, call, given));
+        if begins {
+            if let Some(proclaiming) = &mut self.proclaiming {
+                proclaiming.again();
             }
-            // What is lost is told as such.
-            _ if self.held.is_lost() => {}
-            Some(false) if before != Some(false) && self.held.round() > 0 => {
+            if let Some(looking) = &mut self.looking {
+                looking.look_after();
+            }
+        }
+        self.shared.show(self.keeper.held());
+        news.into_iter().for_each(|news| self.tell(news));
+    }
+
+    /// Tells those whom it concerns.
+    fn tell(&mut self, news: News) {
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
+        match news {
+            News::Extended => {
+                metrics::extended(&self.lease, true);
+                debug!(%key, token, nodes, "extended");
+                answer(&mut self.waiting, &Ok(()));
+            }
+            News::NotExtended => {
                 metrics::extended(&self.lease, false);
                 let text = "too few nodes extended it: it stays valid as long as it was";
                 let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
-                let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
                 warn!(%key, token, nodes, %error, "not extended, tried again while it is valid");
-                self.waiting.drain(..).for_each(|done| drop(done.send(Err(error.clone()))));
-                self.plan(self.again());
+                answer(&mut self.waiting, &Err(error));
             }
-            _ => {}
+            News::Shared => answer(&mut self.sharing, &Ok(())),
+            News::Lost(why) => {
+                let loss = self.loss(why);
+                warn!(%key, token, nodes, reason = %loss, "the lock is lost");
+                self.shared.end(loss);
+                let lost = Err(self.shared.lost());
+                answer(&mut self.waiting, &lost);
+                answer(&mut self.sharing, &lost);
+            }
         }
     }
 
-    /// Says that it is lost to all who rely on it.
-    fn lose(&mut self) {
-        let loss = self.loss();
-        let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
-        warn!(%key, token, nodes, reason = %loss, "the lock is lost");
-        self.shared.end(loss);
-        for done in self.waiting.drain(..).chain(self.sharing.drain(..)) {
-            let _ = done.send(Err(self.shared.lost()));
+    fn loss(&self, why: WhyLost) -> Loss {
+        match why {
+            WhyLost::TakenAway => Loss::TakenAway(self.errors()),
+            WhyLost::TooFewNodes => Loss::TooFewNodes(self.errors()),
+            WhyLost::NotExtended => Loss::NotExtended,
+            WhyLost::MaxHold => Loss::MaxHold,
+            WhyLost::Asleep => Loss::Asleep,
         }
     }
 
-    /// Why it is lost.
-    fn loss(&self) -> Loss {
-        if self.held.is_lost() || self.held.was_taken_away() {
-            return Loss::TakenAway(self.errors());
-        }
-        match self.auto {
-            None => Loss::NotExtended,
-            Some(auto) if Instant::now() + self.ttl() / ROUNDS_A_LEASE >= auto.until => Loss::MaxHold,
-            Some(_) if clock::boot_now() > self.held.valid_until().plus_us(OVERSLEPT_US) => Loss::Asleep,
-            Some(_) => Loss::TooFewNodes(self.errors()),
-        }
-    }
-
-    /// What the nodes said last; of those from which the lock is gone that it is, whatever they have said since.
+    /// The nodes' last word; of those from which the lock is gone that it is, whatever they have said since.
     fn errors(&self) -> Vec<NodeError> {
-        let why = |(node, why): (usize, &Option<String>)| match self.held.was_gone_from(node) {
+        let why = |(node, why): (usize, &Option<String>)| match self.keeper.held().was_gone_from(node) {
             true => Some(NOT_HELD.to_owned()),
             false => why.clone(),
         };
@@ -429,13 +337,13 @@ impl Renewer {
         self.calls = Calls::new(&self.nodes, &self.lease);
         self.proclaiming = None;
         self.give_back.disarm();
-        let expired = clock::boot_now() >= self.held.valid_until();
+        let expired = clock::boot_now() >= self.keeper.held().valid_until();
         self.shared.end(Loss::Released);
         self.holding.end(&Loss::Released);
         let mut giving = self.nodes.give_back(&self.lease, self.checked);
         self.nodes = Arc::clone(&giving.nodes);
         drop(counted);
-        let (key, token, nodes) = (self.lease.shown_key(), self.held.token().get(), self.nodes.len());
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         let Some(done) = done else {
             debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
             return drop(giving.goes_on());
@@ -459,4 +367,13 @@ impl Renewer {
         // The other nodes.
         while giving.next().await.is_some() {}
     }
+}
+
+/// Returns what a machine is handed in: the time, and something random.
+fn moment() -> (BootTime, u64) {
+    (clock::boot_now(), rand::random())
+}
+
+fn answer(waiting: &mut Vec<Done>, what: &Result<(), Error>) {
+    waiting.drain(..).for_each(|done| drop(done.send(what.clone())));
 }

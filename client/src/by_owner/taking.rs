@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use palisade_core::quorum::{majority, margin_us};
 use palisade_core::{BootTime, Token, Wanted};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::finding;
 use super::table::{Holding, Id, Slot};
@@ -192,7 +192,7 @@ impl Asked<'_> {
             self.this.table.keeps_no_more(before, self.id);
         }
         self.this.table.keeps(keeper, self.id);
-        holding.guard.keep(Some(Auto { until: Instant::now() + kept, ttl_ms: self.checked.ttl_ms }));
+        holding.guard.keep(Some(Auto { until: clock::after(kept), ttl_ms: self.checked.ttl_ms }));
     }
 }
 

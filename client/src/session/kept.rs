@@ -1,32 +1,30 @@
 //! What the locks of a session share: when they are extended, and whether the session is over.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use palisade_core::BootTime;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::SessionEnd;
-use crate::Loss;
+use crate::{Loss, clock};
 
 /// Of one session.
 #[derive(Debug)]
 pub struct Kept {
     /// When its first round could have been.
-    began: Instant,
+    began: BootTime,
     /// Why it is over; `None`: it is not.
     ended: watch::Sender<Option<SessionEnd>>,
 }
 
 impl Kept {
     pub fn begin() -> Self {
-        Self { began: Instant::now(), ended: watch::Sender::new(None) }
+        Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
     }
 
-    /// The next of its rounds, which begin so long after each other: the same moment for all of its locks.
-    pub fn round_after(&self, now: Instant, period: Duration) -> Instant {
-        let period_ns = period.as_nanos().max(1);
-        let into = now.saturating_duration_since(self.began).as_nanos() % period_ns;
-        now + Duration::from_nanos((period_ns - into) as u64)
+    /// The moment from which its rounds are counted: they are the same for all of its locks.
+    pub fn began(&self) -> BootTime {
+        self.began
     }
 
     /// One of its locks is not held any more. One that was given back is not lost.
@@ -56,25 +54,19 @@ impl Kept {
         let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         end.unwrap_or(SessionEnd::Closed)
     }
+
+    /// Returns when a session that may be there is over; never, if there is none.
+    pub async fn is_done(this: &Option<Arc<Self>>) {
+        match this {
+            Some(this) => drop(this.done().await),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PERIOD: Duration = Duration::from_millis(300);
-
-    /// Locks that were taken at different times are extended at the same moment, and never later than a period from now.
-    #[test]
-    fn all_have_the_same_rounds() {
-        let kept = Kept::begin();
-        let first = kept.began + PERIOD;
-        for ms in [0, 1, 150, 299] {
-            assert_eq!(kept.round_after(kept.began + Duration::from_millis(ms), PERIOD), first, "{ms} ms");
-        }
-        assert_eq!(kept.round_after(first, PERIOD), first + PERIOD, "a round is not followed by itself");
-        assert_eq!(kept.round_after(first + Duration::from_nanos(1), PERIOD), first + PERIOD);
-    }
 
     #[test]
     fn the_first_loss_ends_it_and_a_release_does_not() {
