@@ -3,6 +3,7 @@
 //! It takes one lock at a time. Whoever runs it delivers what it sends, decides when time passes, and tells the referee what it
 //! says it relies on. Times are those of its own clocks.
 
+mod keeping;
 mod set;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::history::{HeldAs, Holder};
 use crate::messages::{Hears, Reply, Request, Says};
 use crate::rules::{Rule, Without};
 
+use keeping::Keeping;
 pub use set::Set;
 
 /// How long a client that waits once has the nodes wait for it, in milliseconds.
@@ -57,7 +59,7 @@ enum Stage {
     Idle,
     Acquiring { machine: Acquire, since: BootTime },
     Waiting(Waiter),
-    Holding { held: Held, since: BootTime, until: BootTime },
+    Holding { keeping: Keeping, since: BootTime, until: BootTime },
 }
 
 /// A request that awaits its answer.
@@ -80,6 +82,8 @@ pub struct Client {
     works_with: Arc<Set>,
     asks: Arc<Set>,
     without: Without,
+    /// The shipped keeper extends what it holds.
+    in_background: bool,
     /// The highest token seen, for proposals.
     seen: u64,
     ticket: u64,
@@ -105,6 +109,7 @@ impl Client {
             works_with: Arc::clone(&set),
             asks: set,
             without,
+            in_background: false,
             seen: 0,
             ticket: 0,
             wanted: Wanted::Exclusive,
@@ -114,6 +119,11 @@ impl Client {
             requests: 0,
             ids: BTreeMap::new(),
         }
+    }
+
+    /// The same, which extends what it holds in the background, if so.
+    pub fn in_background(self, in_background: bool) -> Self {
+        Self { in_background, ..self }
     }
 
     /// Its acquisition under way, or the last one.
@@ -149,15 +159,22 @@ impl Client {
     /// The lock it holds, when it began to ask for it, and until when it relies on it.
     pub fn holding(&self) -> Option<(&Held, BootTime, BootTime)> {
         match &self.stage {
-            Stage::Holding { held, since, until } => Some((held, *since, *until)),
+            Stage::Holding { keeping, since, until } => Some((keeping.held(), *since, *until)),
             _ => None,
         }
     }
 
-    /// The round of extension that was begun last, if it cannot extend the lock any more.
-    pub fn extends_in_vain(&self) -> Option<u64> {
-        let (held, ..) = self.holding()?;
-        Some(held.round()).filter(|round| *round > 0 && held.outcome() == Some(false))
+    /// When it is to be woken, to extend what it holds in the background.
+    pub fn wake_at(&self) -> Option<BootTime> {
+        match &self.stage {
+            Stage::Holding { keeping, .. } => keeping.wake_at(!self.without.is(Rule::RoundsRepeated)),
+            _ => None,
+        }
+    }
+
+    /// Somebody took away what it holds.
+    pub fn is_taken_away(&self) -> bool {
+        matches!(&self.stage, Stage::Holding { keeping, .. } if keeping.is_taken_away())
     }
 
     /// It waits for its turn.
@@ -257,24 +274,33 @@ impl Client {
         self.tell_all(Says::Wait { ms, ticket: self.ticket }, now)
     }
 
-    /// It begins a round that extends its lock.
+    /// It extends its lock, now.
     pub fn extend(&mut self, now: Now) -> Step {
         let ttl_ms = self.ttl_ms;
-        let Stage::Holding { held, .. } = &mut self.stage else { return Step::default() };
-        let calls = held.extend(ttl_ms, now.boot);
-        let round = held.round();
-        self.sends(round, calls, now)
+        self.keeps(now, |keeping, random| keeping.extend(ttl_ms, now.boot, random))
+    }
+
+    /// It is woken.
+    pub fn wake(&mut self, now: Now) -> Step {
+        self.keeps(now, |keeping, random| keeping.wake(now.boot, random))
     }
 
     /// A writer goes on as a reader.
     pub fn share(&mut self, now: Now) -> Step {
-        let Stage::Holding { held, until, .. } = &mut self.stage else { return Step::default() };
-        if self.mode != HeldAs::Exclusive || now.boot >= *until {
+        let is_writer = self.mode == HeldAs::Exclusive;
+        if !self.holding().is_some_and(|(.., until)| is_writer && now.boot < until) {
             return Step::default();
         }
         self.mode = HeldAs::Shared;
-        let (calls, round) = (held.share(), held.round());
-        Step { says: Some(Status::Converted), ..self.sends(round, calls, now) }
+        Step { says: Some(Status::Converted), ..self.keeps(now, |keeping, random| keeping.share(now.boot, random)) }
+    }
+
+    fn keeps(&mut self, now: Now, keep: impl FnOnce(&mut Keeping, u64) -> Vec<Call>) -> Step {
+        let random = self.random();
+        let Stage::Holding { keeping, .. } = &mut self.stage else { return Step::default() };
+        let calls = keep(keeping, random);
+        let round = keeping.held().round();
+        self.sends(round, calls, now)
     }
 
     /// It gives the lock back, or what it may have of it, and waits no longer.
@@ -302,11 +328,12 @@ impl Client {
 
     /// It looks at its clock: a lock that is valid no more is lost.
     pub fn look(&mut self, now: Now) -> Option<Step> {
-        let Stage::Holding { held, until, .. } = &self.stage else { return None };
+        let Stage::Holding { keeping, until, .. } = &self.stage else { return None };
+        let held = keeping.held();
         // Without the rule it hopes as long as a round is under way.
         let hopes = self.without.is(Rule::AnswersInTime) && held.round() > 0 && held.outcome().is_none();
         let over = now.boot >= *until && !hopes;
-        (over || held.is_lost()).then(|| self.release(now))
+        (over || keeping.is_taken_away()).then(|| self.release(now))
     }
 
     // What it hears.
@@ -388,7 +415,7 @@ impl Client {
 
     fn on_answer(&mut self, open: Open, id: Option<NodeId>, answer: Answer, now: Now) -> Step {
         let Says::Ask(ask) = open.says else { return Step::default() };
-        let node = open.seat;
+        let (node, random) = (open.seat, self.random());
         // Without the rule an answer is as good as if it had come at once.
         let heard = if self.without.is(Rule::AnswersInTime) { open.sent } else { now.boot };
         match &mut self.stage {
@@ -405,10 +432,12 @@ impl Client {
                     },
                 }
             }
-            Stage::Holding { held, until, .. } => {
+            Stage::Holding { keeping, until, .. } => {
+                let held = keeping.held();
                 let round = if self.without.is(Rule::AnswersOfTheirRound) { held.round() } else { open.round };
                 let before = (held.valid_until(), held.token());
-                let calls = held.on_answer(round, node, id, ask, answer, heard);
+                let calls = keeping.on_answer(round, Call { node, ask, after_ms: 0 }, id, answer, heard, random);
+                let held = keeping.held();
                 let after = (held.valid_until(), held.token());
                 if after.0 > before.0 {
                     *until = belief(after.0, held.ttl_ms(), open.sent, self.without, now);
@@ -443,7 +472,11 @@ impl Client {
 
     fn hold(&mut self, held: Held, since: BootTime, now: Now) -> Step {
         let until = belief(held.valid_until(), self.ttl_ms, since, self.without, now);
-        self.stage = Stage::Holding { held, since, until };
+        let keeping = match self.in_background {
+            true => Keeping::in_background(held, now.boot, self.random()),
+            false => Keeping::ByHand(held),
+        };
+        self.stage = Stage::Holding { keeping, since, until };
         Step { sends: vec![], says: Some(Status::Held) }
     }
 

@@ -91,9 +91,7 @@ impl Client {
     fn moves(&mut self, now: Now) -> Step {
         self.asks = Arc::clone(&self.works_with);
         self.open.clear();
-        let Stage::Holding { held, .. } = &mut self.stage else { return Step::default() };
-        let calls = held.moves_to(&self.works_with.ids());
-        let round = held.round();
-        self.sends(round, calls, now)
+        let ids = self.works_with.ids();
+        self.keeps(now, |keeping, random| keeping.move_to(&ids, now.boot, random))
     }
 }

@@ -1,7 +1,7 @@
 //! What happens next: moments in the order of true time.
 
-use palisade_core::NodeState;
 use palisade_core::quorum::NodeId;
+use palisade_core::{BootTime, NodeState};
 
 use super::changers::{Answers, Asks, Message};
 use crate::history::{HeldAs, Holder, TimeUs};
@@ -51,7 +51,7 @@ pub(super) enum Wake {
     Wants,
     Misses(u32),
     Extends,
-    ExtendsAgain(u64),
+    Keeps(BootTime),
     AsksAgain,
     StopsAsking,
     Looks,

@@ -60,7 +60,6 @@ impl World<'_> {
             return Ok(());
         }
         let holds = client.holding().is_some();
-        let in_vain = client.extends_in_vain();
         let key = self.rng.random_range(0..self.plan.keys);
         match wake {
             Wake::Wants if client.is_idle() && self.taking[who.client as usize].is_none() && !self.quiet => {
@@ -79,8 +78,12 @@ impl World<'_> {
                 self.plan_at(self.at + after, Next::Wakes(who, Wake::Extends));
                 again
             }
-            Wake::ExtendsAgain(round) if in_vain == Some(round) => {
-                self.on_client(who.client, |client, now| client.extend(now))
+            Wake::Keeps(wake) if client.wake_at() == Some(wake) => {
+                if machine.now(self.at).boot >= wake {
+                    return self.on_client(who.client, Client::wake);
+                }
+                self.plan_at(self.at + 1, Next::Wakes(who, Wake::Keeps(wake)));
+                Ok(())
             }
             Wake::AsksAgain if client.is_idle() => self.asks_again(who),
             Wake::StopsAsking => self.on_client(who.client, Client::stop_asking),
@@ -135,10 +138,11 @@ impl World<'_> {
             return Ok(());
         }
         let now = machine.now(self.at);
-        let (before, was_in_vain) = (client.who(), client.extends_in_vain());
+        let (before, woke_at) = (client.who(), client.wake_at());
         let step = body(client, now);
         let (who, key, mode) = (client.who(), client.key(), client.mode());
-        let in_vain = client.extends_in_vain().filter(|round| was_in_vain != Some(*round));
+        let wake = client.wake_at().filter(|wake| woke_at != Some(*wake)).map(|wake| (machine.when(wake), wake));
+        let is_taken_away = client.is_taken_away();
         let holding =
             client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
@@ -157,8 +161,8 @@ impl World<'_> {
             self.sends(after_ms, request);
         }
         let at = self.at;
-        if let (Some(round), Some((_, until, _))) = (in_vain, holding) {
-            self.extends_again(who, round, until);
+        if let Some((wakes_at, wake)) = wake {
+            self.plan_at(wakes_at.max(at), Next::Wakes(who, Wake::Keeps(wake)));
         }
         match (step.says, holding) {
             (Some(Status::Held), Some((since, until, token))) => {
@@ -166,7 +170,10 @@ impl World<'_> {
                 self.takes_no_more(number, true);
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
                 let after = ttl_us * self.plan.extended_after_permille / 1_000;
-                self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
+                // What is extended in the background is extended by hand now and then.
+                if !self.plan.is_in_background(number as usize) || self.rng.random_ratio(1, 5) {
+                    self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
+                }
                 self.wakes(who, self.plan.hold_us, Wake::GivesBack);
                 self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
                 self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
@@ -198,7 +205,7 @@ impl World<'_> {
             _ => {}
         }
         // Whatever it heard, it looks at its clock.
-        if holding.is_some_and(|(_, until, _)| until <= at) && step.says != Some(Status::Ended) {
+        if (is_taken_away || holding.is_some_and(|(_, until, _)| until <= at)) && step.says != Some(Status::Ended) {
             self.plan_at(at + HOPES_US, Next::Wakes(who, Wake::Looks));
         }
         Ok(())

@@ -1,18 +1,15 @@
 //! Moments in which much is asked and little answered: bursts of requests, stalls of a majority. A lease, and who asks for a
 //! lock until a limit, outlast them, as long as nothing else goes wrong.
-//!
-//! When a round of extension begins again is the client crate's to decide: what stands here does it after as long as that does.
 
 use palisade_core::Wanted;
 use palisade_core::quorum::majority;
 
-use super::agenda::{Next, Wake};
+use super::agenda::Next;
 use super::kinds::Kind;
 use super::outcome::Failure;
 use super::taking::PATIENCE_US;
 use super::world::World;
 use crate::history::{Holder, TimeUs};
-use crate::rules::Rule;
 use crate::server::shares_stripe;
 
 /// Microseconds in a millisecond.
@@ -27,11 +24,6 @@ const ANSWERS_US: u64 = 900 * MS;
 
 /// From one burst to the next.
 const BURST_US: u64 = 1_300 * MS;
-
-/// A round in vain is begun again after this part of the ttl, or of what is left of validity, and not sooner than this.
-const AGAIN: u64 = 10;
-const AGAIN_OF_LEFT: u64 = 4;
-const AGAIN_LEAST_US: u64 = 5 * MS;
 
 /// Keys that only one client wants begin here.
 const APART: u32 = 1_000;
@@ -83,16 +75,6 @@ impl World<'_> {
     fn key_of_its_own(&self, client: u32) -> u32 {
         let beside = (APART..).filter(|key| shares_stripe(*key, self.plan.keys));
         beside.take(client as usize + 1).last().unwrap_or(APART)
-    }
-
-    /// A round of extension cannot extend the lock any more: another is begun while there is time.
-    pub(super) fn extends_again(&mut self, who: Holder, round: u64, until: TimeUs) {
-        if !self.plan.extends_in_background() || self.without.is(Rule::RoundsRepeated) {
-            return;
-        }
-        let left = until.saturating_sub(self.at);
-        let pause = (u64::from(self.plan.ttl_ms) * MS / AGAIN).min(left / AGAIN_OF_LEFT).max(AGAIN_LEAST_US);
-        self.plan_at(self.at + pause, Next::Wakes(who, Wake::ExtendsAgain(round)));
     }
 
     /// A holder has the lock no more: it gave it back, or lost it.

@@ -146,10 +146,15 @@ impl Plan {
             && self.extends_in_background()
     }
 
-    /// Holders extend as the client crate does it in the background: early, and again where a round was in vain. Where they do it by
-    /// hand, and late, one round may be all.
+    /// Holders extend early, as the shipped keeper does it. Where they do it by hand, and late, one round may be all.
     pub fn extends_in_background(&self) -> bool {
         self.extended_after_permille <= 333
+    }
+
+    /// Whether the shipped keeper decides when `client` extends. The others begin a round at any time, also before the last is over: that
+    /// needs rules which a keeper hides.
+    pub fn is_in_background(&self, client: usize) -> bool {
+        self.is_calm() || (self.extends_in_background() && client.is_multiple_of(2))
     }
 
     /// The set of nodes may change.

@@ -72,7 +72,8 @@ impl<'a> World<'a> {
     pub fn new(plan: &'a Plan, without: Without, tells: bool) -> Self {
         let node = |(n, machine): (usize, &plan::Machine)| Node::new(n, machine);
         let client = |(n, machine): (usize, &plan::Machine)| {
-            (Machine::new(machine), Client::new(n as u32, plan.first_set(), plan.ttl_ms, without))
+            let client = Client::new(n as u32, plan.first_set(), plan.ttl_ms, without);
+            (Machine::new(machine), client.in_background(plan.is_in_background(n)))
         };
         let single_client = |(n, client): (usize, &plan::SingleClient)| {
             let number = single_client::FIRST + n as u32;

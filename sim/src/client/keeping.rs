@@ -1,0 +1,97 @@
+//! Keeping a lock: by the shipped [`Keeper`], or by rounds that begin when whoever runs the client says so, one before the last is over
+//! too.
+
+use palisade_core::BootTime;
+use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, WhyLost, Work};
+
+/// A lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Keeping {
+    ByHand(Held),
+    InBackground {
+        keeper: Keeper,
+        /// When the last round began.
+        began: BootTime,
+        /// The keeper said that somebody took it away.
+        is_taken_away: bool,
+    },
+}
+
+impl Keeping {
+    /// Begins to keep it in the background.
+    pub(super) fn in_background(held: Held, now: BootTime, random: u64) -> Self {
+        let auto = Auto { until: BootTime::MAX, ttl_ms: held.ttl_ms() };
+        let keeper = Keeper::begin(held, Some(auto), None, now, random);
+        Self::InBackground { keeper, began: now, is_taken_away: false }
+    }
+
+    pub(super) fn held(&self) -> &Held {
+        match self {
+            Self::ByHand(held) => held,
+            Self::InBackground { keeper, .. } => keeper.held(),
+        }
+    }
+
+    /// Nobody has it any more, though its lease has not ended.
+    pub(super) fn is_taken_away(&self) -> bool {
+        matches!(self, Self::InBackground { is_taken_away: true, .. }) || self.held().is_lost()
+    }
+
+    /// When it is to be woken; without rounds that are repeated, not before a round would have begun anyway.
+    pub(super) fn wake_at(&self, repeats: bool) -> Option<BootTime> {
+        let Self::InBackground { keeper, began, .. } = self else { return None };
+        let regular = began.plus_ms(keeper.held().ttl_ms() / 3);
+        keeper.wake_at().map(|wake| if repeats { wake } else { wake.max(regular) })
+    }
+
+    pub(super) fn wake(&mut self, now: BootTime, random: u64) -> Vec<Call> {
+        self.keeps(now, |keeper| keeper.on_wake(now, random), |_| vec![])
+    }
+
+    pub(super) fn extend(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Vec<Call> {
+        self.keeps(now, |keeper| keeper.extend(ttl_ms, now, random), |held| held.extend(ttl_ms, now))
+    }
+
+    pub(super) fn share(&mut self, now: BootTime, random: u64) -> Vec<Call> {
+        self.keeps(now, |keeper| keeper.share(now, random), Held::share)
+    }
+
+    pub(super) fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Vec<Call> {
+        self.keeps(now, |keeper| keeper.move_to(ids, now, random), |held| held.moves_to(ids))
+    }
+
+    pub(super) fn on_answer(
+        &mut self,
+        round: u64,
+        call: Call,
+        id: Option<NodeId>,
+        answer: Answer,
+        now: BootTime,
+        random: u64,
+    ) -> Vec<Call> {
+        self.keeps(
+            now,
+            |keeper| keeper.on_answer(round, call, id, answer, now, random),
+            |held| held.on_answer(round, call.node, id, call.ask, answer, now),
+        )
+    }
+
+    fn keeps(
+        &mut self,
+        now: BootTime,
+        kept: impl FnOnce(&mut Keeper) -> Work,
+        by_hand: impl FnOnce(&mut Held) -> Vec<Call>,
+    ) -> Vec<Call> {
+        match self {
+            Self::ByHand(held) => by_hand(held),
+            Self::InBackground { keeper, began, is_taken_away } => {
+                let Work { calls, begins, news } = kept(keeper);
+                if begins {
+                    *began = now;
+                }
+                *is_taken_away |= news.contains(&News::Lost(WhyLost::TakenAway));
+                calls
+            }
+        }
+    }
+}
