@@ -13,6 +13,8 @@
 //! come to, is [`Held`].
 
 #[cfg(test)]
+mod storm;
+#[cfg(test)]
 mod tests;
 
 use crate::ask::{Answer, Call, NodeId};
