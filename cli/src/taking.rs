@@ -161,7 +161,7 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
         None => Ok(connecting.await),
     };
     match connected {
-        Ok(Ok(())) => return Ok(limit),
+        Ok(Ok(())) => {}
         Ok(Err(error)) if error.is_lasting() => return Err(error),
         Ok(Err(error)) => tell(&format!("waits for nodes: {}", nodes.failed(error).text)),
         Err(_) => {}

@@ -3,17 +3,25 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// After the name that a caller chose: a sign, and 16 hexadecimal digits of chance.
+/// After the name that a caller chose: a sign, 8 hexadecimal digits that all attempts of one request share, and 8 of chance.
 pub const SUFFIX_BYTES: usize = 17;
 const SIGN: u8 = b'#';
+const REQUEST_BYTES: usize = 8;
 
-/// A new one, of an owner with this name, or with none. No two are the same, so that a late message of one attempt cannot touch another.
-pub fn attempt_of(name: Option<&[u8]>) -> Arc<[u8]> {
+/// A new one, of an owner with this name, or with none, for this request. No two are the same, so that a late message of one attempt cannot touch
+/// another.
+pub fn attempt_of(name: Option<&[u8]>, request: u32) -> Arc<[u8]> {
     let Some(name) = name else { return Arc::from(rand::random::<[u8; 20]>()) };
     let mut digits = String::with_capacity(SUFFIX_BYTES);
     // Writing to a string cannot fail.
-    let _ = write!(digits, "{}{:016x}", char::from(SIGN), rand::random::<u64>());
+    let _ = write!(digits, "{}{request:08x}{:08x}", char::from(SIGN), rand::random::<u32>());
     [name, digits.as_bytes()].concat().into()
+}
+
+/// Whether both are attempts of one request.
+pub fn is_same_request(one: &[u8], other: &[u8]) -> bool {
+    let request = |attempt: &[u8]| attempt.get(..name_of(attempt).len() + 1 + REQUEST_BYTES).map(<[u8]>::to_vec);
+    request(one).is_some_and(|of_one| Some(of_one) == request(other))
 }
 
 /// The name that the caller chose; all of it where nobody did.
@@ -31,13 +39,15 @@ mod tests {
     #[test]
     fn an_attempt_tells_the_name_and_is_no_other() {
         for name in [&b"me"[..], b"#", b"\0\xff", b"me#0123456789abcdef"] {
-            let (one, other) = (attempt_of(Some(name)), attempt_of(Some(name)));
+            let (one, other) = (attempt_of(Some(name), 7), attempt_of(Some(name), 7));
             assert_eq!((name_of(&one), one.len()), (name, name.len() + SUFFIX_BYTES));
             assert_ne!(one, other);
+            assert!(is_same_request(&one, &other) && !is_same_request(&one, &attempt_of(Some(name), 8)));
         }
         for other in [&b"me"[..], b"", b"#0123456789abcdef", b"me#0123456789abcdeg", b"me-0123456789abcdef"] {
             assert_eq!(name_of(other), other);
         }
-        assert_eq!(attempt_of(None).len(), 20);
+        assert_eq!(attempt_of(None, 7).len(), 20);
+        assert!(!is_same_request(&attempt_of(Some(b"me"), 7), &attempt_of(Some(b"you"), 7)), "of another owner");
     }
 }

@@ -78,6 +78,8 @@ pub struct Sought {
     pub key: Vec<u8>,
     /// The name of the owner, if the caller chose one.
     pub owner: Option<Vec<u8>>,
+    /// What the names of all its attempts share.
+    pub request: u32,
     pub note: Vec<u8>,
     pub wanted: Wanted,
     /// What it is counted as.
@@ -184,10 +186,10 @@ impl<'a> Taking<'a> {
 
     /// The acquisition for which the nodes keep it, or a new one: a late message about the last one cannot touch that.
     fn lease(&mut self, wanted: Wanted, keeps_name: bool) -> Lease {
-        let Sought { key, owner, note, class, .. } = self.sought;
+        let Sought { key, owner, request, note, class, .. } = self.sought;
         let lease = match self.kept.take().filter(|_| keeps_name) {
             Some(kept) => kept,
-            None => Lease::new(key, owner.as_deref(), note, wanted, self.nodes.len()).of_class(class),
+            None => Lease::new(key, (owner.as_deref(), *request), note, wanted, self.nodes.len()).of_class(class),
         };
         lease.wants(wanted);
         self.asked_as = Arc::clone(&lease.owner);

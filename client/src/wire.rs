@@ -11,7 +11,7 @@ use redis::{Cmd, RedisError, Value, cmd};
 
 use crate::Holder;
 use crate::access::Unreached;
-use crate::attempt_name::{attempt_of, name_of};
+use crate::attempt_name::{attempt_of, is_same_request, name_of};
 use crate::metrics::Class;
 
 /// The code of a node that is not ready to answer.
@@ -43,11 +43,11 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A new attempt on so many nodes, of an owner with this name, or with none.
-    pub fn new(key: &[u8], name: Option<&[u8]>, note: &[u8], wanted: Wanted, nodes: usize) -> Self {
+    /// A new attempt of this request on so many nodes, of an owner with this name, or with none.
+    pub fn new(key: &[u8], (name, request): (Option<&[u8]>, u32), note: &[u8], wanted: Wanted, nodes: usize) -> Self {
         Self {
             key: key.to_vec(),
-            owner: attempt_of(name),
+            owner: attempt_of(name, request),
             is_named: name.is_some(),
             note: note.to_vec(),
             class: Class::default(),
@@ -90,9 +90,10 @@ impl Lease {
         }
     }
 
-    /// Whether its owner holds it already, by another attempt.
+    /// Whether its owner holds it already, by another request. An earlier attempt of its own, which a slow node granted late, is being given
+    /// back.
     pub fn is_held_by(&self, holder: &Holder) -> bool {
-        self.is_named && name_of(&holder.owner) == name_of(&self.owner)
+        self.is_named && name_of(&holder.owner) == name_of(&self.owner) && !is_same_request(&holder.owner, &self.owner)
     }
 
     /// In which mode it is asked for, from now on.
@@ -706,7 +707,7 @@ mod tests {
             (permit(Some(2)), " LIMIT 5 PERMIT 2", " LIMIT 5"),
         ];
         for (wanted, acquires, waits) in cases {
-            let lease = Lease::new(b"k", None, b"", wanted, 1);
+            let lease = Lease::new(b"k", (None, 0), b"", wanted, 1);
             for (retry, repeats) in [(false, ""), (true, " RETRY")] {
                 let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
                 assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
@@ -724,7 +725,7 @@ mod tests {
         let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {
             String::from_utf8_lossy(&command.get_packed_command()).into_owned()
         });
-        let noted = Lease::new(b"k", None, b"web-1", Wanted::Exclusive, 1);
+        let noted = Lease::new(b"k", (None, 0), b"web-1", Wanted::Exclusive, 1);
         let tells = |behind| (words(noted.wait(5, token, behind)), words(noted.acquire_waiting(9, token, 5, behind)));
         let (wait, acquire) = tells(None);
         assert!(
@@ -744,7 +745,7 @@ mod tests {
 
     #[test]
     fn a_permit_keeps_its_number() {
-        let lease = |number| Lease::new(b"k", None, b"", Wanted::Permit { limit: 5, number }, 1);
+        let lease = |number| Lease::new(b"k", (None, 0), b"", Wanted::Permit { limit: 5, number }, 1);
         let any = lease(None);
         assert!(!any.is_number(0) && !any.is_number(6), "there is none such");
         assert!(any.is_number(4) && any.is_number(4) && !any.is_number(5), "it is the one that was granted first");
@@ -752,7 +753,7 @@ mod tests {
         let granted = |number| Ok(Value::Array(vec![Value::Int(7), Value::Int(0), Value::Int(number)]));
         assert!(lease(Some(2)).checked(granted(2)).is_ok() && lease(Some(2)).checked(granted(3)).is_err());
         assert!(lease(Some(2)).checked(Ok(Value::Nil)).is_ok());
-        assert!(!Lease::new(b"k", None, b"", Wanted::Shared, 1).is_number(2));
+        assert!(!Lease::new(b"k", (None, 0), b"", Wanted::Shared, 1).is_number(2));
     }
 
     #[test]

@@ -105,6 +105,24 @@ fn a_majority_that_freezes_during_a_wait() {
     nodes.wait_idle();
 }
 
+/// Three of five nodes are frozen when a command begins, and come back before its time is over: that counts as part of its time. It lasted up to
+/// twice as long.
+#[test]
+fn what_the_first_connection_takes_is_part_of_the_wait() {
+    const WAIT: Duration = Duration::from_secs(4);
+    let nodes = Nodes::start(5);
+    let _holder = Running::start(nodes.exec("--ttl 60s k", "echo > held; sleep 1000"));
+    nodes.wait_file("held");
+    let frozen: Vec<_> = nodes.servers[..3].iter().map(Frozen::new).collect();
+    let began = Instant::now();
+    let waiting = Running::start(nodes.palisade("lock --wait 4s k"));
+    std::thread::sleep(Duration::from_secs(3));
+    drop(frozen);
+    waiting.end().assert_refused(195, "held by");
+    let late = began.elapsed().saturating_sub(WAIT);
+    assert!(late < Duration::from_millis(1_500), "{late:?} after its time");
+}
+
 /// Servers that say that they load their data.
 #[test]
 fn a_node_that_loads_its_data_is_waited_for() {

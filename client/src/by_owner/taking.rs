@@ -25,6 +25,9 @@ const EXTENDED_TIMES: u32 = 7;
 /// First pause before that, where nodes have to be asked once more what they have; twice as long each time.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// For how long after it came a request looks again where nodes do not agree: if it does not wait, and if it waits for longer.
+const LOOKED_FOR: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
 /// When a request came.
 #[derive(Clone, Copy, Debug)]
 pub struct Came {
@@ -60,6 +63,7 @@ impl Asked<'_> {
         let sought = Sought {
             key: self.take.key.clone(),
             owner: Some(self.take.owner.clone()),
+            request: rand::random(),
             note: self.take.note.clone(),
             wanted: self.take.wanted,
             class: Class::of(self.this.client.defaults()),
@@ -129,11 +133,31 @@ impl Asked<'_> {
     async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {
-            *held = finding::find(self.this, self.id, self.checked).await?;
+            *held = self.find().await?;
         }
         match &mut *held {
             Some(holding) => self.extended(holding).await,
             None => Ok(None),
+        }
+    }
+
+    /// Looks for it on the nodes. While another attempt is being given back, or adopted by a third process, they do not agree: it looks again, for
+    /// a moment, or up to a second of its wait.
+    async fn find(&self) -> Result<Option<Holding>, Error> {
+        let mut pause = AGAIN;
+        loop {
+            let looked_for = clock::since(self.came.at);
+            match finding::find(self.this, self.id, self.checked).await {
+                Err(error)
+                    if error.kind() == ErrorKind::NoQuorum
+                        && !error.is_lasting()
+                        && looked_for < self.take.wait.clamp(LOOKED_FOR.0, LOOKED_FOR.1) =>
+                {
+                    sleep(pause).await;
+                    pause *= 2;
+                }
+                found => return found,
+            }
         }
     }
 

@@ -113,3 +113,30 @@ async fn a_holder_of_before_is_not_named() {
     drop(frozen);
     assert_no_quorum(&ended);
 }
+
+/// All nodes freeze while an owner asks, for longer than a node is given: what they grant late is of the same request. The owner was told that it
+/// holds the lock already, and the lock stayed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await.by_owner();
+    for n in 0..5 {
+        let take = Take {
+            key: b"k".to_vec(),
+            owner: format!("owner{n}").into_bytes(),
+            ttl: ms(1_000),
+            wanted: Wanted::Exclusive,
+            wait: Duration::from_secs(20),
+            retry: false,
+            note: vec![],
+            keepalive: None,
+        };
+        let frozen: Vec<_> = nodes.0.iter().map(Frozen::new).collect();
+        let asks = locks.clone();
+        let taking = tokio::spawn(async move { asks.take(take).await });
+        tokio::time::sleep(ms(800)).await;
+        drop(frozen);
+        assert!(taking.await.unwrap().unwrap().is_some(), "{n}");
+        until("its lease ends", async || nodes.0.iter().all(|server| server.info("held") == 0)).await;
+    }
+}
