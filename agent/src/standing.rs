@@ -141,12 +141,14 @@ fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use palisade_client::Why;
+
     use super::*;
 
     fn standing(version: u64, nodes: &str) -> Standing {
         let reach = |up: char| match up {
             '+' => Reach::Up,
-            '-' => Reach::Away("it does not answer".to_owned()),
+            '-' => Reach::Away(Why::late()),
             _ => Reach::Unknown,
         };
         let nodes = nodes.chars().enumerate().map(|(n, up)| (format!("node{n}"), reach(up))).collect();

@@ -1,10 +1,11 @@
 //! `palisade acl`: the line that gives a user what its role needs, for the servers that are asked.
 
 use futures_util::future::join_all;
+use palisade_client::Why;
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure};
-use crate::node_failure::NodeFailure;
+use crate::node_failure::{strange, words};
 use crate::node_view::Info;
 use crate::nodes::{Nodes, Said};
 use crate::roles::Role;
@@ -52,7 +53,7 @@ pub async fn run(
             let versions = join_all(asked).await;
             for Said { server, said, .. } in &versions {
                 if let Err(failure) = said {
-                    tell(&format!("{server}: {failure}; the line is one that every version takes"));
+                    tell(&format!("{server}: {}; the line is one that every version takes", words(failure)));
                 }
             }
             versions.iter().all(|version| matches!(version.said, Ok(true)))
@@ -69,10 +70,10 @@ fn is_word(word: &str) -> bool {
 }
 
 /// Whether a server knows categories.
-async fn version(server: &Server) -> Result<bool, NodeFailure> {
+async fn version(server: &Server) -> Result<bool, Why> {
     let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
-    let told: String = FromRedisValue::from_redis_value(told).map_err(|why| NodeFailure::strange("INFO", why))?;
+    let told: String = FromRedisValue::from_redis_value(told).map_err(|why| strange("INFO", why))?;
     Ok(knows_categories(&Info::of(&told)))
 }
 

@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
+use palisade_client::Why;
 use palisade_core::quorum::token_of;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use serde::{Serialize, Serializer};
 
 use crate::lock_view::{Together, hex, note_of};
 use crate::moment;
-use crate::node_failure::{NodeFailure, line};
+use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, failures};
 use crate::server::Fields;
 use crate::show::{printable, time};
@@ -70,7 +71,7 @@ impl Logs {
         let told = |said: &Said<Reply>| {
             let told = said.said.as_ref().map(drop).map_err(|failure| match failure {
                 // Of one that is none, the reason is told elsewhere.
-                NodeFailure::NoModule => NodeFailure::Silent("its module is too old to have a log".to_owned()),
+                Why::NoModule => Why::Broken("its module is too old to have a log".to_owned()),
                 failure => failure.clone(),
             });
             Said { number: said.number, server: said.server.clone(), said: told }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::node_failure::with_remedy;
 use palisade_client::holder_id;
 use palisade_core::quorum::token_of;
 use redis::{Cmd, Value, cmd};
@@ -169,7 +170,7 @@ pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<
             Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
         }
         Ok(_) => None,
-        Err(failure) => Some(failure.with_remedy()),
+        Err(failure) => Some(with_remedy(failure)),
     };
     replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect()
 }

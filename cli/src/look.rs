@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
+use palisade_client::Why;
 use palisade_core::quorum::{Known, known};
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
 use crate::many_keys::Open;
-use crate::node_failure::{NodeFailure, line};
+use crate::node_failure::{line, strange};
 use crate::nodes::{Nodes, Reply, Said, answers};
 use crate::server::Link;
 use crate::show::{json, out, printable, table, tell, time};
@@ -170,7 +171,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
 }
 
 /// The names of a node's locks.
-async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, NodeFailure> {
+async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Why> {
     let mut keys = BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
@@ -178,7 +179,7 @@ async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BT
         scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("redislock");
         let reply = link.ask(&scan).await?;
         let (next, found): (String, Vec<Vec<u8>>) =
-            FromRedisValue::from_redis_value(reply).map_err(|why| NodeFailure::strange("SCAN", why))?;
+            FromRedisValue::from_redis_value(reply).map_err(|why| strange("SCAN", why))?;
         keys.extend(found);
         if next == "0" || most.is_some_and(|most| keys.len() >= most) {
             return Ok(keys);

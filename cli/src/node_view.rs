@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use palisade_client::Why;
 use palisade_client::direct::Place;
 use redis::{FromRedisValue, Value, cmd};
 use serde::Serialize;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use crate::arguments::{Guard, Word};
 use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::look::ask;
-use crate::node_failure::{NodeFailure, line};
+use crate::node_failure::{in_json, line, strange, with_remedy};
 use crate::nodes::{Nodes, Said, failures};
 use crate::reaching::Reaching;
 use crate::server::{Fields, Link, Server};
@@ -27,7 +28,8 @@ pub struct NodeView {
     /// Its address, without passwords.
     pub node: String,
     /// Why it cannot be asked; all else is empty then.
-    pub error: Option<NodeFailure>,
+    #[serde(serialize_with = "in_json")]
+    pub error: Option<Why>,
     /// Of a cluster: how many slots it serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
@@ -57,7 +59,7 @@ pub struct NodeView {
     pub info: Info,
     /// The reason why INFO tells nothing: a user that takes locks need not have the permission.
     #[serde(skip)]
-    pub info_refused: Option<NodeFailure>,
+    pub info_refused: Option<Why>,
 }
 
 /// INFO of a server.
@@ -108,7 +110,7 @@ impl NodeView {
     }
 
     /// One that cannot be asked.
-    pub fn unreachable(number: usize, node: String, why: NodeFailure) -> Self {
+    pub fn unreachable(number: usize, node: String, why: Why) -> Self {
         Self { number, node, error: Some(why), ..Self::default() }
     }
 
@@ -116,7 +118,7 @@ impl NodeView {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub async fn look(server: &Server, mut link: Link) -> Result<(Self, Link), NodeFailure> {
+    pub async fn look(server: &Server, mut link: Link) -> Result<(Self, Link), Why> {
         // At once for all nodes, so that their clocks can be compared. By a command that everybody may send who takes locks.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
         for _ in 0..ROUND_TRIPS {
@@ -124,10 +126,10 @@ impl NodeView {
             told = link.ask(&cmd("LOCK.NODE")).await?;
             round_trip = round_trip.min(sent.elapsed());
         }
-        let told = Fields::of(told).ok_or_else(|| NodeFailure::strange("LOCK.NODE", "it has no fields"))?;
+        let told = Fields::of(told).ok_or_else(|| strange("LOCK.NODE", "it has no fields"))?;
         let (info, info_refused) = match link.ask(cmd("INFO").arg("everything")).await {
-            Ok(info) => (String::from_redis_value(info).map_err(|why| NodeFailure::strange("INFO", why))?, None),
-            Err(why) if why.is_no_permission() => (String::new(), Some(why)),
+            Ok(info) => (String::from_redis_value(info).map_err(|why| strange("INFO", why))?, None),
+            Err(why) if why.code() == Some("NOPERM") => (String::new(), Some(why)),
             Err(why) => return Err(why),
         };
         let info = Info(info);
@@ -162,12 +164,11 @@ impl NodeView {
     /// Its state, and for how long.
     pub fn state_line(&self) -> String {
         match &self.error {
-            Some(NodeFailure::Silent(_) | NodeFailure::Of(..)) => "unreachable".to_owned(),
-            Some(NodeFailure::NoModule) => "no lock module".to_owned(),
-            Some(NodeFailure::Full) => "no room for clients".to_owned(),
-            Some(NodeFailure::Stranger(_)) => "no lock node".to_owned(),
-            Some(NodeFailure::SameServer(name)) => format!("same server as {name}"),
-            Some(NodeFailure::Error(code, _)) => code.clone(),
+            Some(Why::NoModule) => "no lock module".to_owned(),
+            Some(Why::Full(_)) => "no room for clients".to_owned(),
+            Some(Why::Stranger(_)) => "no lock node".to_owned(),
+            Some(Why::SameServer(name)) => format!("same server as {name}"),
+            Some(why) => why.code().unwrap_or("unreachable").to_owned(),
             None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
             None => self.state.clone(),
         }
@@ -243,8 +244,8 @@ struct Guarded {
 /// There is no such node, it cannot be asked, or the person does not want it.
 pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(reaching, &guard.node).await?;
-    let failed = |why: NodeFailure| {
-        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, why.with_remedy()))
+    let failed = |why: Why| {
+        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, with_remedy(&why)))
     };
     let mut link = node.connect().await.map_err(failed)?;
     let mut command = cmd("LOCK.GUARD");
@@ -261,7 +262,7 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
     }
     let guard_ms = match link.ask(&command).await.map_err(failed)? {
         Value::Int(ms) => u64::try_from(ms).unwrap_or(0),
-        other => return Err(failed(NodeFailure::strange("LOCK.GUARD", format!("{other:?}")))),
+        other => return Err(failed(strange("LOCK.GUARD", format!("{other:?}")))),
     };
     if as_json {
         json(&Guarded { node: node.name.clone(), guard_ms })?;
@@ -305,7 +306,7 @@ fn one_of(mut meant: Vec<Said<Server>>, word: &str) -> Result<Server, Failure> {
     }
     let Said { server, said, .. } = meant.remove(0);
     said.map_err(|why| {
-        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{server}: {}", why.with_remedy()))
+        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{server}: {}", with_remedy(&why)))
     })
 }
 

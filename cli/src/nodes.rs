@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use palisade_client::direct::Place;
-use palisade_client::{Client, Error, ErrorKind, Options};
+use palisade_client::{Client, Error, ErrorKind, Options, Why};
 use palisade_core::quorum::{NodeId, first_as};
 use redis::{Cmd, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
-use crate::node_failure::{NodeFailure, grouped, line};
+use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
 use crate::server::{Link, Server};
 
@@ -43,7 +43,7 @@ pub struct Said<T> {
     pub number: usize,
     /// The server; where it is not known which one, the node.
     pub server: String,
-    pub said: Result<T, NodeFailure>,
+    pub said: Result<T, Why>,
 }
 
 /// What a server answers.
@@ -156,7 +156,7 @@ impl Nodes {
     }
 
     /// Returns what `ask` finds at each server, over a connection to it.
-    pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server, Link) -> Result<T, NodeFailure>) -> Vec<Said<T>> {
+    pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server, Link) -> Result<T, Why>) -> Vec<Said<T>> {
         let connected = self.servers().await.into_iter().map(async |Said { number, server, said }| match said {
             Ok(there) => Said::of(&there, there.connect().await.map(|link| Open { server: there.clone(), link })),
             Err(why) => Said { number, server, said: Err(why) },
@@ -202,9 +202,7 @@ impl Nodes {
         let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
         let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
         let once = |(place, said): (usize, Said<Open>)| match first_as(&ids, place).map(|first| &names[first]) {
-            Some((number, name)) if *number != said.number => {
-                Said { said: Err(NodeFailure::SameServer(name.clone())), ..said }
-            }
+            Some((number, name)) if *number != said.number => Said { said: Err(Why::SameServer(name.clone())), ..said },
             _ => said,
         };
         open.into_iter().enumerate().map(once).collect()
@@ -243,7 +241,7 @@ impl Nodes {
     /// Why the client got no lock.
     pub fn failed(&self, error: Error) -> Failure {
         let failures = error.nodes().iter().enumerate();
-        let failures = failures.map(|(n, error)| (n, error.node.as_str(), NodeFailure::told(&error.why)));
+        let failures = failures.map(|(n, error)| (n, error.node.as_str(), error.why.clone().of_node()));
         match error.kind() {
             _ if error.nodes().is_empty() => Failure::from(error),
             ErrorKind::NoQuorum | ErrorKind::BadArgument => {
@@ -251,7 +249,7 @@ impl Nodes {
                 Failure { code: if error.is_lasting() { USAGE } else { failure.code }, ..failure }
             }
             _ => {
-                let whys = line(failures.map(|(_, node, failure)| (node, failure.with_remedy())), self.len());
+                let whys = line(failures.map(|(_, node, failure)| (node, with_remedy(&failure))), self.len());
                 let code = Failure::from(error.clone()).code;
                 Failure::new(code, format!("{}: {whys}", error.summary()))
             }
@@ -260,10 +258,10 @@ impl Nodes {
 
     /// The failure of what is wrong with these nodes, each with its number: if so much of it does not pass by itself that no majority is left, it is of no
     /// use to ask again.
-    fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, NodeFailure)>) -> Failure {
-        let failures: Vec<(usize, &str, NodeFailure)> = failures.into_iter().collect();
-        let texts = || failures.iter().map(|(_, node, failure)| (*node, failure.with_remedy()));
-        let count = |of: fn(&NodeFailure) -> bool| {
+    fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, Why)>) -> Failure {
+        let failures: Vec<(usize, &str, Why)> = failures.into_iter().collect();
+        let texts = || failures.iter().map(|(_, node, failure)| (*node, with_remedy(failure)));
+        let count = |of: fn(&Why) -> bool| {
             failures
                 .iter()
                 .filter(|(_, _, failure)| of(failure))
@@ -271,9 +269,9 @@ impl Nodes {
                 .collect::<BTreeSet<_>>()
                 .len()
         };
-        let (spare, refused) = (self.len() - self.majority(), count(NodeFailure::is_refusal));
+        let (spare, refused) = (self.len() - self.majority(), count(Why::is_refusal));
         if refused <= spare {
-            let code = if count(NodeFailure::is_lasting) > spare { USAGE } else { NO_QUORUM };
+            let code = if count(Why::is_lasting) > spare { USAGE } else { NO_QUORUM };
             return Failure::new(code, format!("{summary}: {}", line(texts(), self.len())));
         }
         Failure::new(
@@ -298,8 +296,8 @@ impl Node {
     ///
     /// # Errors
     /// Nobody tells.
-    pub async fn servers(&self) -> Result<Vec<Server>, NodeFailure> {
-        let masters = self.place.masters().await.map_err(|why| NodeFailure::told(&why))?;
+    pub async fn servers(&self) -> Result<Vec<Server>, Why> {
+        let masters = self.place.masters().await?;
         Ok(masters.into_iter().map(|master| Server::new(self.number, master)).collect())
     }
 
@@ -310,7 +308,7 @@ impl Node {
             Err(why) => return Said { number: self.number, server: self.name.clone(), said: Err(why) },
         };
         let Some(server) = servers.into_iter().find(|server| server.serves(key)) else {
-            let why = NodeFailure::Silent("no master serves the slot of this key".to_owned());
+            let why = Why::Unreachable("no master serves the slot of this key".to_owned());
             return Said { number: self.number, server: self.name.clone(), said: Err(why) };
         };
         let link = server.connect().await;
@@ -340,7 +338,7 @@ impl Open {
         Said::of(&self.server, Ok(replies))
     }
 
-    async fn ask_one(&mut self, command: &Cmd) -> Result<Value, NodeFailure> {
+    async fn ask_one(&mut self, command: &Cmd) -> Result<Value, Why> {
         let mut said = self.link.ask(command).await;
         for _ in 0..REDIRECTIONS_MAX {
             let Some((server, once)) = said.as_ref().err().and_then(|why| self.server.redirected(why)) else { break };
@@ -357,7 +355,7 @@ impl Open {
 
 impl<T> Said<T> {
     /// Of this server.
-    pub fn of(server: &Server, said: Result<T, NodeFailure>) -> Self {
+    pub fn of(server: &Server, said: Result<T, Why>) -> Self {
         Self { number: server.number, server: server.name.clone(), said }
     }
 
@@ -374,5 +372,5 @@ pub fn answers<T>(said: &[Said<T>]) -> impl Iterator<Item = &T> {
 
 /// Why the others did not, each with its name and, where that is known, what to do.
 pub fn failures<T>(said: &[Said<T>]) -> impl Iterator<Item = (&str, String)> {
-    said.iter().filter_map(|said| Some((&*said.server, said.said.as_ref().err()?.with_remedy())))
+    said.iter().filter_map(|said| Some((&*said.server, with_remedy(said.said.as_ref().err()?))))
 }

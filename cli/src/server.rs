@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use palisade_client::direct::{Master, Unreached, Way};
+use palisade_client::Why;
+use palisade_client::direct::{Master, Way};
 use palisade_core::quorum::NodeId;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value, cmd};
 use tokio::time::timeout;
-
-use crate::node_failure::NodeFailure;
 
 /// How long a server is given to be connected to, and to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -71,9 +70,8 @@ impl Server {
     }
 
     /// Where a question goes instead that it answered so; and whether only this once.
-    pub fn redirected(&self, failure: &NodeFailure) -> Option<(Self, bool)> {
-        let NodeFailure::Error(code, text) = failure else { return None };
-        let (master, once) = self.master.redirected(code, text)?;
+    pub fn redirected(&self, failure: &Why) -> Option<(Self, bool)> {
+        let (master, once) = self.master.redirected(failure)?;
         Some((Self::new(self.number, master), once))
     }
 
@@ -81,16 +79,11 @@ impl Server {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn reach(&self) -> Result<Link, NodeFailure> {
+    pub async fn reach(&self) -> Result<Link, Why> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let connected = timeout(PATIENCE, self.master.way.connect(config)).await.map_err(|_| NodeFailure::late())?;
-        let connection = connected.map_err(|why| match why {
-            Unreached::Access(why) => NodeFailure::Silent(why),
-            Unreached::Server(error) => NodeFailure::unreachable(&error),
-            Unreached::Refused(code, text) => NodeFailure::answered(&code, &text),
-            Unreached::Stranger(what) => NodeFailure::Stranger(what),
-        })?;
+        let connected = timeout(PATIENCE, self.master.way.connect(config)).await;
+        let connection = connected.unwrap_or_else(|_| Err(Why::late()))?;
         Ok(Link { connection, guard: None, id: None })
     }
 
@@ -98,7 +91,7 @@ impl Server {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn connect(&self) -> Result<Link, NodeFailure> {
+    pub async fn connect(&self) -> Result<Link, Why> {
         let mut link = self.reach().await?;
         // A server without the module answers to SCAN too, and has no locks.
         let told = link.ask(&cmd("LOCK.NODE")).await?;
@@ -115,10 +108,10 @@ impl Link {
     ///
     /// # Errors
     /// Why it does not, or the error that it answers.
-    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, NodeFailure> {
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Why> {
         match timeout(PATIENCE, self.connection.send_packed_command(command)).await {
-            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| NodeFailure::from(&error)),
-            Err(_) => Err(NodeFailure::late()),
+            Ok(reply) => Why::or_value(reply).map_err(Why::of_node),
+            Err(_) => Err(Why::late()),
         }
     }
 
@@ -126,7 +119,7 @@ impl Link {
     ///
     /// # Errors
     /// Why it does not answer.
-    pub async fn ask_many(&mut self, commands: &[Cmd]) -> Result<Vec<Result<Value, NodeFailure>>, NodeFailure> {
+    pub async fn ask_many(&mut self, commands: &[Cmd]) -> Result<Vec<Result<Value, Why>>, Why> {
         let mut pipeline = redis::pipe();
         for command in commands {
             pipeline.add_command(command.clone());
@@ -135,9 +128,9 @@ impl Link {
             return Ok(vec![]);
         }
         let asked = self.connection.send_packed_commands(&pipeline, 0, commands.len());
-        let replies = timeout(PATIENCE, asked).await.map_err(|_| NodeFailure::late())?;
-        let replies = replies.map_err(|error| NodeFailure::from(&error))?;
-        let said = |reply: Value| reply.extract_error().map_err(|error| NodeFailure::from(&error));
+        let replies = timeout(PATIENCE, asked).await.map_err(|_| Why::late())?;
+        let replies = replies.map_err(|error| Why::of(&error))?;
+        let said = |reply: Value| Why::or_value(Ok(reply)).map_err(Why::of_node);
         Ok(replies.into_iter().map(said).collect())
     }
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::address::url_of;
 use crate::stranger::what_is_at;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Why};
 
 /// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed certificate is used from
 /// the next connection on, without a restart.
@@ -213,19 +213,6 @@ pub fn name_of(host: &str, port: u16) -> String {
     format!("{host}:{port}")
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub enum Unreached {
-    /// What is needed to connect is missing here.
-    Access(String),
-    /// The server, or what is between.
-    Server(RedisError),
-    /// The server turned this client away before it asked for anything: the code of its error, and its text.
-    Refused(String, String),
-    /// Another kind of server is there, namely this.
-    Stranger(String),
-}
-
 impl Way {
     /// That to `address`, the one with this number in the list, as [`url_of`] takes them.
     ///
@@ -339,11 +326,11 @@ impl Way {
     ///
     /// # Errors
     /// There is none.
-    pub async fn connect(&self, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Unreached> {
+    pub async fn connect(&self, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Why> {
         let (info, access) = (self.info.clone(), Arc::clone(&self.access));
         // Files may be far away, and who is asked for a password may take time: nobody else waits for that.
         let made = tokio::task::spawn_blocking(move || access.client(info)).await;
-        let client = made.unwrap_or_else(|why| Err(why.to_string())).map_err(Unreached::Access)?;
+        let client = made.unwrap_or_else(|why| Err(why.to_string())).map_err(Why::Unfit)?;
         #[cfg(feature = "tls")]
         let config = match &self.elsewhere {
             Some(host) => config.set_dns_resolver(Elsewhere(host.clone())),
@@ -353,9 +340,9 @@ impl Way {
             Ok(connection) => Ok(connection),
             // It broke off, or its answer is none: maybe it tells why, to one who listens.
             Err(error) if error.code().is_none() && !error.is_connection_refusal() && !error.is_timeout() => {
-                Err(what_is_at(self.info.addr()).await.unwrap_or(Unreached::Server(error)))
+                Err(what_is_at(self.info.addr()).await.unwrap_or_else(|| Why::unconnected(&error)))
             }
-            Err(error) => Err(Unreached::Server(error)),
+            Err(error) => Err(Why::unconnected(&error)),
         }
     }
 }

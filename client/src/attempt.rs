@@ -15,11 +15,11 @@ use crate::calls::Calls;
 use crate::give_back::{GiveBack, Tally};
 use crate::limit::within;
 use crate::node::WINDOW;
-use crate::nodes::{NOT_YET, Nodes};
+use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::pace::Given;
-use crate::wire::{self, Lease, NodeFailure};
-use crate::{Error, ErrorKind, clock};
+use crate::wire::{self, Lease};
+use crate::{Error, ErrorKind, Why, clock};
 
 /// A lock that was taken, and what is still under way: late answers.
 pub struct Taken {
@@ -32,23 +32,19 @@ pub struct Taken {
 
 /// What is known of the nodes when an attempt ends.
 struct Seen {
-    /// For people, why each is no grant.
-    whys: Vec<Option<String>>,
-    /// By node: asked again it would not be, either.
-    lasting: Vec<bool>,
-    /// By node: it says that the request itself is wrong.
-    wrong: Vec<bool>,
+    /// By node, why it is no grant.
+    whys: Vec<Option<Why>>,
+    /// By node, the server that answered.
+    ids: Vec<Option<NodeId>>,
 }
 
-impl Seen {
-    /// Says of a server under its second name that it counts once, whatever it said there: it has another owner already, or the same one.
-    fn count_once(&mut self, nodes: &Nodes, outs: &[Option<Out>], ids: &[Option<NodeId>]) {
-        let counts = |node: &usize| outs[*node].is_none();
-        for node in (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some()) {
-            let others = || (0..nodes.len()).filter(|other| *other != node && ids[*other] == ids[node]);
-            if let Some(other) = others().find(counts).or_else(|| first_as(ids, node)) {
-                (self.whys[node], self.lasting[node]) = (Some(nodes.same_server_as(other)), true);
-            }
+/// Says of a server under its second name that it counts once, whatever it said there: it has another owner already, or the same one.
+fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids: &[Option<NodeId>]) {
+    let counts = |node: &usize| outs[*node].is_none();
+    for node in (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some()) {
+        let others = || (0..nodes.len()).filter(|other| *other != node && ids[*other] == ids[node]);
+        if let Some(other) = others().find(counts).or_else(|| first_as(ids, node)) {
+            whys[node] = Some(nodes.same_server_as(other));
         }
     }
 }
@@ -76,9 +72,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
-    let none = vec![false; nodes.len()];
-    let mut seen = Seen { whys: vec![None; nodes.len()], lasting: none.clone(), wrong: none };
-    let (mut answered, mut ids) = (vec![false; nodes.len()], vec![None; nodes.len()]);
+    let mut seen = Seen { whys: vec![None; nodes.len()], ids: vec![None; nodes.len()] };
+    let mut answered = vec![false; nodes.len()];
     let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
     let mut is_over = false;
     loop {
@@ -87,7 +82,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             Some(reply) = calls.next() => reply,
             () = &mut over => {
                 for node in (0..nodes.len()).filter(|node| !answered[*node]) {
-                    seen.whys[node] = Some(NOT_YET.to_owned());
+                    seen.whys[node] = Some(Why::Unanswered);
                     machine.on_answer(node, None, ask, Answer::Failed, clock::boot_now());
                 }
                 is_over = true;
@@ -98,8 +93,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             else => break,
         };
         let node = reply.call.node;
-        (answered[node], ids[node]) = (true, reply.id);
-        (seen.whys[node], seen.lasting[node], seen.wrong[node]) = (reply.why, reply.is_lasting, reply.is_wrong);
+        answered[node] = true;
+        (seen.whys[node], seen.ids[node]) = (reply.why, reply.id);
         match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
             Progress::Goes(more) => {
                 if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
@@ -118,7 +113,6 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
         }
     }
     drop(give_back);
-    seen.count_once(nodes, &machine.outs().collect::<Vec<_>>(), &ids);
     let refused = refused(nodes, &lease, &machine, seen, (checked.given, by)).await;
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
@@ -143,12 +137,10 @@ pub async fn acquire_waiting(
     let asked = nodes.list[0].ask_waiting(&command, patience + crate::waiting::LATE, Some(&lease));
     let (id, reply) = tokio::select! {
         biased;
-        asked = within(over, asked) => asked.unwrap_or((None, Err(NodeFailure::Silent))),
+        asked = within(over, asked) => asked.unwrap_or((None, Err(Why::Silent))),
         () = nodes.superseded() => return Err(superseded()),
     };
     let reply = lease.checked(reply);
-    let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
-    let is_wrong = reply.as_ref().is_err_and(NodeFailure::is_wrong);
     let (reply, waited_ms) = match reply {
         Ok(value) => match wire::granted_after_wait(&value) {
             Some((token, waited_ms)) => (Ok(token), waited_ms),
@@ -170,7 +162,7 @@ pub async fn acquire_waiting(
         Progress::TooLate => Err(too_late()),
         Progress::Goes(_) => Ok(None),
         Progress::Impossible => {
-            let seen = Seen { whys: vec![why], lasting: vec![is_lasting], wrong: vec![is_wrong] };
+            let seen = Seen { whys: vec![why], ids: vec![id] };
             Err(refused(nodes, &lease, &machine, seen, (checked.given, over)).await)
         }
     }
@@ -231,8 +223,11 @@ async fn why_refused(
     (given, by): (Given, Option<Instant>),
 ) -> Error {
     let outs: Vec<_> = machine.outs().collect();
-    let Seen { mut whys, lasting, wrong } = seen;
-    let count_of = |of: &[bool]| of.iter().filter(|is| **is).count();
+    let Seen { mut whys, ids } = seen;
+    let count_of = |whys: &[Option<Why>], of: fn(&Why) -> bool| whys.iter().flatten().filter(|why| of(why)).count();
+    let wrong = count_of(&whys, Why::is_wrong);
+    count_once(&mut whys, nodes, &outs, &ids);
+    let lasting = count_of(&whys, Why::is_lasting);
     for (out, why) in outs.iter().zip(&mut whys) {
         if out.is_none() {
             *why = None;
@@ -260,13 +255,12 @@ async fn why_refused(
                 .with_nodes(nodes.errors(&whys))
                 .with_retry_after(Duration::from_millis(left_ms))
         }
-        Some(Obstacle::Failed) if count_of(&wrong) >= failed && failed > 0 => {
+        Some(Obstacle::Failed) if wrong >= failed && failed > 0 => {
             let text = format!("{failed} of {count} nodes refuse such a request");
             Error::new(ErrorKind::BadArgument, text).with_nodes(nodes.errors(&whys))
         }
         Some(Obstacle::Failed) if failed > count - needed => {
-            let is_lasting = count_of(&lasting) > count - needed;
-            nodes.cannot_be_asked(failed, &whys).lasting(is_lasting)
+            nodes.cannot_be_asked(failed, &whys).lasting(lasting > count - needed)
         }
         Some(Obstacle::Failed) | None => {
             let text = format!("no {needed} of {count} nodes granted it");

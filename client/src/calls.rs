@@ -13,10 +13,11 @@ use palisade_core::quorum::{Answer, Ask, Call, NodeId};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::failure::Why;
 use crate::node::{self, First, Inbox};
 use crate::nodes::Nodes;
 use crate::pace::Given;
-use crate::wire::{Lease, NOT_YET, NodeFailure};
+use crate::wire::Lease;
 
 /// What came of a call.
 #[derive(Debug)]
@@ -27,12 +28,8 @@ pub struct Reply {
     /// The server that answered.
     pub id: Option<NodeId>,
     pub answer: Answer,
-    /// For people, if it is no token.
-    pub why: Option<String>,
-    /// And asked again it would not be.
-    pub is_lasting: bool,
-    /// The node says that the request itself is wrong.
-    pub is_wrong: bool,
+    /// Why it is no token, if it is none.
+    pub why: Option<Why>,
 }
 
 /// Calls about one lease that are under way; dropped, they are not waited for any more, though what was sent arrives.
@@ -60,7 +57,7 @@ struct Made {
 }
 
 /// Who answered, and what.
-type Answered = (Option<NodeId>, Result<Value, NodeFailure>);
+type Answered = (Option<NodeId>, Result<Value, Why>);
 
 impl Calls {
     /// None yet.
@@ -133,7 +130,7 @@ impl Calls {
             let Some(made) = self.sent[tag].take() else { continue };
             let is_all = match &reply {
                 Ok(_) => true,
-                Err(failure) => failure.code() != Some(NOT_YET) && !self.nodes.list[made.call.node].is_cluster(),
+                Err(why) => !matches!(why, Why::NotYet { .. }) && !self.nodes.list[made.call.node].is_cluster(),
             };
             if is_all {
                 let id = by.map(|by| by.id);
@@ -152,11 +149,8 @@ impl Calls {
 /// What a node's answer to a call comes to.
 fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
     let Made { round, call, .. } = made;
-    let reply = lease.checked(reply);
-    let is_lasting = reply.as_ref().is_err_and(NodeFailure::is_lasting);
-    let is_wrong = reply.as_ref().is_err_and(NodeFailure::is_wrong);
-    let (answer, why) = nodes.heard(call.ask, reply);
-    Reply { round, call, id, answer, why, is_lasting, is_wrong }
+    let (answer, why) = nodes.heard(call.ask, lease.checked(reply));
+    Reply { round, call, id, answer, why }
 }
 
 /// Asks in turn, and again where a node is not ready yet; beginning with what it answered at `first`.
@@ -169,7 +163,7 @@ async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: 
             Some(first) => endpoint.ask_after(first, &command, made.given, Some(&lease)).await,
             None => endpoint.ask(&command, made.given, Some(&lease)).await,
         };
-        let is_silent = matches!(answered.1, Err(NodeFailure::Silent));
+        let is_silent = matches!(answered.1, Err(Why::Silent));
         let reply = told(&nodes, &lease, made, answered);
         let Answer::NotYet { ms } = reply.answer else {
             // Asked again right before its time was up, it has not had time to say the same again.

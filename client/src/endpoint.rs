@@ -11,7 +11,6 @@ use socket2::TcpKeepalive;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::Error;
 use crate::access::{Access, Way};
 use crate::address::Address;
 use crate::cluster::Cluster;
@@ -20,7 +19,8 @@ use crate::members::News;
 use crate::node::{Common, First, Inbox, Node, Reach, Server};
 use crate::pace::Given;
 use crate::place::Place;
-use crate::wire::{Lease, NodeFailure};
+use crate::wire::Lease;
+use crate::{Error, Why};
 
 /// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
 /// is noticed within a quarter of a minute.
@@ -77,7 +77,7 @@ impl Endpoint {
     /// Tells if it can be asked; a cluster can if each of its masters can.
     pub fn reach(&self) -> Reach {
         let each = self.masters().into_iter().map(|master| match (self, master.reach()) {
-            (Self::Cluster(_), Reach::Away(why)) => Reach::Away(format!("{}: {why}", master.name())),
+            (Self::Cluster(_), Reach::Away(why)) => Reach::Away(why.of_server(master.name())),
             (_, reach) => reach,
         });
         each.reduce(|one, other| match (one, other) {
@@ -120,7 +120,7 @@ impl Endpoint {
     }
 
     /// Which server, or cluster, it is, as soon as it is connected.
-    pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         match self {
             Self::One(node) => node.reconnected(by).await,
             Self::Cluster(cluster) => cluster.connected(by).await,
@@ -133,7 +133,7 @@ impl Endpoint {
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         match self {
             Self::One(node) => node.ask(command, given, about).await,
             Self::Cluster(cluster) => Box::pin(cluster.ask(command, given, about)).await,
@@ -161,7 +161,7 @@ impl Endpoint {
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         match self {
             Self::One(_) => (first.0.map(|by| by.id), first.1),
             Self::Cluster(cluster) => Box::pin(cluster.ask_after(first, command, given, about)).await,
@@ -174,12 +174,7 @@ impl Endpoint {
     }
 
     /// The same where `key` is, for a command that does not name it.
-    pub async fn ask_at(
-        &self,
-        key: &[u8],
-        command: &Cmd,
-        given: Given,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    pub async fn ask_at(&self, key: &[u8], command: &Cmd, given: Given) -> (Option<NodeId>, Result<Value, Why>) {
         match self {
             Self::One(node) => node.ask(command, given, None).await,
             Self::Cluster(cluster) => cluster.ask_at(key, command, given, None).await,
@@ -187,11 +182,7 @@ impl Endpoint {
     }
 
     /// Sends `command`, which is about no key, to each of its servers; with their names.
-    pub async fn ask_each(
-        &self,
-        command: &Cmd,
-        given: Given,
-    ) -> Vec<(String, Option<NodeId>, Result<Value, NodeFailure>)> {
+    pub async fn ask_each(&self, command: &Cmd, given: Given) -> Vec<(String, Option<NodeId>, Result<Value, Why>)> {
         if let Self::Cluster(cluster) = self {
             // Until its masters are known.
             let _ = cluster.connected(Instant::now() + given.most()).await;
@@ -204,7 +195,7 @@ impl Endpoint {
     }
 
     /// As [`Node::look`].
-    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         match self {
             Self::One(node) => node.look(command, given).await,
             Self::Cluster(cluster) => cluster.look(command, given).await,
@@ -217,7 +208,7 @@ impl Endpoint {
         command: &Cmd,
         patience: Duration,
         about: Option<&Lease>,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         match self {
             Self::One(node) => node.ask_waiting(command, patience, about, false).await,
             Self::Cluster(cluster) => cluster.ask_waiting(command, patience, about).await,
@@ -230,7 +221,7 @@ impl Endpoint {
         command: &Cmd,
         lease: &Lease,
         patience: Duration,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         match self {
             Self::One(node) => node.ask_to_wait(command, lease, patience).await,
             Self::Cluster(cluster) => cluster.ask_to_wait(command, lease, patience).await,

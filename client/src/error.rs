@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use palisade_core::Printable;
 
+use crate::failure::Why;
 use crate::wire::ShownKey;
 
 /// Why there is no lock, or no lock any more.
@@ -67,7 +68,7 @@ pub struct NodeError {
     /// Its address, without passwords.
     pub node: String,
     /// What it said, or why it did not.
-    pub why: String,
+    pub why: Why,
 }
 
 /// Who holds a lock, as one of the nodes tells.
@@ -306,7 +307,7 @@ impl Error {
 impl fmt::Display for NodeError {
     /// Without what a terminal would obey: nodes, and what is in their place, say what they want.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", Printable(&self.node), Printable(&self.why))
+        write!(f, "{}: {}", Printable(&self.node), Printable(&self.why.to_string()))
     }
 }
 
@@ -339,7 +340,7 @@ mod tests {
     #[test]
     fn nothing_that_a_terminal_obeys() {
         let evil = "a\u{1b}[2J\r\nb\u{202e}";
-        let node = NodeError { node: evil.to_owned(), why: evil.to_owned() };
+        let node = NodeError { node: evil.to_owned(), why: Why::Broken(evil.to_owned()) };
         let holder = Holder {
             owner: vec![],
             note: evil.to_owned(),

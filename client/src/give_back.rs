@@ -15,14 +15,15 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use crate::clock;
+use crate::failure::Why;
 use crate::node::{Answer, First, Inbox};
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::pace::Given;
-use crate::wire::{Lease, NodeFailure};
+use crate::wire::Lease;
 
 /// What a node answered, by its place in the list.
-pub type Answered = (usize, Result<Value, NodeFailure>);
+pub type Answered = (usize, Result<Value, Why>);
 
 /// Counts what is under way and must not be cut off.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +86,7 @@ impl Debt {
 #[derive(Debug)]
 pub struct Told {
     pub place: usize,
-    pub reply: Result<Value, NodeFailure>,
+    pub reply: Result<Value, Why>,
     /// The node had been asked before, and did not answer: it may have freed the lock then.
     is_repeated: bool,
 }
@@ -101,8 +102,8 @@ impl Told {
 }
 
 /// Whether the node will not say more than that, asked again.
-pub fn is_final(reply: &Result<Value, NodeFailure>) -> bool {
-    reply.as_ref().err().is_none_or(NodeFailure::is_lasting)
+pub fn is_final(reply: &Result<Value, Why>) -> bool {
+    reply.as_ref().err().is_none_or(Why::is_lasting)
 }
 
 /// A lock that is being given back to every node of one version that may have it.

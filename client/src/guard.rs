@@ -13,8 +13,8 @@ use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::renewer::{Auto, Order, Shared};
 use crate::thread::Thread;
-use crate::wire::{Lease, NOT_HELD, NodeFailure};
-use crate::{Error, ErrorKind, Loss, NodeError, clock};
+use crate::wire::Lease;
+use crate::{Error, ErrorKind, Loss, NodeError, Why, clock};
 
 /// A lock that is held, as long as it [is valid](Guard::is_valid).
 ///
@@ -244,14 +244,14 @@ impl Guard {
         };
         let (nodes, replies) =
             self.tell_all(self.lease.reenter(level), |reply| matches!(reply, Ok(Value::Int(_)))).await?;
-        let is_yes = |reply: &&Option<Result<Value, NodeFailure>>| matches!(reply, Some(Ok(Value::Int(_))));
+        let is_yes = |reply: &&Option<Result<Value, Why>>| matches!(reply, Some(Ok(Value::Int(_))));
         if replies.iter().filter(is_yes).count() >= majority(nodes.len()) {
             return Ok(guard);
         }
-        let why = |reply: Option<Result<Value, NodeFailure>>| match reply {
+        let why = |reply: Option<Result<Value, Why>>| match reply {
             Some(Ok(Value::Int(_))) | None => None,
-            Some(Ok(_)) => Some(NOT_HELD.to_owned()),
-            Some(Err(failure)) => Some(failure.to_string()),
+            Some(Ok(_)) => Some(Why::NotHeld),
+            Some(Err(why)) => Some(why),
         };
         let whys: Vec<_> = replies.into_iter().map(why).collect();
         Err(Error::new(ErrorKind::NoQuorum, "too few nodes took notice of the re-entry")
@@ -263,8 +263,8 @@ impl Guard {
     pub(crate) async fn tell_all(
         &self,
         command: redis::Cmd,
-        counts: fn(&Result<Value, NodeFailure>) -> bool,
-    ) -> Result<(Arc<Nodes>, Vec<Option<Result<Value, NodeFailure>>>), Error> {
+        counts: fn(&Result<Value, Why>) -> bool,
+    ) -> Result<(Arc<Nodes>, Vec<Option<Result<Value, Why>>>), Error> {
         let (nodes, given) = (self.nodes.latest(), self.checked.given);
         let told = self.thread.run(async move {
             let mut replies: Vec<_> = nodes.list.iter().map(|_| None).collect();

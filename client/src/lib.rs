@@ -110,6 +110,7 @@ mod cluster;
 mod election;
 mod endpoint;
 mod error;
+mod failure;
 mod give_back;
 mod guard;
 pub mod holder_id;
@@ -146,6 +147,7 @@ pub use changes::Changes;
 pub use client::{Builder, Client};
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Holder, NodeError};
+pub use failure::Why;
 pub use guard::{Guard, Released};
 pub use loss::Loss;
 pub use options::Options;
@@ -156,7 +158,7 @@ pub use session::{Session, SessionEnd};
 /// Where the servers of a node are and how they are connected to, for the program `palisade`. No part of the API: it has types of redis-rs in it.
 #[doc(hidden)]
 pub mod direct {
-    pub use crate::access::{Access, Unreached, Way};
+    pub use crate::access::{Access, Way};
     pub use crate::members::{Plan, plan};
     pub use crate::place::{Master, Place};
     pub use crate::sentinels::Sentinels;

@@ -14,11 +14,12 @@ use palisade_core::quorum::{Held, NodeId};
 use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
+use crate::failure::Why;
 use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::pace::Given;
 use crate::tracking::Tracking;
-use crate::wire::{self, Lease, NodeFailure};
+use crate::wire::{self, Lease};
 
 /// Locks with shorter leases are not looked at, in milliseconds: they are extended within a second anyway, and looks would double
 /// the requests of a process that holds hundreds of them.
@@ -44,7 +45,7 @@ pub struct Missing {
 }
 
 /// What came of a look: the node, the server and its connection, the token that was looked for, and what was answered.
-type Look = (usize, Option<NodeId>, u64, Token, Result<Value, NodeFailure>);
+type Look = (usize, Option<NodeId>, u64, Token, Result<Value, Why>);
 
 /// The looks at one lock.
 pub struct Looking {

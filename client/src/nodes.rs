@@ -22,14 +22,11 @@ use crate::members::{Set, Ways};
 use crate::node::{CONNECT_TIMEOUT, Common, Node};
 use crate::pace::Given;
 use crate::tracking::Tracked;
-use crate::wire::{self, Lease, NodeFailure};
-use crate::{Error, ErrorKind, Holder, NodeError};
+use crate::wire::{self, Lease};
+use crate::{Error, ErrorKind, Holder, NodeError, Why};
 
 /// How long a client that is closed waits for what is being given back.
 const SETTLING: Duration = Duration::from_secs(2);
-
-/// Why a node is not counted whose answer is not waited for any more.
-pub const NOT_YET: &str = "it has not answered yet";
 
 /// What a look at a lock found.
 pub struct Look {
@@ -37,8 +34,8 @@ pub struct Look {
     pub is_answered: bool,
     /// A holder, as the first node says that shows one.
     pub holder: Option<Holder>,
-    /// For people, why each of the others did not.
-    pub whys: Vec<Option<String>>,
+    /// By node, why it did not.
+    pub whys: Vec<Option<Why>>,
 }
 
 /// The nodes of a client, and what all of its locks share.
@@ -173,7 +170,7 @@ impl Nodes {
             let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
             leases.extend(unpaid.iter().map(|debt| Arc::clone(&debt.lease.owner)));
             if !unpaid.is_empty() {
-                let why = format!("it did not answer {} releases", unpaid.len());
+                let why = Why::Owing(unpaid.len());
                 nodes.push(NodeError { node: node.name().to_owned(), why });
             }
         }
@@ -191,7 +188,7 @@ impl Nodes {
                 Ok(id) => ids[n] = Some(id),
                 Err(failure) => {
                     lasting += usize::from(failure.is_lasting());
-                    whys[n] = Some(failure.to_string());
+                    whys[n] = Some(failure);
                 }
             }
             if servers(&ids) >= majority(self.len()) {
@@ -210,18 +207,18 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
     }
 
-    /// Says that the server which answered at `place` does not count, since it has an earlier place in the list too; for people.
-    pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<String> {
+    /// Says that the server which answered at `place` does not count, since it has an earlier place in the list too.
+    pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<Why> {
         Some(self.same_server_as(first_as(ids, place)?))
     }
 
-    /// Says that a server is the one at this place, and does not count again; for people.
-    pub fn same_server_as(&self, place: usize) -> String {
-        format!("it is the same server as {}: it counts once", self.list[place].name())
+    /// Says that a server is the one at this place, and does not count again.
+    pub fn same_server_as(&self, place: usize) -> Why {
+        Why::SameServer(self.list[place].name().to_owned())
     }
 
     /// What a node's reply means; proposals go on from the token in it.
-    pub fn heard(&self, ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<String>) {
+    pub fn heard(&self, ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
         let (answer, why) = wire::answer(ask, reply);
         if let Answer::Token(token) = answer {
             self.clock.saw(token);
@@ -263,12 +260,12 @@ impl Nodes {
         let command = &wire::info(key);
         let ask = |place: usize| async move { (place, self.list[place].ask(command, given, None).await) };
         let mut asked: FuturesUnordered<_> = (0..self.len()).map(ask).collect();
-        let whys = vec![Some(NOT_YET.to_owned()); self.len()];
+        let whys = vec![Some(Why::Unanswered); self.len()];
         let (mut look, mut ids) = (Look { is_answered: false, holder: None, whys }, vec![None; self.len()]);
         while !look.is_answered
             && let Ok(Some((place, (id, reply)))) = timeout_at(by, asked.next()).await
         {
-            look.whys[place] = reply.as_ref().err().map(ToString::to_string);
+            look.whys[place] = reply.as_ref().err().cloned();
             if let Ok(info) = reply {
                 ids[place] = id;
                 look.holder = look.holder.or_else(|| wire::holder(&info));
@@ -284,14 +281,14 @@ impl Nodes {
     }
 
     /// So many cannot be asked, for these reasons.
-    pub fn cannot_be_asked(&self, failed: usize, whys: &[Option<String>]) -> Error {
+    pub fn cannot_be_asked(&self, failed: usize, whys: &[Option<Why>]) -> Error {
         let count = self.len();
         let text = format!("{failed} of {count} nodes cannot be asked, and {} are needed", majority(count));
         Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys))
     }
 
     /// The nodes with something to say, for people.
-    pub fn errors(&self, whys: &[Option<String>]) -> Vec<NodeError> {
+    pub fn errors(&self, whys: &[Option<Why>]) -> Vec<NodeError> {
         let named = self.list.iter().zip(whys);
         named.filter_map(|(node, why)| Some(NodeError { node: node.name().to_owned(), why: why.clone()? })).collect()
     }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use redis::ConnectionInfo;
 use redis::cluster_routing::Slot;
 
-use crate::Error;
 use crate::access::{Access, Way};
 use crate::address::Address;
 use crate::cluster::{Redirection, Shard, View, view_of};
 use crate::sentinels::Sentinels;
-use crate::wire::NodeFailure;
+use crate::{Error, Why};
 
 /// How a node of the list is reached. Programs that look at single servers ask it for them.
 #[derive(Debug)]
@@ -81,13 +80,13 @@ impl Place {
     ///
     /// # Errors
     /// Why nobody tells.
-    pub async fn masters(&self) -> Result<Vec<Master>, String> {
+    pub async fn masters(&self) -> Result<Vec<Master>, Why> {
         let alone = |way: Way| vec![Master { way, slots: None }];
         match self {
             Self::Server(way) => Ok(alone(way.clone())),
-            Self::Sentinel(sentinels) => sentinels.master().await.map(alone).map_err(|why| why.to_string()),
+            Self::Sentinel(sentinels) => sentinels.master().await.map(alone),
             Self::Cluster(seeds) => {
-                let view = view_of(seeds).await.map_err(|why| why.to_string())?;
+                let view = view_of(seeds).await?;
                 Ok(masters(&view, &seeds[0]))
             }
         }
@@ -122,9 +121,8 @@ impl Master {
     }
 
     /// Where to ask instead, if it answered with this error; and whether only this once (ASKING).
-    pub fn redirected(&self, code: &str, text: &str) -> Option<(Self, bool)> {
-        let failure = NodeFailure::Refused(code.to_owned(), text.to_owned());
-        let (place, once) = match Redirection::of(&failure, self.way.host().unwrap_or_default())? {
+    pub fn redirected(&self, why: &Why) -> Option<(Self, bool)> {
+        let (place, once) = match Redirection::of(why, self.way.host().unwrap_or_default())? {
             Redirection::Moved(place) => (place, false),
             Redirection::Ask(place) => (place, true),
             Redirection::TryAgain => return None,

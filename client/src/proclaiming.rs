@@ -14,14 +14,14 @@ use tracing::debug;
 
 use crate::nodes::Nodes;
 use crate::pace::Given;
-use crate::wire::{Lease, NodeFailure};
-use crate::{Error, ErrorKind};
+use crate::wire::Lease;
+use crate::{Error, ErrorKind, Why};
 
 /// Who waits until a majority has it: for its term and its number.
 pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
 
 /// By node: which server answered, and what.
-type Reply = (usize, Option<NodeId>, Result<Value, NodeFailure>);
+type Reply = (usize, Option<NodeId>, Result<Value, Why>);
 
 /// A leader's side of an election, beside the extending of its lock.
 pub struct Proclaiming {
@@ -34,7 +34,7 @@ pub struct Proclaiming {
     /// Who waits for which number.
     waiting: Vec<(u64, Proclaimed)>,
     /// By node: why it refuses for good.
-    refusals: Vec<Option<String>>,
+    refusals: Vec<Option<Why>>,
 }
 
 impl Proclaiming {
@@ -103,8 +103,8 @@ impl Proclaiming {
                 loop {
                     let (id, reply) = nodes.list[node].ask(&command, given, None).await;
                     match &reply {
-                        Err(failure) if failure.code() == Some("NOTYET") && Instant::now() < deadline => {
-                            sleep(Duration::from_millis(failure.ms())).await;
+                        Err(Why::NotYet { left_ms, .. }) if Instant::now() < deadline => {
+                            sleep(Duration::from_millis(*left_ms)).await;
                         }
                         _ => return (node, id, reply),
                     }
@@ -122,7 +122,7 @@ impl Proclaiming {
             Err(failure) => {
                 let (key, token) = (self.lease.shown_key(), self.machine.term().get());
                 debug!(%key, token, node = self.nodes.list[node].name(), %failure, "not proclaimed there");
-                self.refusals[node] = failure.is_lasting().then(|| failure.to_string());
+                self.refusals[node] = failure.is_lasting().then_some(failure);
                 Noted::Failed
             }
         };

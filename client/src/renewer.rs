@@ -20,8 +20,8 @@ use crate::nodes::Nodes;
 use crate::options::Checked;
 use crate::proclaiming::{Proclaimed, Proclaiming};
 use crate::session::Kept;
-use crate::wire::{Lease, NOT_HELD};
-use crate::{Error, ErrorKind, Loss, NodeError, Released, clock};
+use crate::wire::Lease;
+use crate::{Error, ErrorKind, Loss, NodeError, Released, Why, clock};
 
 /// The state that guards and their renewer share.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ struct Renewer {
     waiting: Vec<Done>,
     /// Those who wait until a majority has it as a reader's.
     sharing: Vec<Done>,
-    whys: Vec<Option<String>>,
+    whys: Vec<Option<Why>>,
     /// If it is a leader's.
     proclaiming: Option<Proclaiming>,
     /// If its nodes are to tell at once where it is taken away.
@@ -323,8 +323,8 @@ impl Renewer {
 
     /// The nodes' last word; of those from which the lock is gone that it is, whatever they have said since.
     fn errors(&self) -> Vec<NodeError> {
-        let why = |(node, why): (usize, &Option<String>)| match self.keeper.held().was_gone_from(node) {
-            true => Some(NOT_HELD.to_owned()),
+        let why = |(node, why): (usize, &Option<Why>)| match self.keeper.held().was_gone_from(node) {
+            true => Some(Why::NotHeld),
             false => why.clone(),
         };
         let whys: Vec<_> = self.whys.iter().enumerate().map(why).collect();
@@ -353,7 +353,7 @@ impl Renewer {
         while release.outcome() == Outcome::Unknown
             && let Some(told) = giving.next().await
         {
-            self.whys[told.place] = told.reply.as_ref().err().map(ToString::to_string);
+            self.whys[told.place] = told.reply.as_ref().err().cloned();
             told.tell(&mut release);
         }
         let outcome = release.outcome();

@@ -15,7 +15,8 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::access::Way;
-use crate::wire::{self, NodeFailure};
+use crate::failure::Why;
+use crate::wire;
 
 /// How long a Sentinel may take to answer, connecting included.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -82,7 +83,7 @@ impl Sentinels {
     ///
     /// # Errors
     /// None of them answers, or none that answers knows it.
-    pub async fn master(&self) -> Result<Way, NodeFailure> {
+    pub async fn master(&self) -> Result<Way, Why> {
         let mut asked: FuturesUnordered<_> = self.list.iter().map(|sentinel| sentinel.asked(&self.master)).collect();
         let (mut said, mut whys) = (vec![], vec![]);
         while let Some((name, answer)) = asked.next().await {
@@ -97,9 +98,9 @@ impl Sentinels {
         match newest(&said) {
             Some((host, port)) => Ok(self.like.to(host, port)),
             None if said.len() < majority(self.list.len()) => {
-                Err(NodeFailure::Unreachable(format!("no Sentinel tells where it is: {}", whys.join("; "))))
+                Err(Why::Unreachable(format!("no Sentinel tells where it is: {}", whys.join("; "))))
             }
-            None => Err(NodeFailure::Unfit(format!(
+            None => Err(Why::Unfit(format!(
                 "the Sentinels watch no master of the name {}: see SENTINEL MASTERS there",
                 self.master
             ))),
@@ -128,34 +129,33 @@ fn newest(said: &[Says]) -> Option<(&str, u16)> {
 
 impl Sentinel {
     /// Its address, and what it says.
-    async fn asked(&self, master: &str) -> (&str, Result<Says, NodeFailure>) {
+    async fn asked(&self, master: &str) -> (&str, Result<Says, Why>) {
         let answer = timeout(PATIENCE, self.ask(master)).await;
-        (self.way.name(), answer.unwrap_or(Err(NodeFailure::Silent)))
+        (self.way.name(), answer.unwrap_or(Err(Why::Silent)))
     }
 
-    async fn ask(&self, master: &str) -> Result<Says, NodeFailure> {
+    async fn ask(&self, master: &str) -> Result<Says, Why> {
         let mut place = self.connection.lock().await;
         // Kept only if it answers: dropped meanwhile, it is made anew.
         let mut connection = match place.take() {
             Some(connection) => connection,
             None => {
                 let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE));
-                let connected = self.way.connect(config).await.map_err(NodeFailure::unconnected);
-                connected.map_err(|failure| NodeFailure::Unreachable(failure.to_string()))?
+                self.way.connect(config).await?
             }
         };
         let mut both = redis::pipe();
         both.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
         both.cmd("SENTINEL").arg("MASTER").arg(master);
-        let replies = connection.send_packed_commands(&both, 0, 2).await.map_err(|error| NodeFailure::of(&error))?;
+        let replies = connection.send_packed_commands(&both, 0, 2).await.map_err(|error| Why::of(&error))?;
         *place = Some(connection);
         says(&replies)
     }
 }
 
 /// What the replies to both questions mean.
-fn says(replies: &[Value]) -> Result<Says, NodeFailure> {
-    let no_answer = || NodeFailure::Broken("it does not answer as a Sentinel does".to_owned());
+fn says(replies: &[Value]) -> Result<Says, Why> {
+    let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
@@ -172,9 +172,7 @@ fn says(replies: &[Value]) -> Result<Says, NodeFailure> {
             let (Some(host), Some(port)) = (host, port) else { return Err(no_answer()) };
             Ok(Says::There { epoch, host, port })
         }
-        [Value::ServerError(error), _] => {
-            Err(NodeFailure::Refused(error.code().to_owned(), error.details().unwrap_or_default().to_owned()))
-        }
+        [Value::ServerError(error), _] => Err(Why::answered(error.code(), error.details().unwrap_or_default())),
         _ => Err(no_answer()),
     }
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::access::Unreached;
+use crate::failure::Why;
 
 /// Time for a server that turns clients away to say so, and for one that speaks HTTP to answer.
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const BYTES: usize = 256;
 const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
 /// Finds out what is there; `None`: it says nothing that tells.
-pub async fn what_is_at(address: &ConnectionAddr) -> Option<Unreached> {
+pub async fn what_is_at(address: &ConnectionAddr) -> Option<Why> {
     match address {
         ConnectionAddr::Tcp(host, port) => {
             let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -44,14 +44,12 @@ async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin) -> Vec<u8> {
     said
 }
 
-fn told_by(said: &[u8]) -> Option<Unreached> {
-    let stranger = |what: &str| Some(Unreached::Stranger(what.to_owned()));
+fn told_by(said: &[u8]) -> Option<Why> {
+    let stranger = |what: &str| Some(Why::Stranger(what.to_owned()));
     match said {
         [b'-', error @ ..] => {
-            let line =
-                String::from_utf8_lossy(error.split(|byte| *byte == b'\r').next().unwrap_or_default()).into_owned();
-            let (code, text) = line.split_once(' ')?;
-            Some(Unreached::Refused(code.to_owned(), text.to_owned()))
+            let line = String::from_utf8_lossy(error.split(|byte| *byte == b'\r').next().unwrap_or_default());
+            (!line.is_empty()).then(|| Why::read(&line).before_asked())
         }
         _ if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
         _ if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
@@ -68,12 +66,13 @@ mod tests {
     #[test]
     fn what_they_say() {
         let told = |said: &[u8]| match told_by(said) {
-            Some(Unreached::Stranger(what)) => what,
-            Some(Unreached::Refused(code, text)) => format!("{code}|{text}"),
+            Some(Why::Stranger(what)) => what,
+            Some(Why::TurnedAway { code, text }) => format!("{code}|{text}"),
+            Some(Why::Full(text)) => format!("full|{text}"),
             _ => String::new(),
         };
         for (said, expected) in [
-            (&b"-ERR max number of clients reached\r\n"[..], "ERR|max number of clients reached"),
+            (&b"-ERR max number of clients reached\r\n"[..], "full|max number of clients reached"),
             (b"-DENIED Redis is running in protected mode\r\n", "DENIED|Redis is running in protected mode"),
             (b"HTTP/1.1 400 Bad Request\r\nServer: x", "a server that speaks HTTP"),
             (b"SSH-2.0-OpenSSH_9.2", "a server that speaks SSH"),

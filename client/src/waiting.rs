@@ -84,7 +84,7 @@ pub async fn turn(
             (Err(failure), _) => {
                 let waits = nodes.list[node].waits_heard(&lease.key);
                 let is_lasting = failure.is_lasting();
-                whys[node] = is_lasting.then(|| failure.to_string());
+                whys[node] = is_lasting.then_some(failure);
                 waiter.on_failure(node, is_lasting, waits, now, random)
             }
         };

@@ -11,10 +11,11 @@ use redis::Value;
 use tokio::time::sleep;
 
 use crate::clock;
+use crate::failure::Why;
 use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::waiting::LATE;
-use crate::wire::{self, NodeFailure};
+use crate::wire;
 
 /// A node is watched for so long at a time: that nothing changed is heard so often.
 const WATCHED: Duration = Duration::from_secs(3);
@@ -44,7 +45,7 @@ pub enum What {
     /// Nothing changed.
     Same { id: NodeId, known: Known },
     /// It did not answer, and why.
-    Silent(String),
+    Silent(Why),
 }
 
 /// A lock as one node has it.
@@ -97,7 +98,6 @@ pub fn ask(
             }
             None => nodes.list[node].ask(&wire::info(&key), given, None).await,
         };
-        let silent = |why: &NodeFailure| What::Silent(why.to_string());
         let what = match (id, reply) {
             (Some(id), Ok(Value::Nil)) if known.is_some() => What::Same { id, known },
             (Some(id), Ok(info)) => match known_of(&info) {
@@ -105,19 +105,21 @@ pub fn ask(
                     // What a guarded node has forgotten looks the same.
                     let (server, reply) = nodes.list[node].ask_at(&key, &redis::cmd("LOCK.NODE"), given).await;
                     match reply {
-                        Ok(_) if server != Some(id) => What::Silent("it was replaced by another server".to_owned()),
+                        Ok(_) if server != Some(id) => {
+                            What::Silent(Why::Broken("it was replaced by another server".to_owned()))
+                        }
                         Ok(reply) if wire::text(&reply, "state").as_deref() == Some("serving") => {
                             What::Says { id, state: State::Free, known: Some((0, 0)) }
                         }
                         Ok(_) => What::Says { id, state: State::Guarded, known: None },
-                        Err(why) => silent(&why),
+                        Err(why) => What::Silent(why),
                     }
                 }
                 Some(known) => What::Says { id, state: State::Held(info), known: Some(known) },
-                None => What::Silent(format!("it answered {info:?}")),
+                None => What::Silent(Why::Broken(format!("it answered {info:?}"))),
             },
-            (_, Err(why)) => silent(&why),
-            (None, Ok(_)) => What::Silent("it is not known which server answered".to_owned()),
+            (_, Err(why)) => What::Silent(why),
+            (None, Ok(_)) => What::Silent(Why::Broken("it is not known which server answered".to_owned())),
         };
         Told { node, asked, what }
     }

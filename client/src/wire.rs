@@ -7,18 +7,11 @@ use std::time::Duration;
 use palisade_core::limits::BEHIND_MAX;
 use palisade_core::quorum::{Answer, Ask, NodeId, TellMember};
 use palisade_core::{Members, Mode, Permit, Printable, Token, Wanted, members_from_text, members_to_text};
-use redis::{Cmd, RedisError, Value, cmd};
+use redis::{Cmd, Value, cmd};
 
-use crate::Holder;
-use crate::access::Unreached;
 use crate::attempt_name::{attempt_of, is_same_request, name_of};
 use crate::metrics::Class;
-
-/// The code of a node that is not ready to answer.
-pub const NOT_YET: &str = "NOTYET";
-
-/// What a node says that was asked about a lock which it does not have, whoever has it now.
-pub const NOT_HELD: &str = "it does not have the lock any more";
+use crate::{Holder, Why};
 
 /// One acquisition of one key: whoever has its owner's name has the lock.
 #[derive(Debug)]
@@ -118,10 +111,10 @@ impl Lease {
     }
 
     /// A node's reply; one that grants another permit than is asked for grants nothing that counts.
-    pub fn checked(&self, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
+    pub fn checked(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
         match reply.as_ref().ok().and_then(permit_number) {
             Some(number) if !self.is_number(number) => {
-                Err(NodeFailure::Broken(format!("it granted permit {number}, which was not asked for")))
+                Err(Why::Broken(format!("it granted permit {number}, which was not asked for")))
             }
             _ => reply,
         }
@@ -300,7 +293,7 @@ pub struct News {
     pub key: Box<[u8]>,
     pub owner: Box<[u8]>,
     /// What LOCK.WAIT would have answered.
-    pub told: Result<Value, NodeFailure>,
+    pub told: Result<Value, Why>,
 }
 
 /// What a listener is told; `None`: it is no such answer.
@@ -312,11 +305,7 @@ pub fn news(reply: Value) -> Option<Vec<News>> {
             return None;
         };
         let told = match told {
-            Value::BulkString(text) => {
-                let text = String::from_utf8_lossy(&text);
-                let (code, rest) = text.split_once(' ').unwrap_or((&text, ""));
-                Err(NodeFailure::Refused(code.to_owned(), rest.to_owned()))
-            }
+            Value::BulkString(text) => Err(Why::read(&String::from_utf8_lossy(&text))),
             number => Ok(number),
         };
         Some(News { key: key.into(), owner: owner.into(), told })
@@ -404,35 +393,31 @@ impl std::fmt::Display for ShownKey<'_> {
     }
 }
 
-/// What a node's reply to `ask` means to the machine; and for people, why it is no token.
-pub fn answer(ask: Ask, reply: Result<Value, NodeFailure>) -> (Answer, Option<String>) {
-    match reply {
+/// What a node's reply to `ask` means to the machine; and why it is no token.
+pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
+    let why = match reply {
         Ok(Value::Int(value)) => match u64::try_from(value).ok().and_then(Token::new) {
-            Some(token) => (Answer::Token(token), None),
-            None => (Answer::Failed, Some(format!("it answered {value}, which is no token"))),
+            Some(token) => return (Answer::Token(token), None),
+            None => Why::Broken(format!("it answered {value}, which is no token")),
         },
-        Ok(Value::Nil) => {
-            let why = match ask {
-                Ask::Acquire { .. } => "somebody else holds it",
-                Ask::Extend { .. } | Ask::Fence { .. } | Ask::Share => NOT_HELD,
-            };
-            (Answer::No, Some(why.to_owned()))
-        }
+        Ok(Value::Nil) => match ask {
+            Ask::Acquire { .. } => Why::Held,
+            Ask::Extend { .. } | Ask::Fence { .. } | Ask::Share => Why::NotHeld,
+        },
         // A permit: token, milliseconds waited, number.
         Ok(Value::Array(mut list)) if matches!(ask, Ask::Acquire { .. }) && list.len() == 3 => {
-            answer(ask, Ok(list.swap_remove(0)))
+            return answer(ask, Ok(list.swap_remove(0)));
         }
-        Ok(other) => (Answer::Failed, Some(format!("it answered {other:?}"))),
-        Err(failure) => {
-            let ms = failure.ms();
-            let answer = match failure.code() {
-                Some("GUARDED") => Answer::Guarded { ms },
-                Some(NOT_YET) => Answer::NotYet { ms: u32::try_from(ms).unwrap_or(u32::MAX) },
-                _ => Answer::Failed,
-            };
-            (answer, Some(failure.to_string()))
-        }
-    }
+        Ok(other) => Why::Broken(format!("it answered {other:?}")),
+        Err(why) => why,
+    };
+    let answer = match why {
+        Why::Held | Why::NotHeld => Answer::No,
+        Why::Guarded { left_ms, .. } => Answer::Guarded { ms: left_ms },
+        Why::NotYet { left_ms, .. } => Answer::NotYet { ms: u32::try_from(left_ms).unwrap_or(u32::MAX) },
+        _ => Answer::Failed,
+    };
+    (answer, Some(why))
 }
 
 /// The token and the milliseconds waited of an ACQUIRE that waited; `None`: in vain.
@@ -507,173 +492,9 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
 
-/// Returns true if two who speak TLS do not agree: a certificate is not trusted or is missing, or one of them speaks something else.
-#[cfg(feature = "tls")]
-fn is_of_tls(error: &RedisError) -> bool {
-    use std::error::Error;
-
-    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    // As redis-rs keeps the errors of others.
-    let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
-    let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
-    let of_tls = io.and_then(|io| io.downcast_ref::<rustls::Error>());
-    matches!(of_tls, Some(InvalidCertificate(_) | AlertReceived(_) | InvalidMessage(_)))
-}
-
-#[cfg(not(feature = "tls"))]
-fn is_of_tls(_: &RedisError) -> bool {
-    false
-}
-
-/// The first words of a server to one client more than `maxclients`.
-const TOO_MANY_CLIENTS: &str = "max number of clients reached";
-
-/// Why a node gave no answer, or an error.
-#[derive(Clone, Debug)]
-pub enum NodeFailure {
-    /// It did not answer in time.
-    Silent,
-    /// It was not asked: it cannot be reached.
-    Unreachable(String),
-    /// It was not asked: what is there is no lock node.
-    Unfit(String),
-    /// The connection broke while it was asked.
-    Broken(String),
-    /// It answered with an error: its code, and its text.
-    Refused(String, String),
-}
-
-impl NodeFailure {
-    /// What `error` of the connection means.
-    pub fn of(error: &RedisError) -> Self {
-        match error.code() {
-            Some(code) if !error.is_io_error() => {
-                Self::Refused(code.to_owned(), error.detail().unwrap_or_default().to_owned())
-            }
-            _ => Self::Broken(error.to_string()),
-        }
-    }
-
-    /// Why there is no connection to a server.
-    pub fn unconnected(why: Unreached) -> Self {
-        match why {
-            Unreached::Access(why) => Self::Unfit(why),
-            Unreached::Stranger(what) => Self::Unfit(format!("no node is there, but {what}: correct its address")),
-            // It does so as long as its settings say so, and for as long as it has so many clients.
-            Unreached::Refused(code, text) if code == "DENIED" => Self::Unfit(format!("{code} {text}")),
-            Unreached::Refused(code, text) => Self::Unreachable(format!("{code} {text}")),
-            Unreached::Server(error) => {
-                // What it answered it says in its own words.
-                let why = match Self::of(&error) {
-                    answer @ Self::Refused(..) => answer.to_string(),
-                    _ => format!("it cannot be reached: {error}"),
-                };
-                let is_refused = error.kind() == redis::ErrorKind::AuthenticationFailed || is_of_tls(&error);
-                if is_refused || Self::of(&error).is_lasting() { Self::Unfit(why) } else { Self::Unreachable(why) }
-            }
-        }
-    }
-
-    /// What a node answered, if that is no error.
-    pub fn or_value(reply: Result<Value, RedisError>) -> Result<Value, Self> {
-        match reply {
-            Ok(Value::ServerError(error)) => {
-                Err(Self::Refused(error.code().to_owned(), error.details().unwrap_or_default().to_owned()))
-            }
-            Ok(value) => Ok(value),
-            Err(error) => Err(Self::of(&error)),
-        }
-    }
-
-    /// The code of a node's error.
-    pub fn code(&self) -> Option<&str> {
-        match self {
-            Self::Refused(code, _) => Some(code),
-            _ => None,
-        }
-    }
-
-    /// It does not pass by itself: somebody has to do something about it.
-    pub fn is_lasting(&self) -> bool {
-        const LASTING: [&str; 4] = ["NOPERM", "NOAUTH", "WRONGPASS", "LOCKPANIC"];
-        match self {
-            Self::Unfit(_) => true,
-            Self::Refused(code, _) => LASTING.contains(&code.as_str()) || self.is_wrong(),
-            Self::Silent | Self::Unreachable(_) | Self::Broken(_) => false,
-        }
-    }
-
-    /// The node says that the request itself is wrong. (A server that has as many clients as may be has no code of its own for that.)
-    pub fn is_wrong(&self) -> bool {
-        match self {
-            Self::Refused(code, text) => code == "WRONGTYPE" || code == "ERR" && !text.starts_with(TOO_MANY_CLIENTS),
-            Self::Silent | Self::Unreachable(_) | Self::Unfit(_) | Self::Broken(_) => false,
-        }
-    }
-
-    /// The node may have done what it was asked: it did not say.
-    pub fn may_be_done(&self) -> bool {
-        matches!(self, Self::Silent | Self::Broken(_))
-    }
-
-    /// The node answered, with whatever it is.
-    pub fn is_answer(&self) -> bool {
-        matches!(self, Self::Refused(..))
-    }
-
-    /// The same, with the name of the server of several that it came from.
-    pub fn of_server(self, name: &str) -> Self {
-        match self {
-            Self::Unreachable(why) => Self::Unreachable(format!("{name}: {why}")),
-            Self::Unfit(why) => Self::Unfit(format!("{name}: {why}")),
-            Self::Broken(why) => Self::Broken(format!("{name}: {why}")),
-            Self::Silent | Self::Refused(..) => self,
-        }
-    }
-
-    /// The milliseconds that GUARDED and NOTYET name.
-    pub fn ms(&self) -> u64 {
-        match self {
-            Self::Refused(_, text) => text.split(' ').next().and_then(|ms| ms.parse().ok()).unwrap_or(0),
-            _ => 0,
-        }
-    }
-}
-
-impl std::fmt::Display for NodeFailure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Silent => f.write_str("it did not answer in time"),
-            Self::Unreachable(why) | Self::Unfit(why) | Self::Broken(why) => f.write_str(why),
-            Self::Refused(code, text) => write!(f, "{code} {text}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_passes_by_itself() {
-        let refused = |code: &str, text: &str| NodeFailure::Refused(code.to_owned(), text.to_owned());
-        for (code, text, is_lasting) in [
-            ("NOPERM", "no permissions", true),
-            ("WRONGPASS", "invalid", true),
-            ("NOAUTH", "Authentication required.", true),
-            ("WRONGTYPE", "Operation against a key", true),
-            ("ERR", "DB index is out of range", true),
-            ("ERR", "ttl must be an integer from 1 to 60000 milliseconds", true),
-            ("ERR", "max number of clients reached", false),
-            ("LOADING", "Redis is loading the dataset in memory", false),
-            ("GUARDED", "49000 this node may have forgotten grants", false),
-            ("OOM", "command not allowed", false),
-            ("READONLY", "You can't write against a read only replica.", false),
-        ] {
-            assert_eq!(refused(code, text).is_lasting(), is_lasting, "{code} {text}");
-        }
-        assert!(!NodeFailure::Silent.is_lasting() && NodeFailure::Unfit("no module".to_owned()).is_lasting());
-    }
 
     #[test]
     fn a_key_is_shown_on_one_line() {
@@ -785,9 +606,9 @@ mod tests {
         let token = Token::new(7).unwrap();
         let asks = [Ask::Extend { ttl_ms: 1, token }, Ask::Fence { token }];
         for ask in asks {
-            assert_eq!(answer(ask, Ok(Value::Nil)), (Answer::No, Some(NOT_HELD.to_owned())));
+            assert_eq!(answer(ask, Ok(Value::Nil)), (Answer::No, Some(Why::NotHeld)));
         }
         let ask = Ask::Acquire { ttl_ms: 1, proposal: token, retry: true };
-        assert_eq!(answer(ask, Ok(Value::Nil)).1.unwrap(), "somebody else holds it");
+        assert_eq!(answer(ask, Ok(Value::Nil)), (Answer::No, Some(Why::Held)));
     }
 }

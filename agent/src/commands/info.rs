@@ -138,7 +138,10 @@ async fn of_nodes(state: &State, text: &mut String) {
         }
     };
     for (n, node) in failed.iter().enumerate() {
-        line(&format!("node_failed{n}"), &format!("node={},why={}", one_line(&node.node), one_line(&node.why)));
+        line(
+            &format!("node_failed{n}"),
+            &format!("node={},why={}", one_line(&node.node), one_line(&node.why.to_string())),
+        );
     }
 }
 

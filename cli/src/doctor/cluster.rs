@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use palisade_client::Why;
 use redis::{FromRedisValue, cmd};
 
 use super::Level::{Change, Fail, Note, Ok};
 use super::{Finding, Patient};
-use crate::node_failure::NodeFailure;
+use crate::node_failure::strange;
 use crate::node_view::Info;
 use crate::server::Link;
 use crate::show::time;
@@ -31,8 +32,8 @@ impl Membership {
     ///
     /// # Errors
     /// It does not tell.
-    pub async fn ask(link: &mut Link) -> Result<Self, NodeFailure> {
-        let text = |value| String::from_redis_value(value).map_err(|why| NodeFailure::strange("CLUSTER", why));
+    pub async fn ask(link: &mut Link) -> Result<Self, Why> {
+        let text = |value| String::from_redis_value(value).map_err(|why| strange("CLUSTER", why));
         let info = text(link.ask(cmd("CLUSTER").arg("INFO")).await?)?;
         let nodes = text(link.ask(cmd("CLUSTER").arg("NODES")).await?)?;
         Result::Ok(Self { info: Info::of(&info), nodes })

@@ -1,8 +1,10 @@
 //! What each server must be by itself.
 
+use palisade_client::Why;
+
 use super::Level::{Change, Fail, Note, Ok};
 use super::{Finding, Part, Patient};
-use crate::node_failure::NodeFailure;
+use crate::node_failure::{advice, is_silent, words};
 use crate::show::time;
 
 /// A node is given this long for an answer by clients that say nothing else: with half of it on the way, a busy moment is too
@@ -46,7 +48,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         );
     }
     if let Some(why) = &view.info_refused {
-        let text = format!("replicas, state file and failures of the module are not checked: {why}");
+        let text = format!("replicas, state file and failures of the module are not checked: {}", words(why));
         found(Note, text, "run doctor as an operator too (palisade acl operator)");
     }
     if patient.settings.is_none() {
@@ -88,23 +90,24 @@ fn guards(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
-fn unreachable(patient: &Patient, error: &NodeFailure) -> Finding {
+fn unreachable(patient: &Patient, error: &Why) -> Finding {
     let announced = "start it; if it runs, it announces an address that cannot be reached from here: ";
-    let (level, advice) = match (error, patient.part, patient.is_replica) {
-        (NodeFailure::NoModule, _, true) => {
+    let is_silent = is_silent(error);
+    let (level, then) = match (error, patient.part, patient.is_replica) {
+        (Why::NoModule, _, true) => {
             (Fail, "load the module there too: when it takes over, locks cannot be had".to_owned())
         }
-        (NodeFailure::Silent(_), Part::OfCluster, _) => (
+        (_, Part::OfCluster, _) if is_silent => (
             Change,
             format!("{announced}cluster-announce-ip, cluster-announce-port; of clients with TLS, tls-cluster yes"),
         ),
-        (NodeFailure::Silent(_), Part::OfSentinels, _) => {
+        (_, Part::OfSentinels, _) if is_silent => {
             (Change, format!("{announced}replica-announce-ip, replica-announce-port"))
         }
-        _ => (Change, error.advice().to_owned()),
+        _ => (Change, advice(error).to_owned()),
     };
     let what = if patient.is_replica { "the replica cannot be asked" } else { "cannot be asked" };
-    Finding::new(level, &patient.view.node, format!("{what}: {error}"), advice)
+    Finding::new(level, &patient.view.node, format!("{what}: {}", words(error)), then)
 }
 
 /// One that is a node by itself.
@@ -302,7 +305,7 @@ mod tests {
             patient
         };
         let (cluster, sentinels) = (Part::OfCluster, Part::OfSentinels);
-        let silent = |p: &mut Patient| p.view.error = Some(NodeFailure::Silent("down".to_owned()));
+        let silent = |p: &mut Patient| p.view.error = Some(Why::Unreachable("down".to_owned()));
         let cases: [(&str, Patient, fn(&mut Patient), Level); 18] = [
             ("serves", of(cluster), |_| {}, Ok),
             ("serves", of(sentinels), |_| {}, Ok),
@@ -329,7 +332,7 @@ mod tests {
             (
                 "the replica cannot be asked: the server has no",
                 replica(cluster),
-                |p| p.view.error = Some(NodeFailure::NoModule),
+                |p| p.view.error = Some(Why::NoModule),
                 Fail,
             ),
         ];
@@ -350,7 +353,7 @@ mod tests {
     fn each_fault_is_found_and_nothing_else() {
         let cases: [(&str, fn(&mut Patient), Level); 12] = [
             ("serves", |_| {}, Ok),
-            ("cannot be asked: down", |p| p.view.error = Some(NodeFailure::Silent("down".to_owned())), Change),
+            ("cannot be asked: down", |p| p.view.error = Some(Why::Unreachable("down".to_owned())), Change),
             ("it is a replica", |p| p.view.role = "replica".to_owned(), Fail),
             ("guarded for 5ms", |p| p.view.guard_ms = 5, Change),
             ("its round trip is 30.00ms", |p| p.view.round_trip_us = 30_000, Change),

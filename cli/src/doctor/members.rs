@@ -1,5 +1,6 @@
 //! What the nodes know of the set that they are.
 
+use crate::node_failure::words;
 use palisade_core::quorum::majority;
 
 use super::Finding;
@@ -79,7 +80,7 @@ fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
         ),
         // Those of the list are told of anyway.
         Standing::Unreachable if row.number.is_none() => {
-            let why = row.error.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            let why = row.error.as_ref().map_or(String::new(), |why| format!(": {}", words(why)));
             found(format!("this member of the set cannot be asked{why}"), "bring it back, or replace it: palisade members set");
         }
         Standing::Member | Standing::Unreachable | Standing::NoSet => {}
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::members::survey::{Knows, Told};
-    use crate::node_failure::NodeFailure;
+    use palisade_client::Why;
 
     fn set(version: u64, ids: &[u128]) -> Members {
         let list = ids.iter().map(|&id| Member { id: Some(id), address: format!("node{id}:1") }).collect();
@@ -137,7 +138,7 @@ mod tests {
         assert!(hint.advice.contains("palisade members set node1:1 node2:1 node3:1 node4:1"), "{hint:?}");
         assert!(hint.advice.contains("4 are an even number"), "{hint:?}");
         let mut down = unfounded;
-        down[0].said = Err(NodeFailure::late());
+        down[0].said = Err(Why::late());
         assert_eq!(check(4, &Survey { told: down, latest: none }), [], "first the node that is down");
         let with = |place: usize, other: Told| {
             let mut all = well();
@@ -151,9 +152,9 @@ mod tests {
         more.push(told(Some(4), 4, 4, &Members::default()));
         said(more, Change, "node4:1", "not in the set");
         let mut silent = well();
-        silent[1].said = Err(NodeFailure::late());
+        silent[1].said = Err(Why::late());
         assert_eq!(found(silent.clone(), &now).len(), 1, "one that is down is told of by itself: {silent:?}");
-        silent[2].said = Err(NodeFailure::late());
+        silent[2].said = Err(Why::late());
         said(silent, Fail, ALL, "1 of 3 members");
     }
 }

@@ -1,12 +1,12 @@
 //! Whether a user may do what its role needs, and the line that gives what it lacks.
 
 use futures_util::future::join_all;
+use palisade_client::Why;
 use palisade_client::direct::Place;
 use redis::{FromRedisValue, Value, cmd};
 
 use super::Level::{Change, Note, Ok as Fine};
 use super::{Finding, sentinel_servers};
-use crate::node_failure::NodeFailure;
 use crate::nodes::Nodes;
 use crate::roles::{Permission, Role};
 use crate::server::{Link, Server};
@@ -121,13 +121,13 @@ fn shown(whose: &Whose<'_>, nobody: &str) -> String {
 }
 
 /// Asks as the user itself, or whether that user might.
-async fn verdict(link: &mut Link, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, NodeFailure> {
+async fn verdict(link: &mut Link, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, Why> {
     let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
     let Some(user) = whose.user else {
         return match link.ask(&probe).await {
-            Err(NodeFailure::Error(code, text)) if code == "NOPERM" => Ok(meaning(&text)),
+            Err(Why::Refused { code, text }) if code == "NOPERM" => Ok(meaning(&text)),
             // Its arguments are wrong, on purpose; or the module does not have it.
-            Ok(_) | Err(NodeFailure::Error(..)) => Ok(Verdict::Granted),
+            Ok(_) | Err(Why::Refused { .. } | Why::NoCluster) => Ok(Verdict::Granted),
             Err(failure) => Err(failure),
         };
     };
@@ -142,7 +142,7 @@ async fn verdict(link: &mut Link, permission: &Permission, whose: &Whose<'_>) ->
         Ok(Value::BulkString(text)) => Ok(meaning(&String::from_utf8_lossy(&text))),
         Ok(Value::VerbatimString { text, .. }) => Ok(meaning(&text)),
         Ok(_) => Ok(Verdict::Granted),
-        Err(NodeFailure::Error(_, text)) if text.starts_with("Command ") => Ok(Verdict::Granted),
+        Err(Why::Refused { text, .. }) if text.starts_with("Command ") => Ok(Verdict::Granted),
         Err(failure) => Err(failure),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use palisade_client::Why;
 use redis::cmd;
 
 use super::Level::{Change, Fail, Note, Ok};
 use super::{Finding, Patient};
-use crate::node_failure::NodeFailure;
+use crate::node_failure::{strange, words};
 use crate::server::{Fields, Server};
 use crate::show::time;
 
@@ -18,7 +19,7 @@ const LEAST: u64 = 3;
 pub struct Watcher {
     /// Its address.
     pub name: String,
-    pub said: Result<Watching, NodeFailure>,
+    pub said: Result<Watching, Why>,
 }
 
 /// What a Sentinel says of the master.
@@ -45,12 +46,12 @@ impl Watcher {
         Self { name: sentinel.name.clone(), said: Self::watching(sentinel, master).await }
     }
 
-    async fn watching(sentinel: &Server, master: &str) -> Result<Watching, NodeFailure> {
+    async fn watching(sentinel: &Server, master: &str) -> Result<Watching, Why> {
         let mut link = sentinel.reach().await?;
         let said = link.ask(cmd("SENTINEL").arg("MASTER").arg(master)).await?;
-        let said = Fields::of(said).ok_or_else(|| NodeFailure::strange("SENTINEL MASTER", "it has no fields"))?;
+        let said = Fields::of(said).ok_or_else(|| strange("SENTINEL MASTER", "it has no fields"))?;
         let no_quorum = match link.ask(cmd("SENTINEL").arg("CKQUORUM").arg(master)).await {
-            Err(NodeFailure::Error(code, text)) if code == "NOQUORUM" => text,
+            Err(Why::Refused { code, text }) if code == "NOQUORUM" => text,
             _ => String::new(),
         };
         let text = |name| said.get::<String>(name);
@@ -75,15 +76,15 @@ pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<
     };
     for Watcher { name, said } in watchers {
         if let Err(failure) = said {
-            let advice = match failure {
-                NodeFailure::Error(code, _) if code == "NOPERM" => "give its user what `palisade acl sentinel` prints",
-                NodeFailure::Error(code, _) if code == "NOAUTH" || code == "WRONGPASS" => {
+            let advice = match failure.code() {
+                Some("NOPERM") => "give its user what `palisade acl sentinel` prints",
+                Some("NOAUTH" | "WRONGPASS") => {
                     "say its password: sentinelUsername and sentinelPassword in the address, or --sentinel-credentials"
                 }
-                NodeFailure::Error(..) => "SENTINEL MASTERS there tells what it watches",
-                _ => "start it, or take it out of the address",
+                Some(_) => "SENTINEL MASTERS there tells what it watches",
+                None => "start it, or take it out of the address",
             };
-            found(Change, name, format!("cannot be asked: {failure}"), advice);
+            found(Change, name, format!("cannot be asked: {}", words(failure)), advice);
         }
     }
     let told: Vec<(&str, &Watching)> =
@@ -236,8 +237,8 @@ mod tests {
     fn each_fault_is_found_and_nothing_else() {
         let cases: [(&str, fn(&mut Vec<Watcher>), Level); 12] = [
             ("takes over some moments after 5s, and is guarded for 1m", |_| {}, Ok),
-            ("cannot be asked: down", |w| w[0].said = Err(NodeFailure::Silent("down".to_owned())), Change),
-            ("1 of 3 can be asked", |w| (0..2).for_each(|n| w[n].said = Err(NodeFailure::late())), Fail),
+            ("cannot be asked: down", |w| w[0].said = Err(Why::Unreachable("down".to_owned())), Change),
+            ("1 of 3 can be asked", |w| (0..2).for_each(|n| w[n].said = Err(Why::late())), Fail),
             (
                 "there are 2",
                 |w| {

@@ -207,7 +207,7 @@ fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
 mod tests {
     use super::super::{Level, Patient};
     use super::*;
-    use crate::node_failure::NodeFailure;
+    use palisade_client::Why;
 
     fn healthy(count: usize) -> Vec<Patient> {
         let view = |n: usize| NodeView {
@@ -291,7 +291,7 @@ mod tests {
             ),
             ("too far ahead to be followed", 3, |p| p[1].view.token_floor = FOLLOWED_US + 2_000_000, Fail),
             ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
-            ("2 of 3 serve", 3, |p| p[0].view.error = Some(NodeFailure::late()), Ok),
+            ("2 of 3 serve", 3, |p| p[0].view.error = Some(Why::late()), Ok),
             ("they fail together", 3, |p| p.iter_mut().for_each(|p| p.view.node = "a:1".to_owned()), Note),
         ];
         for (text, count, change, level) in cases {

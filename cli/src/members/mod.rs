@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use self::survey::{Row, Standing, Survey};
 use crate::exit::{End, Failure, NO_QUORUM};
-use crate::node_failure::line;
+use crate::node_failure::{line, with_remedy};
 use crate::nodes::Nodes;
 use crate::show::{json, out, table, tell, time};
 
@@ -116,7 +116,7 @@ fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<E
     let all = if version == 0 { nodes.len() } else { members };
     let is_there = |row: &&Row| matches!(row.standing, Standing::Member | Standing::Behind | Standing::NoSet);
     let there = rows.iter().filter(is_there).count();
-    let silent = rows.iter().filter_map(|row| Some((row.node.as_str(), row.error.as_ref()?.with_remedy())));
+    let silent = rows.iter().filter_map(|row| Some((row.node.as_str(), with_remedy(row.error.as_ref()?))));
     let wrong = line(silent, rows.len());
     if there < majority(all) {
         let text = format!("{there} of {all} members can be asked, and {} are needed", majority(all));

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
+use palisade_client::Why;
 use palisade_core::{Member, Members, members_from_text};
 use redis::cmd;
 use serde::Serialize;
 
-use crate::node_failure::NodeFailure;
+use crate::node_failure::{in_json, strange};
 use crate::nodes::Nodes;
 use crate::server::{Fields, Server};
 
@@ -65,7 +66,7 @@ pub struct Told {
     pub name: String,
     /// As a set has it.
     pub address: String,
-    pub said: Result<Knows, NodeFailure>,
+    pub said: Result<Knows, Why>,
 }
 
 /// A member, or a node of the list that is none.
@@ -84,7 +85,8 @@ pub struct Row {
     /// The id of the member, where it is another one.
     pub member_id: Option<String>,
     /// Why it cannot be asked.
-    pub error: Option<NodeFailure>,
+    #[serde(serialize_with = "in_json")]
+    pub error: Option<Why>,
 }
 
 /// What all of them know.
@@ -156,7 +158,7 @@ impl Survey {
                 unsettled_ms: None,
                 id: None,
                 member_id: member.id.map(hexadecimal),
-                error: Some(NodeFailure::Silent("its address in the set is of no use here".to_owned())),
+                error: Some(Why::Unfit("its address in the set is of no use here".to_owned())),
             };
         };
         let standing = match &told.said {
@@ -223,17 +225,15 @@ impl Told {
 }
 
 impl Knows {
-    async fn ask(server: &Server) -> Result<Self, NodeFailure> {
+    async fn ask(server: &Server) -> Result<Self, Why> {
         let mut link = server.reach().await?;
         let node = Fields::of(link.ask(&cmd("LOCK.NODE")).await?).unwrap_or_default();
-        let strange = |command, what: &str| NodeFailure::strange(command, what);
+        let strange = |command, what: &str| strange(command, what);
         let id =
             u128::from_str_radix(&node.get::<String>("id"), 16).map_err(|_| strange("LOCK.NODE", "it has no id"))?;
         let told = link.ask(&cmd("LOCK.MEMBERS")).await.map_err(|why| match why {
             // It has answered as a lock node.
-            NodeFailure::NoModule => {
-                NodeFailure::Silent("its lock module is too old for a set that changes: upgrade it".to_owned())
-            }
+            Why::NoModule => Why::Unfit("its lock module is too old for a set that changes: upgrade it".to_owned()),
             why => why,
         })?;
         let told = Fields::of(told).ok_or_else(|| strange("LOCK.MEMBERS", "it has no fields"))?;
@@ -276,7 +276,7 @@ mod tests {
         let none = Members::default();
         assert_eq!(standings(vec![told(Some(1), "a", 1, &none)]), named(&[(Some(1), "a", NoSet)]));
         let mut silent = told(None, "c", 3, &none);
-        silent.said = Err(NodeFailure::late());
+        silent.said = Err(Why::late());
         let all =
             vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 2, &before), told(Some(3), "d", 4, &none), silent];
         let rows = [(Some(1), "a", Member), (Some(2), "b", Behind), (Some(3), "d", NoMember), (None, "c", Unreachable)];

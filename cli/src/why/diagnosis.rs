@@ -1,11 +1,12 @@
 //! Why nobody gets a lock: from what the nodes said to findings, and one sentence that says what to do. Nothing is asked here.
 
+use palisade_client::Why;
 use serde::Serialize;
 
 use super::facts::{Facts, Told};
 use crate::lock_view::{EXCLUSIVE, GrantView, LockView};
 use crate::moment;
-use crate::node_failure::NodeFailure;
+use crate::node_failure::{advice, words};
 use crate::show::{printable, time};
 
 /// With so many waiters it is the queue that takes long, not one holder.
@@ -111,12 +112,11 @@ impl Facts {
     fn unreachable(&self) -> String {
         let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
         // What can be done about it; of several reasons that of most nodes.
-        let alike =
-            |failure: &NodeFailure| failures.iter().filter(|(_, other)| other.advice() == failure.advice()).count();
+        let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
         let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
-        let named = failures.iter().filter(|(_, failure)| failure.advice() == worst.advice());
+        let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));
         let named: Vec<_> = named.map(|(node, _)| node.name.as_str()).collect();
-        format!("On {}: {}.", named.join(", "), worst.advice())
+        format!("On {}: {}.", named.join(", "), advice(worst))
     }
 
     /// A majority has it for somebody.
@@ -188,8 +188,10 @@ impl Facts {
         }
         for node in &self.nodes {
             match &node.told {
-                Err(failure) if is_well => found("node", format!("{}: {failure}: {}", node.name, failure.advice())),
-                Err(failure) => found("node", format!("{}: {failure}", node.name)),
+                Err(failure) if is_well => {
+                    found("node", format!("{}: {}: {}", node.name, words(failure), advice(failure)))
+                }
+                Err(failure) => found("node", format!("{}: {}", node.name, words(failure))),
                 Ok(Told { guard: Some((ms, reason)), .. }) => {
                     let then = if is_well { ": it serves again by itself" } else { "" };
                     found("node", format!("{}: guarded for {} ({reason}){then}", node.name, time(*ms)));

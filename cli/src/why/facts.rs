@@ -1,10 +1,10 @@
 //! What the nodes said of a lock.
 
 use jiff::tz::TimeZone;
+use palisade_client::Why;
 
 use crate::lock_log::Event;
 use crate::lock_view::{LockView, Together};
-use crate::node_failure::NodeFailure;
 use crate::show::{printable, time};
 
 /// What the nodes said.
@@ -29,7 +29,7 @@ pub struct Facts {
 #[derive(Clone, Debug)]
 pub struct NodeSaid {
     pub name: String,
-    pub told: Result<Told, NodeFailure>,
+    pub told: Result<Told, Why>,
 }
 
 /// What a node that can be asked told.

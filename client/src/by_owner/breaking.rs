@@ -9,14 +9,13 @@ use super::ByOwner;
 use super::views::Views;
 use crate::nodes::Nodes;
 use crate::options::Checked;
-use crate::wire::NodeFailure;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Why};
 
 /// A grant whose tokens are raised while it is being ended is looked for so often.
 const TIMES: usize = 3;
 
 /// What a node answered.
-type Answered = (usize, Result<Value, NodeFailure>);
+type Answered = (usize, Result<Value, Why>);
 
 /// Ends the grants with this token, or all; the largest token of those that ended.
 pub async fn break_lock(
@@ -41,7 +40,7 @@ pub async fn break_lock(
         }
         let mut is_raised = false;
         for (place, reply) in ask_all(nodes, key, &of_node, checked).await {
-            whys[place] = reply.as_ref().err().map(ToString::to_string);
+            whys[place] = reply.as_ref().err().cloned();
             match reply {
                 Ok(Value::Int(token)) => largest = largest.max(u64::try_from(token).ok()),
                 Ok(_) => is_raised |= has[place],

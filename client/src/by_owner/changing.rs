@@ -12,8 +12,8 @@ use super::table::{Holding, Id, Slot};
 use super::views::Views;
 use super::{ByOwner, finding, taking};
 use crate::options::Checked;
-use crate::wire::{NOT_HELD, NodeFailure};
-use crate::{Error, ErrorKind, Released};
+
+use crate::{Error, ErrorKind, Released, Why};
 
 /// What is to change.
 #[derive(Clone)]
@@ -198,9 +198,9 @@ impl Change<'_> {
 
     /// Tells all nodes, and returns what those answered that have it; they are a majority.
     async fn tell(&self, holding: &Holding, command: Cmd, what: &str) -> Result<Vec<u64>, Error> {
-        let is_answer = |reply: &Result<Value, NodeFailure>| matches!(reply, Ok(Value::Int(_)));
+        let is_answer = |reply: &Result<Value, Why>| matches!(reply, Ok(Value::Int(_)));
         let (nodes, replies) = holding.guard.tell_all(command, is_answer).await?;
-        let number = |reply: &Option<Result<Value, NodeFailure>>| match reply {
+        let number = |reply: &Option<Result<Value, Why>>| match reply {
             Some(Ok(Value::Int(number))) => u64::try_from(*number).ok(),
             _ => None,
         };
@@ -213,10 +213,10 @@ impl Change<'_> {
         {
             return Err(Error::lost());
         }
-        let why = |reply: Option<Result<Value, NodeFailure>>| match reply? {
-            Ok(Value::Nil) => Some(NOT_HELD.to_owned()),
+        let why = |reply: Option<Result<Value, Why>>| match reply? {
+            Ok(Value::Nil) => Some(Why::NotHeld),
             Ok(_) => None,
-            Err(failure) => Some(failure.to_string()),
+            Err(why) => Some(why),
         };
         let whys: Vec<_> = replies.into_iter().map(why).collect();
         Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))

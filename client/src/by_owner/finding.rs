@@ -13,8 +13,8 @@ use crate::attempt::Taken;
 use crate::attempt_name::name_of;
 use crate::calls::Calls;
 use crate::options::Checked;
-use crate::wire::{Lease, NOT_HELD};
-use crate::{Error, ErrorKind, Guard, clock, renewer};
+use crate::wire::Lease;
+use crate::{Error, ErrorKind, Guard, Why, clock, renewer};
 
 /// Looks at the nodes for a lock of this owner, and goes on with it; `None`: it holds none.
 ///
@@ -89,7 +89,7 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
         while release.outcome() == Released::Unknown
             && let Some(told) = answers.recv().await
         {
-            whys[told.place] = told.reply.as_ref().err().map(ToString::to_string);
+            whys[told.place] = told.reply.as_ref().err().cloned();
             told.tell(&mut release);
         }
         was_held |= release.outcome() == Released::Released;
@@ -118,8 +118,8 @@ async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Er
     while let Some((place, reply)) = answers.recv().await {
         match reply {
             Ok(Value::Int(_)) => adopted += 1,
-            Ok(_) => whys[place] = Some(NOT_HELD.to_owned()),
-            Err(failure) => whys[place] = Some(failure.to_string()),
+            Ok(_) => whys[place] = Some(Why::NotHeld),
+            Err(why) => whys[place] = Some(why),
         }
         if adopted >= majority(nodes.len()) {
             return Ok(());

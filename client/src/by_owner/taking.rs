@@ -16,8 +16,7 @@ use crate::locking::{self, Sought};
 use crate::metrics::Class;
 use crate::options::Checked;
 use crate::renewer::{self, Auto};
-use crate::wire::NOT_HELD;
-use crate::{Error, ErrorKind, Guard, clock};
+use crate::{Error, ErrorKind, Guard, Why, clock};
 
 /// An extension is begun anew so often, where it joined one that had begun before.
 const EXTENDED_TIMES: u32 = 7;
@@ -245,7 +244,7 @@ pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) ->
 
 /// Whether no majority of so many nodes answers.
 fn too_many_away(error: &Error, nodes: usize) -> bool {
-    error.nodes().iter().filter(|node| node.why != NOT_HELD).count() > nodes - majority(nodes)
+    error.nodes().iter().filter(|node| node.why != Why::NotHeld).count() > nodes - majority(nodes)
 }
 
 /// Whether who holds it in the one mode may have meant the other; a permit's number need not be named.

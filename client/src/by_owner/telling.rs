@@ -18,8 +18,7 @@ use crate::node::Reach;
 use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::thread::Running;
-use crate::wire::NodeFailure;
-use crate::{Error, NodeError, wire};
+use crate::{Error, NodeError, Why, wire};
 
 /// How the lock is, as a majority has it, and this process where it holds it.
 pub async fn look(this: &ByOwner, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
@@ -81,7 +80,8 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
         let (mut guard, mut all_answer) = (None, !answers.is_empty());
         if answers.is_empty() {
             let node = nodes.list[place].name().to_owned();
-            set.unreachable.push(NodeError { node, why: "none of its masters is known yet".to_owned() });
+            set.unreachable
+                .push(NodeError { node, why: Why::Unreachable("none of its masters is known yet".to_owned()) });
         }
         for (node, id, reply) in answers {
             let (id, info) = match (id, reply) {
@@ -89,10 +89,10 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
                 (id, reply) => {
                     let why = match (id, reply) {
                         (_, Err(why)) => why,
-                        (_, Ok(_)) => NodeFailure::Broken("it is not known which server answered".to_owned()),
+                        (_, Ok(_)) => Why::Broken("it is not known which server answered".to_owned()),
                     };
                     all_answer = false;
-                    set.unreachable.push(NodeError { node, why: why.to_string() });
+                    set.unreachable.push(NodeError { node, why });
                     continue;
                 }
             };

@@ -16,8 +16,7 @@ use super::{Shown, ShownGrant, ShownWaiter};
 use crate::attempt_name::name_of;
 use crate::nodes::Nodes;
 use crate::pace::Given;
-use crate::wire::NodeFailure;
-use crate::{Error, ErrorKind, clock, wire};
+use crate::{Error, ErrorKind, Why, clock, wire};
 
 /// What rounding to milliseconds can cost on both sides.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -27,7 +26,7 @@ pub struct Views {
     /// Read before the first was asked.
     pub asked: BootTime,
     pub by_node: Vec<Option<View>>,
-    whys: Vec<Option<String>>,
+    whys: Vec<Option<Why>>,
     nodes: Arc<Nodes>,
 }
 
@@ -35,7 +34,7 @@ pub struct Views {
 pub struct View {
     pub id: NodeId,
     /// Why what it does not show may be what it has forgotten; `None`: it does not have that.
-    unsure: Option<String>,
+    unsure: Option<Why>,
     pub grants: Vec<GrantView>,
     waiters: u64,
     waiters_behind: u64,
@@ -88,11 +87,13 @@ impl Views {
                     match View::of(id, &info, unsure(&told)) {
                         Some(_) if views.by_node.iter().flatten().any(|view| view.id == id) => {}
                         Some(view) => views.by_node[place] = Some(view),
-                        None => views.whys[place] = Some(format!("it answered {info:?}")),
+                        None => views.whys[place] = Some(Why::Broken(format!("it answered {info:?}"))),
                     }
                 }
-                (None, Ok(_)) => views.whys[place] = Some("it is not known which server answered".to_owned()),
-                (_, Err(why)) => views.whys[place] = Some(why.to_string()),
+                (None, Ok(_)) => {
+                    views.whys[place] = Some(Why::Broken("it is not known which server answered".to_owned()))
+                }
+                (_, Err(why)) => views.whys[place] = Some(why),
             }
             if views.answered() >= majority(nodes.len()) && enough(&views) {
                 break;
@@ -235,15 +236,17 @@ pub fn guard(node: &Value) -> Option<(Duration, String)> {
 }
 
 /// Why a node that answers LOCK.NODE so may have forgotten what it does not show.
-fn unsure(node: &Result<Value, NodeFailure>) -> Option<String> {
-    let guarded = |(left, why): (Duration, String)| {
-        format!("GUARDED {} this node may have forgotten grants ({why})", left.as_millis())
+fn unsure(node: &Result<Value, Why>) -> Option<Why> {
+    let guarded = |(left, why): (Duration, String)| Why::Guarded {
+        left_ms: left.as_millis() as u64,
+        reason: format!("this node may have forgotten grants ({why})"),
+        rest: String::new(),
     };
-    node.as_ref().map_or_else(|why| Some(why.to_string()), |node| guard(node).map(guarded))
+    node.as_ref().map_or_else(|why| Some(why.clone()), |node| guard(node).map(guarded))
 }
 
 impl View {
-    fn of(id: NodeId, info: &Value, unsure: Option<String>) -> Option<Self> {
+    fn of(id: NodeId, info: &Value, unsure: Option<Why>) -> Option<Self> {
         if matches!(info, Value::Nil) {
             return Some(Self {
                 id,

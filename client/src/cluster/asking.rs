@@ -10,9 +10,10 @@ use tokio::time::{Instant, sleep};
 
 use super::Cluster;
 use super::map::Redirection;
+use crate::failure::Why;
 use crate::node::{By, CONNECT_TIMEOUT, First, Inbox, Node, connect_within};
 use crate::pace::Given;
-use crate::wire::{Lease, NodeFailure};
+use crate::wire::Lease;
 
 /// A request follows so many redirections at most: two for a slot on its way that arrives meanwhile, and more for old maps.
 const REDIRECTIONS_MAX: u32 = 5;
@@ -24,7 +25,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(20);
 const JUST_BEGUN: Duration = Duration::from_millis(100);
 
 /// Who answered, and what.
-type Answer = (Option<NodeId>, Result<Value, NodeFailure>);
+type Answer = (Option<NodeId>, Result<Value, Why>);
 
 /// A request to the master of a key.
 struct Question<'a> {
@@ -115,11 +116,7 @@ impl Cluster {
     }
 
     /// Sends `command`, which reads a key, as [`Node::look`].
-    pub async fn look(
-        self: &Arc<Self>,
-        command: Cmd,
-        given: Given,
-    ) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+    pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let key = key_of(&command).to_vec();
         let node = match self.master_of(&key, Instant::now() + connect_within(given)).await {
             Ok(node) => node,
@@ -172,7 +169,7 @@ impl Cluster {
     }
 
     /// Where to go on after `node` answered so; `None`: that is the answer.
-    async fn after(self: &Arc<Self>, key: &[u8], node: &Node, reply: &Result<Value, NodeFailure>) -> Option<Next> {
+    async fn after(self: &Arc<Self>, key: &[u8], node: &Node, reply: &Result<Value, Why>) -> Option<Next> {
         let failure = reply.as_ref().err()?;
         let host = node.way().and_then(|way| way.host()).unwrap_or_default();
         match Redirection::of(failure, host) {
@@ -204,6 +201,6 @@ fn key_of(command: &Cmd) -> &[u8] {
 }
 
 /// A failure with the name of its server.
-fn told_by(node: &Node, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
+fn told_by(node: &Node, reply: Result<Value, Why>) -> Result<Value, Why> {
     reply.map_err(|failure| failure.of_server(node.name()))
 }

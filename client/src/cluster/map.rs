@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::wire;
+use crate::failure::Why;
 
 /// Slots of a cluster.
 pub const SLOTS: u16 = 16_384;
@@ -94,8 +94,8 @@ pub enum Redirection {
 
 impl Redirection {
     /// What the failure of a request says, which the server at `host` answered.
-    pub fn of(failure: &wire::NodeFailure, host: &str) -> Option<Self> {
-        let wire::NodeFailure::Refused(code, text) = failure else { return None };
+    pub fn of(failure: &Why, host: &str) -> Option<Self> {
+        let Why::Refused { code, text } = failure else { return None };
         if code == "TRYAGAIN" {
             return Some(Self::TryAgain);
         }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn redirections_are_read() {
         let of = |code: &str, text: &str| {
-            Redirection::of(&wire::NodeFailure::Refused(code.to_owned(), text.to_owned()), "h")
+            Redirection::of(&Why::Refused { code: code.to_owned(), text: text.to_owned() }, "h")
         };
         assert_eq!(of("MOVED", "7629 127.0.0.1:7001"), Some(Redirection::Moved(place("127.0.0.1", 7001))));
         assert_eq!(of("MOVED", "7629 :7001"), Some(Redirection::Moved(place("h", 7001))));

@@ -23,9 +23,9 @@ use self::map::{Place, SLOTS};
 pub use self::map::{Redirection, Shard, View};
 pub use self::staying::view_of;
 use crate::access::Way;
+use crate::failure::Why;
 use crate::node::{Common, Node, Server};
 use crate::place::cluster_name;
-use crate::wire::NodeFailure;
 
 /// A master's connections are numbered from its own number, shifted so far.
 const NUMBERED_FROM: u32 = 32;
@@ -56,7 +56,7 @@ enum Known {
     /// Nobody has answered yet.
     Nothing,
     /// No map, and why.
-    Failed(NodeFailure),
+    Failed(Why),
     Map(Arc<Map>),
 }
 
@@ -141,7 +141,7 @@ impl Cluster {
     ///
     /// # Errors
     /// None can be asked; or one of them, or the cluster itself, cannot be a node.
-    pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         let map = self.map(by).await?;
         let (mut lowest, mut last) = (None, None);
         for node in &map.masters {
@@ -151,27 +151,27 @@ impl Cluster {
                 Err(failure) => last = Some(failure.of_server(node.name())),
             }
         }
-        let none = || NodeFailure::Unreachable("no slot is served".to_owned());
+        let none = || Why::Unreachable("no slot is served".to_owned());
         lowest.ok_or_else(|| last.unwrap_or_else(none))
     }
 
     /// The map; waits for the very first one.
-    async fn map(&self, by: Instant) -> Result<Arc<Map>, NodeFailure> {
+    async fn map(&self, by: Instant) -> Result<Arc<Map>, Why> {
         let mut known = self.known.subscribe();
         let known = timeout_at(by, known.wait_for(|known| !matches!(known, Known::Nothing))).await;
         match known.ok().and_then(Result::ok).as_deref() {
             Some(Known::Map(map)) => Ok(Arc::clone(map)),
             Some(Known::Failed(failure)) => Err(failure.clone()),
-            Some(Known::Nothing) | None => Err(NodeFailure::Unreachable("no server of it has answered yet".to_owned())),
+            Some(Known::Nothing) | None => Err(Why::Unreachable("no server of it has answered yet".to_owned())),
         }
     }
 
     /// The master of `key`.
-    async fn master_of(&self, key: &[u8], by: Instant) -> Result<Arc<Node>, NodeFailure> {
+    async fn master_of(&self, key: &[u8], by: Instant) -> Result<Arc<Node>, Why> {
         let map = self.map(by).await?;
         map.master(Slot::for_key(key)).map(Arc::clone).ok_or_else(|| {
             self.stale.notify_one();
-            NodeFailure::Unreachable(format!("no master serves slot {} of this key", number_of(Slot::for_key(key))))
+            Why::Unreachable(format!("no master serves slot {} of this key", number_of(Slot::for_key(key))))
         })
     }
 

@@ -13,9 +13,9 @@ use tracing::debug;
 use super::map::View;
 use super::{Cluster, Known};
 use crate::access::Way;
+use crate::failure::Why;
 use crate::node::{CONNECT_TIMEOUT, Node};
 use crate::pace::Given;
-use crate::wire::NodeFailure;
 
 /// The map is renewed so often while all masters answer, and while one does not or a slot has none.
 const CALM: Duration = Duration::from_secs(10);
@@ -26,9 +26,6 @@ const LEAST: Duration = Duration::from_millis(50);
 
 /// So many servers are asked at a time: one of them may be cut off, with an old map.
 const ASKED: usize = 3;
-
-/// What a server that belongs to no cluster answers.
-const NO_CLUSTER: &str = "cluster support disabled";
 
 impl Cluster {
     /// Keeps the map true, for ever.
@@ -63,7 +60,7 @@ impl Cluster {
     }
 
     /// What some servers say, the one that knows best.
-    async fn view(&self) -> Result<View, NodeFailure> {
+    async fn view(&self) -> Result<View, Why> {
         let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
         let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
         let said = join_all(some.into_iter().map(ask_master)).await;
@@ -85,11 +82,11 @@ impl Cluster {
 ///
 /// # Errors
 /// None of them tells.
-pub async fn view_of(ways: &[Way]) -> Result<View, NodeFailure> {
+pub async fn view_of(ways: &[Way]) -> Result<View, Why> {
     best(join_all(ways.iter().map(ask_server)).await)
 }
 
-fn best(said: Vec<Result<View, NodeFailure>>) -> Result<View, NodeFailure> {
+fn best(said: Vec<Result<View, Why>>) -> Result<View, Why> {
     let (views, failures): (Vec<_>, Vec<_>) = said.into_iter().partition(Result::is_ok);
     // A server that was taken out of its cluster knows of no shards.
     let views = views.into_iter().flatten().filter(|view| !view.shards.is_empty());
@@ -97,13 +94,9 @@ fn best(said: Vec<Result<View, NodeFailure>>) -> Result<View, NodeFailure> {
         return Ok(view);
     }
     let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
-    let whys: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    Err(match failures.iter().any(NodeFailure::is_lasting) {
-        true => NodeFailure::Unfit(whys.join("; ")),
-        false if whys.is_empty() => {
-            NodeFailure::Unreachable("its servers know of no master with slots: CLUSTER ADDSLOTS".to_owned())
-        }
-        false => NodeFailure::Unreachable(whys.join("; ")),
+    Err(match failures.is_empty() {
+        true => Why::Unreachable("its servers know of no master with slots: CLUSTER ADDSLOTS".to_owned()),
+        false => Why::Each(failures),
     })
 }
 
@@ -111,14 +104,14 @@ fn questions() -> [Cmd; 2] {
     [cmd("CLUSTER").arg("INFO").take(), cmd("CLUSTER").arg("SLOTS").take()]
 }
 
-fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, NodeFailure> {
-    let wrong = || NodeFailure::Broken("it does not answer as a server of a cluster does".to_owned());
+fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, Why> {
+    let wrong = || Why::Broken("it does not answer as a server of a cluster does".to_owned());
     View::read(info, slots, way.host().unwrap_or("127.0.0.1")).ok_or_else(wrong)
 }
 
 /// What a master says over the connection that it has.
-async fn ask_master(node: &Arc<Node>) -> Result<View, NodeFailure> {
-    let Some(way) = node.way() else { return Err(NodeFailure::Silent) };
+async fn ask_master(node: &Arc<Node>) -> Result<View, Why> {
+    let Some(way) = node.way() else { return Err(Why::Silent) };
     let given = Given::Within { least: CONNECT_TIMEOUT / 4, most: CONNECT_TIMEOUT };
     let [info, slots] = &questions();
     let (info, slots) = (node.ask(info, given, None).await.1, node.ask(slots, given, None).await.1);
@@ -127,31 +120,20 @@ async fn ask_master(node: &Arc<Node>) -> Result<View, NodeFailure> {
 }
 
 /// What a server says over a connection that is made for it.
-async fn ask_server(way: &Way) -> Result<View, NodeFailure> {
+async fn ask_server(way: &Way) -> Result<View, Why> {
     let asked = async {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
-        let mut connection = way.connect(config).await.map_err(NodeFailure::unconnected)?;
+        let mut connection = way.connect(config).await?;
         let [info, slots] = &questions();
-        let info = NodeFailure::or_value(connection.send_packed_command(info).await)?;
-        let slots = NodeFailure::or_value(connection.send_packed_command(slots).await)?;
+        let info = Why::or_value(connection.send_packed_command(info).await)?;
+        let slots = Why::or_value(connection.send_packed_command(slots).await)?;
         read(&info, &slots, way)
     };
     let answer = timeout(CONNECT_TIMEOUT, asked).await;
-    answer.unwrap_or(Err(NodeFailure::Silent)).map_err(|failure| told_by(failure, way))
+    answer.unwrap_or(Err(Why::Silent)).map_err(|failure| told_by(failure, way))
 }
 
 /// The failure with the server's name.
-fn told_by(failure: NodeFailure, way: &Way) -> NodeFailure {
-    match failure {
-        NodeFailure::Refused(_, text) if text.contains(NO_CLUSTER) => NodeFailure::Unfit(format!(
-            "{}: it belongs to no cluster (cluster-enabled no): give its address as redis://",
-            way.name()
-        )),
-        NodeFailure::Refused(code, text) if code == "NOPERM" => {
-            NodeFailure::Unfit(format!("{}: {code} {text}: allow +cluster|info +cluster|slots", way.name()))
-        }
-        NodeFailure::Refused(code, text) => NodeFailure::Unreachable(format!("{}: {code} {text}", way.name())),
-        NodeFailure::Silent => NodeFailure::Unreachable(format!("{}: it did not answer in time", way.name())),
-        failure => failure.of_server(way.name()),
-    }
+fn told_by(why: Why, way: &Way) -> Why {
+    why.before_asked().asking_for("+cluster|info +cluster|slots").of_server(way.name())
 }

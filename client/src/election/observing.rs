@@ -13,7 +13,7 @@ use crate::nodes::Nodes;
 use crate::pace::Given;
 use crate::watching::{State, Told, What, ask};
 use crate::wire;
-use crate::{Error, ErrorKind, clock};
+use crate::{Error, ErrorKind, Why, clock};
 
 /// What a node said counts for so long, in milliseconds: for three watches and a little.
 const FRESH_MS: u32 = 10_000;
@@ -79,7 +79,7 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
             whys[told.node] = match &told.what {
                 What::Silent(why) => Some(why.clone()),
                 What::Says { state: State::Guarded, .. } => {
-                    Some("it is guarded: it may have forgotten who leads".to_owned())
+                    Some(Why::Unreachable("it is guarded: it may have forgotten who leads".to_owned()))
                 }
                 _ => None,
             };

@@ -7,8 +7,9 @@ use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::time::timeout;
 
 use crate::access::Way;
+use crate::failure::Why;
 use crate::node::CONNECT_TIMEOUT;
-use crate::wire::{self, NodeFailure};
+use crate::wire;
 
 /// Which server answered, and what.
 #[derive(Debug)]
@@ -23,19 +24,19 @@ pub struct Answered {
 ///
 /// # Errors
 /// It does not answer in time, is another one, or refuses.
-pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Result<Answered, NodeFailure> {
+pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Result<Answered, Why> {
     let asked = async {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(None);
-        let mut connection = way.connect(config).await.map_err(NodeFailure::unconnected)?;
-        let node = NodeFailure::or_value(connection.send_packed_command(&redis::cmd("LOCK.NODE")).await)?;
-        let id = wire::node_id(&node).ok_or_else(|| NodeFailure::Unfit("its LOCK.NODE has no id".to_owned()))?;
+        let mut connection = way.connect(config).await?;
+        let node = Why::or_value(connection.send_packed_command(&redis::cmd("LOCK.NODE")).await)?;
+        let id = wire::node_id(&node).ok_or_else(|| Why::Unfit("its LOCK.NODE has no id".to_owned()))?;
         if expects.is_some_and(|expects| expects != id) {
-            return Err(NodeFailure::Unfit("another server is there than the member".to_owned()));
+            return Err(Why::Unfit("another server is there than the member".to_owned()));
         }
         let guard_ms = wire::number(&node, "guard_ms").unwrap_or(0);
-        let value = NodeFailure::or_value(connection.send_packed_command(command).await)?;
+        let value = Why::or_value(connection.send_packed_command(command).await)?;
         Ok(Answered { id, guard_ms, value })
     };
-    timeout(CONNECT_TIMEOUT, asked).await.unwrap_or(Err(NodeFailure::Silent))
+    timeout(CONNECT_TIMEOUT, asked).await.unwrap_or(Err(Why::Silent))
 }

@@ -21,8 +21,8 @@ use super::asking::{Answered, ask};
 use super::ways::NO_SERVER;
 use crate::access::Way;
 use crate::nodes::Nodes;
-use crate::wire::{self, NodeFailure};
-use crate::{Error, ErrorKind, NodeError};
+use crate::wire;
+use crate::{Error, ErrorKind, NodeError, Why};
 
 /// So long nothing may go on but leases that end, before it is told what stands in the way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ pub struct Knows {
 /// What the nodes know, by address, and the latest version among it.
 pub(super) struct Surveyed {
     latest: Members,
-    known: HashMap<String, Result<Knows, NodeFailure>>,
+    known: HashMap<String, Result<Knows, Why>>,
 }
 
 impl Surveyed {
@@ -126,12 +126,12 @@ impl<'a> Changer<'a> {
         Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now() }
     }
 
-    fn way(&self, address: &str) -> Result<Arc<Way>, NodeFailure> {
-        let nowhere = || NodeFailure::Unfit("its address in the set is of no use here".to_owned());
+    fn way(&self, address: &str) -> Result<Arc<Way>, Why> {
+        let nowhere = || Why::Unfit("its address in the set is of no use here".to_owned());
         self.nodes.set.ways.to_address(address).ok_or_else(nowhere)
     }
 
-    async fn ask(&self, member: &Member, command: &redis::Cmd) -> Result<Answered, NodeFailure> {
+    async fn ask(&self, member: &Member, command: &redis::Cmd) -> Result<Answered, Why> {
         ask(&self.way(&member.address)?, member.id.map(NodeId), command).await
     }
 
@@ -139,7 +139,7 @@ impl<'a> Changer<'a> {
     pub(super) async fn survey(&self, first: &[String]) -> Surveyed {
         let mut addresses = first.to_vec();
         addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
-        let mut known: HashMap<String, Result<Knows, NodeFailure>> = HashMap::new();
+        let mut known: HashMap<String, Result<Knows, Why>> = HashMap::new();
         let mut latest = self.nodes.latest().set.news.members.clone();
         loop {
             let unknown: Vec<_> = addresses.extract_if(.., |_| true).filter(|at| !known.contains_key(at)).collect();
@@ -167,14 +167,14 @@ impl<'a> Changer<'a> {
     }
 
     /// What the server at this address knows.
-    pub(super) async fn knows(&self, address: &str) -> Result<Knows, NodeFailure> {
+    pub(super) async fn knows(&self, address: &str) -> Result<Knows, Why> {
         let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await?;
         let members = wire::members(&answered.value)
-            .ok_or_else(|| NodeFailure::Unfit(format!("it answered {:?} to LOCK.MEMBERS", answered.value)))?;
+            .ok_or_else(|| Why::Unfit(format!("it answered {:?} to LOCK.MEMBERS", answered.value)))?;
         Ok(Knows { id: answered.id.0, guard_ms: answered.guard_ms, members })
     }
 
-    async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, NodeFailure> {
+    async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, Why> {
         self.ask(member, &wire::tell_decided(members)).await
     }
 
@@ -216,8 +216,8 @@ impl<'a> Changer<'a> {
         let asked = join_all(wanted.iter().map(async |way| (way.address(), self.knows(&way.address()).await))).await;
         let mut list: Vec<Member> = vec![];
         for (address, knows) in asked {
-            let refused = |kind, why: &str| {
-                let node = NodeError { node: address.clone(), why: why.to_owned() };
+            let refused = |kind, why: Why| {
+                let node = NodeError { node: address.clone(), why };
                 Error::new(kind, "a node cannot be added to the set: nothing was changed for it").with_nodes(vec![node])
             };
             let there: Vec<_> = present.list.iter().filter(|member| member.address == address).collect();
@@ -231,14 +231,14 @@ impl<'a> Changer<'a> {
                                 "it is a member already, as {}: remove it, and then add it with this address",
                                 before.address
                             );
-                            return Err(refused(ErrorKind::Configuration, &why));
+                            return Err(refused(ErrorKind::Configuration, Why::Unfit(why)));
                         }
                         Some(_) => member,
                         // One that was a member before, or is one by now: its last version had nodes of this one.
                         None if knows.members.version == 0 || shares_nodes(&knows.members, present) => member,
                         None => {
                             let why = "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)";
-                            return Err(refused(ErrorKind::Configuration, why));
+                            return Err(refused(ErrorKind::Configuration, Why::Unfit(why.to_owned())));
                         }
                     }
                 }
@@ -246,13 +246,13 @@ impl<'a> Changer<'a> {
                 (Err(_), [member, ..]) => (*member).clone(),
                 (Err(why), []) => {
                     let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
-                    return Err(refused(kind, &why.to_string()));
+                    return Err(refused(kind, why));
                 }
             };
             if is_one_of(&list, &member) {
                 return Err(refused(
                     ErrorKind::Configuration,
-                    "it is the same server as another address: give each node once",
+                    Why::Unfit("it is the same server as another address: give each node once".to_owned()),
                 ));
             }
             list.push(member);
@@ -335,16 +335,19 @@ impl<'a> Changer<'a> {
     }
 
     /// Returns when it makes sense to try again.
-    async fn failed(&mut self, failures: Vec<(String, NodeFailure)>) -> Result<(), Error> {
+    async fn failed(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
         self.allowed(&failures, failures.len() / 2)?;
-        let of = |code: &'static str| failures.iter().filter(move |(_, failure)| failure.code() == Some(code));
-        if let Some(ms) = of("UNSETTLED").map(|(_, failure)| failure.ms()).min() {
+        let unsettled = failures.iter().filter_map(|(_, why)| match why {
+            Why::Unsettled { left_ms, .. } => Some(*left_ms),
+            _ => None,
+        });
+        if let Some(ms) = unsettled.min() {
             // Leases end: that takes its time, and nothing stands in the way.
             self.progressed = Instant::now();
             sleep(Duration::from_millis(ms).max(BACK_OFF.0)).await;
             return Ok(());
         }
-        if of("OUTBID").next().is_some() {
+        if failures.iter().any(|(_, why)| why.code() == Some("OUTBID")) {
             self.outbid = self.outbid.saturating_mul(2).saturating_add(1);
         }
         if self.progressed.elapsed() > PATIENCE {
@@ -358,7 +361,7 @@ impl<'a> Changer<'a> {
     }
 
     /// Whether at most so many nodes refuse this user.
-    fn allowed(&self, failures: &[(String, NodeFailure)], most: usize) -> Result<(), Error> {
+    fn allowed(&self, failures: &[(String, Why)], most: usize) -> Result<(), Error> {
         let refused: Vec<_> =
             failures.iter().filter(|(_, failure)| failure.code() == Some("NOPERM")).cloned().collect();
         if refused.len() <= most {
@@ -392,8 +395,8 @@ fn shares_nodes(one: &Members, other: &Members) -> bool {
     one.list.iter().any(is_there)
 }
 
-fn errors(failures: &[(String, NodeFailure)]) -> Vec<NodeError> {
-    failures.iter().map(|(node, failure)| NodeError { node: node.clone(), why: failure.to_string() }).collect()
+fn errors(failures: &[(String, Why)]) -> Vec<NodeError> {
+    failures.iter().map(|(node, failure)| NodeError { node: node.clone(), why: failure.clone() }).collect()
 }
 
 /// What a promise tells.

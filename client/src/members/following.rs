@@ -19,8 +19,7 @@ use crate::give_back::Debt;
 use crate::node::First;
 use crate::nodes::Nodes;
 use crate::pace::Given;
-use crate::wire::NodeFailure;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Why};
 
 /// So long a request that came to nothing waits, at most, to learn whether nodes ended its connections because there is another version; and no longer than a
 /// node is given to answer.
@@ -127,18 +126,18 @@ impl Nodes {
         command: &Cmd,
         given: Given,
         mut first: Option<First>,
-    ) -> (Result<Value, NodeFailure>, bool) {
+    ) -> (Result<Value, Why>, bool) {
         let (mut nodes, mut place, mut is_repeated) = (Arc::clone(self), place, false);
         loop {
             let (_, reply) = match first.take() {
                 Some(first) => nodes.list[place].ask_after(first, command, given, None).await,
                 None => nodes.list[place].ask(command, given, None).await,
             };
-            let is_answered = reply.as_ref().err().is_none_or(NodeFailure::is_lasting);
+            let is_answered = reply.as_ref().err().is_none_or(Why::is_lasting);
             if is_answered || !nodes.was_superseded(given).await {
                 return (reply, is_repeated);
             }
-            is_repeated |= reply.as_ref().err().is_some_and(NodeFailure::may_be_done);
+            is_repeated |= reply.as_ref().err().is_some_and(Why::may_be_done);
             let next = nodes.latest();
             let Some(there) = nodes.place_in(&next, place) else { return (reply, is_repeated) };
             (nodes, place) = (next, there);

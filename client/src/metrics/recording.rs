@@ -9,8 +9,8 @@ use metrics::{
 };
 use palisade_core::{BootTime, Wanted};
 
-use crate::wire::{Lease, NodeFailure};
-use crate::{Error, ErrorKind, Loss, Options, clock};
+use crate::wire::Lease;
+use crate::{Error, ErrorKind, Loss, Options, Why, clock};
 
 const ACQUISITIONS: &str = "palisade_client_acquisitions_total";
 const WAIT: &str = "palisade_client_wait_seconds";
@@ -204,14 +204,14 @@ impl NodeMeter {
     }
 
     /// A request ended so; also one that was not sent, since the node is down.
-    pub fn asked<T>(&self, came: &Result<T, NodeFailure>) {
+    pub fn asked<T>(&self, came: &Result<T, Why>) {
         let outcome = match came {
             Ok(_) => "answered",
-            Err(NodeFailure::Refused(..)) => "refused",
-            Err(NodeFailure::Silent) => "silent",
-            Err(NodeFailure::Broken(_)) => "broken",
-            Err(NodeFailure::Unreachable(_)) => "unreachable",
-            Err(NodeFailure::Unfit(_)) => "unfit",
+            Err(why) if why.is_answer() => "refused",
+            Err(Why::Silent) => "silent",
+            Err(Why::Broken(_)) => "broken",
+            Err(why) if why.is_lasting() => "unfit",
+            Err(_) => "unreachable",
         };
         counter!(NODE_REQUESTS, vec![self.label(), Label::from_static_parts("outcome", outcome)]).increment(1);
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use palisade_core::Wanted;
 
-use crate::wire::{Lease, NodeFailure};
-use crate::{Error, Loss, Options};
+use crate::wire::Lease;
+use crate::{Error, Loss, Options, Why};
 
 #[derive(Clone, Debug, Default)]
 pub struct Class(());
@@ -48,7 +48,7 @@ impl NodeMeter {
 
     pub fn up(&self, _: bool) {}
 
-    pub fn asked<T>(&self, _: &Result<T, NodeFailure>) {}
+    pub fn asked<T>(&self, _: &Result<T, Why>) {}
 
     pub fn responded(&self, _: Duration) {}
 }

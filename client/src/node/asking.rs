@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep_until};
 use super::gathering::{Before, Request, Waiting};
 use super::inbox::{Answer, Inbox};
 use super::{BROKE, CONNECT_TIMEOUT, Node, State};
+use crate::failure::Why;
 use crate::pace::Given;
-use crate::wire::{Lease, NodeFailure};
+use crate::wire::Lease;
 
 /// How long a request waits for the very first connection.
 pub fn connect_within(given: Given) -> Duration {
@@ -38,7 +39,7 @@ impl Node {
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         self.ask_as(command, given, about, false).await
     }
 
@@ -49,14 +50,14 @@ impl Node {
         given: Given,
         about: Option<&Lease>,
         asking: bool,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         let before = asking.then_some(Before::Asking);
         let Answer { by, reply, .. } = self.answer_to(Asked { command: command.clone(), before, given }, about).await;
         (by.map(|by| by.id), reply)
     }
 
     /// Sends `command`, which reads a key, as [`Node::ask`]; over that connection the node tells when the key changes next.
-    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, NodeFailure>) {
+    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         // It is never closed, so that cannot fail.
         let _turn = self.looks.acquire().await.ok();
         let Answer { by, reply, .. } =
@@ -95,10 +96,10 @@ impl Node {
         about: Option<&Lease>,
         began: Instant,
         inbox: &Arc<Inbox>,
-    ) -> Result<(), NodeFailure> {
+    ) -> Result<(), Why> {
         let permit = self.admit(asked.given, began).await?;
         let sent = self.send(asked, about, began, Some(permit), (inbox, 0));
-        sent.map_err(|_| NodeFailure::Broken(BROKE.to_owned()))
+        sent.map_err(|_| Why::Broken(BROKE.to_owned()))
     }
 
     /// Sends it if there is a connection; with no `permit`, if no other is in turn before it and the node is not silent.
@@ -134,7 +135,7 @@ impl Node {
 
     /// Waits until a request can be sent: for the very first connection, for a new one to a node that is down, and for its turn; but not for
     /// one that stays down, or that has been silent for longer than it would be given.
-    async fn admit(&self, given: Given, began: Instant) -> Result<OwnedSemaphorePermit, NodeFailure> {
+    async fn admit(&self, given: Given, began: Instant) -> Result<OwnedSemaphorePermit, Why> {
         let connect_by = began + connect_within(given);
         self.redial(began + given.least()).await;
         loop {
@@ -143,7 +144,7 @@ impl Node {
                 && since + given.least() <= Instant::now()
             {
                 let silent = since.elapsed().as_millis();
-                return Err(NodeFailure::Unreachable(format!("it has not answered for {silent} ms")));
+                return Err(Why::Unreachable(format!("it has not answered for {silent} ms")));
             }
             let permit = tokio::select! {
                 biased;
@@ -152,7 +153,7 @@ impl Node {
             };
             // The connection may have broken meanwhile.
             self.link(connect_by).await?;
-            return permit.map_err(|_| NodeFailure::Unreachable("the client is closed".to_owned()));
+            return permit.map_err(|_| Why::Unreachable("the client is closed".to_owned()));
         }
     }
 

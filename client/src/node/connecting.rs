@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout};
 use super::inbox::By;
 use super::{CONNECT_TIMEOUT, Node, Server, State, WINDOW};
 use crate::access::Way;
-use crate::wire::{self, NodeFailure};
+use crate::failure::Why;
+use crate::wire;
 
 /// The contract that this client speaks, as LOCK.NODE numbers it.
 const PROTOCOL: u64 = 1;
@@ -59,10 +60,10 @@ impl Link {
 
 impl Node {
     /// A new connection to a server that can be a node.
-    pub(super) async fn connect(&self, number: u64) -> Result<Link, NodeFailure> {
+    pub(super) async fn connect(&self, number: u64) -> Result<Link, Why> {
         let sentinels = match &self.server {
             Server::At(way) => return self.connect_to(Arc::clone(way), number).await,
-            Server::Nowhere(_, why) => return Err(NodeFailure::Unfit(why.clone())),
+            Server::Nowhere(_, why) => return Err(Why::Unfit(why.clone())),
             Server::Named(sentinels) => sentinels,
         };
         let known = match &*self.state.borrow() {
@@ -78,7 +79,7 @@ impl Node {
         connected.map_err(|failure| failure.of_server(way.name()))
     }
 
-    async fn connect_to(&self, way: Arc<Way>, number: u64) -> Result<Link, NodeFailure> {
+    async fn connect_to(&self, way: Arc<Way>, number: u64) -> Result<Link, Why> {
         let (broken, tracked, place) = (Arc::clone(&self.broken), Arc::clone(&self.common.tracked), self.place);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -93,35 +94,27 @@ impl Node {
                 }
                 Ok::<(), SendError>(())
             });
-        let unreachable = |why: String| NodeFailure::Unreachable(why);
-        let unfit = |why: String| NodeFailure::Unfit(why);
         let connected = async {
-            let mut connection = way.connect(config).await.map_err(NodeFailure::unconnected)?;
+            let mut connection = way.connect(config).await?;
             let asked = Instant::now();
             let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
-            let node = NodeFailure::or_value(node).map_err(|failure| match failure {
-                NodeFailure::Refused(code, text) if code == "ERR" && text.contains("unknown command") => {
-                    unfit("the server has no lock module: start it with --loadmodule libpalisade.so".to_owned())
-                }
-                failure if failure.is_lasting() => unfit(failure.to_string()),
-                failure => unreachable(failure.to_string()),
-            })?;
+            let node = Why::or_value(node).map_err(|why| why.of_node().before_asked())?;
             let took = asked.elapsed();
-            let id = wire::node_id(&node).ok_or_else(|| unfit("its LOCK.NODE has no id".to_owned()))?;
+            let id = wire::node_id(&node).ok_or_else(|| Why::Unfit("its LOCK.NODE has no id".to_owned()))?;
             let protocol = wire::number(&node, "protocol").unwrap_or(0);
             if protocol != PROTOCOL {
-                return Err(unfit(format!(
+                return Err(Why::Unfit(format!(
                     "its lock module speaks protocol {protocol}, this client {PROTOCOL}: upgrade the older of them"
                 )));
             }
             if wire::text(&node, "role").as_deref() != Some("master") {
                 let is_fixed = matches!(self.server, Server::At(_)) && self.cluster.strong_count() == 0;
                 let todo = if is_fixed { ": give the address of a master" } else { "" };
-                return Err(unreachable(format!("it is a replica{todo}")));
+                return Err(Why::Unreachable(format!("it is a replica{todo}")));
             }
             // What another server says is nobody's answer.
             if self.id.is_some_and(|member| member != id) {
-                return Err(unfit(ANOTHER_SERVER.to_owned()));
+                return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
             }
             self.answers().pace.heard_after(took, Instant::now());
             let features = wire::text(&node, "features").unwrap_or_default();
@@ -134,38 +127,33 @@ impl Node {
             Ok(Link { connection, way, number, id, tracks, knows_behind: knows(BEHIND), hears: knows(HEAR) })
         };
         let limit = CONNECT_TIMEOUT;
-        timeout(limit, connected).await.unwrap_or_else(|_| Err(unreachable("it does not answer".to_owned())))
+        timeout(limit, connected).await.unwrap_or_else(|_| Err(Why::late()))
     }
 }
 
 impl Node {
     /// Says which version of the set this client works with. A node that was told a later one takes nothing from it, and tells which.
-    async fn join(&self, connection: &mut MultiplexedConnection, knows_members: bool) -> Result<(), NodeFailure> {
+    async fn join(&self, connection: &mut MultiplexedConnection, knows_members: bool) -> Result<(), Why> {
         let news = &self.common.news;
         if !knows_members {
             return match news.version() {
                 0 => Ok(()),
-                _ => Err(NodeFailure::Unfit(TOO_OLD_FOR_MEMBERS.to_owned())),
+                _ => Err(Why::Unfit(TOO_OLD_FOR_MEMBERS.to_owned())),
             };
         }
         let answer = connection.send_packed_command(&wire::join(news.version())).await;
-        let answer = NodeFailure::or_value(answer).map_err(|failure| match failure.code() {
-            Some("NOPERM") => {
-                NodeFailure::Unfit(format!("{failure}: allow +lock.members, or changes of the set of nodes are missed"))
-            }
-            _ => NodeFailure::Unreachable(failure.to_string()),
-        })?;
-        let members = wire::members(&answer).ok_or_else(|| {
-            NodeFailure::Unfit(format!("it answered {answer:?} when it was asked for the set of nodes"))
-        })?;
+        let lacks = "+lock.members, or changes of the set of nodes are missed";
+        let answer = Why::or_value(answer).map_err(|why| why.before_asked().asking_for(lacks))?;
+        let members = wire::members(&answer)
+            .ok_or_else(|| Why::Unfit(format!("it answered {answer:?} when it was asked for the set of nodes")))?;
         if members.version <= news.version() {
             return Ok(());
         }
         if !news.follows {
-            return Err(NodeFailure::Unfit(IN_A_SET.to_owned()));
+            return Err(Why::Unfit(IN_A_SET.to_owned()));
         }
         news.is_told(members);
-        Err(NodeFailure::Unreachable("it was told of another set of nodes, which this client takes up".to_owned()))
+        Err(Why::Unreachable("it was told of another set of nodes, which this client takes up".to_owned()))
     }
 }
 

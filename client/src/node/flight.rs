@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep_until};
 use super::connecting::{Link, give_up};
 use super::gathering::{Request, Waiting};
 use super::{Answers, Node, Server};
+use crate::failure::Why;
 use crate::pace::Given;
-use crate::wire::NodeFailure;
 
 /// A connection on which requests have gone unanswered for so long is given up: it may be half open.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -127,7 +127,7 @@ impl Flight {
                 && let Some(sink) = self.waiting[n].sink.take()
             {
                 is_news = true;
-                sink.put(Some(self.link.by(&self.node)), self.node.counted(Err(NodeFailure::Silent)));
+                sink.put(Some(self.link.by(&self.node)), self.node.counted(Err(Why::Silent)));
             }
         }
         if is_news {
@@ -140,7 +140,7 @@ impl Flight {
     /// All of it is answered, or never will be.
     fn land(&mut self, replies: Result<Vec<Value>, RedisError>) {
         let now = Instant::now();
-        let failure = replies.as_ref().err().map(NodeFailure::of);
+        let failure = replies.as_ref().err().map(Why::of);
         match &failure {
             Some(failure) if !failure.is_answer() => give_up(&self.node.broken, self.link.number),
             _ => self.node.answers_after(now - self.sent, now),
@@ -153,14 +153,13 @@ impl Flight {
             }
             let reply = match (&failure, replies.next()) {
                 (Some(failure), _) => Err(failure.clone()),
-                (None, Some(reply)) => NodeFailure::or_value(Ok(reply)),
-                (None, None) => Err(NodeFailure::Broken("it answered less than it was asked".to_owned())),
+                (None, Some(reply)) => Why::or_value(Ok(reply)),
+                (None, None) => Err(Why::Broken("it answered less than it was asked".to_owned())),
             };
-            if reply.as_ref().err().is_none_or(NodeFailure::is_answer) {
+            if reply.as_ref().err().is_none_or(Why::is_answer) {
                 self.node.meter.responded(now - self.sent);
             }
-            if let (Server::Named(_), Some("READONLY")) =
-                (&self.node.server, reply.as_ref().err().and_then(NodeFailure::code))
+            if let (Server::Named(_), Some("READONLY")) = (&self.node.server, reply.as_ref().err().and_then(Why::code))
             {
                 // It is the master no more: the Sentinels know who is.
                 give_up(&self.node.broken, self.link.number);
@@ -180,7 +179,7 @@ impl Drop for Flight {
 
 impl Node {
     /// What came of a request, which is counted.
-    pub(super) fn counted(&self, reply: Result<Value, NodeFailure>) -> Result<Value, NodeFailure> {
+    pub(super) fn counted(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
         self.meter.asked(&reply);
         reply
     }

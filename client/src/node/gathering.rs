@@ -16,8 +16,8 @@ use super::connecting::Link;
 use super::flight::Flight;
 use super::inbox::Sink;
 use super::{BROKE, Node};
+use crate::failure::Why;
 use crate::pace::Given;
-use crate::wire::NodeFailure;
 
 /// While so many requests are under way to a node, others gather. With fewer, each is sent at once: then it is time that matters, not work.
 const MANY: usize = 16;
@@ -211,7 +211,7 @@ impl Drop for Writer<'_> {
     fn drop(&mut self) {
         let by = self.link.by(self.node);
         for Request { waiting, .. } in self.node.gathering.begin(0) {
-            let reply = self.node.counted(Err(NodeFailure::Broken(BROKE.to_owned())));
+            let reply = self.node.counted(Err(Why::Broken(BROKE.to_owned())));
             waiting.sink.into_iter().for_each(|sink| sink.put(Some(by.clone()), reply.clone()));
         }
     }

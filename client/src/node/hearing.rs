@@ -21,8 +21,9 @@ use tracing::debug;
 use super::connecting::Link;
 use super::flight::{OVERSLEPT, OVERSLEPT_TIMES};
 use super::{CONNECT_TIMEOUT, Node, State, UNHURRIED, WINDOW};
+use crate::failure::Why;
 use crate::waiting::LATE;
-use crate::wire::{self, Lease, News, NodeFailure};
+use crate::wire::{self, Lease, News};
 
 /// Bytes of a listener's name.
 const NAME_BYTES: usize = 20;
@@ -61,7 +62,7 @@ pub struct Hearing {
 #[derive(Debug, Default)]
 struct Last {
     listener: Option<Arc<Listener>>,
-    failed: Option<(Instant, NodeFailure)>,
+    failed: Option<(Instant, Why)>,
     /// Over the connection with this number the node said that it lets this client not listen.
     refused_on: u64,
 }
@@ -83,7 +84,7 @@ struct Listener {
 #[derive(Debug)]
 struct Waits {
     is_open: bool,
-    asked: HashMap<About, (u64, oneshot::Sender<Result<Value, NodeFailure>>)>,
+    asked: HashMap<About, (u64, oneshot::Sender<Result<Value, Why>>)>,
     count: u64,
     idle_since: Instant,
 }
@@ -103,7 +104,7 @@ struct Waiting {
     is_sent: bool,
 }
 
-type Told = oneshot::Receiver<Result<Value, NodeFailure>>;
+type Told = oneshot::Receiver<Result<Value, Why>>;
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -139,7 +140,7 @@ impl Node {
         command: &Cmd,
         lease: &Lease,
         patience: Duration,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         let due = Instant::now() + patience;
         let number = match self.link(Instant::now() + CONNECT_TIMEOUT.min(patience)).await {
             Ok(link) if link.hears => link.number,
@@ -155,11 +156,11 @@ impl Node {
             };
             let (id, reply) = self.ask_heard(&listener, command, lease, due).await;
             match reply {
-                Err(NodeFailure::Refused(code, _)) if code == NO_LISTENER => listener.end(),
+                Err(why) if why.code() == Some(NO_LISTENER) => listener.end(),
                 reply => return (id, reply),
             }
         }
-        (None, Err(NodeFailure::Silent))
+        (None, Err(Why::Silent))
     }
 
     /// How many requests of this client wait here over a listener.
@@ -178,8 +179,8 @@ impl Node {
         command: &Cmd,
         lease: &Lease,
         due: Instant,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
-        let broken = || NodeFailure::Broken("the connection that hears of its waits broke".to_owned());
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        let broken = || Why::Broken("the connection that hears of its waits broke".to_owned());
         // Before it is sent: the news can be faster than the answer.
         let Some(mut waiting) = listener.waits_for(self, lease) else { return (None, Err(broken())) };
         let mut command = command.clone();
@@ -192,7 +193,7 @@ impl Node {
         };
         if !reply.as_ref().is_ok_and(wire::is_waiting) {
             // Of a node that did not answer in time it is not known.
-            waiting.is_sent = matches!(reply, Err(NodeFailure::Silent));
+            waiting.is_sent = matches!(reply, Err(Why::Silent));
             return (id, reply);
         }
         let Some(told) = &mut waiting.told else { return (id, Err(broken())) };
@@ -201,14 +202,14 @@ impl Node {
                 waiting.told = None;
                 told.unwrap_or_else(|_| Err(broken()))
             }
-            Err(_) => Err(NodeFailure::Silent),
+            Err(_) => Err(Why::Silent),
         };
         (id, told)
     }
 
     /// The listener, a new one if there is none; `None`: the node does not let this client listen. (`number` is that of the connection
     /// over which requests are sent.)
-    async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, NodeFailure> {
+    async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, Why> {
         let mut last = self.hearing.last.lock().await;
         if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waits().is_open) {
             return Ok(Some(Arc::clone(listener)));
@@ -225,7 +226,7 @@ impl Node {
                 Ok(Some(listener))
             }
             // It knows the command: it is this user that may not use it.
-            Err(failure) if failure.code().is_some() && failure.is_lasting() => {
+            Err(failure) if failure.is_answer() && failure.is_lasting() => {
                 debug!(node = self.name(), %failure, "each wait has a connection of its own");
                 *last = Last { refused_on: number, ..Last::default() };
                 Ok(None)
@@ -237,12 +238,12 @@ impl Node {
         }
     }
 
-    async fn begin_to_listen(&self) -> Result<Arc<Listener>, NodeFailure> {
+    async fn begin_to_listen(&self) -> Result<Arc<Listener>, Why> {
         let mut link = self.connect(0).await?;
         let name: [u8; NAME_BYTES] = rand::random();
         // From the first answer on the node knows the name.
         let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
-        NodeFailure::or_value(first)?;
+        Why::or_value(first)?;
         debug!(node = self.name(), "listens");
         let listener = Arc::new(Listener::new(name));
         tokio::spawn(listen(Arc::clone(&listener), link, self.state.subscribe()));
@@ -255,7 +256,7 @@ async fn listen(listener: Arc<Listener>, link: Link, mut states: watch::Receiver
     let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
     let ask = || {
         let (mut connection, hear) = (link.connection.clone(), hear.clone());
-        async move { NodeFailure::or_value(connection.send_packed_command(&hear).await) }
+        async move { Why::or_value(connection.send_packed_command(&hear).await) }
     };
     let mut asked: FuturesOrdered<_> = (0..ASKED_AHEAD).map(|_| ask()).collect();
     let mut overslept = 0;

@@ -9,7 +9,7 @@ use palisade_core::quorum::NodeId;
 use redis::Value;
 
 use super::{BROKE, Node};
-use crate::wire::NodeFailure;
+use crate::failure::Why;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Answer {
     pub tag: usize,
     /// Who was asked; `None`: nobody.
     pub by: Option<By>,
-    pub reply: Result<Value, NodeFailure>,
+    pub reply: Result<Value, Why>,
 }
 
 /// Who was asked.
@@ -32,7 +32,7 @@ pub struct By {
 }
 
 /// The answer to a request that may not be the last word.
-pub type First = (Option<By>, Result<Value, NodeFailure>);
+pub type First = (Option<By>, Result<Value, Why>);
 
 /// Where answers to requests of one task arrive. As soon as it is dropped, what was not sent yet is not sent any more.
 #[derive(Debug)]
@@ -92,11 +92,11 @@ impl Sink {
     }
 
     /// That is the answer.
-    pub fn put(mut self, by: Option<By>, reply: Result<Value, NodeFailure>) {
+    pub fn put(mut self, by: Option<By>, reply: Result<Value, Why>) {
         self.put_once(by, reply);
     }
 
-    fn put_once(&mut self, by: Option<By>, reply: Result<Value, NodeFailure>) {
+    fn put_once(&mut self, by: Option<By>, reply: Result<Value, Why>) {
         let Some(inbox) = std::mem::take(&mut self.inbox).upgrade() else { return };
         let mut arrived = inbox.arrived();
         arrived.answers.push_back(Answer { tag: self.tag, by, reply });
@@ -110,7 +110,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        self.put_once(None, Err(NodeFailure::Broken(BROKE.to_owned())));
+        self.put_once(None, Err(Why::Broken(BROKE.to_owned())));
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         let inbox = Inbox::new(1);
         drop(inbox.sink(3));
         let answer = inbox.next().now_or_never();
-        assert!(matches!(answer, Some(Answer { tag: 3, by: None, reply: Err(NodeFailure::Broken(_)) })), "{answer:?}");
+        assert!(matches!(answer, Some(Answer { tag: 3, by: None, reply: Err(Why::Broken(_)) })), "{answer:?}");
         assert!(inbox.next().now_or_never().is_none(), "that is told once");
     }
 

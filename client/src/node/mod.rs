@@ -38,13 +38,13 @@ use self::redialing::Redialing;
 use crate::access::Way;
 use crate::admission::Admission;
 use crate::cluster::Cluster;
+use crate::failure::Why;
 use crate::give_back::{Debt, Tally};
 use crate::members::News;
 use crate::metrics::NodeMeter;
 use crate::pace::{Given, Pace};
 use crate::sentinels::Sentinels;
 use crate::tracking::Tracked;
-use crate::wire::NodeFailure;
 
 /// How long a connection may take to be made, and the node to say who it is.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -154,7 +154,7 @@ enum State {
     /// Never connected yet.
     Connecting,
     Up(Link),
-    Down(NodeFailure),
+    Down(Why),
 }
 
 /// The state of a node, as far as it is known without asking.
@@ -165,7 +165,7 @@ pub enum Reach {
     /// Connected, and answering.
     Up,
     /// Not connected, or not answering, and why.
-    Away(String),
+    Away(Why),
 }
 
 impl Node {
@@ -210,7 +210,7 @@ impl Node {
     /// Nobody is to ask it any more, and why; its connections end.
     pub fn retire(&self, why: &str) {
         self.redialing.end();
-        self.state.send_replace(State::Down(NodeFailure::Unreachable(why.to_owned())));
+        self.state.send_replace(State::Down(Why::Unreachable(why.to_owned())));
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -222,7 +222,7 @@ impl Node {
     /// Returns when it is known whether it can be connected to, if that was not tried yet, or its connection broke just now.
     pub async fn is_settled(&self) {
         // The sender is here, so it cannot fail.
-        let is_open = |state: &State| matches!(state, State::Connecting | State::Down(NodeFailure::Broken(_)));
+        let is_open = |state: &State| matches!(state, State::Connecting | State::Down(Why::Broken(_)));
         let _ = self.state.subscribe().wait_for(|state| !is_open(state)).await;
     }
 
@@ -289,7 +289,7 @@ impl Node {
                         () = writer.run() => {}
                     }
                     warn!(node = self.name(), "the connection is given up");
-                    self.state.send_replace(State::Down(NodeFailure::Broken(BROKE.to_owned())));
+                    self.state.send_replace(State::Down(Why::Broken(BROKE.to_owned())));
                     self.meter_state();
                     drop(writer);
                     if made.elapsed() > BACK_OFF.1 {
@@ -315,12 +315,12 @@ impl Node {
     }
 
     /// Which server it is, as soon as it is connected.
-    pub async fn connected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         self.link(by).await.map(|link| link.id)
     }
 
     /// The same; one that is down is connected to anew.
-    pub async fn reconnected(&self, by: Instant) -> Result<NodeId, NodeFailure> {
+    pub async fn reconnected(&self, by: Instant) -> Result<NodeId, Why> {
         self.redial(by).await;
         self.connected(by).await
     }
@@ -352,8 +352,8 @@ impl Node {
     pub fn reach(&self) -> Reach {
         match &*self.state.borrow() {
             State::Connecting => Reach::Unknown,
-            State::Down(failure) => Reach::Away(failure.to_string()),
-            State::Up(_) if self.silent_since.borrow().is_some() => Reach::Away("it does not answer".to_owned()),
+            State::Down(failure) => Reach::Away(failure.clone()),
+            State::Up(_) if self.silent_since.borrow().is_some() => Reach::Away(Why::late()),
             State::Up(_) => Reach::Up,
         }
     }
@@ -378,7 +378,7 @@ impl Node {
     }
 
     /// The connection; waits for the very first one, and for no other.
-    async fn link(&self, deadline: Instant) -> Result<Link, NodeFailure> {
+    async fn link(&self, deadline: Instant) -> Result<Link, Why> {
         let known = |state: &State| match state {
             State::Connecting => None,
             State::Up(link) => Some(Ok(link.clone())),
@@ -389,8 +389,8 @@ impl Node {
         }
         let mut states = self.state.subscribe();
         match timeout_at(deadline, states.wait_for(|state| known(state).is_some())).await {
-            Ok(Ok(state)) => known(&state).unwrap_or(Err(NodeFailure::Silent)),
-            _ => Err(NodeFailure::Unreachable("no connection yet".to_owned())),
+            Ok(Ok(state)) => known(&state).unwrap_or(Err(Why::Silent)),
+            _ => Err(Why::Unreachable("no connection yet".to_owned())),
         }
     }
 }

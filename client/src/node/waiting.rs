@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connecting::Link;
 use super::gathering::Before;
 use super::{CONNECT_TIMEOUT, Node, State};
-use crate::wire::{Lease, NodeFailure};
+use crate::failure::Why;
+use crate::wire::Lease;
 
 /// Idle connections for waiting that are kept.
 const IDLE_WAITERS: usize = 16;
@@ -28,7 +29,7 @@ impl Node {
         patience: Duration,
         about: Option<&Lease>,
         asking: bool,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         // Who waits can wait for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         let now = match self.link(connect_by).await {
@@ -46,11 +47,11 @@ impl Node {
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience, asking).await;
             // One that was idle may have been closed meanwhile.
-            if !matches!(reply, Err(NodeFailure::Broken(_))) {
+            if !matches!(reply, Err(Why::Broken(_))) {
                 return (id, reply);
             }
         }
-        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(NodeFailure::Silent)) {
+        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(Why::Silent)) {
             Ok(link) => self.ask_on(link, command, patience, asking).await,
             Err(failure) => (None, self.counted(Err(failure))),
         }
@@ -67,7 +68,7 @@ impl Node {
         command: &Cmd,
         patience: Duration,
         asking: bool,
-    ) -> (Option<NodeId>, Result<Value, NodeFailure>) {
+    ) -> (Option<NodeId>, Result<Value, Why>) {
         let mut states = self.state.subscribe();
         let sent = async {
             match asking {
@@ -77,16 +78,16 @@ impl Node {
         };
         let reply = tokio::select! {
             reply = timeout(patience, sent) => match reply {
-                Ok(reply) => NodeFailure::or_value(reply),
-                Err(_) => Err(NodeFailure::Silent),
+                Ok(reply) => Why::or_value(reply),
+                Err(_) => Err(Why::Silent),
             },
             // The other connection to the node broke: this one may be half open.
             _ = states.wait_for(|state| matches!(state, State::Down(_))) => {
-                Err(NodeFailure::Unreachable("the node is down".to_owned()))
+                Err(Why::Unreachable("the node is down".to_owned()))
             }
         };
         let id = link.id;
-        if matches!(reply, Ok(_) | Err(NodeFailure::Refused(..))) {
+        if reply.as_ref().err().is_none_or(Why::is_answer) {
             let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < IDLE_WAITERS {
                 idle.push(link);

@@ -1,6 +1,6 @@
 //! A lock that is taken away is lost at once, and its holder is told why.
 
-use palisade_client::{Guard, Loss, Options};
+use palisade_client::{Guard, Loss, Options, Why};
 
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
@@ -35,7 +35,7 @@ async fn told(nodes: &Nodes) {
 async fn taken_away(guard: &Guard) -> usize {
     match guard.lost().await {
         Loss::TakenAway(nodes) => {
-            assert!(nodes.iter().all(|node| node.why == "it does not have the lock any more"), "{nodes:?}");
+            assert!(nodes.iter().all(|node| node.why == Why::NotHeld), "{nodes:?}");
             nodes.len()
         }
         other => panic!("{other}"),

@@ -95,7 +95,7 @@ async fn options_out_of_bounds_are_named() {
     // A node's own bound is named by the node.
     let error = locks.try_lock_with("k", &Options::new().ttl(ms(60_001))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument);
-    assert!(error.nodes()[0].why.contains("ttl must be an integer from 1 to 60000"), "{error}");
+    assert!(error.nodes()[0].why.to_string().contains("ttl must be an integer from 1 to 60000"), "{error}");
     assert_eq!(nodes.holding("k"), 0);
 }
 

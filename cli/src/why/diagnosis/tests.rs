@@ -48,7 +48,7 @@ fn guarded(facts: &mut Facts, guards: &[(usize, u64)]) {
     }
 }
 
-fn silent(facts: &mut Facts, failure: &NodeFailure, nodes: std::ops::Range<usize>) {
+fn silent(facts: &mut Facts, failure: &Why, nodes: std::ops::Range<usize>) {
     facts.nodes[nodes].iter_mut().for_each(|node| node.told = Err(failure.clone()));
 }
 
@@ -59,8 +59,8 @@ fn ended(ended: &str, held_ms: u64) -> Event {
 
 #[test]
 fn each_reason_has_its_state_and_its_advice() {
-    let noperm = NodeFailure::Error("NOPERM".to_owned(), "this user …".to_owned());
-    let late = NodeFailure::late();
+    let noperm = Why::answered("NOPERM", "this user …");
+    let late = Why::late();
     let mut slots = idle();
     slots.nodes[0].told = Ok(Told { guarded_slots: 2, ..Told::default() });
     let cases: [(&str, Facts, State, &str, &str); 16] = [
@@ -212,8 +212,8 @@ fn each_reason_has_its_state_and_its_advice() {
 #[test]
 fn what_to_repair_on_a_minority() {
     let mut facts = held(&[grant("web-1", 3, 8_000)]);
-    silent(&mut facts, &NodeFailure::late(), 3..4);
-    silent(&mut facts, &NodeFailure::NoModule, 4..5);
+    silent(&mut facts, &Why::late(), 3..4);
+    silent(&mut facts, &Why::NoModule, 4..5);
     let about_nodes = |facts: &Facts| {
         let findings = diagnose(facts).findings.into_iter().filter(|finding| finding.about == "node");
         findings.map(|finding| finding.found).collect::<Vec<_>>()
@@ -222,7 +222,7 @@ fn what_to_repair_on_a_minority() {
     assert!(told[0].starts_with("n4: it does not answer: bring it back, or replace it"), "{told:?}");
     assert!(told[1].contains(": load the module"), "{told:?}");
     // Of a majority that is said once, at the end.
-    silent(&mut facts, &NodeFailure::late(), 2..4);
+    silent(&mut facts, &Why::late(), 2..4);
     assert_eq!(about_nodes(&facts)[0], "n3: it does not answer");
 }
 

@@ -1,0 +1,393 @@
+//! Why a node is of no use for a request: a type from the place where it is found out to the words that people read. Nothing reads those
+//! words again; the errors of servers are read here, once.
+
+use std::fmt;
+
+use redis::{RedisError, Value};
+
+/// The words of a server about a client more than `maxclients`, and about a command of a module that it does not have. Their code is that of
+/// everything.
+const FULL: &str = "max number of clients";
+const UNKNOWN_COMMAND: &str = "unknown command";
+
+/// The words of a server about a database that there is not.
+const NO_DATABASE: &str = "DB index is out of range";
+
+/// The words of a server that belongs to no cluster.
+const NO_CLUSTER: &str = "cluster support disabled";
+
+/// The words of a guarded node between the reason and what to do.
+const GRANTS_NOTHING: &str = " and grants nothing";
+
+/// The code of a module that has failed: it answers nothing else until its server is started again.
+const PANICKED: &str = "LOCKPANIC";
+
+/// The codes of errors that do not pass by themselves.
+const LASTING: [&str; 7] = ["DENIED", "ERR", PANICKED, "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
+
+/// Why a node did not do what it was asked. Its message says what to do, where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// It did not answer in time.
+    Silent,
+    /// Its answer was not waited for any longer.
+    Unanswered,
+    /// It was not asked: it cannot be reached now.
+    Unreachable(String),
+    /// It was not asked: somebody has to act before it can be a node.
+    Unfit(String),
+    /// The connection broke while it was asked, or its answer is not understood.
+    Broken(String),
+    /// The server has no lock module.
+    NoModule,
+    /// The server has no database of the number in its address.
+    NoDatabase,
+    /// The server belongs to no cluster, and its address says that it does.
+    NoCluster,
+    /// A server of another kind is there: this one.
+    Stranger(String),
+    /// The server has as many clients as it takes, as it says.
+    Full(String),
+    /// The server refused the connection.
+    TurnedAway {
+        /// The first word of its error.
+        code: String,
+        /// The rest.
+        text: String,
+    },
+    /// It refused the request.
+    Refused {
+        /// The first word of its error.
+        code: String,
+        /// The rest.
+        text: String,
+    },
+    /// It does not know the command, as it says.
+    UnknownCommand(String),
+    /// It is guarded: it may have forgotten grants.
+    Guarded {
+        /// Milliseconds until it grants again.
+        left_ms: u64,
+        /// The reason.
+        reason: String,
+        /// What else it says.
+        rest: String,
+    },
+    /// It is not ready to answer.
+    NotYet {
+        /// Milliseconds until it is.
+        left_ms: u64,
+        /// What it says about it.
+        text: String,
+    },
+    /// It has no vote yet on a set of nodes.
+    Unsettled {
+        /// Milliseconds until it has.
+        left_ms: u64,
+        /// What it says about it.
+        text: String,
+    },
+    /// It has granted the lock to another owner.
+    Held,
+    /// It does not have the lock that it was asked about, whoever has it now.
+    NotHeld,
+    /// It did not answer this number of releases.
+    Owing(usize),
+    /// It is the server of another node of the list, which has this name.
+    SameServer(String),
+    /// One of several servers of the node says so.
+    Of {
+        /// The address of the server.
+        server: String,
+        /// The reason.
+        why: Box<Self>,
+    },
+    /// All servers of the node say so.
+    Each(Vec<Self>),
+}
+
+impl Why {
+    /// What nothing at all heard in time means of a server that is being connected to.
+    #[doc(hidden)]
+    pub fn late() -> Self {
+        Self::Unreachable("it does not answer".to_owned())
+    }
+
+    /// Reads an error as a server writes it.
+    pub(crate) fn read(line: &str) -> Self {
+        let (code, text) = line.split_once(' ').unwrap_or((line, ""));
+        Self::answered(code, text)
+    }
+
+    /// Reads the error that a server answered.
+    #[doc(hidden)]
+    pub fn answered(code: &str, text: &str) -> Self {
+        let (number, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match (code, number.parse()) {
+            ("ERR", _) if text.starts_with(FULL) => Self::Full(text.to_owned()),
+            ("ERR", _) if text.contains(UNKNOWN_COMMAND) => Self::UnknownCommand(text.to_owned()),
+            ("ERR", _) if text.contains(NO_CLUSTER) => Self::NoCluster,
+            ("ERR", _) if text == NO_DATABASE => Self::NoDatabase,
+            ("GUARDED", Ok(left_ms)) => {
+                let (reason, rest) = rest.split_at(rest.find(GRANTS_NOTHING).unwrap_or(rest.len()));
+                Self::Guarded { left_ms, reason: reason.to_owned(), rest: rest.to_owned() }
+            }
+            ("NOTYET", Ok(left_ms)) => Self::NotYet { left_ms, text: rest.to_owned() },
+            ("UNSETTLED", Ok(left_ms)) => Self::Unsettled { left_ms, text: rest.to_owned() },
+            _ => Self::Refused { code: code.to_owned(), text: text.to_owned() },
+        }
+    }
+
+    /// Reads an error of a connection.
+    #[doc(hidden)]
+    pub fn of(error: &RedisError) -> Self {
+        match error.code() {
+            Some(code) if !error.is_io_error() => Self::answered(code, error.detail().unwrap_or_default()),
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+
+    /// Reads the error of a connection that was not made.
+    pub(crate) fn unconnected(error: &RedisError) -> Self {
+        match Self::of(error) {
+            Self::Broken(text) => {
+                let text = format!("it cannot be reached: {text}");
+                let is_refused = error.kind() == redis::ErrorKind::AuthenticationFailed || is_of_tls(error);
+                if is_refused { Self::Unfit(text) } else { Self::Unreachable(text) }
+            }
+            answer => answer.before_asked(),
+        }
+    }
+
+    /// Takes the error out of a reply.
+    #[doc(hidden)]
+    pub fn or_value(reply: Result<Value, RedisError>) -> Result<Value, Self> {
+        match reply {
+            Ok(Value::ServerError(error)) => Err(Self::answered(error.code(), error.details().unwrap_or_default())),
+            reply => reply.map_err(|error| Self::of(&error)),
+        }
+    }
+
+    /// The same of a server that was asked as a node: one that does not know the command has no lock module.
+    #[doc(hidden)]
+    pub fn of_node(self) -> Self {
+        match self {
+            Self::UnknownCommand(_) => Self::NoModule,
+            why => why,
+        }
+    }
+
+    /// The same of a server that was not asked yet for what it is there for.
+    pub(crate) fn before_asked(self) -> Self {
+        match self {
+            Self::Refused { code, text } => Self::TurnedAway { code, text },
+            why if why.may_be_done() || why.is_answer() => Self::Unreachable(why.to_string()),
+            why => why,
+        }
+    }
+
+    /// The same, with the permissions that the user of this client lacks, if that is what it is.
+    pub(crate) fn asking_for(mut self, permissions: &str) -> Self {
+        if let Self::Refused { code, text } | Self::TurnedAway { code, text } = &mut self
+            && code == "NOPERM"
+        {
+            *text += &format!(": allow {permissions}");
+        }
+        self
+    }
+
+    /// The same, with the name of the server of several that it came from; what it answered it says itself.
+    pub(crate) fn of_server(self, name: &str) -> Self {
+        match self {
+            Self::Silent => self,
+            why if why.is_answer() => why,
+            why => Self::Of { server: name.to_owned(), why: Box::new(why) },
+        }
+    }
+
+    /// The code of a server's error, the first word of it.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code, .. } | Self::TurnedAway { code, .. } => Some(code),
+            Self::NoDatabase => Some("ERR"),
+            _ => None,
+        }
+    }
+
+    /// Returns true if it does not pass by itself: somebody has to act.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Unfit(_)
+            | Self::NoModule
+            | Self::NoCluster
+            | Self::Stranger(_)
+            | Self::SameServer(_)
+            | Self::UnknownCommand(_) => true,
+            Self::Of { why, .. } => why.is_lasting(),
+            Self::Each(whys) => whys.iter().any(Self::is_lasting),
+            why => why.code().is_some_and(|code| LASTING.contains(&code)),
+        }
+    }
+
+    /// Returns true if the node refuses what it is asked for, or who asks: asked again, it answers the same.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Of { why, .. } => why.is_refusal(),
+            Self::Each(whys) => whys.iter().any(Self::is_refusal),
+            why => why.code().is_some_and(|code| LASTING.contains(&code) && code != PANICKED),
+        }
+    }
+
+    /// Returns true if the node says that the request itself is wrong.
+    pub(crate) fn is_wrong(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => ["ERR", "WRONGTYPE"].contains(&code.as_str()),
+            Self::UnknownCommand(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns true if the node may have done what it was asked: it did not say.
+    pub(crate) fn may_be_done(&self) -> bool {
+        match self {
+            Self::Of { why, .. } => why.may_be_done(),
+            why => matches!(why, Self::Silent | Self::Broken(_)),
+        }
+    }
+
+    /// Returns true if the node answered what it was asked, with whatever error.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { .. }
+                | Self::UnknownCommand(_)
+                | Self::Guarded { .. }
+                | Self::NotYet { .. }
+                | Self::Unsettled { .. }
+        )
+    }
+}
+
+/// Returns true if two who speak TLS do not agree: a certificate is not trusted or is missing, or one of them speaks something else.
+#[cfg(feature = "tls")]
+fn is_of_tls(error: &RedisError) -> bool {
+    use std::error::Error;
+    use std::sync::Arc;
+
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    // As redis-rs keeps the errors of others.
+    let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
+    let of_tls = io.and_then(|io| io.downcast_ref::<rustls::Error>());
+    matches!(of_tls, Some(InvalidCertificate(_) | AlertReceived(_) | InvalidMessage(_)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_of_tls(_: &RedisError) -> bool {
+    false
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent => f.write_str("it did not answer in time"),
+            Self::Unanswered => f.write_str("it has not answered yet"),
+            Self::Unreachable(text) | Self::Unfit(text) | Self::Broken(text) => f.write_str(text),
+            Self::NoModule => f.write_str("the server has no lock module: start it with --loadmodule libpalisade.so"),
+            Self::NoCluster => {
+                f.write_str("it belongs to no cluster (cluster-enabled no): give its address as redis://")
+            }
+            Self::NoDatabase => write!(f, "ERR {NO_DATABASE}"),
+            Self::Stranger(what) => write!(f, "no node is there, but {what}: correct its address"),
+            Self::Full(text) | Self::UnknownCommand(text) => write!(f, "ERR {text}"),
+            Self::TurnedAway { code, text } | Self::Refused { code, text } => write!(f, "{code} {text}"),
+            Self::Guarded { left_ms, reason, rest } => write!(f, "GUARDED {left_ms} {reason}{rest}"),
+            Self::NotYet { left_ms, text } => write!(f, "NOTYET {left_ms} {text}"),
+            Self::Unsettled { left_ms, text } => write!(f, "UNSETTLED {left_ms} {text}"),
+            Self::Held => f.write_str("somebody else holds it"),
+            Self::NotHeld => f.write_str("it does not have the lock any more"),
+            Self::Owing(releases) => write!(f, "it did not answer {releases} releases"),
+            Self::SameServer(name) => write!(f, "it is the same server as {name}: it counts once"),
+            Self::Of { server, why } => write!(f, "{server}: {why}"),
+            Self::Each(whys) => {
+                let each: Vec<_> = whys.iter().map(ToString::to_string).collect();
+                f.write_str(&each.join("; "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{ErrorKind, ServerErrorKind, parse_redis_value};
+
+    use super::*;
+
+    fn refused(code: &str, text: &str) -> Why {
+        Why::Refused { code: code.to_owned(), text: text.to_owned() }
+    }
+
+    /// What a server answers, what that is, whether it lasts, and whether it is a refusal. Its own words stay as they are.
+    #[test]
+    fn each_answer_of_a_server() {
+        let reason = "this node may have forgotten grants (restart)";
+        let rest = " and grants nothing until they have ended: try later";
+        let guarded = |rest: &str| Why::Guarded { left_ms: 49_000, reason: reason.to_owned(), rest: rest.to_owned() };
+        let full = "max number of clients reached: this server takes 10";
+        let unknown = "unknown command 'LOCK.NODE', with args beginning with: ";
+        for (said, why, is_lasting, is_refusal) in [
+            ("NOPERM no permissions", refused("NOPERM", "no permissions"), true, true),
+            ("WRONGPASS invalid", refused("WRONGPASS", "invalid"), true, true),
+            ("NOAUTH Authentication required.", refused("NOAUTH", "Authentication required."), true, true),
+            ("WRONGTYPE Operation against", refused("WRONGTYPE", "Operation against"), true, true),
+            ("DENIED Redis is running", refused("DENIED", "Redis is running"), true, true),
+            ("ERR DB index is out of range", Why::NoDatabase, true, true),
+            ("ERR ttl must be", refused("ERR", "ttl must be"), true, true),
+            ("LOCKPANIC the module failed", refused("LOCKPANIC", "the module failed"), true, false),
+            ("LOADING Redis is loading", refused("LOADING", "Redis is loading"), false, false),
+            ("OOM command not allowed", refused("OOM", "command not allowed"), false, false),
+            ("READONLY You can't write", refused("READONLY", "You can't write"), false, false),
+            (&format!("ERR {full}"), Why::Full(full.to_owned()), false, false),
+            (&format!("ERR {unknown}"), Why::UnknownCommand(unknown.to_owned()), true, false),
+            (&format!("GUARDED 49000 {reason}{rest}"), guarded(rest), false, false),
+            (&format!("GUARDED 49000 {reason}"), guarded(""), false, false),
+            ("NOTYET 50 ask again", Why::NotYet { left_ms: 50, text: "ask again".to_owned() }, false, false),
+            ("UNSETTLED 7 later", Why::Unsettled { left_ms: 7, text: "later".to_owned() }, false, false),
+            ("NOTYET soon", refused("NOTYET", "soon"), false, false),
+        ] {
+            let reply = parse_redis_value(format!("-{said}\r\n").as_bytes());
+            assert_eq!(Why::or_value(reply.clone()), Err(why.clone()), "{said}");
+            assert_eq!(Why::of(&reply.unwrap().extract_error().unwrap_err()), why, "{said}");
+            assert_eq!(why.to_string(), said);
+            assert_eq!((why.is_lasting(), why.is_refusal()), (is_lasting, is_refusal), "{said}");
+        }
+        assert_eq!(Why::answered("ERR", "This instance has cluster support disabled"), Why::NoCluster);
+    }
+
+    #[test]
+    fn a_server_that_was_not_asked_yet() {
+        let error = |code: ServerErrorKind| RedisError::from((code.into(), "it refused", "why".to_owned()));
+        let turned_away = |code: &str| Why::TurnedAway { code: code.to_owned(), text: "why".to_owned() };
+        assert_eq!(Why::unconnected(&error(ServerErrorKind::BusyLoading)), turned_away("LOADING"));
+        assert_eq!(Why::unconnected(&error(ServerErrorKind::ResponseError)), turned_away("ERR"));
+        let gone = Why::unconnected(&std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        assert!(matches!(&gone, Why::Unreachable(_)) && gone.to_string().starts_with("it cannot be reached: "));
+        let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
+        assert!(matches!(Why::unconnected(&wrong), Why::Unfit(_)));
+        // It did nothing, whatever happened.
+        assert!([Why::Silent, Why::Broken("x".to_owned())].into_iter().all(|why| !why.before_asked().may_be_done()));
+        assert!(!turned_away("ERR").is_wrong() && refused("ERR", "why").is_wrong());
+    }
+
+    #[test]
+    fn one_of_several_servers() {
+        let of = |why: Why| why.of_server("h:1");
+        let noperm = refused("NOPERM", "no").before_asked().asking_for("+a");
+        let each = Why::Each(vec![of(Why::late()), of(noperm)]);
+        assert_eq!(each.to_string(), "h:1: it does not answer; h:1: NOPERM no: allow +a");
+        assert!(each.is_lasting() && each.is_refusal() && !of(Why::late()).is_lasting());
+        assert_eq!(of(refused("OOM", "no")), refused("OOM", "no"));
+        assert!(of(Why::Broken("x".to_owned())).may_be_done());
+    }
+}
