@@ -117,20 +117,20 @@ fn what_is_there_is_told() {
 /// What a server says reaches the JSON as what it is: each with the program's words for it, and none as another.
 #[test]
 fn the_reason_of_each_node_in_json() {
-    let nodes = Nodes::start(2);
+    let nodes = Nodes::start(3);
     let bare = Setup::new().module_later().start();
     let socket = |server: &Server, query: &str| format!("unix://{}{query}", server.socket().display());
-    nodes.servers[1].client().say("ACL SETUSER weak on >sesame ~* +ping");
+    nodes.servers[2].client().say("ACL SETUSER weak on >sesame ~* +ping");
     let expected = [
         (socket(&bare, ""), "no lock module", "the server has no lock module"),
         (socket(&nodes.servers[0], "?db=99"), "ERR", "ERR DB index is out of range"),
-        (socket(&nodes.servers[1], "?pass=wrong"), "WRONGPASS", "WRONGPASS it does not accept the user"),
-        (socket(&nodes.servers[1], "?user=weak&pass=sesame"), "NOPERM", "NOPERM this user has no permissions to run"),
+        (socket(&nodes.servers[1], "?user=nobody&pass=wrong"), "WRONGPASS", "WRONGPASS it does not accept the user"),
+        (socket(&nodes.servers[2], "?user=weak&pass=sesame"), "NOPERM", "NOPERM this user has no permissions to run"),
         ("127.0.0.1:1".to_owned(), "unreachable", "it cannot be reached: "),
     ];
     let addresses: Vec<&str> = expected.iter().map(|(address, ..)| address.as_str()).collect();
     let ended = run(palisade_at(&addresses.join(","), "nodes --json"));
-    let told: serde_json::Value = serde_json::from_str(&ended.out()).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"));
     let table = run(palisade_at(&addresses.join(","), "nodes")).out();
     for (n, (_, state, error)) in expected.iter().enumerate() {
         assert!(told[n]["error"].as_str().unwrap().starts_with(error), "{error}: {ended:?}");
