@@ -1,4 +1,4 @@
-//! What is wrong with a node, as the program tells it, and what to do about it.
+//! The words of the program for what is wrong with a node, and what to do about it.
 
 use palisade_client::Why;
 use serde::Serializer;
@@ -10,7 +10,7 @@ pub fn strange(command: &str, why: impl std::fmt::Display) -> Why {
     Why::Broken(format!("its answer to {command} is not understood: {why}"))
 }
 
-/// What is wrong, in a line.
+/// Tells what is wrong, with the server of several that says so.
 pub fn words(why: &Why) -> String {
     match (why, why.code()) {
         (Why::NoModule, _) => "the server has no lock module".to_owned(),
@@ -25,7 +25,7 @@ pub fn words(why: &Why) -> String {
     }
 }
 
-/// The same in JSON.
+/// Writes a reason into JSON, if there is one.
 pub fn in_json<S: Serializer>(why: &Option<Why>, serializer: S) -> Result<S::Ok, S::Error> {
     match why {
         Some(why) => serializer.serialize_some(&words(why)),
@@ -33,7 +33,7 @@ pub fn in_json<S: Serializer>(why: &Option<Why>, serializer: S) -> Result<S::Ok,
     }
 }
 
-/// What to do about it.
+/// Tells what to do about it.
 pub fn advice(why: &Why) -> &'static str {
     remedy(why).unwrap_or(match is_silent(why) {
         true => "bring it back, or replace it as docs/operations.md says",
@@ -46,7 +46,7 @@ pub fn is_silent(why: &Why) -> bool {
     matches!(why, Why::Silent | Why::Unanswered | Why::Unreachable(_) | Why::Unfit(_) | Why::Broken(_))
 }
 
-/// What to do about it, where that is known from what the node says.
+/// Tells what to do about it, where that is known from what the node says.
 fn remedy(why: &Why) -> Option<&'static str> {
     let code = match why {
         Why::Of { why, .. } => return remedy(why),
@@ -76,12 +76,12 @@ fn remedy(why: &Why) -> Option<&'static str> {
     })
 }
 
-/// What is wrong and, where that is known, what to do, in a line.
+/// Tells what is wrong, with the server of several that says so.and, where that is known, what to do, in a line.
 pub fn with_remedy(why: &Why) -> String {
     remedy(why).map_or_else(|| words(why), |remedy| format!("{}: {remedy}", words(why)))
 }
 
-/// What is wrong with some of `count` nodes, each text once, after those that it is about.
+/// Groups what is wrong with some of `count` nodes: each text once, after those that it is about.
 pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = vec![];
     for (node, text) in failures {
@@ -98,7 +98,7 @@ pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count:
     groups.into_iter().map(|(text, nodes)| (who(&nodes), text)).collect()
 }
 
-/// The same in a line.
+/// Tells what [`grouped`] groups in a line.
 pub fn line<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> String {
     let groups = grouped(failures, count).into_iter().map(|(who, text)| format!("{who}: {text}"));
     groups.collect::<Vec<_>>().join("; ")

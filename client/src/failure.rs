@@ -1,5 +1,5 @@
-//! Why a node is of no use for a request: a type from the place where it is found out to the words that people read. Nothing reads those
-//! words again; the errors of servers are read here, once.
+//! The reasons why a node does not do what it is asked: a type from the place where they are found to the words that people read. Nothing reads
+//! those words again; the errors of servers are read here, once.
 
 use std::fmt;
 
@@ -29,13 +29,13 @@ const LASTING: [&str; 7] = ["DENIED", "ERR", PANICKED, "NOAUTH", "NOPERM", "WRON
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// It did not answer in time.
+    /// No answer in time.
     Silent,
-    /// Its answer was not waited for any longer.
+    /// No answer yet, when nobody waited for it any longer.
     Unanswered,
-    /// It was not asked: it cannot be reached now.
+    /// Not asked: the node cannot be reached now.
     Unreachable(String),
-    /// It was not asked: somebody has to act before it can be a node.
+    /// Not asked: somebody has to act before the server can be a node.
     Unfit(String),
     /// The connection broke while it was asked, or its answer is not understood.
     Broken(String),
@@ -56,45 +56,45 @@ pub enum Why {
         /// The rest.
         text: String,
     },
-    /// It refused the request.
+    /// The node refused the request.
     Refused {
         /// The first word of its error.
         code: String,
         /// The rest.
         text: String,
     },
-    /// It does not know the command, as it says.
+    /// The server does not know the command, as it says.
     UnknownCommand(String),
-    /// It is guarded: it may have forgotten grants.
+    /// The node is guarded: it may have forgotten grants.
     Guarded {
         /// Milliseconds until it grants again.
         left_ms: u64,
         /// The reason.
         reason: String,
-        /// What else it says.
+        /// The rest of the text.
         rest: String,
     },
-    /// It is not ready to answer.
+    /// The node is not ready to answer.
     NotYet {
         /// Milliseconds until it is.
         left_ms: u64,
-        /// What it says about it.
+        /// The rest of the text.
         text: String,
     },
-    /// It has no vote yet on a set of nodes.
+    /// The node has no vote yet on a set of nodes.
     Unsettled {
         /// Milliseconds until it has.
         left_ms: u64,
-        /// What it says about it.
+        /// The rest of the text.
         text: String,
     },
-    /// It has granted the lock to another owner.
+    /// The node has granted the lock to another owner.
     Held,
-    /// It does not have the lock that it was asked about, whoever has it now.
+    /// The node does not have the lock that it was asked about. Another owner may have it.
     NotHeld,
-    /// It did not answer this number of releases.
+    /// The node did not answer this number of releases.
     Owing(usize),
-    /// It is the server of another node of the list, which has this name.
+    /// The server is that of another node of the list, which has this name.
     SameServer(String),
     /// One of several servers of the node says so.
     Of {
@@ -108,7 +108,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// What nothing at all heard in time means of a server that is being connected to.
+    /// A server that did not answer while it was connected to.
     #[doc(hidden)]
     pub fn late() -> Self {
         Self::Unreachable("it does not answer".to_owned())
@@ -169,7 +169,7 @@ impl Why {
         }
     }
 
-    /// The same of a server that was asked as a node: one that does not know the command has no lock module.
+    /// Takes a server that does not know a command of nodes for one without the lock module.
     #[doc(hidden)]
     pub fn of_node(self) -> Self {
         match self {
@@ -178,7 +178,7 @@ impl Why {
         }
     }
 
-    /// The same of a server that was not asked yet for what it is there for.
+    /// Keeps an error from before the request apart from an answer to it: nothing was done.
     pub(crate) fn before_asked(self) -> Self {
         match self {
             Self::Refused { code, text } => Self::TurnedAway { code, text },
@@ -187,7 +187,7 @@ impl Why {
         }
     }
 
-    /// The same, with the permissions that the user of this client lacks, if that is what it is.
+    /// Names the permissions that the user of this client lacks, if the server says that it lacks some.
     pub(crate) fn asking_for(mut self, permissions: &str) -> Self {
         if let Self::Refused { code, text } | Self::TurnedAway { code, text } = &mut self
             && code == "NOPERM"
@@ -197,7 +197,7 @@ impl Why {
         self
     }
 
-    /// The same, with the name of the server of several that it came from; what it answered it says itself.
+    /// Adds the name of the server of several that it came from, unless the server answered the request, or said nothing.
     pub(crate) fn of_server(self, name: &str) -> Self {
         match self {
             Self::Silent => self,
@@ -328,7 +328,7 @@ mod tests {
         Why::Refused { code: code.to_owned(), text: text.to_owned() }
     }
 
-    /// What a server answers, what that is, whether it lasts, and whether it is a refusal. Its own words stay as they are.
+    /// The answer of a server, the reason that it is, if that lasts, and if it is a refusal. Its own words stay as they are.
     #[test]
     fn each_answer_of_a_server() {
         let reason = "this node may have forgotten grants (restart)";
@@ -375,7 +375,7 @@ mod tests {
         assert!(matches!(&gone, Why::Unreachable(_)) && gone.to_string().starts_with("it cannot be reached: "));
         let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
         assert!(matches!(Why::unconnected(&wrong), Why::Unfit(_)));
-        // It did nothing, whatever happened.
+        // Nothing was done there.
         assert!([Why::Silent, Why::Broken("x".to_owned())].into_iter().all(|why| !why.before_asked().may_be_done()));
         assert!(!turned_away("ERR").is_wrong() && refused("ERR", "why").is_wrong());
     }

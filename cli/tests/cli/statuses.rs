@@ -114,7 +114,7 @@ fn what_is_there_is_told() {
     }
 }
 
-/// What a server says reaches the JSON as what it is: each with the program's words for it, and none as another.
+/// Each reason reaches the JSON with the program's words for it, and none is taken for another.
 #[test]
 fn the_reason_of_each_node_in_json() {
     let nodes = Nodes::start(3);
