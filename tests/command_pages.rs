@@ -130,7 +130,8 @@ fn refusals() -> Vec<Refusal> {
         | KeepAlive
         | KeepAliveFull
         | NoConnection
-        | BreaksTooMany => {}
+        | BreaksTooMany
+        | BreakCutShort => {}
         NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
@@ -158,6 +159,7 @@ fn refusals() -> Vec<Refusal> {
         KeepAliveFull,
         NoConnection,
         BreaksTooMany,
+        BreakCutShort,
         NoListener,
         ListenerTaken,
         ListenerName,

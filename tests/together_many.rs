@@ -5,8 +5,8 @@ use std::time::Instant;
 use palisade_core::Refusal;
 
 use crate::harness::{
-    Client, Server, Setup, beside_a_bystander, error, follow, in_step, int, null, owners, past_its_first_tokens, token,
-    wait_until, waits,
+    Client, Reply, Server, Setup, beside_a_bystander, error, follow, in_step, int, null, owners, past_its_first_tokens,
+    text, token, wait_until, waits,
 };
 
 const HOLDERS: usize = 100_000;
@@ -87,17 +87,39 @@ fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 2));
 }
 
+/// So many readers with one token, which is returned.
+fn readers_with_one_token(me: &mut Client, count: usize) -> i64 {
+    let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
+    for batch in (1..count).collect::<Vec<_>>().chunks(5_000) {
+        let lines: Vec<_> = batch.iter().map(|n| format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")).collect();
+        assert!(me.pipeline(&lines).iter().all(|reply| token(reply) == shared));
+    }
+    shared
+}
+
+/// The lock gets another name between two slices: its other grants go on, and the operator hears that.
+#[test]
+fn a_break_whose_lock_is_renamed_in_the_middle_says_so() {
+    let server = past_its_first_tokens();
+    let mut me = server.client();
+    let shared = readers_with_one_token(&mut me, 20_000);
+    let mut operator = server.client();
+    operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
+    assert_eq!(me.say("RENAME k other"), text("OK"));
+    let told = operator.hear();
+    assert!(matches!(&told, Reply::Error(text) if text.starts_with("ERR the lock was moved")), "{told:?}");
+    assert!(me.say("LOCK.INFO other").field("holders").as_int() > 0);
+    assert_eq!(me.say(&format!("LOCK.BREAK other TOKEN {shared}")), int(shared));
+    assert_eq!(server.info("held"), 0);
+}
+
 /// Readers may all propose one token. An operator who breaks it waits until all grants with it have ended, and other clients are served
 /// meanwhile.
 #[test]
 fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     let server = past_its_first_tokens();
     let mut me = server.client();
-    let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
-    for batch in (1..HOLDERS).collect::<Vec<_>>().chunks(5_000) {
-        let lines: Vec<_> = batch.iter().map(|n| format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")).collect();
-        assert!(me.pipeline(&lines).iter().all(|reply| token(reply) == shared));
-    }
+    let shared = readers_with_one_token(&mut me, HOLDERS);
     let mut operator = server.client();
     operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
     let mut left = HOLDERS as i64;

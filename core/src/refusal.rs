@@ -72,6 +72,8 @@ pub enum Refusal {
     NoConnection,
     /// `ERR`: more grants than one step may end have this token, and a script or a transaction cannot wait for the next steps.
     BreaksTooMany,
+    /// `ERR`: the lock left its key before all grants with the token were broken.
+    BreakCutShort,
     /// `NOLISTENER`: no connection of this user listens under this name.
     NoListener,
     /// `ERR`: another connection listens under this name.
@@ -324,6 +326,10 @@ impl fmt::Display for Refusal {
                 "ERR more than {ENDED_A_STEP_MAX} grants have this token, and MULTI and scripts cannot wait until all have ended: send \
                  LOCK.BREAK as a command of its own"
             ),
+            Self::BreakCutShort => f.write_str(
+                "ERR the lock was moved, renamed or deleted before all grants with this token had ended: send LOCK.BREAK again, where \
+                 the lock is now",
+            ),
             Self::NoListener => f.write_str(
                 "NOLISTENER no connection of this user listens under that name on this node: send LOCK.HEAR with it over a connection \
                  of its own first, and ask again",
@@ -509,6 +515,7 @@ mod tests {
             ),
             (Refusal::KeepAliveFull, "KEEPALIVEFULL this node renews 100000 leases a second"),
             (Refusal::NoConnection, "ERR KEEPALIVE follows the connection"),
+            (Refusal::BreakCutShort, "ERR the lock was moved"),
             (Refusal::NoListener, "NOLISTENER no connection"),
             (Refusal::ListenerTaken, "ERR another connection listens"),
             (Refusal::ListenerName, "ERR the name of a listener must be 16 to 64 bytes long"),

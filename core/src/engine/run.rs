@@ -14,6 +14,7 @@ use crate::node::Node;
 use crate::queue::breaking::Breaking;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::shares::{Asker, UserId};
+use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Convert, Extend, Owner, Reenter, Release, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire, acquire_later};
@@ -362,6 +363,18 @@ impl<'a> Run<'a> {
         self.stage = Stage::Answers(Ok(Reply::Later));
     }
 
+    /// The next slice of a BREAK. The last one left grants with the token: if the lock is gone, they may be elsewhere.
+    fn begin_slice(&mut self, held: Option<&Lock>, breaking: &Breaking, node: &mut Node, now: Now) {
+        self.touches_queue = true;
+        self.stage = match held {
+            Some(_) => Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX },
+            None => {
+                node.waiting.tell(breaking.client, Answer::Refused(Refusal::BreakCutShort));
+                passes(serve_queue(self.key, None, By::Itself, node, now), Reply::Null)
+            }
+        };
+    }
+
     /// Answers the client that waited for the last slice of its BREAK.
     fn tell_broken(&mut self, node: &mut Node) {
         if let Request::BreakOn(breaking) = self.request {
@@ -429,10 +442,7 @@ impl<'a> Run<'a> {
                 self.touches_queue |= node.waiting.has_queue(db, name);
                 self.promises(node);
             }
-            Request::BreakOn(breaking) => {
-                self.touches_queue = node.waiting.has_queue(db, name);
-                self.stage = Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX };
-            }
+            Request::BreakOn(breaking) => self.begin_slice(held.as_deref(), breaking, node, now),
             Request::Release(_) | Request::Break(_) => {
                 self.touches_queue = node.waiting.has_queue(db, name);
                 self.stage = Stage::Decides;

@@ -256,6 +256,16 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
+/// Between two slices the lock is renamed, or its slot leaves: the grants go on elsewhere, and the operator must not believe that they ended.
+#[test]
+fn a_break_whose_lock_goes_away_is_refused() {
+    let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+    key.perform(&Request::Break(Some(token))).unwrap();
+    key.lock = None;
+    let told = key.settle();
+    assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
+}
+
 /// Scripts and transactions cannot wait, so they break as many grants as one step may end, or none.
 #[test]
 fn who_cannot_be_blocked_breaks_no_more_than_one_slice() {
