@@ -124,9 +124,9 @@ async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
         let take = Take {
             key: b"k".to_vec(),
             owner: format!("owner{n}").into_bytes(),
-            ttl: ms(1_000),
+            ttl: ms(500),
             wanted: Wanted::Exclusive,
-            wait: Duration::from_secs(20),
+            wait: ms(3_000),
             retry: false,
             note: vec![],
             keepalive: None,
@@ -134,7 +134,7 @@ async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
         let frozen: Vec<_> = nodes.0.iter().map(Frozen::new).collect();
         let asks = locks.clone();
         let taking = tokio::spawn(async move { asks.take(take).await });
-        tokio::time::sleep(ms(800)).await;
+        tokio::time::sleep(ms(1_200)).await;
         drop(frozen);
         assert!(taking.await.unwrap().unwrap().is_some(), "{n}");
         until("its lease ends", async || nodes.0.iter().all(|server| server.info("held") == 0)).await;
