@@ -8,7 +8,7 @@ use palisade_core::engine::Key;
 
 use crate::driver::{blocked_clients, cluster, grant_events, listeners, propagation, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
-use crate::ffi::{Arrival, Context, Events, Import, KeyName, LockKey, SlotEvents, Source};
+use crate::ffi::{Arrival, Context, Events, Import, Job, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
 
 /// The node's answers to the server's events.
@@ -137,6 +137,10 @@ impl SlotEvents for NodeEvents {
             Import::Fails => cluster::arriving(slots, false),
             Import::Ends => cluster::came(slots),
         }
+    }
+
+    fn slots_leave(job: Job, is_under_way: bool) {
+        promotion::slots_leave(job, is_under_way);
     }
 }
 

@@ -1,6 +1,6 @@
 //! In a cluster a lock is granted where its slot is served, and waiters are sent there.
 
-use crate::harness::{Member, Reply, cluster, error, int, null, queues, text, wait_until};
+use crate::harness::{Member, Reply, cluster, error, in_step, int, joined, not_here, null, queues, text, wait_until};
 
 /// The slot of `k`.
 const SLOT: i64 = 7629;
@@ -21,6 +21,22 @@ fn end_move(source: &Member, target: &Member, to: &Member) {
 fn migrate(source: &Member, target: &Member) {
     let line = format!("MIGRATE 127.0.0.1 {} k 0 60000", target.server.port());
     assert_eq!(source.client().say(&line), text("OK"));
+}
+
+/// Has `from` begin to move these slots, each by a job of its own and in one step with its keys; `false`: this server cannot.
+fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
+    let jobs: String = slots.iter().map(|slot| format!(" SLOTSRANGE {slot} {slot} NODE {}", to.id)).collect();
+    match from.client().say(&format!("CLUSTER MIGRATESLOTS{jobs}")) {
+        Reply::Error(text) => {
+            assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");
+            not_here("this server does not move slots in one step");
+            false
+        }
+        reply => {
+            assert_eq!(reply, self::text("OK"));
+            true
+        }
+    }
 }
 
 #[test]
@@ -135,10 +151,7 @@ fn a_slot_that_moves_away_and_back_at_once() {
     let mut last = 0;
     for round in 0..24 {
         for (from, to) in [(&one, &other), (&other, &one)] {
-            let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", to.id);
-            if let Reply::Error(text) = from.client().say(&line) {
-                assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");
-                println!("this server does not move slots in one step");
+            if !migrate_slots(from, &[SLOT], to) {
                 return;
             }
             let mut there = to.client();
@@ -167,10 +180,7 @@ fn a_slot_that_moves_in_one_step() {
     let mut me = one.client();
     let token = me.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
     let mut waiter = queues(&one.server, "a").0;
-    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", other.id);
-    if let Reply::Error(text) = me.say(&line) {
-        assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");
-        println!("this server does not move slots in one step");
+    if !migrate_slots(&one, &[SLOT], &other) {
         return;
     }
     let expected = format!("MOVED {SLOT} 127.0.0.1:{}", other.server.port());
@@ -182,4 +192,52 @@ fn a_slot_that_moves_in_one_step() {
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
     assert!(there.insist("LOCK.ACQUIRE k next 60000").as_int() > token);
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
+}
+
+/// The server gives an export up when it has to send replicas a command of no slot, as that with which they are told of ceilings.
+#[test]
+fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards() {
+    let [one, other, replica] = joined(["0 16383", "", ""]);
+    let (mut me, mut copy) = (one.client(), replica.client());
+    me.say("CONFIG SET cluster-allow-replica-migration no");
+    wait_until("it follows", || copy.say(&format!("CLUSTER REPLICATE {}", one.id)) == text("OK"));
+    let mut told = || {
+        let stats = copy.say("INFO commandstats").as_text().to_lowercase();
+        let calls = stats.split_once("cmdstat_lock.ceiling:calls=").map(|(_, calls)| calls.split(',').next().unwrap());
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    wait_until("the replica is told", || told() > 0);
+    let token = me.insist("LOCK.ACQUIRE k me 60000").as_int();
+    for n in 0..30 {
+        me.say(&format!("SET {{k}}{n} v"));
+    }
+    // With the lock a snapshot of more than three seconds: longer than there is between two ceilings.
+    assert_eq!(me.say("CONFIG SET rdb-key-save-delay 100000"), text("OK"));
+    let mut states = |slots: &[i64]| {
+        let state = |job: &Reply| (job.field("state").as_text(), job.field("message").as_text());
+        let jobs: Vec<_> = me.say("CLUSTER GETSLOTMIGRATIONS").as_list()[..slots.len()].iter().map(state).collect();
+        jobs
+    };
+    for (slots, end) in [(&[SLOT][..], "cancelled"), (&[1, SLOT, 2], "success")] {
+        if !migrate_slots(&one, slots, &other) {
+            return;
+        }
+        // What was sent before is there.
+        let mut writer = one.client();
+        writer.say("SET elsewhere v");
+        in_step(&mut writer);
+        let before = told();
+        if end == "cancelled" {
+            assert_eq!(writer.say("CLUSTER CANCELSLOTMIGRATIONS"), text("OK"));
+        }
+        wait_until("the migrations end", || {
+            let (now, states) = (told(), states(slots));
+            assert!(states.iter().all(|(state, _)| state != "failed"), "{states:?}");
+            let have_ended = states.iter().all(|(state, _)| state == end);
+            assert!(have_ended || now == before, "the replica is told meanwhile: {states:?}");
+            have_ended
+        });
+        wait_until("the replica is told again", || told() > before);
+    }
+    assert_eq!(other.client().insist("LOCK.EXTEND k me 60000"), int(token));
 }

@@ -1,11 +1,12 @@
 //! What a replica must know to be promoted: a master tells it, and it hears; what either does when its role changes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use palisade_core::{BootTime, Now, StripeCeiling, stripes_to_text};
 
 use super::incarnation;
-use crate::ffi::Context;
+use crate::ffi::{Context, Job};
 use crate::{clock, command_names, config, state};
 
 /// How often a master tells its replicas its ceiling and the longest lease that may still run, in milliseconds.
@@ -16,6 +17,9 @@ thread_local! {
     static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
     /// The last change in ceilings of stripes that they were told of.
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
+    /// The migrations by which slots leave in one step. Valkey gives them up when replicas are sent a command without a key, as
+    /// LOCK.CEILING is: meanwhile they are told nothing.
+    static EXPORTS: RefCell<BTreeSet<Job>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// The module is loaded: nobody was told anything.
@@ -29,12 +33,22 @@ pub fn tell_soon() {
     TOLD.set(BootTime::default());
 }
 
+/// Slots begin to leave in one step by the migration `job`, or that is over: then the next tick tells replicas what they missed.
+pub fn slots_leave(job: Job, is_under_way: bool) {
+    if is_under_way {
+        EXPORTS.with_borrow_mut(|exports| exports.insert(job));
+    } else if EXPORTS.with_borrow_mut(|exports| exports.remove(&job)) {
+        tell_soon();
+    }
+}
+
 /// A master tells its replicas what they need to know when one of them is promoted.
 pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     // A key whose token was raised far ahead is news at once: no later ceiling would cover it.
     let changes = state::with(|node| node.tokens().stripe_changes());
     let due = now.boot.ms_since(TOLD.get()) >= TELL_REPLICAS_MS || changes > TOLD_STRIPE_CHANGE.get();
-    if !due || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
+    let slots_leave = EXPORTS.with_borrow(|exports| !exports.is_empty());
+    if !due || slots_leave || !ctx.is_master() || ctx.is_loading() || ctx.must_not_write() {
         return;
     }
     TOLD.set(now.boot);
@@ -65,6 +79,7 @@ pub fn role_changed(is_master: bool) {
         state::with(|node| node.leads(config::restart_guard(), now));
         incarnation::log_guard(now);
     } else {
+        EXPORTS.take();
         state::with(|node| node.follows());
     }
     incarnation::save_at_once(now);

@@ -50,7 +50,7 @@ pub use load::{EntryArguments, EntryContext, Module, on_load};
 pub use log::{notice, warn};
 pub use main_thread::MainThread;
 pub use reply::Reply;
-pub use slots::{Import, SlotEvents};
+pub use slots::{Import, Job, SlotEvents};
 pub use string::KeyName;
 pub use timers::{TimerId, in_next_pass};
 pub use user::User;

@@ -20,7 +20,13 @@ pub trait SlotEvents {
 
     /// These slots come here in one step with their keys.
     fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
+
+    /// Slots begin to leave in one step with their keys, by the migration `job`, or that is over (not `is_under_way`).
+    fn slots_leave(job: Job, is_under_way: bool);
 }
+
+/// The server's name of a migration.
+pub type Job = [u8; 40];
 
 /// How far a migration of slots to this node is.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +47,18 @@ const CHANGE_SLOTS: [&[u8]; 8] =
 const EVENT_ATOMIC_SLOT_MIGRATION: u64 = 19;
 
 const IMPORT_STARTED: u64 = 0;
+const EXPORT_STARTED: u64 = 1;
 const IMPORT_ABORTED: u64 = 2;
+const EXPORT_ABORTED: u64 = 3;
 const IMPORT_COMPLETED: u64 = 4;
+const EXPORT_COMPLETED: u64 = 5;
 
 /// What that event carries, in its first version.
 #[repr(C)]
 struct Migration {
     version: u64,
-    job: [c_char; 41],
+    job: Job,
+    job_end: c_char,
     ranges: *const Range,
     range_count: u32,
 }
@@ -109,16 +119,18 @@ extern "C" fn on_migration<E: SlotEvents>(
     data: *mut c_void,
 ) {
     boundary::run(c"a migration of slots", || {
+        // SAFETY: the event carries this struct, with as many ranges as it says, for the length of the call.
+        let (job, ranges) = unsafe {
+            let migration = &*data.cast::<Migration>();
+            (migration.job, std::slice::from_raw_parts(migration.ranges, migration.range_count as usize))
+        };
         let import = match subevent {
             IMPORT_STARTED => Import::Begins,
             IMPORT_ABORTED => Import::Fails,
             IMPORT_COMPLETED => Import::Ends,
+            EXPORT_STARTED => return E::slots_leave(job, true),
+            EXPORT_ABORTED | EXPORT_COMPLETED => return E::slots_leave(job, false),
             _ => return,
-        };
-        // SAFETY: the event carries this struct, with as many ranges as it says, for the length of the call.
-        let ranges = unsafe {
-            let migration = &*data.cast::<Migration>();
-            std::slice::from_raw_parts(migration.ranges, migration.range_count as usize)
         };
         for Range { first, last } in ranges {
             if let (Ok(first), Ok(last)) = (u16::try_from(*first), u16::try_from(*last)) {
