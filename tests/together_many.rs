@@ -65,6 +65,36 @@ fn a_lock_whose_holders_all_end_ends_as_one() {
     assert!(me.say("LOCK.ACQUIRE k w 1000").as_int() > 0);
 }
 
+/// The lock is the waiter's in the step in which all the others lose it. Dropping them is left to another thread.
+#[test]
+fn a_lock_of_many_holders_passes_as_a_whole() {
+    const MANY: usize = 20_000;
+    let mut server = Server::start();
+    let mut me = server.client();
+    for (ends_by, end_ms) in [("BREAK", 60_000), ("expiry", 8_000)] {
+        readers(&mut me, MANY, end_ms);
+        let mut writer = waits(&server, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
+        if ends_by == "BREAK" {
+            assert!(me.say("LOCK.BREAK k").as_int() > 0);
+        }
+        let granted = token(&writer.hear());
+        assert_eq!(
+            (owners(&mut me, "k"), me.say("LOCK.EXTEND k r0 1000")),
+            (vec!["w".to_owned()], null()),
+            "{ends_by}"
+        );
+        assert_eq!((server.info("held"), server.info("deadlines")), (1, 1), "{ends_by}");
+        assert_eq!(me.say("LOCK.EXTEND k w 60000"), int(granted));
+        assert_eq!(me.say("LOCK.RELEASE k w"), int(0));
+    }
+    readers(&mut me, MANY, 60_000);
+    let _writer = waits(&server, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
+    assert!(me.say("LOCK.BREAK k").as_int() > 0);
+    server.shutdown("NOSAVE");
+    let log = server.log();
+    assert!(log.contains("bye bye") && !log.contains("crashed"), "{log}");
+}
+
 /// Each beside all the others.
 #[test]
 fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {

@@ -347,7 +347,7 @@ impl World {
         assert_eq!(lock.len(), 1, "it is granted to one");
         // In place of what is there: its entry is the one's that follows.
         match self.locks.get_mut(&place) {
-            Some(held) => held.replace(lock),
+            Some(held) => drop(held.replace(lock)),
             None => drop(self.locks.insert(place, lock)),
         }
     }

@@ -10,7 +10,7 @@ use palisade_core::Lock;
 use super::api::{api, raw};
 use super::context::Context;
 use super::string::KeyName;
-use super::value;
+use super::{freeing, value};
 
 /// A key is being deleted by the module itself. Only the main thread, where keys are deleted, looks at it: what commands ask each time
 /// is cheaper so than of a thread's own.
@@ -95,7 +95,9 @@ impl<'a> LockKey<'a> {
     #[inline(always)]
     pub fn put(&mut self, lock: Box<Lock>) {
         if let Some(held) = self.lock_mut() {
-            held.replace(*lock);
+            let before = held.replace(*lock);
+            let holders = before.len();
+            freeing::free(before, holders);
             return;
         }
         let value = value::give(lock);

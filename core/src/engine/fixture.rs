@@ -107,7 +107,7 @@ impl Key {
                 Step::Store(_) | Step::Replace => {
                     let lock = *run.granted().expect("there is something to store");
                     match held {
-                        Some(held) => held.replace(lock),
+                        Some(held) => drop(held.replace(lock)),
                         None => *held = Some(lock),
                     }
                     self.tell(name, |record, now| encode(held.as_ref().unwrap(), now, BOOT, record));

@@ -231,10 +231,11 @@ impl Lock {
         }
     }
 
-    /// `next` takes this lock's place under the same key, and so its entry in the deadlines.
-    pub fn replace(&mut self, mut next: Lock) {
+    /// `next` takes this lock's place under the same key, and so its entry in the deadlines. Returns the lock that was there,
+    /// as a caller may drop one of many holders elsewhere.
+    pub fn replace(&mut self, mut next: Lock) -> Lock {
         next.set_entry(self.entry());
-        *self = next;
+        std::mem::replace(self, next)
     }
 
     /// This lock's entry in the node's deadlines.

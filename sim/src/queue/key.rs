@@ -234,7 +234,7 @@ impl OneKey {
                     if let Some(lock) = run.granted() {
                         self.is_granted(&lock);
                         match &mut self.lock {
-                            Some(held) => held.replace(*lock),
+                            Some(held) => drop(held.replace(*lock)),
                             None => self.lock = Some(*lock),
                         }
                     }

@@ -237,7 +237,7 @@ impl Server {
 
     fn store(&mut self, key: u32, lock: Lock) {
         match self.locks.get_mut(&key) {
-            Some(held) => held.replace(lock),
+            Some(held) => drop(held.replace(lock)),
             None => drop(self.locks.insert(key, lock)),
         }
     }
