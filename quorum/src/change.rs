@@ -3,7 +3,7 @@
 use super::ask::majority;
 use crate::{Accepted, Ballot, Member, Members};
 
-/// An attempt to have a list decided as the next version. The rules of the nodes are [`Membership`](crate::Membership)'s.
+/// An attempt to have a list decided as the next version. The rules of the nodes are those of `Membership` in `palisade-core`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
     base: Members,

@@ -1,4 +1,4 @@
-//! Fencing tokens as values; who issues them: [`crate::Tokens`].
+//! Fencing tokens as values; a node issues them (`Tokens` in `palisade-core`).
 
 use crate::values::limits::TOKEN_LIMIT;
 
