@@ -3,6 +3,7 @@
 use super::acquire::{Acquire, Progress};
 use super::ask::{NodeId, majority};
 use super::distinct::first_as;
+use super::known::{Known, known};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
@@ -48,9 +49,10 @@ pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: B
             None => {}
         }
     }
-    if found.len() < needed {
-        let is_impossible = without > answers.len() - needed;
-        return if is_impossible { Resumed::NotHeld } else { Resumed::Open };
+    match known(answers.len(), found.len(), answers.len() - found.len() - without) {
+        Known::Held => {}
+        Known::NotHeld => return Resumed::NotHeld,
+        Known::Unknown => return Resumed::Open,
     }
     found.sort_by_key(|(.., has)| std::cmp::Reverse(has.left_ms));
     found.truncate(needed);

@@ -1,6 +1,7 @@
 //! Standing in the queues of the nodes: for how long each is asked to let the request wait, when it is asked again, and when that is over.
 
 use super::ask::{NodeId, majority};
+use super::jitter::less_up_to;
 use super::turn::{Turn, TurnProgress};
 use crate::values::time::BootTime;
 
@@ -101,11 +102,6 @@ impl Waiter {
         let refusing = self.refuses.iter().filter(|refuses| **refuses).count();
         if refusing > self.refuses.len() - majority(self.refuses.len()) { WaitTask::Refused } else { WaitTask::Leave }
     }
-}
-
-/// Returns `value` less up to so many thousandths of it, drawn by `random`.
-fn less_up_to(value: u64, permille: u64, random: u64) -> u64 {
-    value - value * (random % (permille + 1)) / 1_000
 }
 
 #[cfg(test)]

@@ -19,11 +19,12 @@ mod tests;
 
 use crate::ask::{Answer, Call, NodeId};
 use crate::held::Held;
+use crate::jitter::less_up_to;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
 /// How many rounds a lease has: all but the last can fail.
-const ROUNDS_A_LEASE: u64 = 3;
+pub const ROUNDS_A_LEASE: u32 = 3;
 
 /// A round that failed is begun again after this part of the ttl, or of what is left of validity if that is less: nodes that hang for a
 /// moment are asked again while there is time.
@@ -296,7 +297,7 @@ impl Keeper {
 
     /// Plans a round after about `pause_us`, never later.
     fn plan(&mut self, pause_us: u64, now: BootTime, random: u64) {
-        let pause_us = pause_us - random % (pause_us * JITTER_PERMILLE / 1_000 + 1);
+        let pause_us = less_up_to(pause_us, JITTER_PERMILLE, random);
         let together_us = TOGETHER_US.min(pause_us / TOGETHER_OF_PAUSE).max(1);
         let at_us = now.plus_us(pause_us).as_us();
         self.plan_at(BootTime::from_us(at_us - at_us % together_us));
@@ -314,7 +315,7 @@ impl Keeper {
     }
 
     fn period_us(&self) -> u64 {
-        self.ttl_us() / ROUNDS_A_LEASE
+        self.ttl_us() / u64::from(ROUNDS_A_LEASE)
     }
 
     fn ttl_us(&self) -> u64 {

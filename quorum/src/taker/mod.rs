@@ -19,6 +19,7 @@
 mod tests;
 
 use crate::choice::first;
+use crate::jitter::less_up_to;
 use crate::values::limits::WAIT_MAX_MS;
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
@@ -28,7 +29,7 @@ use crate::values::time::BootTime;
 pub const LAST_TRY_MS: u32 = 100;
 
 /// First and longest pause, in milliseconds, after an attempt that may succeed a moment later.
-pub const BACK_OFF_MS: (u32, u32) = (2, 1_000);
+const BACK_OFF_MS: (u32, u32) = (2, 1_000);
 
 /// How often in a row nodes may grant too late for the lease, for a caller without a limit: then the lease is too short.
 const TOO_LATE_TIMES: u32 = 10;
@@ -51,7 +52,7 @@ pub struct Taker {
     nodes: usize,
     /// The caller's own limit.
     limit: Option<BootTime>,
-    stage: Stage,
+    place: Place,
     /// Why the last attempt was refused.
     refused: Option<Refused>,
     /// The next pause, in milliseconds.
@@ -67,21 +68,15 @@ pub struct Taker {
     by: Option<BootTime>,
 }
 
-/// What the taker is doing.
+/// Where the caller stands among those of its process who want the same lock: that is what a refusal leads on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Stage {
-    /// Asking or looking, for one who does not wait.
-    Once,
-    /// Asking or looking before its turn in this process.
-    First,
-    /// Waiting for its turn in this process.
-    Lining,
-    /// Asking or looking, at its turn.
-    Asking,
-    /// Pausing; before asking again, or before a majority is to answer.
-    BackingOff,
-    /// Standing in the queues.
-    Queued,
+enum Place {
+    /// Nowhere: it does not wait.
+    None,
+    /// Not in line yet.
+    BeforeLine,
+    /// In line, or first in it.
+    InLine,
 }
 
 /// What the caller of a [`Taker`] does next.
@@ -174,19 +169,7 @@ impl Refused {
 impl Taker {
     /// Begins to take a lock in the mode `wanted` from so many nodes, until `limit` if there is one. `random` draws a permit's number.
     pub fn begin(wanted: Wanted, nodes: usize, limit: Option<BootTime>, now: BootTime, random: u64) -> (Self, Task) {
-        let mut taker = Self {
-            wanted,
-            nodes,
-            limit,
-            stage: Stage::First,
-            refused: None,
-            pause_ms: BACK_OFF_MS.0,
-            waited: false,
-            collided: false,
-            too_late: 0,
-            looks: 0,
-            by: None,
-        };
+        let mut taker = Self::new(wanted, nodes, limit, Place::BeforeLine);
         // Those who can hold it together need not wait for each other here. Who comes before whom is the nodes' word.
         let task = match wanted {
             Wanted::Exclusive => taker.line_up(),
@@ -197,11 +180,25 @@ impl Taker {
 
     /// Begins to take a lock if it is free now: one attempt, and of several permits others as long as any looks free.
     pub fn try_once(wanted: Wanted, nodes: usize, random: u64) -> (Self, Task) {
-        let now = BootTime::default();
-        let (mut taker, _) = Self::begin(wanted, nodes, None, now, random);
-        taker.stage = Stage::Once;
-        let task = taker.ask_anew(random, now);
+        let mut taker = Self::new(wanted, nodes, None, Place::None);
+        let task = taker.ask_anew(random, BootTime::default());
         (taker, task)
+    }
+
+    fn new(wanted: Wanted, nodes: usize, limit: Option<BootTime>, place: Place) -> Self {
+        Self {
+            wanted,
+            nodes,
+            limit,
+            place,
+            refused: None,
+            pause_ms: BACK_OFF_MS.0,
+            waited: false,
+            collided: false,
+            too_late: 0,
+            looks: 0,
+            by: None,
+        }
     }
 
     /// Another version of the set, of so many nodes, is asked from now on: under a new name, and its queues are joined anew.
@@ -212,7 +209,6 @@ impl Taker {
 
     /// Says that it is this caller's turn in this process; `at_once`: nobody was before it, so what an attempt was told before still counts.
     pub fn on_turn(&mut self, at_once: bool, now: BootTime, random: u64) -> Task {
-        self.stage = Stage::Asking;
         self.looks = 0;
         match self.refused.take().filter(|_| at_once) {
             Some(refused) => self.on_refusal(refused, now, random),
@@ -253,7 +249,6 @@ impl Taker {
     /// Says that the wait in the queues is over: `told` that the lock is free, with the number of the permit that is kept (1 if none is
     /// wanted); or not.
     pub fn on_queue(&mut self, told: Option<u16>, now: BootTime, random: u64) -> Task {
-        self.stage = Stage::Asking;
         // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
         self.collided = told.is_some() || !self.is_over(now);
         self.looks = 0;
@@ -268,13 +263,21 @@ impl Taker {
     /// Says that the pause is over. Of one node a request for the lock itself can wait: one message less. But each blocks a connection, so
     /// where `many_wait` over one they queue.
     pub fn on_paused(&mut self, many_wait: bool, now: BootTime, random: u64) -> Task {
-        self.go_on(many_wait, now, random)
+        let may_queue = self.refused.take().is_some_and(Refused::may_queue);
+        (self.waited, self.collided) = (may_queue, false);
+        if may_queue && (self.nodes > 1 || many_wait) {
+            return Task::Queue { patience_ms: self.patience_ms(now).max(1) };
+        }
+        match may_queue && !self.is_over(now) {
+            true => Task::AskAndWait { patience_ms: self.patience_ms(now), by: self.over() },
+            false => self.ask_anew(random, now),
+        }
     }
 
     // The stages.
 
     fn line_up(&mut self) -> Task {
-        self.stage = Stage::Lining;
+        self.place = Place::InLine;
         Task::LineUp { until: self.limit }
     }
 
@@ -285,10 +288,10 @@ impl Taker {
 
     /// An attempt, with its looks, came to nothing.
     fn on_refusal(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
-        match self.stage {
-            Stage::Once => return Task::GiveUp(GaveUp::Refused),
-            Stage::First => return self.line_up(),
-            Stage::Lining | Stage::Asking | Stage::BackingOff | Stage::Queued => {}
+        match self.place {
+            Place::None => return Task::GiveUp(GaveUp::Refused),
+            Place::BeforeLine => return self.line_up(),
+            Place::InLine => {}
         }
         self.too_late = if refused == Refused::TooLate { self.too_late + 1 } else { 0 };
         let passes = match refused {
@@ -305,7 +308,6 @@ impl Taker {
             return Task::GiveUp(GaveUp::TimedOut);
         }
         self.refused = Some(refused);
-        self.stage = Stage::BackingOff;
         let until = now.plus_us(self.pause_us(refused, now, random));
         let awaits = matches!(refused, Refused::TooFewNodes { .. });
         // Not again and again meanwhile: as soon as they answer, those who wait go on, as many at a time as can.
@@ -327,22 +329,7 @@ impl Taker {
         };
         let longest_ms = longest_ms.min(self.patience_ms(now)).min(BACK_OFF_MS.1);
         self.pause_ms = (self.pause_ms * 2).min(BACK_OFF_MS.1);
-        let jittered = 1_000 - random % (JITTER_PERMILLE + 1);
-        u64::from(longest_ms) * jittered
-    }
-
-    fn go_on(&mut self, many_wait: bool, now: BootTime, random: u64) -> Task {
-        let may_queue = self.refused.take().is_some_and(Refused::may_queue);
-        (self.waited, self.collided) = (may_queue, false);
-        if may_queue && (self.nodes > 1 || many_wait) {
-            self.stage = Stage::Queued;
-            return Task::Queue { patience_ms: self.patience_ms(now).max(1) };
-        }
-        self.stage = Stage::Asking;
-        match may_queue && !self.is_over(now) {
-            true => Task::AskAndWait { patience_ms: self.patience_ms(now), by: self.over() },
-            false => self.ask_anew(random, now),
-        }
+        less_up_to(u64::from(longest_ms) * 1_000, JITTER_PERMILLE, random)
     }
 
     // What it knows.

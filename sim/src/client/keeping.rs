@@ -2,7 +2,7 @@
 //! too.
 
 use palisade_core::BootTime;
-use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, WhyLost, Work};
+use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, ROUNDS_A_LEASE, WhyLost, Work};
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ impl Keeping {
     /// When it is to be woken; without rounds that are repeated, not before a round would have begun anyway.
     pub(super) fn wake_at(&self, repeats: bool) -> Option<BootTime> {
         let Self::InBackground { keeper, began, .. } = self else { return None };
-        let regular = began.plus_ms(keeper.held().ttl_ms() / 3);
+        let regular = began.plus_ms(keeper.held().ttl_ms() / ROUNDS_A_LEASE);
         keeper.wake_at().map(|wake| if repeats { wake } else { wake.max(regular) })
     }
 
