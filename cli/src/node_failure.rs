@@ -76,7 +76,7 @@ fn remedy(why: &Why) -> Option<&'static str> {
     })
 }
 
-/// Tells what is wrong, with the server of several that says so.and, where that is known, what to do, in a line.
+/// Tells what is wrong and, where that is known, what to do, in a line.
 pub fn with_remedy(why: &Why) -> String {
     remedy(why).map_or_else(|| words(why), |remedy| format!("{}: {remedy}", words(why)))
 }

@@ -1,7 +1,7 @@
 //! Taking a lock for as long as it takes: through queues, through nodes that are slow, loading or down, until the caller's own limit.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use palisade_core::quorum::{GaveUp, Refused, Taker, Task};
@@ -23,6 +23,9 @@ use crate::{Error, ErrorKind, clock, waiting};
 
 /// How often the log says of a lock that is waited for that too few nodes can be asked.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
+
+/// Where one stands who does not wait: in no line. Nobody ever takes this turn.
+static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
 
 /// Who waits in this process, by key: one of them asks the nodes, the others wait for their turn here.
 #[derive(Debug, Default)]
@@ -94,7 +97,7 @@ pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> 
     let acquiring = Acquiring::begin(&sought.class, sought.wanted);
     let take = async |nodes: Arc<Nodes>| {
         let (taker, task) = Taker::try_once(sought.wanted, nodes.len(), rand::random());
-        Taking::new(nodes, sought, checked, taker, &Turn::default()).run(task).await
+        Taking::new(nodes, sought, checked, taker, &ALONE).run(task).await
     };
     let taken = nodes.on_present(checked.given, take).await;
     acquiring.ended(&taken);
@@ -111,7 +114,7 @@ pub async fn lock(
 ) -> Result<Taken, Error> {
     let acquiring = Acquiring::begin(&sought.class, sought.wanted);
     let (nodes, now) = (nodes.latest(), clock::boot_now());
-    let limit = wait.map(|wait| now.plus_us(wait.as_micros() as u64));
+    let limit = wait.map(clock::after);
     let (taker, task) = Taker::begin(sought.wanted, nodes.len(), limit, now, rand::random());
     let turn = turns.of(&sought.key);
     let taken = Taking::new(nodes, sought, checked, taker, &turn).run(task).await;
@@ -149,7 +152,7 @@ impl<'a> Taking<'a> {
             turn,
             place: None,
             kept: None,
-            asked_as: [].into(),
+            asked_as: Arc::default(),
             refused: None,
             warned,
         }
@@ -169,7 +172,8 @@ impl<'a> Taking<'a> {
                     let (lease, began) = (self.lease(self.sought.wanted, false), Instant::now());
                     let (patience, by) = (Duration::from_millis(patience_ms.into()), by.map(instant));
                     let behind = &self.turn.behind;
-                    match attempt::acquire_waiting(&self.nodes, lease, self.checked, patience, by, behind).await {
+                    let waiting = attempt::acquire_waiting(&self.nodes, lease, self.checked, patience, by, behind);
+                    match Box::pin(waiting).await {
                         Ok(Some(taken)) => return Ok(taken),
                         Ok(None) => self.on_refused(attempt::contended(self.sought.wanted), began).await,
                         Err(refused) => self.on_refused(refused, began).await,

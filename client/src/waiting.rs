@@ -45,7 +45,7 @@ pub async fn turn(
 ) -> Result<Option<Told>, Error> {
     let lease = Arc::new(lease);
     let mut give_back = GiveBack::new(nodes, &lease, checked);
-    let until = clock::boot_now().plus_us(patience.as_micros() as u64);
+    let until = clock::after(patience);
     let mut waiter = Waiter::begin(nodes.len(), until);
     let ask = |node: usize, after: Duration| {
         let (nodes, lease) = (&nodes, &lease);
