@@ -8,6 +8,9 @@ MODULE := $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libpalisade.so
 SERVER ?= redis-server
 CLI ?= redis-cli
 
+# Tests mostly wait, for leases, guards and servers that start: several of them share a core.
+export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+
 # Rust lists its tools here before a new login shell finds them.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
