@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources that are held to it.
-const ROOTS: [&str; 3] = ["quorum/src", "core/src", "src"];
+const ROOTS: [&str; 5] = ["quorum/src", "core/src", "src", "agent/src", "cli/src"];
 
 /// A module's path in its crate.
 type Module = Vec<String>;
@@ -75,7 +75,7 @@ impl Sources {
                 if path.is_dir() {
                     folders.push((path.clone(), inner()));
                 } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let of = if ["mod", "lib"].contains(&name) { module.clone() } else { inner() };
+                    let of = if ["mod", "lib", "main"].contains(&name) { module.clone() } else { inner() };
                     texts.push((of, fs::read_to_string(&path).unwrap()));
                 }
             }

@@ -1,50 +1,18 @@
 //! Places for connections: which ones get one, which ones give theirs up, and how those are told that get none.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::ending::Present;
-use crate::limits::{LINGER_TIME, LINGERING_MAX, READ_BYTES, REQUEST_BYTES_MAX};
+use crate::limits::{LINGER_TIME, READ_BYTES, REQUEST_BYTES_MAX};
 use crate::listening::Stream;
 use crate::refused::too_many_connections;
 use crate::reply::write_error;
 use crate::state::State;
-
-/// The connections that have not shown that somebody is behind them: where a password is needed they have not given it, elsewhere they have
-/// not sent a whole request. Whoever connects and is silent keeps nobody out.
-#[derive(Debug)]
-pub struct Strangers {
-    /// By number, so the oldest is the first; what tells each that it has to go.
-    by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
-    /// Tells that a connection has left its place.
-    left: Notify,
-    /// Bounds those that have no place and are still read from.
-    lingering: Arc<Semaphore>,
-}
-
-impl Default for Strangers {
-    fn default() -> Self {
-        let lingering = Arc::new(Semaphore::new(LINGERING_MAX));
-        Self { by_age: Mutex::default(), left: Notify::new(), lingering }
-    }
-}
-
-impl Strangers {
-    fn by_age(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
-        self.by_age.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has the oldest one go; false: there is none.
-    fn dismiss_oldest(&self) -> bool {
-        let oldest = self.by_age().pop_first();
-        oldest.inspect(|(_, goes)| goes.notify_one()).is_some()
-    }
-}
 
 /// An open connection: counted until it is dropped, also by a panic.
 #[derive(Debug)]
@@ -80,13 +48,13 @@ impl Open {
         state.counts.accepted.up();
         state.counts.connections.up();
         let (id, goes) = (state.connection(), Arc::new(Notify::new()));
-        state.strangers.by_age().insert(id, Arc::clone(&goes));
+        state.strangers.add(id, &goes);
         Self { id, state: Arc::clone(state), goes, _present: present.clone() }
     }
 
     /// Keeps its place from now on; false: another one has it already.
     pub fn stay(&self) -> bool {
-        self.state.strangers.by_age().remove(&self.id).is_some()
+        self.state.strangers.remove(self.id)
     }
 
     /// Returns when it has to leave its place.

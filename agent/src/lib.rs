@@ -7,7 +7,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `listening` | sockets; their files; what systemd hands over |
-//! | `admission` | places for connections; which ones give way |
+//! | `admission`, `strangers` | places for connections; which ones give way |
 //! | `connection` | one connection: requests in, answers out, in order |
 //! | `requests`, `reply` | the protocol: what is read, what is written |
 //! | `commands` | a request becomes work; the table of commands |
@@ -35,6 +35,7 @@ mod session;
 mod spec;
 mod standing;
 mod state;
+mod strangers;
 mod values;
 mod words;
 

@@ -32,6 +32,11 @@ pub fn too_many_connections(max: usize) -> String {
     format!("ERR max number of clients reached: this agent takes {max} connections (--max-connections)")
 }
 
+/// That a command was given too few words, or too many, as servers say it.
+pub fn wrong_number(name: &str) -> Refused {
+    Refused::Text(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
 impl Refused {
     /// With this text, whose first word is its code.
     pub fn text(text: impl Into<String>) -> Self {

@@ -8,10 +8,10 @@ use palisade_client::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::admission::Strangers;
 use crate::counts::Counts;
 use crate::limits::{NODES_FRESH, NODES_TIME};
 use crate::password::Password;
+use crate::strangers::Strangers;
 use crate::values::Bounds;
 
 /// The agent.

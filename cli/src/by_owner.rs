@@ -15,12 +15,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::arguments::{Acquire, Asked, Extend, Owner};
 use crate::clock;
 use crate::exit::{End, Failure, LOST, USAGE};
-use crate::holder::HolderId;
+use crate::holder::{HolderId, note_of};
 use crate::lock_view::LockView;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable};
 use crate::signals::Signals;
-use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, note_of};
+use crate::taking::{Patience, conflict, connect, connect_in, not_in_time};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]

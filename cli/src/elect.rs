@@ -11,11 +11,11 @@ use tokio::time::sleep;
 use crate::arguments::{Asked, Elect, Exec, Take};
 use crate::exec;
 use crate::exit::{CONFLICT, End, Failure, LOST};
-use crate::holder::{self, HolderId};
+use crate::holder::{self, HolderId, note};
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{connect, connect_in, note};
+use crate::taking::{connect, connect_in};
 
 /// Pause before it campaigns again where that failed, though it passes by itself.
 const AGAIN: Duration = Duration::from_secs(1);

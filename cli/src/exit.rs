@@ -6,8 +6,7 @@ use std::fmt;
 
 use nix::sys::signal::Signal;
 use palisade_client::{Error, ErrorKind};
-
-use crate::show::printable;
+use palisade_core::Printable;
 
 /// An argument is wrong, or missing, or the nodes refuse it.
 pub const USAGE: u8 = 193;
@@ -85,7 +84,7 @@ impl Failure {
     pub fn about(self, name: &[u8]) -> Self {
         match self.text.is_empty() {
             true => self,
-            false => Self { text: format!("{}: {}", printable(name), self.text), ..self },
+            false => Self { text: format!("{}: {}", Printable(&String::from_utf8_lossy(name)), self.text), ..self },
         }
     }
 

@@ -1,17 +1,20 @@
-//! Who takes locks: the holder id of this process and of the commands that it runs.
+//! Who takes locks: the holder id of this process and of the commands that it runs, and the note that people read.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use nix::unistd::{Pid, gethostname};
 use palisade_client::holder_id::{self, HOLDER_ID_BYTES_MAX};
 
-use crate::taking::NOTE_BYTES;
-
 /// Where a command finds the id of the `palisade exec` that it runs under; and where a script can give itself one.
 pub const VARIABLE: &str = "PALISADE_HOLDER";
 
+/// Longest note, as the nodes have it, in bytes.
+const NOTE_BYTES: usize = 1024;
+
 /// A note has room for the longest id if it is so much shorter than the nodes allow.
-pub const TOLD_BYTES_MAX: usize = HOLDER_ID_BYTES_MAX + " [holder=]".len();
+const TOLD_BYTES_MAX: usize = HOLDER_ID_BYTES_MAX + " [holder=]".len();
 
 /// Of the name of this machine, so much is in an id.
 const HOST_CHARS: usize = 32;
@@ -52,6 +55,25 @@ impl fmt::Display for HolderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Who holds it, if nothing else is to be said: host, process, program. Not its arguments: there may be a password in them,
+/// and everybody who can reach the nodes reads this.
+pub fn note(program: &OsStr) -> String {
+    note_of(Pid::this(), program)
+}
+
+/// The same, where another process holds it.
+pub fn note_of(process: Pid, program: &OsStr) -> String {
+    let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
+    let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let note = format!("{host} pid {process}: {program}");
+    note.chars()
+        .scan(0, |bytes, c| {
+            *bytes += c.len_utf8();
+            (*bytes <= NOTE_BYTES - TOLD_BYTES_MAX).then_some(c)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -301,6 +301,14 @@ impl Node {
         Ok(masters.into_iter().map(|master| Server::new(self.number, master)).collect())
     }
 
+    /// The Sentinels that name its master.
+    pub fn sentinels(&self) -> Vec<Server> {
+        match &*self.place {
+            Place::Sentinel(sentinels) => sentinels.ways().map(|way| Server::at(self.number, way.clone())).collect(),
+            Place::Server(_) | Place::Cluster(_) => vec![],
+        }
+    }
+
     /// A connection to the server to ask about `key`.
     async fn open(&self, key: &[u8]) -> Said<Open> {
         let servers = match self.servers().await {

@@ -3,18 +3,16 @@
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write, stderr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, gethostname};
 use palisade_client::{Client, Error, ErrorKind, Guard, Options};
 use rand::RngExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::arguments::{Asked, Take};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
-use crate::holder::{HolderId, TOLD_BYTES_MAX};
+use crate::holder::{HolderId, note};
 use crate::lock_view::{self, LockView};
 use crate::nodes::Nodes;
 use crate::show::{printable, tell, time};
@@ -37,9 +35,6 @@ const PAUSE_MS: std::ops::Range<u64> = 2..50;
 
 /// Time between two looks at who holds the lock, for the person who waits.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Longest note, as the nodes have it, in bytes.
-pub const NOTE_BYTES: usize = 1024;
 
 /// For how long a lock is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -274,23 +269,4 @@ fn coded(asked: &Asked, failure: Failure) -> Failure {
         Some(code) => Failure { code, ..failure },
         None => failure,
     }
-}
-
-/// Who holds it, if nothing else is to be said: host, process, program. Not its arguments: there may be a password in them,
-/// and everybody who can reach the nodes reads this.
-pub fn note(program: &OsStr) -> String {
-    note_of(Pid::this(), program)
-}
-
-/// The same, where another process holds it.
-pub fn note_of(process: Pid, program: &OsStr) -> String {
-    let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
-    let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-    let note = format!("{host} pid {process}: {program}");
-    note.chars()
-        .scan(0, |bytes, c| {
-            *bytes += c.len_utf8();
-            (*bytes <= NOTE_BYTES - TOLD_BYTES_MAX).then_some(c)
-        })
-        .collect()
 }

@@ -1,9 +1,8 @@
 //! `CLIENT`: what libraries tell of themselves, and ask of their connection.
 
 use super::command::{Asked, Command, Run, Work};
-use super::handshake::wrong_number;
 use crate::limits::NAME_BYTES_MAX;
-use crate::refused::Refused;
+use crate::refused::{Refused, wrong_number};
 use crate::reply::{Protocol, Reply};
 use crate::session::Session;
 use crate::spec::Spec;

@@ -5,7 +5,7 @@ use palisade_core::parse_integer;
 
 use super::command::{Asked, Command, Run, Work};
 use crate::password::USER;
-use crate::refused::{NO_AUTH, NO_PROTOCOL, Refused, WRONG_PASSWORD};
+use crate::refused::{NO_AUTH, NO_PROTOCOL, Refused, WRONG_PASSWORD, wrong_number};
 use crate::reply::{Protocol, Reply};
 use crate::session::Session;
 use crate::spec::Spec;
@@ -40,11 +40,6 @@ pub const CONFIG: Command = command("CONFIG", "GET answers that there is nothing
 pub const READONLY: Command = command("READONLY", "Is refused: there are no replicas here.", read_only);
 /// Back from there.
 pub const READWRITE: Command = command("READWRITE", "Is refused: there are no replicas here.", read_only);
-
-/// That a command was given too few words, or too many, as servers say it.
-pub fn wrong_number(name: &str) -> Refused {
-    Refused::Text(format!("ERR wrong number of arguments for '{name}' command"))
-}
 
 fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     let mut words = words.iter();

@@ -18,8 +18,7 @@ use palisade_core::Refusal;
 
 pub use self::command::{Answer, Later, Work};
 use self::command::{Asked, Call, Command, Run, find};
-use self::handshake::wrong_number;
-use crate::refused::Refused;
+use crate::refused::{Refused, wrong_number};
 use crate::requests::Request;
 use crate::session::Session;
 use crate::state::State;

@@ -6,8 +6,9 @@ use futures_util::future::join_all;
 use palisade_client::direct::Way;
 use redis::{FromRedisValue, cmd};
 
-use super::Level::Fail;
-use super::{Finding, Patient};
+use super::finding::Finding;
+use super::finding::Level::Fail;
+use super::patient::Patient;
 use crate::nodes::Node;
 use crate::server::Server;
 
@@ -55,7 +56,7 @@ async fn plain_port(server: Server) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::finding::Level;
     use super::*;
 
     #[test]

@@ -2,14 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_client::Why;
-use redis::{FromRedisValue, cmd};
-
-use super::Level::{Change, Fail, Note, Ok};
-use super::{Finding, Patient};
-use crate::node_failure::strange;
-use crate::node_view::Info;
-use crate::server::Link;
+use super::finding::Finding;
+use super::finding::Level::{Change, Fail, Note, Ok};
+use super::patient::{Membership, Patient};
 use crate::show::time;
 
 /// Slots of a cluster.
@@ -18,27 +13,7 @@ const SLOTS: u64 = 16_384;
 /// With fewer masters none of them is a majority's choice when one is lost.
 const MASTERS_LEAST: u64 = 3;
 
-/// What a server says of its cluster.
-#[derive(Clone, Debug, Default)]
-pub struct Membership {
-    /// CLUSTER INFO.
-    pub info: Info,
-    /// CLUSTER NODES, a line a server.
-    pub nodes: String,
-}
-
 impl Membership {
-    /// Of the server at the other end of `link`.
-    ///
-    /// # Errors
-    /// It does not tell.
-    pub async fn ask(link: &mut Link) -> Result<Self, Why> {
-        let text = |value| String::from_redis_value(value).map_err(|why| strange("CLUSTER", why));
-        let info = text(link.ask(cmd("CLUSTER").arg("INFO")).await?)?;
-        let nodes = text(link.ask(cmd("CLUSTER").arg("NODES")).await?)?;
-        Result::Ok(Self { info: Info::of(&info), nodes })
-    }
-
     /// Slots that are being moved from or to this server.
     fn open_slots(&self) -> Vec<&str> {
         let own = self.nodes.lines().find(|line| line.contains("myself"));
@@ -174,9 +149,10 @@ fn settings(name: &str, members: &[&Patient]) -> Vec<Finding> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::{Level, Part};
+    use super::super::finding::Level;
+    use super::super::patient::Part;
     use super::*;
-    use crate::node_view::NodeView;
+    use crate::node_view::{Info, NodeView};
 
     const INFO: &str =
         "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_size:3\r\ncluster_current_epoch:3\r\n";

@@ -2,8 +2,9 @@
 
 use palisade_client::Why;
 
-use super::Level::{Change, Fail, Note, Ok};
-use super::{Finding, Part, Patient};
+use super::finding::Finding;
+use super::finding::Level::{Change, Fail, Note, Ok};
+use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
 use crate::show::time;
 
@@ -261,7 +262,7 @@ fn memory(patient: &Patient) -> Vec<Finding> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::{Level, Patient};
+    use super::super::finding::Level;
     use super::*;
     use crate::node_view::{Info, NodeView};
 

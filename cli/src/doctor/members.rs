@@ -3,8 +3,8 @@
 use crate::node_failure::words;
 use palisade_core::quorum::majority;
 
-use super::Finding;
-use super::Level::{Change, Fail, Note, Ok};
+use super::finding::Finding;
+use super::finding::Level::{Change, Fail, Note, Ok};
 use crate::members::even;
 use crate::members::survey::{Row, Standing, Survey};
 
@@ -112,7 +112,7 @@ mod tests {
         Told { number, name: format!("node{place}:1"), address: format!("node{place}:1"), said: Result::Ok(knows) }
     }
 
-    fn found(told: Vec<Told>, latest: &Members) -> Vec<(super::super::Level, String, String)> {
+    fn found(told: Vec<Told>, latest: &Members) -> Vec<(super::super::finding::Level, String, String)> {
         let findings = check(told.len(), &Survey { told, latest: latest.clone() });
         assert!(findings.iter().all(|finding| finding.level == Ok || !finding.advice.is_empty()), "{findings:?}");
         findings.into_iter().map(|finding| (finding.level, finding.about, finding.found)).collect()

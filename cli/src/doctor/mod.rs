@@ -3,105 +3,26 @@
 mod announced;
 mod cluster;
 mod each;
+mod finding;
 mod members;
+mod patient;
 mod rights;
 mod sentinel;
 mod set;
 
-use std::collections::HashMap;
-
 use futures_util::future::join_all;
 use palisade_client::direct::Place;
-use redis::{FromRedisValue, cmd};
-use serde::Serialize;
 
-use self::cluster::Membership;
+use self::finding::{Finding, Level};
+use self::patient::{Part, Patient};
 pub use self::rights::Whose;
 use self::sentinel::Watcher;
 use crate::exit::{End, Failure};
 use crate::members::survey::Survey;
 use crate::node_view::NodeView;
 use crate::nodes::{Node, Nodes, Said};
-use crate::server::{Link, Server};
+use crate::server::Server;
 use crate::show::{json, out};
-
-/// Settings that are looked at.
-const SETTINGS: [&str; 11] = [
-    "appendonly",
-    "appendfsync",
-    "no-appendfsync-on-rewrite",
-    "maxmemory",
-    "maxmemory-policy",
-    "timeout",
-    "min-replicas-to-write",
-    "min-replicas-max-lag",
-    "tls-replication",
-    "cluster-*",
-    "lock.*",
-];
-
-/// What a server is to its node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
-    /// All of it.
-    #[default]
-    Alone,
-    /// One of those that Sentinels watch.
-    OfSentinels,
-    /// One of a cluster.
-    OfCluster,
-}
-
-/// A server, and how it is set up.
-#[derive(Clone, Debug, Default)]
-pub struct Patient {
-    pub view: NodeView,
-    /// By name; `None`: it does not tell.
-    pub settings: Option<HashMap<String, String>>,
-    pub part: Part,
-    /// It stands by for one that locks are asked of.
-    pub is_replica: bool,
-    /// Of a cluster, as it says; `None`: it does not tell.
-    pub cluster: Option<Membership>,
-}
-
-impl Patient {
-    /// A setting, or nothing where it is not known.
-    fn setting(&self, name: &str) -> &str {
-        self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
-    }
-}
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// As it should be.
-    Ok,
-    /// Good to know.
-    Note,
-    /// Something should be changed.
-    Change,
-    /// Locks are not safe, or cannot be had.
-    Fail,
-}
-
-/// One thing that was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub level: Level,
-    /// A node, or all of them.
-    pub about: String,
-    pub found: String,
-    /// What to do; empty: nothing.
-    pub advice: String,
-}
-
-impl Finding {
-    fn new(level: Level, about: &str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level, about: about.to_owned(), found: found.into(), advice: advice.into() }
-    }
-}
 
 /// Checks the nodes and says what was found, the worst last.
 ///
@@ -137,9 +58,9 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
 /// The servers that locks are asked of, all at one moment, and how each is asked that is known.
 async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     let examined = nodes.servers().await.into_iter().map(async |Said { number, server, said }| {
-        let part = part(&nodes.list[number - 1]);
+        let part = Part::of(&nodes.list[number - 1]);
         match said {
-            Ok(there) => (examine(&there, part, false).await, Some(there)),
+            Ok(there) => (Patient::examine(&there, part, false).await, Some(there)),
             Err(why) => {
                 let view = NodeView::unreachable(number, server, why);
                 (Patient { view, part, ..Patient::default() }, None)
@@ -149,38 +70,13 @@ async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     join_all(examined).await.into_iter().unzip()
 }
 
-fn part(node: &Node) -> Part {
-    match *node.place {
-        Place::Server(_) => Part::Alone,
-        Place::Cluster(_) => Part::OfCluster,
-        Place::Sentinel(_) => Part::OfSentinels,
-    }
-}
-
 /// The replicas of a master that has some by its place.
 fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Output = (Patient, Server)> + use<>> {
     let part = master.part;
     let replicas = if part == Part::Alone { vec![] } else { master.view.info.replicas() };
     let at = |(host, port): (&str, u16)| server.as_ref().map(|server| server.to(host, port));
     let replicas: Vec<Server> = replicas.into_iter().filter_map(at).collect();
-    replicas.into_iter().map(|server| async move { (examine(&server, part, true).await, server) }).collect()
-}
-
-async fn examine(server: &Server, part: Part, is_replica: bool) -> Patient {
-    let looked = match server.connect().await {
-        Ok(link) => NodeView::look(server, link).await,
-        Err(why) => Err(why),
-    };
-    match looked {
-        Ok((view, mut link)) => {
-            let cluster = if part == Part::OfCluster { Membership::ask(&mut link).await.ok() } else { None };
-            Patient { view, settings: settings(&mut link).await, part, is_replica, cluster }
-        }
-        Err(why) => {
-            let view = NodeView::unreachable(server.number, server.name.clone(), why);
-            Patient { view, part, is_replica, ..Patient::default() }
-        }
-    }
+    replicas.into_iter().map(|server| async move { (Patient::examine(&server, part, true).await, server) }).collect()
 }
 
 /// What is to be said of a cluster, or of Sentinels.
@@ -196,7 +92,7 @@ async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Ve
         }
         Place::Sentinel(sentinels) => {
             let name = sentinels.master_name();
-            let servers = sentinel_servers(node);
+            let servers = node.sentinels();
             let watchers = join_all(servers.iter().map(|server| Watcher::ask(server, name))).await;
             let master = masters.iter().filter(of_node).find(|master| master.view.error.is_none());
             let mut findings = sentinel::check(name, &watchers, master);
@@ -206,24 +102,6 @@ async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Ve
             findings
         }
     }
-}
-
-/// The Sentinels that are to be asked about a node.
-fn sentinel_servers(node: &Node) -> Vec<Server> {
-    match &*node.place {
-        Place::Sentinel(sentinels) => sentinels.ways().map(|way| Server::at(node.number, way.clone())).collect(),
-        Place::Server(_) | Place::Cluster(_) => vec![],
-    }
-}
-
-async fn settings(link: &mut Link) -> Option<HashMap<String, String>> {
-    let mut all = HashMap::new();
-    // One name each: servers before 7.0 take no more.
-    for name in SETTINGS {
-        let reply = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok()?;
-        all.extend(HashMap::<String, String>::from_redis_value(reply).ok()?);
-    }
-    Some(all)
 }
 
 fn text(findings: &[Finding]) -> String {

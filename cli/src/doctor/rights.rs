@@ -5,9 +5,9 @@ use palisade_client::Why;
 use palisade_client::direct::Place;
 use redis::{FromRedisValue, Value, cmd};
 
-use super::Level::{Change, Note, Ok as Fine};
-use super::{Finding, sentinel_servers};
-use crate::nodes::Nodes;
+use super::finding::Finding;
+use super::finding::Level::{Change, Note, Ok as Fine};
+use crate::nodes::{Node, Nodes};
 use crate::roles::{Permission, Role};
 use crate::server::{Link, Server};
 use crate::show::printable;
@@ -41,7 +41,7 @@ pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Ve
     let role = whose.role.unwrap_or(Role::Application);
     // Users of the servers are not those of Sentinels.
     let sentinels: Vec<Server> = match (role, whose.user) {
-        (Role::Sentinel, _) | (_, None) => nodes.list.iter().flat_map(sentinel_servers).collect(),
+        (Role::Sentinel, _) | (_, None) => nodes.list.iter().flat_map(Node::sentinels).collect(),
         (_, Some(_)) => vec![],
     };
     let servers = if role == Role::Sentinel { vec![] } else { servers };

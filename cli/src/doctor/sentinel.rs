@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use palisade_client::Why;
 use redis::cmd;
 
-use super::Level::{Change, Fail, Note, Ok};
-use super::{Finding, Patient};
+use super::finding::Finding;
+use super::finding::Level::{Change, Fail, Note, Ok};
+use super::patient::Patient;
 use crate::node_failure::{strange, words};
 use crate::server::{Fields, Server};
 use crate::show::time;
@@ -200,7 +201,7 @@ fn stops(master: &Patient, down_after_ms: u64) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::finding::Level;
     use super::*;
     use crate::node_view::NodeView;
 

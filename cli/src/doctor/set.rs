@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::quorum::majority;
 
-use super::Level::{Change, Fail, Note, Ok};
-use super::{Finding, Part, Patient};
+use super::finding::Finding;
+use super::finding::Level::{Change, Fail, Note, Ok};
+use super::patient::{Part, Patient};
 use crate::members::even;
 use crate::node_view::NodeView;
 use crate::show::time;
@@ -205,7 +206,7 @@ fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Level, Patient};
+    use super::super::finding::Level;
     use super::*;
     use palisade_client::Why;
 

@@ -14,9 +14,11 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Pid, access};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use super::THIS_PROGRAM;
 use crate::exit::{End, Failure, LOST, NOT_STARTED};
 use crate::show::printable;
+
+/// Where the system has this very program, also when its file was replaced meanwhile.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The variable with the number of the permit that a command has.
 pub const PERMIT: &str = "PALISADE_PERMIT";

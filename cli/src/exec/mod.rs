@@ -30,9 +30,6 @@ use crate::show::{duration, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, take};
 
-/// Where the system has this very program, also when its file was replaced meanwhile.
-const THIS_PROGRAM: &str = "/proc/self/exe";
-
 /// So often in a lease it is looked whether it was extended, so that the watchdog knows of it long before it would act.
 const LOOKS_A_LEASE: u32 = 6;
 

@@ -23,8 +23,8 @@ use nix::unistd::Pid;
 use palisade_client::Guard;
 use redis::cmd;
 
+use super::group::{self, THIS_PROGRAM};
 use super::lease::WATCHDOG_MARGIN;
-use super::{THIS_PROGRAM, group};
 use crate::clock;
 use crate::exit::Failure;
 use crate::lock_view::hex;

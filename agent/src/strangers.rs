@@ -1,0 +1,49 @@
+//! Connections that give their places up to others.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, Semaphore};
+
+use crate::limits::LINGERING_MAX;
+
+/// The connections that have not shown that somebody is behind them: where a password is needed they have not given it, elsewhere they have
+/// not sent a whole request. Whoever connects and is silent keeps nobody out.
+#[derive(Debug)]
+pub struct Strangers {
+    /// By number, so the oldest is the first; what tells each that it has to go.
+    by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
+    /// Tells that a connection has left its place.
+    pub left: Notify,
+    /// Bounds those that have no place and are still read from.
+    pub lingering: Arc<Semaphore>,
+}
+
+impl Default for Strangers {
+    fn default() -> Self {
+        let lingering = Arc::new(Semaphore::new(LINGERING_MAX));
+        Self { by_age: Mutex::default(), left: Notify::new(), lingering }
+    }
+}
+
+impl Strangers {
+    fn by_age(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
+        self.by_age.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the connection with this number; `goes` tells it that it has to go.
+    pub fn add(&self, id: u64, goes: &Arc<Notify>) {
+        self.by_age().insert(id, Arc::clone(goes));
+    }
+
+    /// Removes one that keeps its place, or has left it; false: it was none any more.
+    pub fn remove(&self, id: u64) -> bool {
+        self.by_age().remove(&id).is_some()
+    }
+
+    /// Has the oldest one go; false: there is none.
+    pub fn dismiss_oldest(&self) -> bool {
+        let oldest = self.by_age().pop_first();
+        oldest.inspect(|(_, goes)| goes.notify_one()).is_some()
+    }
+}

@@ -1,0 +1,34 @@
+//! What is found, and how bad it is.
+
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Good to know.
+    Note,
+    /// Something should be changed.
+    Change,
+    /// Locks are not safe, or cannot be had.
+    Fail,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub level: Level,
+    /// A node, or all of them.
+    pub about: String,
+    pub found: String,
+    /// What to do; empty: nothing.
+    pub advice: String,
+}
+
+impl Finding {
+    pub fn new(level: Level, about: &str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level, about: about.to_owned(), found: found.into(), advice: advice.into() }
+    }
+}

@@ -1,0 +1,117 @@
+//! A server that is looked at, and how it is set up.
+
+use std::collections::HashMap;
+
+use palisade_client::Why;
+use palisade_client::direct::Place;
+use redis::{FromRedisValue, cmd};
+
+use crate::node_failure::strange;
+use crate::node_view::{Info, NodeView};
+use crate::nodes::Node;
+use crate::server::{Link, Server};
+
+/// Settings that are looked at.
+const SETTINGS: [&str; 11] = [
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "maxmemory",
+    "maxmemory-policy",
+    "timeout",
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "tls-replication",
+    "cluster-*",
+    "lock.*",
+];
+
+/// What a server is to its node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Alone,
+    /// One of those that Sentinels watch.
+    OfSentinels,
+    /// One of a cluster.
+    OfCluster,
+}
+
+impl Part {
+    /// What the servers of this node are to it.
+    pub fn of(node: &Node) -> Self {
+        match *node.place {
+            Place::Server(_) => Self::Alone,
+            Place::Cluster(_) => Self::OfCluster,
+            Place::Sentinel(_) => Self::OfSentinels,
+        }
+    }
+}
+
+/// A server, and how it is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Patient {
+    pub view: NodeView,
+    /// By name; `None`: it does not tell.
+    pub settings: Option<HashMap<String, String>>,
+    pub part: Part,
+    /// It stands by for one that locks are asked of.
+    pub is_replica: bool,
+    /// Of a cluster, as it says; `None`: it does not tell.
+    pub cluster: Option<Membership>,
+}
+
+impl Patient {
+    /// One that is asked now, or the reason why it cannot be.
+    pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
+        let looked = match server.connect().await {
+            Ok(link) => NodeView::look(server, link).await,
+            Err(why) => Err(why),
+        };
+        match looked {
+            Ok((view, mut link)) => {
+                let cluster = if part == Part::OfCluster { Membership::ask(&mut link).await.ok() } else { None };
+                Patient { view, settings: settings(&mut link).await, part, is_replica, cluster }
+            }
+            Err(why) => {
+                let view = NodeView::unreachable(server.number, server.name.clone(), why);
+                Patient { view, part, is_replica, ..Patient::default() }
+            }
+        }
+    }
+
+    /// A setting, or nothing where it is not known.
+    pub fn setting(&self, name: &str) -> &str {
+        self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
+    }
+}
+
+/// What a server says of its cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Membership {
+    /// CLUSTER INFO.
+    pub info: Info,
+    /// CLUSTER NODES, a line a server.
+    pub nodes: String,
+}
+
+impl Membership {
+    /// Asks the server at the other end of `link`.
+    async fn ask(link: &mut Link) -> Result<Self, Why> {
+        let text = |value| String::from_redis_value(value).map_err(|why| strange("CLUSTER", why));
+        let info = text(link.ask(cmd("CLUSTER").arg("INFO")).await?)?;
+        let nodes = text(link.ask(cmd("CLUSTER").arg("NODES")).await?)?;
+        Ok(Self { info: Info::of(&info), nodes })
+    }
+}
+
+async fn settings(link: &mut Link) -> Option<HashMap<String, String>> {
+    let mut all = HashMap::new();
+    // One name each: servers before 7.0 take no more.
+    for name in SETTINGS {
+        let reply = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok()?;
+        all.extend(HashMap::<String, String>::from_redis_value(reply).ok()?);
+    }
+    Some(all)
+}
