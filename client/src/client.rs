@@ -405,7 +405,8 @@ impl Client {
     /// Tells each change of who holds the lock, from now on: how it is now first. Takes nothing, and stands in no queue. Each node is watched on
     /// a connection of its own (LOCK.WATCH), and nobody polls.
     ///
-    /// `Some`: a majority of the nodes says that this owner holds it; of several holders the first. Told again when its note is replaced.
+    /// `Some`: a majority of the nodes says that this owner holds it; of several holders the first. Told again when its note is replaced, and
+    /// when its token is raised: nodes give one grant different tokens, until its owner has brought them together.
     /// `None`: a majority says that it is free. As long as the nodes do not agree, or too few answer, nothing is told.
     ///
     /// ```no_run

@@ -17,9 +17,6 @@ use crate::{Holder, wire};
 /// Who holds the lock on one node: the owner, the number of its note, and what is told of it.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
-/// What was told last: the owner and the number of its note, or that it is free.
-type Last = Option<Option<(Vec<u8>, u64)>>;
-
 /// Tells changes until nobody listens, in whichever version of the set.
 pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
     let (mut nodes, mut last) = (nodes.latest(), None);
@@ -38,7 +35,7 @@ async fn watch_version(
     key: &Arc<[u8]>,
     given: Given,
     tell: &mpsc::Sender<Option<Holder>>,
-    last: &mut Last,
+    last: &mut Option<View>,
 ) {
     let mut views: Vec<Option<View>> = vec![None; nodes.len()];
     let mut ids: Vec<Option<NodeId>> = vec![None; nodes.len()];
@@ -60,15 +57,27 @@ async fn watch_version(
             What::Says { state: State::Guarded, .. } | What::Silent(_) => views[told.node] = None,
             What::Same { .. } => {}
         }
-        let Some(agreed) = agreed(&ids, &views) else { continue };
-        let present = agreed.as_ref().map(|(owner, sequence, _)| (owner.clone(), *sequence));
-        if last.as_ref() != Some(&present) {
-            if tell.send(agreed.map(|(_, _, holder)| holder)).await.is_err() {
-                return;
-            }
-            *last = Some(present);
+        let Some(news) = agreed(&ids, &views).and_then(|agreed| news(last.as_ref(), agreed)) else { continue };
+        if tell.send(news.as_ref().map(|(_, _, holder)| holder.clone())).await.is_err() {
+            return;
         }
+        *last = Some(news);
     }
+}
+
+/// What is told of `now` after `last`; `None`: nothing. The token of one owner only rises: nodes that have the larger one may be away.
+fn news(last: Option<&View>, mut now: View) -> Option<View> {
+    if let (Some(Some((before, noted, told))), Some((owner, sequence, holder))) = (last, &mut now)
+        && before == owner
+    {
+        if *sequence <= *noted && holder.token <= told.token {
+            return None;
+        }
+        holder.token = holder.token.max(told.token);
+    } else if let (Some(None), None) = (last, &now) {
+        return None;
+    }
+    Some(now)
 }
 
 /// What a majority says, each server once, with the grant's token and the newest note; `None`: they do not agree.
@@ -91,6 +100,8 @@ fn agreed(ids: &[Option<NodeId>], views: &[Option<View>]) -> Option<View> {
 mod tests {
     use super::*;
 
+    const FREE: Option<View> = Some(None);
+
     fn held(owner: &str, sequence: u64, token: u64) -> Option<View> {
         let (note, zero) = (format!("note {sequence}"), Duration::ZERO);
         Some(Some((
@@ -102,13 +113,30 @@ mod tests {
 
     #[test]
     fn only_what_a_majority_says_is_told() {
-        const FREE: Option<View> = Some(None);
         let agreed = |views: &[Option<View>]| agreed(&[1, 2, 3].map(|id| Some(NodeId(id))), views);
         assert_eq!(agreed(&[FREE, FREE, None]), Some(None));
         assert_eq!(agreed(&[FREE, None, None]), None, "too few answer");
         assert_eq!(agreed(&[FREE, held("me", 0, 7), held("you", 0, 8)]), None, "nobody has it");
         let (owner, sequence, holder) = agreed(&[held("me", 0, 9), held("me", 3, 7), FREE]).flatten().unwrap();
         assert_eq!((&*owner, sequence, holder.token, &*holder.note), (&b"me"[..], 3, 7, "note 3"));
+    }
+
+    #[test]
+    fn a_newer_note_and_a_larger_token_are_news_of_one_owner() {
+        let told = |last: &Option<View>, now: Option<View>| {
+            news(last.as_ref(), now.unwrap()).map(|view| view.map(|(_, sequence, holder)| (sequence, holder.token)))
+        };
+        let last = held("me", 3, 7);
+        assert_eq!(told(&None, FREE), Some(None));
+        assert_eq!(told(&FREE, FREE), None, "free, as it was");
+        assert_eq!(told(&last, FREE), Some(None));
+        assert_eq!(told(&FREE, held("me", 0, 5)), Some(Some((0, 5))));
+        assert_eq!(told(&last, held("me", 3, 7)), None);
+        assert_eq!(told(&last, held("me", 3, 9)), Some(Some((3, 9))), "its token was raised");
+        assert_eq!(told(&last, held("me", 2, 6)), None, "a node that had more is away");
+        assert_eq!(told(&last, held("me", 4, 6)), Some(Some((4, 7))), "a token does not fall");
+        assert_eq!(told(&last, held("me", 0, 9)), Some(Some((0, 9))), "granted anew");
+        assert_eq!(told(&last, held("you", 0, 6)), Some(Some((0, 6))));
     }
 
     #[test]

@@ -1,9 +1,24 @@
 //! Who holds a lock, told at each change.
 
 use futures_util::StreamExt;
-use palisade_client::{Holder, Options};
+use palisade_client::{Changes, Holder, Options};
+use tokio::time::timeout;
 
 use crate::fixture::{Nodes, ms, until};
+use crate::harness::{int, patience};
+
+/// Reads what is told until it is this token, or the one to which its owner has brought the nodes since.
+async fn until_told(changes: &mut Changes<Option<Holder>>, token: u64) -> Holder {
+    let told = async {
+        loop {
+            let holder = changes.changed().await.unwrap().unwrap();
+            if holder.token >= token {
+                return holder;
+            }
+        }
+    };
+    timeout(patience(), told).await.unwrap_or_else(|_| panic!("token {token} is told"))
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_change_is_told_as_a_majority_says_it() {
@@ -13,22 +28,38 @@ async fn each_change_is_told_as_a_majority_says_it() {
     assert_eq!(changes.changed().await.unwrap(), None);
     let options = Options::new().ttl(ms(60_000)).note("first");
     let first = locks.lock_with("k", &options).await.unwrap();
-    let Holder { token, note, .. } = changes.changed().await.unwrap().unwrap();
-    assert_eq!((token, &*note), (first.token(), "first"));
+    assert_eq!(until_told(&mut changes, first.token()).await.note, "first");
     // What changes nothing of who holds it is not told; one node that is gone changes nothing either.
     first.extend().await.unwrap();
     nodes.0[0].kill();
     first.release().await;
-    assert_eq!(changes.next().await.unwrap(), None);
+    // Before that its token may have risen once more.
+    while changes.changed().await.unwrap().is_some() {}
     let second = locks.lock_with("k", &options.note("second")).await.unwrap();
-    let holder = changes.changed().await.unwrap().unwrap();
-    assert_eq!((holder.token, &*holder.note), (second.token(), "second"));
+    assert_eq!(until_told(&mut changes, second.token()).await.note, "second");
     // A lock whose holder changes while nobody looks: what is told last is what there is.
     let mut late = other.watch("k").unwrap();
-    assert_eq!(late.changed().await.unwrap().unwrap().token, second.token());
+    until_told(&mut late, second.token()).await;
     second.release().await;
     other.close().await.unwrap();
     while changes.next().await.is_some() {}
+}
+
+/// The nodes of one grant have different tokens until they are brought together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_raised_is_told() {
+    let nodes = Nodes::start(3);
+    let tokens: Vec<i64> = nodes.say("LOCK.ACQUIRE k me 60000 NOTE mine").iter().map(|reply| reply.as_int()).collect();
+    let client = nodes.client().await;
+    let mut changes = client.watch("k").unwrap();
+    let smaller = changes.changed().await.unwrap().unwrap().token;
+    let raised = tokens.iter().max().unwrap() + 1_000_000;
+    assert!(smaller < raised as u64);
+    let fence = format!("LOCK.FENCE k me {raised}");
+    for node in &nodes.0[..2] {
+        until("its state file allows that", async || node.client().say(&fence) == int(raised)).await;
+    }
+    assert_eq!(until_told(&mut changes, raised as u64).await.note, "mine");
 }
 
 /// Whoever watches has no place in a queue and takes nothing.
