@@ -33,7 +33,6 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | [`Refusal`], [`request`] | every error text; what a client can ask for, already validated |
 //! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
 //! | `history` | what a node remembers of grants and waits that are over, for people ([`History`], [`Log`]): no rule looks at it |
@@ -44,7 +43,8 @@
 //! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`], [`renew()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
 //!
-//! Times, tokens, modes and limits are those of `palisade-quorum`, which has the rules of one lock over several nodes.
+//! Times, tokens, modes and limits, what a client can ask for ([`request`]) and every error text ([`Refusal`]) are those of `palisade-quorum`,
+//! which has the rules of one lock over several nodes.
 
 #![forbid(unsafe_code)]
 
@@ -60,8 +60,6 @@ mod lock;
 mod members;
 mod node;
 mod queue;
-mod refusal;
-pub mod request;
 mod rules;
 mod tokens;
 
@@ -98,18 +96,18 @@ pub use node::counters::Counters;
 pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
 pub use palisade_quorum as quorum;
-pub(crate) use palisade_quorum::values;
+pub use palisade_quorum::request;
 pub use palisade_quorum::{
-    Accepted, Ballot, BootId, BootTime, Cause, KeyPrefixes, Member, Members, Mode, Now, Permit, Printable, Token,
-    WallClock, Wanted, ahead_us, escape, is_address, is_obeyed, limits, members_from_text, members_to_text,
-    parse_integer,
+    Accepted, Ballot, BootId, BootTime, Cause, Damaged, KeyPrefixes, Member, Members, Mode, Now, Permit, Printable,
+    Refusal, Token, WallClock, Wanted, ahead_us, escape, is_address, is_obeyed, limits, members_from_text,
+    members_to_text, parse_integer,
 };
+pub(crate) use palisade_quorum::{refusal, values};
 pub use queue::listening::{Listeners, News, Told};
 pub use queue::of_key::{Waiter, WaiterId, Want};
 pub use queue::shares::{Asker, Load, UserId};
 pub use queue::waiting::{Answer, Waiting};
 pub use queue::watching::Watching;
-pub use refusal::{Damaged, Refusal};
 pub use rules::acquire::{Acquired, acquire, acquire_later};
 pub use rules::break_lock::break_lock;
 pub use rules::check::check;

@@ -88,7 +88,9 @@ mod keeper;
 mod known;
 mod members;
 mod obstacle;
+pub mod refusal;
 mod release;
+pub mod request;
 mod resume;
 mod shown;
 #[cfg(test)]
@@ -109,6 +111,7 @@ pub use keeper::{Auto, Keeper, News, ROUNDS_A_LEASE, WhyLost, Work};
 pub use known::{Known, known};
 pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use obstacle::Obstacle;
+pub use refusal::{Damaged, Refusal};
 pub use release::{Release, Released};
 pub use resume::{Has, Resumed, resume};
 pub use shown::{is_named_by, token_of};

@@ -4,18 +4,16 @@ use crate::lock::Lock;
 use crate::request::Known;
 use crate::values::time::BootTime;
 
-impl Known {
-    /// If `held` is what is known at `now`: until when that is so if nothing happens.
-    pub fn is_true_until(self, held: Option<&Lock>, now: BootTime) -> Option<BootTime> {
-        let held = held.filter(|lock| !lock.is_expired(now));
-        match self {
-            Self::Free => held.is_none().then_some(BootTime::MAX),
-            Self::Grant(token, sequence) => {
-                let lock = held?;
-                let grant = lock.grant(lock.last_with_token(token)?);
-                let has_newer = sequence.is_some_and(|sequence| grant.note_sequence() > sequence);
-                (!has_newer && !grant.is_expired(now)).then_some(grant.deadline())
-            }
+/// Returns until when `held` stays what is `known` of it if nothing happens; `None`: it is something else at `now`.
+pub fn is_true_until(known: Known, held: Option<&Lock>, now: BootTime) -> Option<BootTime> {
+    let held = held.filter(|lock| !lock.is_expired(now));
+    match known {
+        Known::Free => held.is_none().then_some(BootTime::MAX),
+        Known::Grant(token, sequence) => {
+            let lock = held?;
+            let grant = lock.grant(lock.last_with_token(token)?);
+            let has_newer = sequence.is_some_and(|sequence| grant.note_sequence() > sequence);
+            (!has_newer && !grant.is_expired(now)).then_some(grant.deadline())
         }
     }
 }
@@ -47,9 +45,9 @@ mod tests {
             (Known::Grant(token(7), Some(sequence(6))), 0, end),
         ];
         for (known, now, expected) in cases {
-            assert_eq!(known.is_true_until(Some(&lock), at(now).boot), expected, "{known:?} at {now}");
+            assert_eq!(is_true_until(known, Some(&lock), at(now).boot), expected, "{known:?} at {now}");
         }
-        assert_eq!(Known::Free.is_true_until(None, at(0).boot), Some(BootTime::MAX));
-        assert_eq!(Known::Grant(token(7), None).is_true_until(None, at(0).boot), None);
+        assert_eq!(is_true_until(Known::Free, None, at(0).boot), Some(BootTime::MAX));
+        assert_eq!(is_true_until(Known::Grant(token(7), None), None, at(0).boot), None);
     }
 }

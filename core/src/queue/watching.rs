@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::lock::Lock;
+use crate::lock::known::is_true_until;
 use crate::queue::of_key::WaiterId;
 use crate::queue::planned::Planned;
 use crate::queue::shares::{Load, Loads, UserId};
@@ -113,7 +114,7 @@ impl Watching {
         let mut next_look = BootTime::MAX;
         let (mut told, mut are_all) = (vec![], true);
         for (known, alike) in watched {
-            match known.is_true_until(held, now) {
+            match is_true_until(*known, held, now) {
                 Some(until) => next_look = next_look.min(until),
                 None => {
                     let room = count - told.len();

@@ -1,6 +1,7 @@
 //! LOCK.WATCH: tell when the lock is not what the caller knows. Changes nothing, so it needs no role and no trust.
 
 use crate::lock::Lock;
+use crate::lock::known::is_true_until;
 use crate::node::Node;
 use crate::queue::of_key::WaiterId;
 use crate::queue::shares::Asker;
@@ -24,7 +25,7 @@ pub enum Watched {
 impl Node {
     /// What is answered to one who asks to be told when `held` is not what it knows.
     pub fn watch(&self, held: Option<&Lock>, ask: &Watch, now: BootTime) -> Result<Watched, Refusal> {
-        if ask.known.is_true_until(held, now).is_none() {
+        if is_true_until(ask.known, held, now).is_none() {
             return Ok(Watched::Differs);
         }
         if ask.patience == Patience::NONE {
@@ -48,7 +49,7 @@ impl Node {
         now: BootTime,
     ) {
         // What is not true any more is found out by a look.
-        let look = ask.known.is_true_until(held, now).unwrap_or_default();
+        let look = is_true_until(ask.known, held, now).unwrap_or_default();
         self.watching.join(key, (id, asker.user), ask.known, now.plus_ms(ask.patience.ms()), look);
     }
 
