@@ -1,10 +1,11 @@
 //! Locks that one process took and another one goes on with.
 
 use palisade_client::ErrorKind;
-use palisade_client::by_owner::Take;
+use palisade_client::by_owner::{Take, Wanted};
 
-use crate::by_owner::{TTL, process, take, takes};
-use crate::fixture::{Nodes, ms, until};
+use crate::by_owner::{TTL, patient, process, take, takes};
+use crate::fixture::{Nodes, address, ms, until};
+use crate::proxy::Proxy;
 
 /// One process took the lock and was stopped, another one goes on with it. What the first does when it runs again is none of the owner's: its lease is
 /// over, and the attempt that it had not told of is given up.
@@ -30,6 +31,27 @@ async fn a_process_that_was_only_stopped_takes_nothing_away() {
     assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().grants[0].holds, 1);
     assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
     until("it is free", async || nodes.holding("k") == 0).await;
+}
+
+/// While another attempt of the owner is being given back, or adopted, nodes do not agree for a moment. A request that was to wait said NOQUORUM then,
+/// of a lock that it had been granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nodes_do_not_agree_on_is_looked_at_again() {
+    let nodes = Nodes::start(3);
+    let proxy = Proxy::before(&nodes.0[2]).await;
+    let client = patient(&[address(&nodes.0[0]), address(&nodes.0[1]), proxy.address()]).await;
+    let locks = client.by_owner();
+    for wait in [ms(0), ms(4_000)] {
+        for node in [0, 2] {
+            nodes.0[node].client().say("LOCK.ACQUIRE k me#0123456789abcdef 60000 SHARED");
+        }
+        proxy.cut_look();
+        let granted = takes(&locks, Take { wanted: Wanted::Shared, retry: true, wait, ..take("me") }).await;
+        assert!(locks.check(b"k", granted.token).await.unwrap().is_some());
+        assert_eq!(nodes.say("LOCK.INFO k HOLDERS 9")[2].field("holders").as_int(), 1);
+        assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+        until("it is free", async || nodes.holding("k") == 0).await;
+    }
 }
 
 /// A script that extends a lock by one call of a program after the other: each of them adopts it.

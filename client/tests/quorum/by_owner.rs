@@ -350,7 +350,7 @@ async fn who_waits_in_vain_for_nodes_that_become_slow() {
 }
 
 /// A client that gives nodes a minute to answer, connected.
-async fn patient(addresses: &[String]) -> Client {
+pub async fn patient(addresses: &[String]) -> Client {
     let defaults = Options::new().node_timeout(ms(60_000));
     let client = Client::builder().nodes(addresses).defaults(defaults).build().unwrap();
     connected(&client).await;

@@ -16,6 +16,7 @@ const SWALLOW: u8 = 1;
 const CUT: u8 = 2;
 const SWALLOW_ANSWERS: u8 = 3;
 const HOLD_ANSWERS: u8 = 4;
+const CUT_LOOK: u8 = 5;
 
 /// One before each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
@@ -93,6 +94,11 @@ impl Proxy {
         self.mode.store(CUT, Ordering::Relaxed);
     }
 
+    /// The next LOCK.INFO is lost with its connection; everything passes again from then on.
+    pub fn cut_look(&self) {
+        self.mode.store(CUT_LOOK, Ordering::Relaxed);
+    }
+
     /// As if nothing had been.
     pub fn pass(&self) {
         self.mode.store(PASS, Ordering::Relaxed);
@@ -117,6 +123,10 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
             match mode.load(Ordering::Relaxed) {
                 CUT => return,
                 SWALLOW => {}
+                CUT_LOOK if buffer[..count].windows(9).any(|word| word == b"LOCK.INFO") => {
+                    mode.store(PASS, Ordering::Relaxed);
+                    return;
+                }
                 _ => to_server.write_all(&buffer[..count]).await.unwrap_or(()),
             }
         }
