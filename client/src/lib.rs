@@ -94,75 +94,34 @@
 //! - `metrics`: counters and histograms for the recorder of the program (crate `metrics`): how long was waited, how locks ended, which nodes
 //!   answer. `Options::class` says which kind of lock it was.
 
-mod access;
-mod address;
-mod admission;
-mod attempt;
-mod attempt_name;
-pub mod blocking;
+mod api;
 pub mod by_owner;
-mod calls;
-mod changes;
-mod choosing;
-mod client;
-mod clock;
-mod cluster;
-mod election;
-mod endpoint;
-mod error;
-mod failure;
-mod give_back;
-mod guard;
-pub mod holder_id;
-mod limit;
-mod locking;
-mod looking;
-mod loss;
-mod members;
-mod metrics;
-mod node;
-mod nodes;
-mod options;
-mod pace;
-mod place;
-mod proclaiming;
-mod renewer;
-mod rw_lock;
-mod semaphore;
-mod sentinels;
-mod session;
-mod stranger;
-mod thread;
-mod tracking;
-mod waiting;
-mod watch;
-mod watching;
-mod wire;
-
-pub use access::Credentials;
-#[cfg(feature = "tls")]
-pub use access::Tls;
-pub use address::url_of;
-pub use changes::Changes;
-pub use client::{Builder, Client};
-pub use election::{Election, Leader, Leadership};
-pub use error::{Error, ErrorKind, Holder, NodeError};
-pub use failure::Why;
-pub use guard::{Guard, Released};
-pub use loss::Loss;
-pub use options::Options;
-pub use rw_lock::{ReadGuard, RwLock, WriteGuard};
-pub use semaphore::{Permit, Semaphore};
-pub use session::{Session, SessionEnd};
-
-/// Where the servers of a node are and how they are connected to, for the program `palisade`. No part of the API: it has types of redis-rs in it.
 #[doc(hidden)]
-pub mod direct {
-    pub use crate::access::{Access, Way};
-    pub use crate::members::{Plan, plan};
-    pub use crate::place::{Master, Place};
-    pub use crate::sentinels::Sentinels;
-}
+pub mod direct;
+mod metrics;
+mod net;
+mod run;
+mod values;
+
+pub use api::blocking;
+pub use api::changes::Changes;
+pub use api::client::{Builder, Client};
+pub use api::election::{Election, Leadership};
+pub use api::guard::Guard;
+pub use api::options::Options;
+pub use api::rw_lock::{ReadGuard, RwLock, WriteGuard};
+pub use api::semaphore::{Permit, Semaphore};
+pub use api::session::Session;
+pub use net::access::Credentials;
+#[cfg(feature = "tls")]
+pub use net::access::Tls;
+pub use net::address::url_of;
+pub use run::kept::SessionEnd;
+pub use run::observing::Leader;
+pub use values::error::{Error, ErrorKind, Holder, NodeError};
+pub use values::failure::Why;
+pub use values::holder_id;
+pub use values::loss::{Loss, Released};
 
 /// The page about clusters and Sentinel: its examples compile.
 #[cfg(doctest)]

@@ -7,8 +7,8 @@ use redis::{Value, cmd};
 
 use super::ByOwner;
 use super::views::Views;
-use crate::nodes::Nodes;
-use crate::options::Checked;
+use crate::net::nodes::Nodes;
+use crate::run::checked::Checked;
 use crate::{Error, ErrorKind, Why};
 
 /// A grant whose tokens are raised while it is being ended is looked for so often.

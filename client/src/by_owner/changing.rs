@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 use super::table::{Holding, Id, Slot};
 use super::views::Views;
 use super::{ByOwner, finding, taking};
-use crate::options::Checked;
+use crate::run::checked::Checked;
 
 use crate::{Error, ErrorKind, Released, Why};
 

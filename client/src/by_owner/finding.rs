@@ -9,12 +9,14 @@ use redis::Value;
 use super::ByOwner;
 use super::table::{Holding, Id};
 use super::views::{GrantView, Views};
-use crate::attempt::Taken;
-use crate::attempt_name::name_of;
-use crate::calls::Calls;
-use crate::options::Checked;
-use crate::wire::Lease;
-use crate::{Error, ErrorKind, Guard, Why, clock, renewer};
+use crate::net::calls::Calls;
+use crate::net::wire::Lease;
+use crate::run::attempt::Taken;
+use crate::run::checked::Checked;
+use crate::run::renewer;
+use crate::values::attempt_name::name_of;
+use crate::values::clock;
+use crate::{Error, ErrorKind, Guard, Why};
 
 /// Looks at the nodes for a lock of this owner, and goes on with it; `None`: it holds none.
 ///

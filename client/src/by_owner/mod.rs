@@ -25,12 +25,13 @@ use self::taking::Came;
 pub use self::telling::Standing;
 use self::telling::Watches;
 pub use self::views::reliable;
-use crate::attempt_name::SUFFIX_BYTES;
-use crate::give_back::Tally;
-pub use crate::node::Reach;
-use crate::nodes::Nodes;
-use crate::options::Checked;
-use crate::{Client, Error, ErrorKind, NodeError, Options, clock};
+pub use crate::net::node::Reach;
+use crate::net::nodes::Nodes;
+use crate::net::tally::Tally;
+use crate::run::checked::Checked;
+use crate::values::attempt_name::SUFFIX_BYTES;
+use crate::values::clock;
+use crate::{Client, Error, ErrorKind, NodeError, Options};
 
 /// What is found of an owner may have a lease of this length, and is given back for as long where a node does not answer.
 const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);

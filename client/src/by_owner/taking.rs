@@ -10,13 +10,13 @@ use tokio::time::sleep;
 use super::finding;
 use super::table::{Holding, Id, Slot};
 use super::{ByOwner, Granted, Keeper, Take};
-use crate::attempt::Taken;
-use crate::give_back::GiveBack;
-use crate::locking::{self, Sought};
-use crate::metrics::Class;
-use crate::options::Checked;
-use crate::renewer::{self, Auto};
-use crate::{Error, ErrorKind, Guard, Why, clock};
+use crate::run::attempt::Taken;
+use crate::run::checked::Checked;
+use crate::run::give_back::GiveBack;
+use crate::run::locking::{self, Sought};
+use crate::run::renewer::{self, Auto};
+use crate::values::clock;
+use crate::{Error, ErrorKind, Guard, Why};
 
 /// An extension is begun anew so often, where it joined one that had begun before.
 const EXTENDED_TIMES: u32 = 7;
@@ -65,7 +65,7 @@ impl Asked<'_> {
             request: rand::random(),
             note: self.take.note.clone(),
             wanted: self.take.wanted,
-            class: Class::of(self.this.client.defaults()),
+            class: self.this.client.defaults().counted_as(),
             ticket: self.came.ticket,
         };
         let mut again = true;

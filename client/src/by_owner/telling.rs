@@ -14,11 +14,12 @@ use tokio::time::{Instant, timeout_at};
 use super::table::Holding;
 use super::views::{self, Views};
 use super::{ByOwner, NodeSet, Shown, ShownGrant};
-use crate::node::Reach;
-use crate::nodes::Nodes;
-use crate::pace::Given;
-use crate::thread::Running;
-use crate::{Error, NodeError, Why, wire};
+use crate::net::node::Reach;
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire;
+use crate::run::thread::Running;
+use crate::{Error, NodeError, Why};
 
 /// How the lock is, as a majority has it, and this process where it holds it.
 pub async fn look(this: &ByOwner, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
@@ -163,7 +164,7 @@ impl Watches {
         let (changes, changed) = watch::channel(0);
         let running = this.client.thread()?.run(async move {
             let (tell, mut told) = mpsc::channel(1);
-            let watching = crate::watch::watch(nodes, watched, given, tell);
+            let watching = crate::run::watch::watch(nodes, watched, given, tell);
             let counting = async {
                 while told.recv().await.is_some() {
                     changes.send_modify(|count| *count += 1);

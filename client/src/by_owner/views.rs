@@ -13,10 +13,12 @@ use palisade_core::{BootTime, Mode, Token};
 use redis::{Cmd, Value, cmd};
 
 use super::{Shown, ShownGrant, ShownWaiter};
-use crate::attempt_name::name_of;
-use crate::nodes::Nodes;
-use crate::pace::Given;
-use crate::{Error, ErrorKind, Why, clock, wire};
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire;
+use crate::values::attempt_name::name_of;
+use crate::values::clock;
+use crate::{Error, ErrorKind, Why};
 
 /// What rounding to milliseconds can cost on both sides.
 const ROUNDING: Duration = Duration::from_millis(2);

@@ -9,8 +9,8 @@ use metrics::{
 };
 use palisade_core::{BootTime, Wanted};
 
-use crate::wire::Lease;
-use crate::{Error, ErrorKind, Loss, Options, Why, clock};
+use crate::values::clock;
+use crate::{Error, ErrorKind, Loss, Why};
 
 const ACQUISITIONS: &str = "palisade_client_acquisitions_total";
 const WAIT: &str = "palisade_client_wait_seconds";
@@ -54,11 +54,8 @@ impl Default for Class {
 }
 
 impl Class {
-    pub fn of(options: &Options) -> Self {
-        match &options.class {
-            Some(name) => Self { name: SharedString::from_shared(Arc::clone(name)), rounds: Arc::default() },
-            None => Self::default(),
-        }
+    pub fn named(name: Arc<str>) -> Self {
+        Self { name: SharedString::from_shared(name), rounds: Arc::default() }
     }
 
     /// One more round to the nodes.
@@ -143,8 +140,8 @@ pub struct Holding {
 }
 
 impl Holding {
-    pub fn begin(lease: &Lease) -> Self {
-        let (class, wanted) = (lease.class.clone(), lease.wanted());
+    pub fn begin(class: &Class, wanted: Wanted) -> Self {
+        let class = class.clone();
         let held = gauge!(HELD, class.labels(wanted));
         held.increment(1);
         Self { class, wanted, began: clock::boot_now(), held, has_ended: false }
@@ -179,8 +176,8 @@ fn reason(loss: &Loss) -> Option<&'static str> {
 }
 
 /// A round that extends a held lock came to an end.
-pub fn extended(lease: &Lease, is_extended: bool) {
-    let mut labels = lease.class.labels(lease.wanted());
+pub fn extended(class: &Class, wanted: Wanted, is_extended: bool) {
+    let mut labels = class.labels(wanted);
     labels.push(Label::from_static_parts("outcome", if is_extended { "extended" } else { "failed" }));
     counter!(EXTENSIONS, labels).increment(1);
 }

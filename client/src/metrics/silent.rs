@@ -4,17 +4,12 @@ use std::time::Duration;
 
 use palisade_core::Wanted;
 
-use crate::wire::Lease;
-use crate::{Error, Loss, Options, Why};
+use crate::{Error, Loss, Why};
 
 #[derive(Clone, Debug, Default)]
 pub struct Class(());
 
 impl Class {
-    pub fn of(_: &Options) -> Self {
-        Self(())
-    }
-
     pub fn round(&self) {}
 }
 
@@ -31,7 +26,7 @@ impl Acquiring {
 pub struct Holding;
 
 impl Holding {
-    pub fn begin(_: &Lease) -> Self {
+    pub fn begin(_: &Class, _: Wanted) -> Self {
         Self
     }
 
@@ -55,4 +50,4 @@ impl NodeMeter {
 
 pub fn describe() {}
 
-pub fn extended(_: &Lease, _: bool) {}
+pub fn extended(_: &Class, _: Wanted, _: bool) {}

@@ -1,0 +1,11 @@
+//! What users of the crate see: the client, its guards and options, and the same without async.
+
+pub mod blocking;
+pub mod changes;
+pub mod client;
+pub mod election;
+pub mod guard;
+pub mod options;
+pub mod rw_lock;
+pub mod semaphore;
+pub mod session;

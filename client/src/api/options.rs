@@ -1,0 +1,307 @@
+//! How a lock is taken and kept.
+
+use std::time::Duration;
+
+use palisade_core::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, WAIT_MAX_MS};
+
+use crate::metrics::Class;
+use crate::net::pace::Given;
+use crate::run::checked::Checked;
+use crate::values::holder_id;
+use crate::{Error, ErrorKind};
+
+/// Default length of a lease: long enough for two extensions to fail, short enough that a dead holder is not missed for long.
+const TTL_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Default bound of how long a lock is kept by extending it: a holder that hangs for longer than this is let go.
+const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
+
+/// Longer times are cut to this, ten years: clocks cannot count to much more.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Unless the caller says how long a node is given, that is at least this part of the ttl, and no more than the latter: nodes
+/// answer within a millisecond or two.
+const NODE_TIME_LEAST: (u32, Duration) = (10, Duration::from_millis(50));
+
+/// And at most this part of the ttl, or the latter: a later answer is worth little.
+const NODE_TIME_MOST: (u32, Duration) = (3, Duration::from_secs(1));
+
+/// Longest word for what kind of lock it is.
+#[cfg(feature = "metrics")]
+const CLASS_BYTES_MAX: usize = 64;
+
+/// How a lock is taken and kept.
+///
+/// ```
+/// use std::time::Duration;
+/// use palisade_client::Options;
+///
+/// let options = Options::new().ttl(Duration::from_secs(30)).wait(Duration::from_secs(60)).note("nightly report");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    note: Vec<u8>,
+    holder: Option<String>,
+    pub(crate) auto_extend: bool,
+    /// Unless it is set: [`MAX_HOLD_DEFAULT`] of a lock, without a limit of a leader.
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) told_at_once: bool,
+    #[cfg(feature = "metrics")]
+    pub(crate) class: Option<std::sync::Arc<str>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: TTL_DEFAULT,
+            wait: None,
+            note: vec![],
+            holder: None,
+            auto_extend: true,
+            max_hold: None,
+            node_timeout: None,
+            told_at_once: true,
+            #[cfg(feature = "metrics")]
+            class: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults: a lease of 10 s, extended for up to an hour, waited for without a limit.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new();
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Length of the lease: for so long others wait when a holder dies. From 1 ms to the nodes' `lock.max-ttl` (60 s unless
+    /// set otherwise).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().ttl(Duration::from_secs(30));
+    /// ```
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long `lock` waits at most, up to a day. Without it, as long as it takes. `try_lock` never waits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().wait(Duration::from_secs(60));
+    /// ```
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// A text for people, up to 1 KiB: who holds the lock, and what for. Shown to those who find it held.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().note("invoice run on web-3");
+    /// ```
+    pub fn note(mut self, note: impl AsRef<[u8]>) -> Self {
+        self.note = note.as_ref().to_vec();
+        self
+    }
+
+    /// Who holds what is taken with these options, and waits for it: the same id for all the locks of one flow of control, which
+    /// waits for one lock at a time. By it `palisade deadlocks` finds holders that wait for each other. It is told at the end of the note
+    /// ([`holder_id`]): 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. A leader's proclamation does not tell it.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().note("invoice run").holder("web-3/4711/worker-2");
+    /// ```
+    pub fn holder(mut self, id: impl Into<String>) -> Self {
+        self.holder = Some(id.into());
+        self
+    }
+
+    /// The note, with the holder id if there is one.
+    pub(crate) fn full_note(&self) -> Vec<u8> {
+        match &self.holder {
+            Some(id) => holder_id::noted(&self.note, id),
+            None => self.note.clone(),
+        }
+    }
+
+    /// What kind of lock it is, for the label `class` of metrics (feature `metrics`): `orders` for all locks named `orders:…`. From 1 to 64
+    /// bytes; a word out of a few, since a recorder keeps numbers for each as long as it runs. Unless it is set, `default`.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().class("orders");
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn class(mut self, name: impl AsRef<str>) -> Self {
+        self.class = Some(name.as_ref().into());
+        self
+    }
+
+    /// Whether the lease is extended in the background while the guard lives: every third of the ttl. It is, unless this says
+    /// no: then the lock is lost when its first lease ends.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().auto_extend(false);
+    /// ```
+    pub fn auto_extend(mut self, on: bool) -> Self {
+        self.auto_extend = on;
+        self
+    }
+
+    /// For how long the lease is extended in the background at most; one hour unless set, and without a limit where it is a leader's
+    /// ([`Client::election`](crate::Client::election)). A holder that hangs is let go then.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().max_hold(Duration::from_secs(24 * 3_600));
+    /// ```
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = Some(limit);
+        self
+    }
+
+    /// Whether the nodes tell at once when the lock is taken away (LOCK.BREAK, DEL, FLUSHALL): [`Guard::lost`](crate::Guard::lost) returns within two
+    /// round trips then. They do, unless this says no: then that shows when the lease is next extended, up to a third of the ttl later.
+    /// So it is with leases of 3 s and more; shorter ones are extended within a second anyway. What it costs: one `LOCK.CHECK` on each node after 100 ms, and one after each extension. The user needs `CLIENT TRACKING` and `CLIENT
+    /// CACHING`; a node that refuses them tells later.
+    ///
+    /// ```
+    /// # use palisade_client::Options;
+    /// let options = Options::new().told_at_once(false);
+    /// ```
+    pub fn told_at_once(mut self, on: bool) -> Self {
+        self.told_at_once = on;
+        self
+    }
+
+    /// How long a node is given to answer, connecting included. Unless set it is what the node has shown to need: twice its
+    /// slowest answer of the last seconds, but at least a tenth of the ttl or 50 ms, whichever is less, and at most a third of
+    /// the ttl or 1 s; the first connection has 1 s. The time begins when the request is sent, not when this process has others
+    /// to send first. A node that is slower does not count, and is not asked again before it has answered.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::Options;
+    /// let options = Options::new().node_timeout(Duration::from_millis(500));
+    /// ```
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = Some(timeout);
+        self
+    }
+
+    /// The same, of a leader: it leads until it resigns or is lost, unless a limit is set.
+    pub(crate) fn of_leader(mut self) -> Self {
+        self.max_hold = self.max_hold.or(Some(FOR_EVER));
+        self
+    }
+
+    /// What a lock that is taken with them is counted as.
+    pub(crate) fn counted_as(&self) -> Class {
+        #[cfg(feature = "metrics")]
+        if let Some(name) = &self.class {
+            return Class::named(std::sync::Arc::clone(name));
+        }
+        Class::default()
+    }
+
+    /// These, checked.
+    pub(crate) fn checked(&self) -> Result<Checked, Error> {
+        let bad = |text: String| Error::new(ErrorKind::BadArgument, text);
+        let ttl_ms = u32::try_from(self.ttl.as_millis()).unwrap_or(u32::MAX);
+        if !(1..=MAX_TTL_LIMIT_MS).contains(&ttl_ms) {
+            return Err(bad(format!("ttl must be from 1 to {MAX_TTL_LIMIT_MS} ms, not {:?}", self.ttl)));
+        }
+        if self.wait.is_some_and(|wait| wait.as_millis() > WAIT_MAX_MS.into()) {
+            return Err(bad(format!(
+                "wait must be at most {WAIT_MAX_MS} ms; leave it out to wait as long as it takes"
+            )));
+        }
+        if let Some(id) = self.holder.as_ref().filter(|id| !holder_id::is_one(id)) {
+            return Err(bad(format!("holder must be 1 to 64 letters, digits, . _ : / @ + or -, not {id:?}")));
+        }
+        let note_bytes = self.full_note().len();
+        if note_bytes > NOTE_BYTES_MAX {
+            return Err(bad(format!("note must be at most {NOTE_BYTES_MAX} bytes long, not {note_bytes}")));
+        }
+        #[cfg(feature = "metrics")]
+        if let Some(class) = self.class.as_ref().filter(|class| !(1..=CLASS_BYTES_MAX).contains(&class.len())) {
+            return Err(bad(format!("class must be 1 to {CLASS_BYTES_MAX} bytes long, not {}", class.len())));
+        }
+        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(bad("node_timeout must not be zero".to_owned()));
+        }
+        let of_ttl = |(part, longest): (u32, Duration)| (self.ttl / part).min(longest);
+        let given = match self.node_timeout {
+            Some(timeout) => Given::Exactly(timeout.min(FOR_EVER)),
+            None => Given::Within { least: of_ttl(NODE_TIME_LEAST), most: of_ttl(NODE_TIME_MOST) },
+        };
+        // Nobody waits for an extension, and an answer that is not heard may be that the lock is lost there.
+        let extending = match given {
+            Given::Exactly(_) => given,
+            Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },
+        };
+        Ok(Checked {
+            ttl_ms,
+            given,
+            extending,
+            max_hold: self.max_hold.unwrap_or(MAX_HOLD_DEFAULT).min(FOR_EVER),
+            told_at_once: self.told_at_once,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock is let go after an hour; a leader leads on, unless somebody said otherwise.
+    #[test]
+    fn a_leader_leads_without_a_limit() {
+        let longest = |options: Options| options.checked().unwrap().max_hold;
+        let minute = Duration::from_secs(60);
+        assert_eq!(longest(Options::new()), MAX_HOLD_DEFAULT);
+        assert_eq!(longest(Options::new().of_leader()), FOR_EVER);
+        assert_eq!(longest(Options::new().max_hold(minute).of_leader()), minute);
+    }
+
+    #[test]
+    fn bounds_are_named() {
+        let ms = Duration::from_millis;
+        let cases = [
+            (Options::new().ttl(ms(0)), "ttl must be from 1 to 86400000 ms"),
+            (Options::new().ttl(ms(86_400_001)), "ttl must be from 1 to 86400000 ms"),
+            (Options::new().wait(ms(86_400_001)), "wait must be at most 86400000 ms"),
+            (Options::new().note([0; 1_025]), "note must be at most 1024 bytes long, not 1025"),
+            (Options::new().note([0; 1_015]).holder("a"), "note must be at most 1024 bytes long, not 1026"),
+            (Options::new().holder("a b"), "holder must be 1 to 64 letters, digits, . _ : / @ + or -, not \"a b\""),
+            (Options::new().node_timeout(ms(0)), "node_timeout must not be zero"),
+        ];
+        for (options, expected) in cases {
+            let error = options.checked().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadArgument);
+            assert!(error.to_string().starts_with(expected), "{error}");
+        }
+        assert_eq!(Options::new().checked().unwrap().given, Given::Within { least: ms(50), most: ms(1_000) });
+        assert_eq!(
+            Options::new().ttl(ms(300)).checked().unwrap().given,
+            Given::Within { least: ms(30), most: ms(100) }
+        );
+        assert_eq!(Options::new().node_timeout(ms(7)).checked().unwrap().given, Given::Exactly(ms(7)));
+    }
+}

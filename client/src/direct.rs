@@ -1,0 +1,16 @@
+//! What the program `palisade` needs to speak to single servers. No part of the API: it has types of redis-rs in it.
+
+pub use crate::net::access::{Access, Way};
+pub use crate::net::place::{Master, Place};
+pub use crate::net::sentinels::Sentinels;
+pub use crate::run::members::Plan;
+use crate::{Client, Error, run};
+
+/// What [`Client::set_nodes`] with these addresses would do now.
+///
+/// # Errors
+/// As of that, if it would fail at once.
+pub async fn plan(client: &Client, addresses: Vec<String>) -> Result<Plan, Error> {
+    let nodes = client.nodes();
+    client.thread()?.run(async move { run::members::plan(&nodes, &addresses).await }).await?
+}

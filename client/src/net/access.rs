@@ -1,0 +1,411 @@
+//! How nodes are reached: addresses, TLS and credentials, read anew for each connection.
+//!
+//! Files and credentials change while a program runs: certificates are renewed, passwords rotated. What is read for each connection
+//! needs no restart; a connection that exists stays as it is, as servers have it too.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+
+use crate::net::address::url_of;
+use crate::net::stranger::what_is_at;
+use crate::{Error, ErrorKind, Why};
+
+/// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed certificate is used from
+/// the next connection on, without a restart.
+///
+/// ```no_run
+/// use palisade_client::{Client, Tls};
+///
+/// # fn main() -> Result<(), palisade_client::Error> {
+/// let tls = Tls::new().ca_file("/etc/palisade/ca.pem").client_certificate("/etc/palisade/app.pem", "/etc/palisade/app.key");
+/// let locks = Client::builder().nodes(["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.3"]).tls(tls).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    ca: Option<PathBuf>,
+    /// The certificate, and its key.
+    own: Option<(PathBuf, PathBuf)>,
+    server_name: Option<String>,
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// The system's certificates are trusted, and the client shows none of its own: as without [`Builder::tls`](crate::Builder::tls).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts the certificates in this file, and those that they have signed, in place of the system's.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca = Some(path.into());
+        self
+    }
+
+    /// Shows the nodes this certificate (with the chain that leads to its CA), whose private key is in the second file. A server with `tls-auth-clients yes`, its default,
+    /// asks for one.
+    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.own = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// The name that the certificates of all nodes must have, in place of the host in their addresses: for nodes that are reached by an
+    /// address that no certificate has.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    fn client(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
+        let root_cert = self.ca.as_deref().map(|path| read("the CA certificates", path)).transpose()?;
+        if let (Some(path), Some(pem)) = (&self.ca, &root_cert)
+            && !pem.windows(BEGIN.len()).any(|window| window == BEGIN)
+        {
+            return Err(format!("there is no certificate in {}", path.display()));
+        }
+        let own = self.own.as_ref().map(|(certificate, key)| {
+            let client_cert = read("the client's certificate", certificate)?;
+            Ok::<_, String>(redis::ClientTlsConfig { client_cert, client_key: read("the client's key", key)? })
+        });
+        let certificates = redis::TlsCertificates { client_tls: own.transpose()?, root_cert };
+        redis::Client::build_with_tls(info, certificates).map_err(|why| why.to_string())
+    }
+}
+
+/// How a certificate begins in a PEM file.
+#[cfg(feature = "tls")]
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+/// A user and a password that may change while the program runs: asked for again for each connection. They go before those in addresses.
+///
+/// ```
+/// use palisade_client::{Client, Credentials};
+///
+/// # fn main() -> Result<(), palisade_client::Error> {
+/// # fn secret_of_the_hour() -> Result<String, std::io::Error> { Ok("secret".to_owned()) }
+/// let credentials = Credentials::from_fn(|| Ok(("app".to_owned(), secret_of_the_hour()?)));
+/// let locks = Client::builder().node("redis://10.0.0.1").credentials(credentials).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Credentials(Source);
+
+#[derive(Clone)]
+enum Source {
+    File(PathBuf),
+    Call(Arc<Call>),
+}
+
+/// Answers a user and a password.
+type Call = dyn Fn() -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> + Send + Sync;
+
+/// The user that a server takes for granted.
+const DEFAULT_USER: &str = "default";
+
+impl Credentials {
+    /// Those in this file: a line `user:password`, or `password` alone for the user `default`; so a password with a colon needs its
+    /// user before it. White space at the end of the line is not part of it.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Source::File(path.into()))
+    }
+
+    /// Those that `ask` answers, a user and a password. It is called for each connection, on a thread on which it may take its time: up to a second
+    /// together with connecting. Where it fails there is no connection, the error is told, and it is asked again.
+    pub fn from_fn(
+        ask: impl Fn() -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Source::Call(Arc::new(ask)))
+    }
+
+    fn ask(&self) -> Result<(String, String), String> {
+        match &self.0 {
+            Source::Call(ask) => ask().map_err(|why| format!("there are no credentials: {why}")),
+            Source::File(path) => {
+                let bytes = read("the credentials", path)?;
+                let text = String::from_utf8(bytes)
+                    .map_err(|_| format!("the credentials in {} are no text", path.display()))?;
+                let line = text.lines().next().unwrap_or_default().trim_end();
+                let (user, password) = line.split_once(':').unwrap_or(("", line));
+                let user = if user.is_empty() { DEFAULT_USER } else { user };
+                if password.is_empty() {
+                    return Err(format!("there is no password in {}: write user:password into it", path.display()));
+                }
+                Ok((user.to_owned(), password.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    /// Without what they are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::File(path) => f.debug_tuple("Credentials").field(path).finish(),
+            Source::Call(_) => f.write_str("Credentials(..)"),
+        }
+    }
+}
+
+/// What all nodes of a client have in common.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// See [`Tls`].
+    #[cfg(feature = "tls")]
+    pub tls: Option<Tls>,
+    /// See [`Credentials`].
+    pub credentials: Option<Credentials>,
+    /// Those for Sentinels, which know no users of the servers that they watch.
+    pub sentinel_credentials: Option<Credentials>,
+}
+
+impl Access {
+    /// Reads what there is to read, to see now what is wrong with it.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what it should be. Credentials that are asked for by a call are not asked for.
+    fn check(&self, info: &ConnectionInfo) -> Result<(), String> {
+        if let Some(Credentials(Source::File(_))) = &self.credentials {
+            self.client(info.clone()).map(drop)
+        } else {
+            self.over_tls(info.clone()).map(drop)
+        }
+    }
+
+    fn client(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
+        let Some(credentials) = &self.credentials else { return self.over_tls(info) };
+        let (user, password) = credentials.ask()?;
+        let settings = info.redis_settings().clone().set_username(user).set_password(password);
+        self.over_tls(info.set_redis_settings(settings))
+    }
+
+    fn over_tls(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
+        #[cfg(feature = "tls")]
+        if let (Some(tls), ConnectionAddr::TcpTls { .. }) = (&self.tls, info.addr()) {
+            return tls.client(info);
+        }
+        redis::Client::open(info).map_err(|why| why.to_string())
+    }
+}
+
+/// How a node is reached.
+#[derive(Clone, Debug)]
+pub struct Way {
+    name: String,
+    /// What its certificate must name, and where it is reached instead.
+    #[cfg(feature = "tls")]
+    elsewhere: Option<String>,
+    info: ConnectionInfo,
+    access: Arc<Access>,
+}
+
+/// What the address of a socket begins with.
+const UNIX: &str = "unix://";
+
+/// A server's address, as people read it.
+pub fn name_of(host: &str, port: u16) -> String {
+    format!("{host}:{port}")
+}
+
+impl Way {
+    /// That to `address`, the one with this number in the list, as [`url_of`] takes them.
+    ///
+    /// # Errors
+    /// `Configuration`: it is no address, or what `access` names cannot be read.
+    pub fn new(number: usize, address: &str, access: &Arc<Access>) -> Result<Self, Error> {
+        let wrong = |why: String| Error::address(number, &why);
+        let info = url_of(address).into_connection_info().map_err(|why| {
+            wrong(format!("not an address ({why}); it must be like host:6379, [::1]:6379, redis://user:password@host:6379 or unix:///path"))
+        })?;
+        let name = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => name_of(host, *port),
+            ConnectionAddr::Unix(path) => path.display().to_string(),
+            other => other.to_string(),
+        };
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let info = info.set_redis_settings(settings);
+        // What cannot be connected to at all, with this build.
+        redis::Client::open(info.clone()).map_err(|why| wrong(why.to_string()))?;
+        #[cfg(feature = "tls")]
+        let (info, elsewhere) = match (info.addr(), access.tls.as_ref().and_then(|tls| tls.server_name.clone())) {
+            (ConnectionAddr::TcpTls { host, port, insecure, .. }, Some(server)) => {
+                let (elsewhere, port, insecure) = (host.clone(), *port, *insecure);
+                let addr = ConnectionAddr::TcpTls { host: server, port, insecure, tls_params: None };
+                (info.set_addr(addr), Some(elsewhere))
+            }
+            _ => (info, None),
+        };
+        access.check(&info).map_err(|why| Error::new(ErrorKind::Configuration, why))?;
+        Ok(Self {
+            name,
+            #[cfg(feature = "tls")]
+            elsewhere,
+            info,
+            access: Arc::clone(access),
+        })
+    }
+
+    /// Its address, without passwords.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// That to another server, which is reached in the same manner.
+    pub fn to(&self, host: &str, port: u16) -> Self {
+        let mut way = self.clone();
+        way.name = name_of(host, port);
+        let addr = match self.info.addr() {
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host: server, insecure, .. } if self.elsewhere.is_some() => {
+                way.elsewhere = Some(host.to_owned());
+                ConnectionAddr::TcpTls { host: server.clone(), port, insecure: *insecure, tls_params: None }
+            }
+            ConnectionAddr::TcpTls { insecure, .. } => {
+                ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure: *insecure, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        way.info = self.info.clone().set_addr(addr);
+        way
+    }
+
+    /// Its address in a set of nodes: `host:port`, or `unix:///path`.
+    pub fn address(&self) -> String {
+        let port = match self.info.addr() {
+            ConnectionAddr::Tcp(_, port) | ConnectionAddr::TcpTls { port, .. } => *port,
+            ConnectionAddr::Unix(path) => return format!("{UNIX}{}", path.display()),
+            _ => return self.name.clone(),
+        };
+        let host = self.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        if host.contains(':') { format!("[{host}]:{port}") } else { name_of(host, port) }
+    }
+
+    /// That to the server with this address in a set of nodes, which is reached in the same manner; `None`: it is no such address.
+    pub fn to_address(&self, address: &str) -> Option<Self> {
+        if let Some(path) = address.strip_prefix(UNIX) {
+            let mut way = self.clone();
+            way.name = path.to_owned();
+            way.info = self.info.clone().set_addr(ConnectionAddr::Unix(path.into()));
+            return Some(way);
+        }
+        let (host, port) = address.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(self.to(host, port.parse().ok()?)).filter(|_| !host.is_empty())
+    }
+
+    /// Whether it is over TLS.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// The host that it leads to; `None`: a socket of this one.
+    pub fn host(&self) -> Option<&str> {
+        #[cfg(feature = "tls")]
+        if let Some(host) = &self.elsewhere {
+            return Some(host);
+        }
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+
+    /// The same, with these settings of its connections.
+    pub fn with(mut self, set: impl FnOnce(ConnectionInfo) -> ConnectionInfo) -> Self {
+        self.info = set(self.info);
+        self
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn connect(&self, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Why> {
+        let (info, access) = (self.info.clone(), Arc::clone(&self.access));
+        // Files may be far away, and who is asked for a password may take time: nobody else waits for that.
+        let made = tokio::task::spawn_blocking(move || access.client(info)).await;
+        let client = made.unwrap_or_else(|why| Err(why.to_string())).map_err(Why::Unfit)?;
+        #[cfg(feature = "tls")]
+        let config = match &self.elsewhere {
+            Some(host) => config.set_dns_resolver(Elsewhere(host.clone())),
+            None => config,
+        };
+        match client.get_multiplexed_async_connection_with_config(&config).await {
+            Ok(connection) => Ok(connection),
+            // It broke off, or its answer is none: maybe it tells why, to one who listens.
+            Err(error) if error.code().is_none() && !error.is_connection_refusal() && !error.is_timeout() => {
+                Err(what_is_at(self.info.addr()).await.unwrap_or_else(|| Why::unconnected(&error)))
+            }
+            Err(error) => Err(Why::unconnected(&error)),
+        }
+    }
+}
+
+/// Looks up this host, whatever name a certificate must have.
+#[cfg(feature = "tls")]
+struct Elsewhere(String);
+
+#[cfg(feature = "tls")]
+impl redis::io::AsyncDNSResolver for Elsewhere {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        _name: &'b str,
+        port: u16,
+    ) -> redis::RedisFuture<'a, Box<dyn Iterator<Item = std::net::SocketAddr> + Send + 'a>> {
+        Box::pin(async move {
+            let host = self.0.trim_start_matches('[').trim_end_matches(']');
+            let found = tokio::net::lookup_host((host, port)).await?;
+            Ok(Box::new(found.collect::<Vec<_>>().into_iter()) as Box<_>)
+        })
+    }
+}
+
+fn read(what: &str, path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|why| format!("{what} in {} cannot be read: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_password_with_or_without_a_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("credentials");
+        let credentials = Credentials::file(&path);
+        assert!(credentials.ask().unwrap_err().contains("cannot be read"));
+        for (text, expected) in [
+            ("app:secret\n", ("app", "secret")),
+            ("secret", ("default", "secret")),
+            ("app:with:colons \r\nsecond line", ("app", "with:colons")),
+            (":secret", ("default", "secret")),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let (user, password) = credentials.ask().unwrap();
+            assert_eq!((user.as_str(), password.as_str()), expected);
+        }
+        for text in ["", "\nsecret", "app:"] {
+            std::fs::write(&path, text).unwrap();
+            let why = credentials.ask().unwrap_err();
+            assert!(why.contains("there is no password in") && !why.contains("secret"), "{why}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::field_reassign_with_default, reason = "without TLS there is no other field")]
+    fn credentials_are_not_shown() {
+        let credentials = Credentials::from_fn(|| Ok(("user".to_owned(), "secret".to_owned())));
+        let mut access = Access::default();
+        access.credentials = Some(credentials);
+        let access = Arc::new(access);
+        let way = Way::new(1, "redis://other:hidden@host", &access).unwrap();
+        let shown = format!("{access:?} {way:?}");
+        assert!(!shown.contains("secret") && !shown.contains("hidden"), "{shown}");
+    }
+}

@@ -1,0 +1,60 @@
+//! How many attempts a client makes at a time.
+//!
+//! The others have not begun: their leases do not run yet, and extensions do not queue behind them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::net::bounds::WINDOW;
+
+/// Lets attempts begin.
+#[derive(Debug)]
+pub struct Admission {
+    turns: Semaphore,
+    /// So many masters share the work, where a node is a cluster.
+    masters: AtomicUsize,
+}
+
+impl Default for Admission {
+    /// With one master.
+    fn default() -> Self {
+        Self { turns: Semaphore::new(WINDOW), masters: AtomicUsize::new(1) }
+    }
+}
+
+impl Admission {
+    /// An attempt begins; the next one may as soon as this is dropped.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed, so that cannot fail.
+        self.turns.acquire().await.ok()
+    }
+
+    /// A cluster has so many masters: each takes as many attempts as a single one does. Fewer than before change nothing.
+    pub fn has_masters(&self, masters: usize) {
+        let before = self.masters.fetch_max(masters, Ordering::Relaxed);
+        self.turns.add_permits(masters.saturating_sub(before) * WINDOW);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn each_master_of_a_cluster_takes_as_many_attempts() {
+        let admission = Admission::default();
+        let begin = || admission.turn().now_or_never().flatten();
+        let mut begun: Vec<_> = std::iter::from_fn(begin).take(10 * WINDOW).collect();
+        assert_eq!(begun.len(), WINDOW);
+        for masters in [3, 2, 3] {
+            admission.has_masters(masters);
+            begun.extend(std::iter::from_fn(begin).take(10 * WINDOW));
+            assert_eq!(begun.len(), 3 * WINDOW, "{masters} masters");
+        }
+        begun.truncate(1);
+        assert!(begin().is_some(), "one that has ended makes room");
+    }
+}

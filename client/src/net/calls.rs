@@ -1,0 +1,206 @@
+//! What a machine of core asks nodes, and what they answer.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use palisade_core::Wanted;
+use palisade_core::quorum::{Answer, Ask, Call, NodeId};
+use redis::{Cmd, Value};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::net::node::{self, First, Inbox};
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire::Lease;
+use crate::values::failure::Why;
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Reply {
+    /// The round it belongs to.
+    pub round: u64,
+    pub call: Call,
+    /// The server that answered.
+    pub id: Option<NodeId>,
+    pub answer: Answer,
+    /// Why it is no token, if it is none.
+    pub why: Option<Why>,
+}
+
+/// Calls about one lease that are under way; dropped, they are not waited for any more, though what was sent arrives.
+#[derive(Debug)]
+pub struct Calls {
+    nodes: Arc<Nodes>,
+    lease: Arc<Lease>,
+    /// The command of the last call, and in which mode it was asked for: the same goes to all nodes.
+    last: Option<(Ask, Wanted, Cmd)>,
+    /// Where answers to those come that could be sent at once, and what these are, by their tags.
+    inbox: Arc<Inbox>,
+    sent: Vec<Option<Made>>,
+    /// The others.
+    rest: FuturesUnordered<BoxFuture<'static, Reply>>,
+}
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    round: u64,
+    call: Call,
+    given: Given,
+    /// A node that is not ready has so long to be.
+    until: Instant,
+}
+
+/// Who answered, and what.
+type Answered = (Option<NodeId>, Result<Value, Why>);
+
+impl Calls {
+    /// None yet.
+    pub fn new(nodes: &Arc<Nodes>, lease: &Arc<Lease>) -> Self {
+        Self {
+            nodes: Arc::clone(nodes),
+            lease: Arc::clone(lease),
+            last: None,
+            inbox: Inbox::new(nodes.len()),
+            sent: vec![],
+            rest: FuturesUnordered::new(),
+        }
+    }
+
+    /// A question of a machine to one node.
+    pub fn make(&mut self, round: u64, call: Call, given: Given) {
+        let now = Instant::now();
+        let after = Duration::from_millis(call.after_ms.into());
+        let made = Made { round, call, given, until: now + after + given.most() };
+        if after.is_zero() {
+            let tag = self.sent.iter().position(Option::is_none).unwrap_or(self.sent.len());
+            let command = self.command(call.ask);
+            let to = (&self.inbox, tag);
+            if self.nodes.list[call.node].send_now(command, given, Some(&self.lease), to).is_ok() {
+                match self.sent.get_mut(tag) {
+                    Some(free) => *free = Some(made),
+                    None => self.sent.push(Some(made)),
+                }
+                return;
+            }
+        }
+        let slowly = go_on(Arc::clone(&self.nodes), Arc::clone(&self.lease), made, None);
+        self.rest.push(
+            async move {
+                if !after.is_zero() {
+                    sleep(after).await;
+                }
+                slowly.await
+            }
+            .boxed(),
+        );
+    }
+
+    /// The next answer; `None`: nothing is under way.
+    pub async fn next(&mut self) -> Option<Reply> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.sent.iter().all(Option::is_none)
+    }
+
+    fn command(&mut self, ask: Ask) -> Cmd {
+        let wanted = self.lease.wanted();
+        match &self.last {
+            Some((last, mode, command)) if (*last, *mode) == (ask, wanted) => command.clone(),
+            _ => {
+                let command = self.lease.command(ask);
+                self.last = Some((ask, wanted, command.clone()));
+                command
+            }
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Reply>> {
+        while self.sent.iter().any(Option::is_some)
+            && let Poll::Ready(node::Answer { tag, by, reply }) = self.inbox.poll_next(context)
+        {
+            let Some(made) = self.sent[tag].take() else { continue };
+            let is_all = match &reply {
+                Ok(_) => true,
+                Err(why) => !matches!(why, Why::NotYet { .. }) && !self.nodes.list[made.call.node].is_cluster(),
+            };
+            if is_all {
+                let id = by.map(|by| by.id);
+                return Poll::Ready(Some(told(&self.nodes, &self.lease, made, (id, reply))));
+            }
+            let (nodes, lease) = (Arc::clone(&self.nodes), Arc::clone(&self.lease));
+            self.rest.push(go_on(nodes, lease, made, Some((by, reply))).boxed());
+        }
+        match self.rest.poll_next_unpin(context) {
+            Poll::Ready(None) if !self.is_empty() => Poll::Pending,
+            polled => polled,
+        }
+    }
+}
+
+/// What a node's answer to a call comes to.
+fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
+    let Made { round, call, .. } = made;
+    let (answer, why) = nodes.heard(call.ask, lease.checked(reply));
+    Reply { round, call, id, answer, why }
+}
+
+/// Asks in turn, and again where a node is not ready yet; beginning with what it answered at `first`.
+async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: Option<First>) -> Reply {
+    let mut not_ready = None;
+    loop {
+        let command = lease.command(made.call.ask);
+        let endpoint = &nodes.list[made.call.node];
+        let answered = match first.take() {
+            Some(first) => endpoint.ask_after(first, &command, made.given, Some(&lease)).await,
+            None => endpoint.ask(&command, made.given, Some(&lease)).await,
+        };
+        let is_silent = matches!(answered.1, Err(Why::Silent));
+        let reply = told(&nodes, &lease, made, answered);
+        let Answer::NotYet { ms } = reply.answer else {
+            // Asked again right before its time was up, it has not had time to say the same again.
+            let why = not_ready.filter(|_| is_silent).or(reply.why);
+            return Reply { why, ..reply };
+        };
+        // All of its time, and no more, is given to a node that is not ready yet.
+        let again = Instant::now() + Duration::from_millis(ms.into());
+        if again >= made.until {
+            return Reply { answer: Answer::Failed, ..reply };
+        }
+        not_ready = reply.why;
+        sleep_until(again).await;
+        if let Ask::Acquire { retry, .. } = &mut made.call.ask {
+            *retry = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_core::Token;
+
+    use super::*;
+    use crate::Client;
+
+    #[test]
+    fn a_command_is_of_the_mode_in_which_the_lease_is_wanted_by_then() {
+        let client = Client::new(["redis://127.0.0.1:1"]).unwrap();
+        let lease = Arc::new(Lease::new(b"k", (None, 0), b"", Wanted::Exclusive, 1));
+        let mut calls = Calls::new(&client.nodes(), &lease);
+        let ask = Ask::Acquire { ttl_ms: 1_000, proposal: Token::new(7).unwrap(), retry: false };
+        for wanted in [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: Some(2) }] {
+            lease.wants(wanted);
+            for _ in 0..2 {
+                assert_eq!(calls.command(ask).get_packed_command(), lease.command(ask).get_packed_command());
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A cluster as one node of the list: each key is asked about at the master that serves its slot.
+//!
+//! Each master is a [`Node`] of its own, with its connections, its pace, its silence and what is to be given back to it. So one that is
+//! dead or frozen concerns the keys of its own slots alone. Which master it is for a key is told by the servers (CLUSTER SLOTS), and by each
+//! redirection; the slot of a key is computed by redis-rs.
+
+mod asking;
+mod map;
+mod staying;
+mod views;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures_util::FutureExt;
+use palisade_core::quorum::NodeId;
+use redis::cluster_routing::Slot;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+use tracing::info;
+
+use self::map::{Place, SLOTS};
+pub use self::map::{Redirection, Shard, View};
+pub use self::views::{cluster_name, view_of};
+use crate::net::access::Way;
+use crate::net::bounds::UNHURRIED;
+use crate::net::debt::Debt;
+use crate::net::node::{Common, Node, Server};
+use crate::values::failure::Why;
+
+/// A master's connections are numbered from its own number, shifted so far.
+const NUMBERED_FROM: u32 = 32;
+
+/// A cluster of the list.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Itself, for its masters.
+    this: Weak<Self>,
+    name: String,
+    /// Its place in the list, from 0.
+    place: usize,
+    /// Servers that its user named.
+    seeds: Vec<Way>,
+    known: watch::Sender<Known>,
+    /// By address, those of the map and those that redirections named.
+    masters: Mutex<HashMap<Place, Master>>,
+    /// Masters so far.
+    count: AtomicU64,
+    /// The map may have changed.
+    stale: Notify,
+    common: Common,
+}
+
+/// What is known of who serves.
+#[derive(Clone, Debug)]
+enum Known {
+    /// Nobody has answered yet.
+    Nothing,
+    /// No map, and why.
+    Failed(Why),
+    Map(Arc<Map>),
+}
+
+/// Which master serves a slot.
+#[derive(Clone, Debug)]
+struct Map {
+    /// By slot, a place in `masters`.
+    slots: HashMap<Slot, u16>,
+    masters: Vec<Arc<Node>>,
+    /// Servers that serve nothing now, and may be asked for a map.
+    replicas: Vec<Place>,
+}
+
+/// A master, and the tasks that keep it connected as long as this lives.
+#[derive(Debug)]
+struct Master {
+    node: Arc<Node>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        self.node.retire("it is no master of the cluster now");
+    }
+}
+
+impl Map {
+    fn master(&self, slot: Slot) -> Option<&Arc<Node>> {
+        self.masters.get(usize::from(*self.slots.get(&slot)?))
+    }
+}
+
+impl Cluster {
+    /// The cluster of which `seeds` are servers, at this place in the list. Nothing is connected yet.
+    pub fn new(place: usize, seeds: Vec<Way>, common: &Common) -> Arc<Self> {
+        let name = cluster_name(&seeds);
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            name,
+            place,
+            seeds,
+            known: watch::Sender::new(Known::Nothing),
+            masters: Mutex::default(),
+            count: AtomicU64::new(0),
+            stale: Notify::new(),
+            common: common.clone(),
+        })
+    }
+
+    /// Its servers that its user named.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its masters, as far as they are known.
+    pub fn masters(&self) -> Vec<Arc<Node>> {
+        match &*self.known.borrow() {
+            Known::Map(map) => map.masters.clone(),
+            Known::Nothing | Known::Failed(_) => vec![],
+        }
+    }
+
+    /// The master of `key`, if it is known.
+    pub fn known_master(&self, key: &[u8]) -> Option<Arc<Node>> {
+        match &*self.known.borrow() {
+            Known::Map(map) => map.master(Slot::for_key(key)).map(Arc::clone),
+            Known::Nothing | Known::Failed(_) => None,
+        }
+    }
+
+    /// Whether it makes sense to ask it about `key`; also where it can be told at once why it never will.
+    pub fn is_worth_asking(&self, key: &[u8]) -> bool {
+        match &*self.known.borrow() {
+            Known::Nothing => true,
+            Known::Failed(failure) => failure.is_lasting(),
+            Known::Map(map) => map.master(Slot::for_key(key)).is_some_and(|node| node.is_worth_asking()),
+        }
+    }
+
+    /// Which cluster it is, as soon as its masters are connected that can be: the lowest of their ids.
+    ///
+    /// # Errors
+    /// None can be asked; or one of them, or the cluster itself, cannot be a node.
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
+        let map = self.map(by).await?;
+        let (mut lowest, mut last) = (None, None);
+        for node in &map.masters {
+            match node.connected(by).await {
+                Ok(id) => lowest = Some(lowest.map_or(id, |lowest: NodeId| if id.0 < lowest.0 { id } else { lowest })),
+                Err(failure) if failure.is_lasting() => return Err(failure.of_server(node.name())),
+                Err(failure) => last = Some(failure.of_server(node.name())),
+            }
+        }
+        let none = || Why::Unreachable("no slot is served".to_owned());
+        lowest.ok_or_else(|| last.unwrap_or_else(none))
+    }
+
+    /// The map; waits for the very first one.
+    async fn map(&self, by: Instant) -> Result<Arc<Map>, Why> {
+        let mut known = self.known.subscribe();
+        let known = timeout_at(by, known.wait_for(|known| !matches!(known, Known::Nothing))).await;
+        match known.ok().and_then(Result::ok).as_deref() {
+            Some(Known::Map(map)) => Ok(Arc::clone(map)),
+            Some(Known::Failed(failure)) => Err(failure.clone()),
+            Some(Known::Nothing) | None => Err(Why::Unreachable("no server of it has answered yet".to_owned())),
+        }
+    }
+
+    /// The master of `key`.
+    async fn master_of(&self, key: &[u8], by: Instant) -> Result<Arc<Node>, Why> {
+        let map = self.map(by).await?;
+        map.master(Slot::for_key(key)).map(Arc::clone).ok_or_else(|| {
+            self.stale.notify_one();
+            Why::Unreachable(format!("no master serves slot {} of this key", number_of(Slot::for_key(key))))
+        })
+    }
+
+    fn all_masters(&self) -> MutexGuard<'_, HashMap<Place, Master>> {
+        self.masters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The master there; connected to from now on if it is a new one.
+    fn master_at(&self, masters: &mut HashMap<Place, Master>, place: &Place) -> Arc<Node> {
+        let new = || {
+            // All servers of a cluster are reached in one manner.
+            let way = Arc::new(self.seeds[0].to(&place.host, place.port));
+            let first = (self.count.fetch_add(1, Ordering::Relaxed) << NUMBERED_FROM) + 1;
+            let node = Node::new(self.place, Server::At(way), &self.common).of_cluster(first);
+            let node = Arc::new(node);
+            let stay = {
+                let node = Arc::clone(&node);
+                tokio::spawn(async move { node.stay_connected().await }).abort_handle()
+            };
+            let (cluster, own) = (Weak::clone(&self.this), Arc::clone(&node));
+            // The slot may have moved meanwhile.
+            let release = move |debt: Arc<Debt>| {
+                let (cluster, own) = (cluster.upgrade(), Arc::clone(&own));
+                let paid = async move {
+                    match cluster {
+                        Some(cluster) => cluster.ask(&debt.command, UNHURRIED, None).await.1,
+                        None => own.ask(&debt.command, UNHURRIED, None).await.1,
+                    }
+                };
+                paid.boxed()
+            };
+            let pay = tokio::spawn(Arc::clone(&node).pay(release)).abort_handle();
+            Master { node, tasks: vec![stay, pay] }
+        };
+        Arc::clone(&masters.entry(place.clone()).or_insert_with(new).node)
+    }
+
+    /// This is the map from now on.
+    fn install(&self, view: &View) {
+        let mut all = self.all_masters();
+        let mut map = Map { slots: HashMap::with_capacity(SLOTS.into()), masters: vec![], replicas: vec![] };
+        let mut places: HashMap<&Place, u16> = HashMap::new();
+        for shard in &view.shards {
+            let Some((master, replicas)) = shard.servers.split_first() else { continue };
+            let Ok(next) = u16::try_from(map.masters.len()) else { continue };
+            let at = *places.entry(master).or_insert(next);
+            if at == next {
+                map.masters.push(self.master_at(&mut all, master));
+                map.replicas.extend(replicas.iter().cloned());
+            }
+            map.slots.extend((shard.first..=shard.last).filter_map(Slot::new).map(|slot| (slot, at)));
+        }
+        self.common.admission.has_masters(map.masters.len());
+        let before = all.len();
+        all.retain(|place, _| places.contains_key(place));
+        if all.len() != before
+            || !matches!(&*self.known.borrow(), Known::Map(old) if old.masters.len() == map.masters.len())
+        {
+            info!(
+                cluster = self.name(),
+                masters = map.masters.len(),
+                slots = map.slots.len(),
+                "the masters of the cluster"
+            );
+        }
+        drop(all);
+        self.known.send_replace(Known::Map(Arc::new(map)));
+        self.common.answers_again.notify_waiters();
+    }
+
+    /// A redirection named the server there as the master of `key`'s slot.
+    fn moved(&self, key: &[u8], place: &Place) -> Arc<Node> {
+        let slot = Slot::for_key(key);
+        let mut all = self.all_masters();
+        let master = self.master_at(&mut all, place);
+        self.known.send_if_modified(|known| {
+            let Known::Map(map) = known else { return false };
+            if map.master(slot).is_some_and(|node| Arc::ptr_eq(node, &master)) {
+                return false;
+            }
+            let map = Arc::make_mut(map);
+            let at = map.masters.iter().position(|node| Arc::ptr_eq(node, &master)).unwrap_or_else(|| {
+                map.masters.push(Arc::clone(&master));
+                map.masters.len() - 1
+            });
+            if let Ok(at) = u16::try_from(at) {
+                map.slots.insert(slot, at);
+            }
+            true
+        });
+        self.stale.notify_one();
+        master
+    }
+
+    /// The server there, which a redirection named for once.
+    fn importing(&self, place: &Place) -> Arc<Node> {
+        self.master_at(&mut self.all_masters(), place)
+    }
+}
+
+/// The number of a slot, for people.
+fn number_of(slot: Slot) -> u16 {
+    (0..SLOTS).find(|&number| Slot::new(number) == Some(slot)).unwrap_or(SLOTS)
+}

@@ -1,0 +1,88 @@
+//! Keeping the map of a cluster true: renewed when a master fails or redirects, and now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use super::map::{SLOTS, View};
+use super::views::{best, questions, read, told_by, view_of};
+use super::{Cluster, Known};
+use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::node::Node;
+use crate::net::pace::Given;
+use crate::values::failure::Why;
+
+/// The map is renewed so often while all masters answer, and while one does not or a slot has none.
+const CALM: Duration = Duration::from_secs(10);
+const TROUBLED: Duration = Duration::from_millis(200);
+
+/// It is not renewed sooner than so long after the last time, whatever asks for it.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// So many servers are asked at a time: one of them may be cut off, with an old map.
+const ASKED: usize = 3;
+
+impl Cluster {
+    /// Keeps the map true, for ever.
+    pub async fn stay_informed(self: Arc<Self>) {
+        loop {
+            match self.view().await {
+                Ok(view) => self.install(&view),
+                Err(failure) => {
+                    debug!(cluster = self.name(), %failure, "no map of the cluster");
+                    self.known.send_if_modified(|known| match known {
+                        // The old one is better than none.
+                        Known::Map(_) => false,
+                        _ => {
+                            *known = Known::Failed(failure);
+                            true
+                        }
+                    });
+                }
+            }
+            let is_calm = match &*self.known.borrow() {
+                Known::Map(map) => {
+                    map.slots.len() == usize::from(SLOTS) && map.masters.iter().all(|node| node.is_worth_asking())
+                }
+                Known::Nothing | Known::Failed(_) => false,
+            };
+            let pause = if is_calm { CALM } else { TROUBLED };
+            let jittered = pause.mul_f64(rand::rng().random_range(0.7..1.0));
+            sleep(LEAST).await;
+            let _ = timeout(jittered, self.stale.notified()).await;
+        }
+    }
+
+    /// What some servers say, the one that knows best.
+    async fn view(&self) -> Result<View, Why> {
+        let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
+        let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
+        let said = join_all(some.into_iter().map(ask_master)).await;
+        if said.iter().all(Result::is_err) {
+            // Whoever else is known, also replicas: one of them may be a master by now.
+            let replicas = match &*self.known.borrow() {
+                Known::Map(map) => map.replicas.clone(),
+                Known::Nothing | Known::Failed(_) => vec![],
+            };
+            let replicas = replicas.iter().map(|place| self.seeds[0].to(&place.host, place.port));
+            let ways: Vec<_> = self.seeds.iter().cloned().chain(replicas).collect();
+            return view_of(&ways).await;
+        }
+        best(said)
+    }
+}
+
+/// What a master says over the connection that it has.
+async fn ask_master(node: &Arc<Node>) -> Result<View, Why> {
+    let Some(way) = node.way() else { return Err(Why::Silent) };
+    let given = Given::Within { least: CONNECT_TIMEOUT / 4, most: CONNECT_TIMEOUT };
+    let [info, slots] = &questions();
+    let (info, slots) = (node.ask(info, given, None).await.1, node.ask(slots, given, None).await.1);
+    let view = async || read(&info?, &slots?, way);
+    view().await.map_err(|failure| told_by(failure, way))
+}

@@ -1,0 +1,65 @@
+//! The map of a cluster, as some of its servers tell it.
+
+use futures_util::future::join_all;
+use redis::{AsyncConnectionConfig, Cmd, Value, cmd};
+use tokio::time::timeout;
+
+use super::map::View;
+use crate::net::access::Way;
+use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::values::failure::Why;
+
+/// What a cluster of these servers is called.
+pub fn cluster_name(seeds: &[Way]) -> String {
+    format!("cluster of {}", seeds.iter().map(Way::name).collect::<Vec<_>>().join(", "))
+}
+
+/// What these servers say, over connections that are made for it: the one that knows best.
+///
+/// # Errors
+/// None of them tells.
+pub async fn view_of(ways: &[Way]) -> Result<View, Why> {
+    best(join_all(ways.iter().map(ask_server)).await)
+}
+
+pub(super) fn best(said: Vec<Result<View, Why>>) -> Result<View, Why> {
+    let (views, failures): (Vec<_>, Vec<_>) = said.into_iter().partition(Result::is_ok);
+    // A server that was taken out of its cluster knows of no shards.
+    let views = views.into_iter().flatten().filter(|view| !view.shards.is_empty());
+    if let Some(view) = views.max_by_key(|view| view.standing) {
+        return Ok(view);
+    }
+    let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
+    Err(match failures.is_empty() {
+        true => Why::Unreachable("its servers know of no master with slots: CLUSTER ADDSLOTS".to_owned()),
+        false => Why::Each(failures),
+    })
+}
+
+pub(super) fn questions() -> [Cmd; 2] {
+    [cmd("CLUSTER").arg("INFO").take(), cmd("CLUSTER").arg("SLOTS").take()]
+}
+
+pub(super) fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, Why> {
+    let wrong = || Why::Broken("it does not answer as a server of a cluster does".to_owned());
+    View::read(info, slots, way.host().unwrap_or("127.0.0.1")).ok_or_else(wrong)
+}
+
+/// What a server says over a connection that is made for it.
+async fn ask_server(way: &Way) -> Result<View, Why> {
+    let asked = async {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
+        let mut connection = way.connect(config).await?;
+        let [info, slots] = &questions();
+        let info = Why::or_value(connection.send_packed_command(info).await)?;
+        let slots = Why::or_value(connection.send_packed_command(slots).await)?;
+        read(&info, &slots, way)
+    };
+    let answer = timeout(CONNECT_TIMEOUT, asked).await;
+    answer.unwrap_or(Err(Why::Silent)).map_err(|failure| told_by(failure, way))
+}
+
+/// The failure with the server's name.
+pub(super) fn told_by(why: Why, way: &Way) -> Why {
+    why.before_asked().asking_for("+cluster|info +cluster|slots").of_server(way.name())
+}

@@ -1,0 +1,324 @@
+//! One of the N that a quorum is of: a server, the master that Sentinels name, or a cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use palisade_core::quorum::NodeId;
+use redis::io::tcp::TcpSettings;
+use redis::{Cmd, Value};
+use socket2::TcpKeepalive;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::net::access::{Access, Way};
+use crate::net::address::Address;
+use crate::net::bounds::UNHURRIED;
+use crate::net::cluster::Cluster;
+use crate::net::debt::Debt;
+use crate::net::news::News;
+use crate::net::node::{Common, First, Inbox, Node, Reach, Server};
+use crate::net::pace::Given;
+use crate::net::place::Place;
+use crate::net::wire::Lease;
+use crate::{Error, Why};
+
+/// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
+/// is noticed within a quarter of a minute.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
+
+/// One of the list. Commands for it have their key as their first argument.
+#[derive(Clone, Debug)]
+pub enum Endpoint {
+    /// One server at a time.
+    One(Arc<Node>),
+    /// Many.
+    Cluster(Arc<Cluster>),
+}
+
+/// How connections are kept.
+fn tcp() -> TcpSettings {
+    let (time, interval, retries) = KEEPALIVE;
+    let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+/// The way to the server at `url`, the address with this number.
+///
+/// # Errors
+/// As [`Way::new`].
+pub fn way(number: usize, url: &str, access: &Arc<Access>) -> Result<Way, Error> {
+    Ok(Way::new(number, url, access)?.with(|info| info.set_tcp_settings(tcp())))
+}
+
+impl Endpoint {
+    /// What is at `address`, the one with this number in the list, from 1. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// `Configuration`: it is no address of a server, or what `access` names cannot be read.
+    pub fn new(number: usize, address: &Address, access: &Arc<Access>, common: &Common) -> Result<Self, Error> {
+        let place = number - 1;
+        Ok(match Place::of(number, address, access, |info| info.set_tcp_settings(tcp()))? {
+            Place::Server(way) => Self::One(Arc::new(Node::new(place, Server::At(Arc::new(way)), common))),
+            Place::Cluster(ways) => Self::Cluster(Cluster::new(place, ways, common)),
+            Place::Sentinel(sentinels) => {
+                Self::One(Arc::new(Node::new(place, Server::Named(Box::new(sentinels)), common)))
+            }
+        })
+    }
+
+    /// Its address or addresses, without passwords.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::One(node) => node.name(),
+            Self::Cluster(cluster) => cluster.name(),
+        }
+    }
+
+    /// Tells if it can be asked; a cluster can if each of its masters can.
+    pub fn reach(&self) -> Reach {
+        let each = self.masters().into_iter().map(|master| match (self, master.reach()) {
+            (Self::Cluster(_), Reach::Away(why)) => Reach::Away(why.of_server(master.name())),
+            (_, reach) => reach,
+        });
+        each.reduce(|one, other| match (one, other) {
+            (Reach::Away(why), _) | (_, Reach::Away(why)) => Reach::Away(why),
+            (Reach::Unknown, _) | (_, Reach::Unknown) => Reach::Unknown,
+            (Reach::Up, Reach::Up) => Reach::Up,
+        })
+        .unwrap_or(Reach::Unknown)
+    }
+
+    /// The servers that locks are asked of, as far as they are known.
+    pub fn masters(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::One(node) => vec![Arc::clone(node)],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// Begins to connect, and to give back what is owed, until another set takes the place of the one that it is of.
+    pub fn stay_connected(&self, news: &Arc<News>) {
+        match self {
+            Self::One(node) => {
+                let (staying, following) = (Arc::clone(node), Arc::clone(node));
+                let paying = Arc::clone(node);
+                let release = move |debt: Arc<Debt>| {
+                    let node = Arc::clone(&paying);
+                    async move { node.ask(&debt.command, UNHURRIED, None).await.1 }.boxed()
+                };
+                let tasks = [
+                    tokio::spawn(async move { staying.stay_connected().await }),
+                    tokio::spawn(async move { following.follow().await }),
+                    tokio::spawn(Arc::clone(node).pay(release)),
+                ];
+                let (node, news) = (Arc::clone(node), Arc::clone(news));
+                tokio::spawn(async move {
+                    news.is_over().await;
+                    tasks.iter().for_each(JoinHandle::abort);
+                    join_all(tasks).await;
+                    node.retire("another version of the set of nodes took the place of the one that it was asked in");
+                });
+            }
+            // One is never in a set that changes.
+            Self::Cluster(cluster) => drop(tokio::spawn(Arc::clone(cluster).stay_informed())),
+        }
+    }
+
+    /// Which server, or cluster, it is, as soon as it is connected.
+    pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
+        match self {
+            Self::One(node) => node.reconnected(by).await,
+            Self::Cluster(cluster) => cluster.connected(by).await,
+        }
+    }
+
+    /// As [`Node::ask`].
+    pub async fn ask(
+        &self,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        match self {
+            Self::One(node) => node.ask(command, given, about).await,
+            Self::Cluster(cluster) => Box::pin(cluster.ask(command, given, about)).await,
+        }
+    }
+
+    /// As [`Node::send_now`].
+    pub fn send_now(
+        &self,
+        command: Cmd,
+        given: Given,
+        about: Option<&Lease>,
+        to: (&Arc<Inbox>, usize),
+    ) -> Result<(), Cmd> {
+        match self {
+            Self::One(node) => node.send_now(command, given, about, to),
+            Self::Cluster(cluster) => cluster.send_now(command, given, about, to),
+        }
+    }
+
+    /// What [`ask`](Self::ask) comes to after the `first` answer to `command`.
+    pub async fn ask_after(
+        &self,
+        first: First,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        match self {
+            Self::One(_) => (first.0.map(|by| by.id), first.1),
+            Self::Cluster(cluster) => Box::pin(cluster.ask_after(first, command, given, about)).await,
+        }
+    }
+
+    /// Whether another server may have the answer that one does not have.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    /// The same where `key` is, for a command that does not name it.
+    pub async fn ask_at(&self, key: &[u8], command: &Cmd, given: Given) -> (Option<NodeId>, Result<Value, Why>) {
+        match self {
+            Self::One(node) => node.ask(command, given, None).await,
+            Self::Cluster(cluster) => cluster.ask_at(key, command, given, None).await,
+        }
+    }
+
+    /// Sends `command`, which is about no key, to each of its servers; with their names.
+    pub async fn ask_each(&self, command: &Cmd, given: Given) -> Vec<(String, Option<NodeId>, Result<Value, Why>)> {
+        if let Self::Cluster(cluster) = self {
+            // Until its masters are known.
+            let _ = cluster.connected(Instant::now() + given.most()).await;
+        }
+        let ask = async |node: Arc<Node>| {
+            let (id, reply) = node.ask(command, given, None).await;
+            (node.name().to_owned(), id, reply)
+        };
+        join_all(self.masters().into_iter().map(ask)).await
+    }
+
+    /// As [`Node::look`].
+    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
+        match self {
+            Self::One(node) => node.look(command, given).await,
+            Self::Cluster(cluster) => cluster.look(command, given).await,
+        }
+    }
+
+    /// As [`Node::ask_waiting`]. From a cluster, Null may come before the time is over.
+    pub async fn ask_waiting(
+        &self,
+        command: &Cmd,
+        patience: Duration,
+        about: Option<&Lease>,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        match self {
+            Self::One(node) => node.ask_waiting(command, patience, about, false).await,
+            Self::Cluster(cluster) => cluster.ask_waiting(command, patience, about).await,
+        }
+    }
+
+    /// As [`Node::ask_to_wait`]. From a cluster, Null may come before the time is over.
+    pub async fn ask_to_wait(
+        &self,
+        command: &Cmd,
+        lease: &Lease,
+        patience: Duration,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        match self {
+            Self::One(node) => node.ask_to_wait(command, lease, patience).await,
+            Self::Cluster(cluster) => cluster.ask_to_wait(command, lease, patience).await,
+        }
+    }
+
+    /// As [`Node::waits_heard`], where `key` is.
+    pub fn waits_heard(&self, key: &[u8]) -> usize {
+        self.master(key).map_or(0, |node| node.waits_heard())
+    }
+
+    /// As [`Node::has_many_blocked`], where `key` is.
+    pub fn has_many_blocked(&self, key: &[u8]) -> bool {
+        self.master(key).is_some_and(|node| node.has_many_blocked())
+    }
+
+    /// Whether it makes sense to ask it about `key`; also where it can be told at once why it never will.
+    pub fn is_worth_asking(&self, key: &[u8]) -> bool {
+        match self {
+            Self::One(node) => node.is_worth_asking(),
+            Self::Cluster(cluster) => cluster.is_worth_asking(key),
+        }
+    }
+
+    /// As [`Node::answered_since`], where `key` is.
+    pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
+        self.master(key).is_some_and(|node| node.answered_since(since))
+    }
+
+    /// As [`Node::tracks_over`], of `key`.
+    pub fn tracks_over(&self, key: &[u8]) -> Option<u64> {
+        self.master(key)?.tracks_over()
+    }
+
+    /// Returns when the server where `key` is was connected to, or that failed; at the latest then.
+    pub async fn is_tried(&self, key: &[u8], by: Instant) {
+        if let Some(node) = self.master(key) {
+            // The request itself tells why not.
+            let _ = node.connected(by).await;
+        }
+    }
+
+    /// As [`Node::knows_behind`], of `key`.
+    pub fn knows_behind(&self, key: &[u8]) -> bool {
+        self.master(key).is_some_and(|node| node.knows_behind())
+    }
+
+    /// `debt` is to be given back here as soon as its master answers.
+    pub fn owe(&self, debt: &Arc<Debt>) {
+        // One whose slot nobody serves ends with its lease.
+        if let Some(node) = self.master(&debt.lease.key) {
+            node.owe(debt);
+        }
+    }
+
+    fn master(&self, key: &[u8]) -> Option<Arc<Node>> {
+        match self {
+            Self::One(node) => Some(Arc::clone(node)),
+            Self::Cluster(cluster) => cluster.known_master(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ErrorKind};
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let addresses = [
+            "http://user:secret@host",
+            "redis://user:secret",
+            "unix:///x?db=a&pass=secret",
+            "rediss//:secret@host",
+            "redis+cluster://user:secret@",
+            "redis+sentinel://user:secret@h",
+            "redis+sentinel://user:secret@h/locks?sentinelPasword=secret",
+        ];
+        for address in addresses {
+            let error = Client::new(["a", "b", address]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert!(error.to_string().contains("number 3") && !error.to_string().contains("secret"), "{error}");
+        }
+        for scheme in [
+            "redis://user:secret@host",
+            "redis+cluster://user:secret@h",
+            "redis+sentinel://u:secret@h/locks?sentinelPassword=secret",
+        ] {
+            let builder = Client::builder().node(scheme);
+            assert!(!format!("{builder:?} {:?}", builder.clone().build().unwrap()).contains("secret"));
+        }
+    }
+}

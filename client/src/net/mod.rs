@@ -1,0 +1,22 @@
+//! The way to the nodes: connections, the commands as text, and which server a request goes to.
+
+pub mod access;
+pub mod address;
+pub mod admission;
+pub mod bounds;
+pub mod calls;
+pub mod cluster;
+pub mod debt;
+pub mod endpoint;
+pub mod following;
+pub mod news;
+pub mod node;
+pub mod nodes;
+pub mod pace;
+pub mod place;
+pub mod sentinels;
+pub mod stranger;
+pub mod tally;
+pub mod tracking;
+pub mod ways;
+pub mod wire;

@@ -1,0 +1,241 @@
+//! Requests that wait in the node's queues without a connection each: one more connection, the listener, hears what became of all of them.
+//!
+//! It is made when it is first needed, and closed when nobody has waited for long. When it breaks, the node lets its requests leave their
+//! queues, and those who wait are told, so that they ask again with their tickets.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use palisade_core::quorum::NodeId;
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::debug;
+
+use super::flight::{OVERSLEPT, OVERSLEPT_TIMES};
+use super::link::Link;
+use super::listener::{About, Last, Listener, NAME_BYTES, Told};
+use super::{Node, State};
+use crate::net::bounds::{CONNECT_TIMEOUT, LATE, UNHURRIED};
+use crate::net::wire::{self, Lease};
+use crate::values::failure::Why;
+
+/// News are asked for so long at a time: a listener that is half open is noticed so soon.
+const HEARD: Duration = Duration::from_secs(5);
+
+/// So many requests for news are on their way at a time: the node has the next one as soon as it answers one.
+const ASKED_AHEAD: usize = 2;
+
+/// After a listener that could not be made another one is tried after so long.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A request that nobody waits for any more may be answered by what is on its way already: after so long it is taken back.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The code of a node that knows no such listener.
+const NO_LISTENER: &str = "NOLISTENER";
+
+/// Somebody waits for news, as long as this lives.
+struct Waiting {
+    node: Arc<Node>,
+    listener: Arc<Listener>,
+    about: About,
+    number: u64,
+    /// What it waits for; `None`: it was told.
+    told: Option<Told>,
+    /// The node may have the request in its queue.
+    is_sent: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Self { node, listener, about, number, told, is_sent } = self;
+        node.hearing.waits.fetch_sub(1, Ordering::Relaxed);
+        listener.waits().idle_since = Instant::now();
+        // Outside of the client's thread, which has ended, nothing can be sent: the listener has ended with it.
+        match (told.take(), Handle::try_current()) {
+            (Some(told), Ok(runtime)) if *is_sent => {
+                runtime.spawn(stop_waiting(Arc::clone(node), Arc::clone(listener), about.clone(), *number, told));
+            }
+            (Some(_), _) => listener.forget(about, *number),
+            (None, _) => {}
+        }
+    }
+}
+
+/// Nobody wants to know any more what became of a request: it leaves the queue, unless it has for another reason: the lock was granted
+/// there, or given back. Nothing that its owner holds is touched, whenever that arrives.
+async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: Told) {
+    if timeout(SETTLED, told).await.is_err() {
+        listener.forget(&about, number);
+        let command = wire::wait_no_more(&about.0, &about.1, &listener.name);
+        let _ = node.ask(&command, UNHURRIED, None).await;
+    }
+}
+
+impl Node {
+    /// Sends `command`, a LOCK.WAIT of `lease`, to be answered within `patience`: over the listener where the node has one, else on a
+    /// connection of its own. Dropped meanwhile, the request leaves the queue.
+    pub async fn ask_to_wait(
+        self: &Arc<Self>,
+        command: &Cmd,
+        lease: &Lease,
+        patience: Duration,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        let due = Instant::now() + patience;
+        let number = match self.link(Instant::now() + CONNECT_TIMEOUT.min(patience)).await {
+            Ok(link) if link.hears => link.number,
+            Ok(_) => return self.ask_waiting(command, patience, Some(lease), false).await,
+            Err(failure) => return (None, Err(failure)),
+        };
+        // A listener may have ended without this client having heard of it: then once more.
+        for _ in 0..2 {
+            let listener = match self.listener(number).await {
+                Ok(Some(listener)) => listener,
+                Ok(None) => return self.ask_waiting(command, patience, Some(lease), false).await,
+                Err(failure) => return (None, Err(failure)),
+            };
+            let (id, reply) = self.ask_heard(&listener, command, lease, due).await;
+            match reply {
+                Err(why) if why.code() == Some(NO_LISTENER) => listener.end(),
+                reply => return (id, reply),
+            }
+        }
+        (None, Err(Why::Silent))
+    }
+
+    /// How many requests of this client wait here over a listener.
+    pub fn waits_heard(&self) -> usize {
+        self.hearing.waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests can wait here without a connection each, as far as that is known.
+    pub fn hears(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(link) if link.hears)
+    }
+
+    async fn ask_heard(
+        self: &Arc<Self>,
+        listener: &Arc<Listener>,
+        command: &Cmd,
+        lease: &Lease,
+        due: Instant,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        let broken = || Why::Broken("the connection that hears of its waits broke".to_owned());
+        // Before it is sent: the news can be faster than the answer.
+        let Some(mut waiting) = self.waits_for(listener, lease) else { return (None, Err(broken())) };
+        let mut command = command.clone();
+        command.arg("HEARD").arg(&listener.name);
+        let (id, reply) = {
+            // It is never closed, so that cannot fail.
+            let _turn = self.hearing.asks.acquire().await.ok();
+            waiting.is_sent = true;
+            self.ask(&command, UNHURRIED, Some(lease)).await
+        };
+        if !reply.as_ref().is_ok_and(wire::is_waiting) {
+            // Of a node that did not answer in time it is not known.
+            waiting.is_sent = matches!(reply, Err(Why::Silent));
+            return (id, reply);
+        }
+        let Some(told) = &mut waiting.told else { return (id, Err(broken())) };
+        let told = match timeout_at(due, told).await {
+            Ok(told) => {
+                waiting.told = None;
+                told.unwrap_or_else(|_| Err(broken()))
+            }
+            Err(_) => Err(Why::Silent),
+        };
+        (id, told)
+    }
+
+    /// Somebody waits for news of `lease` from `listener`; `None`: none will come.
+    fn waits_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
+        let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
+        let (number, told) = listener.add(&about)?;
+        self.hearing.waits.fetch_add(1, Ordering::Relaxed);
+        let (node, listener) = (Arc::clone(self), Arc::clone(listener));
+        Some(Waiting { node, listener, about, number, told: Some(told), is_sent: false })
+    }
+
+    /// The listener, a new one if there is none; `None`: the node does not let this client listen. (`number` is that of the connection
+    /// over which requests are sent.)
+    async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, Why> {
+        let mut last = self.hearing.last.lock().await;
+        if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waits().is_open) {
+            return Ok(Some(Arc::clone(listener)));
+        }
+        if last.refused_on == number {
+            return Ok(None);
+        }
+        if let Some((_, failure)) = last.failed.as_ref().filter(|(when, _)| when.elapsed() < AGAIN) {
+            return Err(failure.clone());
+        }
+        match self.begin_to_listen().await {
+            Ok(listener) => {
+                *last = Last { listener: Some(Arc::clone(&listener)), ..Last::default() };
+                Ok(Some(listener))
+            }
+            // It knows the command: it is this user that may not use it.
+            Err(failure) if failure.is_answer() && failure.is_lasting() => {
+                debug!(node = self.name(), %failure, "each wait has a connection of its own");
+                *last = Last { refused_on: number, ..Last::default() };
+                Ok(None)
+            }
+            Err(failure) => {
+                last.failed = Some((Instant::now(), failure.clone()));
+                Err(failure)
+            }
+        }
+    }
+
+    async fn begin_to_listen(&self) -> Result<Arc<Listener>, Why> {
+        let mut link = self.connect(0).await?;
+        let name: [u8; NAME_BYTES] = rand::random();
+        // From the first answer on the node knows the name.
+        let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
+        Why::or_value(first)?;
+        debug!(node = self.name(), "listens");
+        let listener = Arc::new(Listener::new(name));
+        tokio::spawn(listen(Arc::clone(&listener), link, self.state.subscribe()));
+        Ok(listener)
+    }
+}
+
+/// Hears news until nobody needs them any more, or they cannot be heard.
+async fn listen(listener: Arc<Listener>, link: Link, mut states: watch::Receiver<State>) {
+    let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
+    let ask = || {
+        let (mut connection, hear) = (link.connection.clone(), hear.clone());
+        async move { Why::or_value(connection.send_packed_command(&hear).await) }
+    };
+    let mut asked: FuturesOrdered<_> = (0..ASKED_AHEAD).map(|_| ask()).collect();
+    let mut overslept = 0;
+    while !listener.ends_if_idle() {
+        let due = Instant::now() + HEARD + LATE;
+        let reply = tokio::select! {
+            biased;
+            reply = timeout_at(due, asked.next()) => reply,
+            // The other connection to the node broke: this one may be half open.
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => break,
+        };
+        match reply {
+            Ok(Some(Ok(news))) => {
+                overslept = 0;
+                let Some(news) = wire::news(news) else { break };
+                news.into_iter().for_each(|news| listener.tell(news));
+                // Those who were told go first: the node has another request for news already.
+                yield_now().await;
+                asked.push_back(ask());
+            }
+            Err(_) if Instant::now() > due + OVERSLEPT && overslept < OVERSLEPT_TIMES => overslept += 1,
+            _ => break,
+        }
+    }
+    listener.end();
+    debug!("listens no more");
+}

@@ -1,0 +1,154 @@
+//! Answers of nodes on their way to those who asked: to one request, or to several that were sent together.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use palisade_core::quorum::NodeId;
+use redis::Value;
+
+use crate::net::access::Way;
+use crate::net::bounds::BROKE;
+use crate::values::failure::Why;
+
+/// What became of a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// Which of the requests of its inbox it was.
+    pub tag: usize,
+    /// Who was asked; `None`: nobody.
+    pub by: Option<By>,
+    pub reply: Result<Value, Why>,
+}
+
+/// Who was asked.
+#[derive(Clone, Debug)]
+pub struct By {
+    pub way: Arc<Way>,
+    /// Its server.
+    pub id: NodeId,
+    /// The number of the connection.
+    pub over: u64,
+}
+
+/// The answer to a request that may not be the last word.
+pub type First = (Option<By>, Result<Value, Why>);
+
+/// Where answers to requests of one task arrive. As soon as it is dropped, what was not sent yet is not sent any more.
+#[derive(Debug)]
+pub struct Inbox(Mutex<Arrived>);
+
+#[derive(Debug)]
+struct Arrived {
+    answers: VecDeque<Answer>,
+    waits: Option<Waker>,
+}
+
+/// Where the answer to one request goes. Dropped without one, it tells that the connection broke.
+#[derive(Debug)]
+pub(super) struct Sink {
+    inbox: Weak<Inbox>,
+    tag: usize,
+}
+
+impl Inbox {
+    /// One for so many answers; there may be more.
+    pub fn new(answers: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Arrived { answers: VecDeque::with_capacity(answers), waits: None })))
+    }
+
+    /// The next answer; never, if nothing was asked.
+    pub async fn next(&self) -> Answer {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The same to be polled.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Answer> {
+        let mut arrived = self.arrived();
+        if let Some(answer) = arrived.answers.pop_front() {
+            return Poll::Ready(answer);
+        }
+        match &mut arrived.waits {
+            Some(waits) => waits.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Where the answer to the request with this tag goes.
+    pub(super) fn sink(self: &Arc<Self>, tag: usize) -> Sink {
+        Sink { inbox: Arc::downgrade(self), tag }
+    }
+
+    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink {
+    /// Whether somebody still waits for the answer.
+    pub fn is_wanted(&self) -> bool {
+        self.inbox.strong_count() > 0
+    }
+
+    /// That is the answer.
+    pub fn put(mut self, by: Option<By>, reply: Result<Value, Why>) {
+        self.put_once(by, reply);
+    }
+
+    fn put_once(&mut self, by: Option<By>, reply: Result<Value, Why>) {
+        let Some(inbox) = std::mem::take(&mut self.inbox).upgrade() else { return };
+        let mut arrived = inbox.arrived();
+        arrived.answers.push_back(Answer { tag: self.tag, by, reply });
+        let waits = arrived.waits.take();
+        drop(arrived);
+        if let Some(waits) = waits {
+            waits.wake();
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.put_once(None, Err(Why::Broken(BROKE.to_owned())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn answers_come_in_the_order_in_which_they_arrive() {
+        let inbox = Inbox::new(2);
+        let (first, second) = (inbox.sink(1), inbox.sink(2));
+        assert!(inbox.next().now_or_never().is_none());
+        second.put(None, Ok(Value::Okay));
+        first.put(None, Ok(Value::Nil));
+        let tags = [(); 2].map(|()| inbox.next().now_or_never().map(|answer| answer.tag));
+        assert_eq!(tags, [Some(2), Some(1)]);
+        assert!(inbox.next().now_or_never().is_none(), "each answer is heard once");
+    }
+
+    #[test]
+    fn a_request_that_goes_away_is_told_to_whoever_waits() {
+        let inbox = Inbox::new(1);
+        drop(inbox.sink(3));
+        let answer = inbox.next().now_or_never();
+        assert!(matches!(answer, Some(Answer { tag: 3, by: None, reply: Err(Why::Broken(_)) })), "{answer:?}");
+        assert!(inbox.next().now_or_never().is_none(), "that is told once");
+    }
+
+    #[test]
+    fn nobody_wants_the_answer_of_an_inbox_that_is_gone() {
+        let inbox = Inbox::new(1);
+        let sink = inbox.sink(0);
+        assert!(sink.is_wanted());
+        drop(inbox);
+        assert!(!sink.is_wanted());
+        sink.put(None, Ok(Value::Okay));
+    }
+}

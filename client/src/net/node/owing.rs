@@ -1,0 +1,103 @@
+//! What is to be given back to a node as soon as it answers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+use rand::RngExt;
+use redis::Value;
+use tokio::time::sleep;
+
+use super::{Node, State};
+use crate::Why;
+use crate::net::bounds::WINDOW;
+use crate::net::debt::{Debt, is_final};
+use crate::values::clock;
+
+/// Locks that are still to be given back to a node at most: beyond, their leases end by themselves.
+const OWED_MAX: usize = 16_384;
+
+/// So many of them are given back at a time, and so long after an attempt that failed.
+const PAID_AT_A_TIME: usize = WINDOW / 4;
+const PAID_AGAIN: Duration = Duration::from_millis(100);
+
+impl Node {
+    /// `debt` is to be given back here as soon as the node answers.
+    pub fn owe(&self, debt: &Arc<Debt>) {
+        let mut owed = self.outstanding_ttl();
+        if owed.len() < OWED_MAX {
+            owed.push_back(Arc::clone(debt));
+        }
+        self.owes.send_replace(owed.len());
+    }
+
+    /// What is still to be given back here.
+    pub fn outstanding_ttl(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is to be given back here any more; what was.
+    pub fn owes_no_more(&self) -> VecDeque<Arc<Debt>> {
+        let owed = std::mem::take(&mut *self.outstanding_ttl());
+        self.owes.send_replace(0);
+        owed
+    }
+
+    /// Returns when nothing is to be given back here any more, or the node is down: then that may take long.
+    pub async fn is_paid(&self) {
+        let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
+        tokio::select! {
+            _ = owes.wait_for(|count| *count == 0) => {}
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => {}
+        }
+    }
+
+    /// Gives back by `release` what is owed whenever the node answers, for ever.
+    pub async fn pay(
+        self: Arc<Self>,
+        release: impl Fn(Arc<Debt>) -> BoxFuture<'static, Result<Value, Why>> + Send + Sync,
+    ) {
+        let mut owes = self.owes.subscribe();
+        loop {
+            let _ = owes.wait_for(|count| *count > 0).await;
+            let mut states = self.state.subscribe();
+            let mut silent = self.silent_since.subscribe();
+            let ends = self.outstanding_ttl().front().map_or(clock::boot_now(), |debt| debt.until);
+            tokio::select! {
+                // By then the first of them has ended by itself.
+                () = sleep(clock::until(ends)) => {}
+                () = async {
+                    let _ = states.wait_for(|state| matches!(state, State::Up(_))).await;
+                    let _ = silent.wait_for(Option::is_none).await;
+                } => {}
+            }
+            let now = clock::boot_now();
+            let batch: Vec<_> = self.outstanding_ttl().iter().take(PAID_AT_A_TIME).cloned().collect();
+            let pay_one = async |debt: &Arc<Debt>| {
+                if now >= debt.until {
+                    return true;
+                }
+                let reply = release(Arc::clone(debt)).await;
+                if reply.is_ok() {
+                    debt.is_freed();
+                }
+                is_final(&reply)
+            };
+            let paid = join_all(batch.iter().map(pay_one)).await;
+            let all_paid = paid.iter().all(|paid| *paid);
+            {
+                let mut owed = self.outstanding_ttl();
+                // It may all have gone over to another version of the set.
+                let known = batch.len().min(owed.len());
+                owed.drain(..known);
+                batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));
+                self.owes.send_replace(owed.len());
+            }
+            if !all_paid {
+                let jittered = PAID_AGAIN.mul_f64(rand::rng().random_range(0.5..1.0));
+                sleep(jittered).await;
+            }
+        }
+    }
+}

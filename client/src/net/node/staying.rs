@@ -1,0 +1,85 @@
+//! Staying connected to a node.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
+
+use super::link::give_up;
+use super::writing::Writer;
+use super::{Node, Server, State};
+use crate::net::bounds::BROKE;
+use crate::values::failure::Why;
+
+/// First and longest pause between two attempts to connect.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+impl Node {
+    /// Has it connect anew whenever its Sentinels name another server, for ever; returns at once if it has none.
+    pub async fn follow(&self) {
+        let Server::Named(sentinels) = &self.server else { return };
+        let mut states = self.state.subscribe();
+        loop {
+            let link = match states.wait_for(|state| matches!(state, State::Up(_))).await.as_deref() {
+                Ok(State::Up(link)) => link.clone(),
+                _ => return,
+            };
+            tokio::select! {
+                () = sentinels.name_another(link.way.name()) => {
+                    info!(node = self.name(), was = link.way.name(), "the Sentinels name another master");
+                    give_up(&self.broken, link.number);
+                    let _ = states.changed().await;
+                }
+                _ = states.changed() => {}
+            }
+        }
+    }
+
+    /// Keeps a connection up, for ever.
+    pub async fn stay_connected(self: &Arc<Self>) {
+        let mut pause = BACK_OFF.0;
+        let mut broken = self.broken.subscribe();
+        for number in self.first.. {
+            let began = self.redialing.begin();
+            match self.connect(number).await {
+                Ok(link) => {
+                    info!(node = self.name(), at = link.way.name(), id = format!("{:032x}", link.id.0), "connected");
+                    let made = Instant::now();
+                    *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.id);
+                    self.silent_since.send_replace(None);
+                    let writer = Writer::begin(self, &link);
+                    self.state.send_replace(State::Up(link));
+                    self.meter_state();
+                    self.common.answers_again.notify_waiters();
+                    tokio::select! {
+                        _ = broken.wait_for(|&broken| broken >= number) => {}
+                        () = writer.run() => {}
+                    }
+                    warn!(node = self.name(), "the connection is given up");
+                    self.state.send_replace(State::Down(Why::Broken(BROKE.to_owned())));
+                    self.meter_state();
+                    drop(writer);
+                    if made.elapsed() > BACK_OFF.1 {
+                        pause = BACK_OFF.0;
+                        continue;
+                    }
+                }
+                Err(failure) => {
+                    debug!(node = self.name(), %failure, "no connection");
+                    let is_lasting = failure.is_lasting();
+                    self.state.send_replace(State::Down(failure));
+                    self.meter_state();
+                    if is_lasting {
+                        self.common.answers_again.notify_waiters();
+                    }
+                }
+            }
+            // Not all clients at the same moment, nor one again and again; sooner if somebody asks.
+            let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
+            let _ = timeout(jittered, self.redialing.wait(began)).await;
+            pause = (pause * 2).min(BACK_OFF.1);
+        }
+    }
+}

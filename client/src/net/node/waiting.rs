@@ -1,0 +1,107 @@
+//! Requests that wait in the node's queues, on connections of their own.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use palisade_core::quorum::NodeId;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, Value};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::gathering::Before;
+use super::link::Link;
+use super::{Node, State};
+use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::wire::Lease;
+use crate::values::failure::Why;
+
+/// Idle connections for waiting that are kept.
+const IDLE_WAITERS: usize = 16;
+
+/// So many requests wait on connections of their own where there is a choice.
+const BLOCKED_FEW: usize = IDLE_WAITERS;
+
+impl Node {
+    /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
+    /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue. `asking`: as with [`Node::ask_as`].
+    pub async fn ask_waiting(
+        &self,
+        command: &Cmd,
+        patience: Duration,
+        about: Option<&Lease>,
+        asking: bool,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        // Who waits can wait for a connection, but not for a node that is known to be down.
+        let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
+        let now = match self.link(connect_by).await {
+            Ok(link) => link,
+            Err(failure) => return (None, self.counted(Err(failure))),
+        };
+        about.inspect(|lease| lease.goes_to(self.place));
+        let _blocked = self.blocked.begin();
+        let idle = {
+            let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those to a server that is the master no more are of no use.
+            idle.retain(|link| Arc::ptr_eq(&link.way, &now.way));
+            idle.pop()
+        };
+        if let Some(link) = idle {
+            let (id, reply) = self.ask_on(link, command, patience, asking).await;
+            // One that was idle may have been closed meanwhile.
+            if !matches!(reply, Err(Why::Broken(_))) {
+                return (id, reply);
+            }
+        }
+        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(Why::Silent)) {
+            Ok(link) => self.ask_on(link, command, patience, asking).await,
+            Err(failure) => (None, self.counted(Err(failure))),
+        }
+    }
+
+    /// Whether so many wait here on connections of their own already that others had better not, and the node offers another way.
+    pub fn has_many_blocked(&self) -> bool {
+        self.hears() && self.blocked.count() >= BLOCKED_FEW
+    }
+
+    async fn ask_on(
+        &self,
+        mut link: Link,
+        command: &Cmd,
+        patience: Duration,
+        asking: bool,
+    ) -> (Option<NodeId>, Result<Value, Why>) {
+        let mut states = self.state.subscribe();
+        let sent = async {
+            match asking {
+                false => link.connection.send_packed_command(command).await,
+                true => send_asking(&mut link.connection, command.clone()).await,
+            }
+        };
+        let reply = tokio::select! {
+            reply = timeout(patience, sent) => match reply {
+                Ok(reply) => Why::or_value(reply),
+                Err(_) => Err(Why::Silent),
+            },
+            // The other connection to the node broke: this one may be half open.
+            _ = states.wait_for(|state| matches!(state, State::Down(_))) => {
+                Err(Why::Unreachable("the node is down".to_owned()))
+            }
+        };
+        let id = link.id;
+        if reply.as_ref().err().is_none_or(Why::is_answer) {
+            let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.len() < IDLE_WAITERS {
+                idle.push(link);
+            }
+        }
+        (Some(id), self.counted(reply))
+    }
+}
+
+/// Sends `command` as one about a key whose slot is on its way to the server.
+async fn send_asking(connection: &mut MultiplexedConnection, command: Cmd) -> Result<Value, RedisError> {
+    let mut both = redis::pipe();
+    both.add_command(Before::Asking.command()).add_command(command);
+    let replies = connection.send_packed_commands(&both, 1, 1).await?;
+    Ok(replies.into_iter().next().unwrap_or(Value::Nil))
+}

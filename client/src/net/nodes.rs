@@ -1,0 +1,315 @@
+//! All nodes of one version of the set that a client works with, and questions to them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::{Answer, Ask, NodeId, Out, first_as, majority, servers};
+use palisade_core::{Member, Members};
+use redis::{Cmd, Value};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::net::access::Access;
+use crate::net::address::Address;
+use crate::net::admission::Admission;
+use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::endpoint::Endpoint;
+use crate::net::news::News;
+use crate::net::node::{Common, Node};
+use crate::net::pace::Given;
+use crate::net::tally::Tally;
+use crate::net::tracking::Tracked;
+use crate::net::ways::Ways;
+use crate::net::wire::{self, Lease};
+use crate::values::clock::HybridClock;
+use crate::{Error, ErrorKind, Holder, NodeError, Why};
+
+/// How long a client that is closed waits for what is being given back.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// What a node answered, by its place in the list.
+pub type Answered = (usize, Result<Value, Why>);
+
+/// What a look at a lock found.
+pub struct Look {
+    /// A majority answered.
+    pub is_answered: bool,
+    /// A holder, as the first node says that shows one.
+    pub holder: Option<Holder>,
+    /// By node, why it did not.
+    pub whys: Vec<Option<Why>>,
+}
+
+/// A version of the set, and what takes its place.
+#[derive(Debug)]
+pub struct Set {
+    pub news: Arc<News>,
+    pub ways: Arc<Ways>,
+    pub(super) next: watch::Sender<Option<Arc<Nodes>>>,
+}
+
+impl Set {
+    /// One that nothing has taken the place of.
+    pub fn new(news: Arc<News>, ways: Arc<Ways>) -> Self {
+        Self { news, ways, next: watch::Sender::new(None) }
+    }
+}
+
+/// The nodes of a client, and what all of its locks share.
+#[derive(Debug)]
+pub struct Nodes {
+    pub list: Vec<Endpoint>,
+    pub clock: Arc<HybridClock>,
+    /// Which of its attempts may begin.
+    pub admission: Arc<Admission>,
+    /// Attempts and releases that are under way.
+    pub under_way: Tally,
+    /// Locks that are held.
+    pub held: Tally,
+    /// Held locks that nodes tell of.
+    pub tracked: Arc<Tracked>,
+    closed: Arc<watch::Sender<bool>>,
+    /// One of them began to answer.
+    answers_again: Arc<Notify>,
+    /// Which version of the set this is, and what takes its place.
+    pub set: Set,
+}
+
+impl Nodes {
+    /// Those at `addresses`; nothing is connected yet.
+    pub fn new(addresses: &[Address], access: Access) -> Result<Arc<Self>, Error> {
+        let access = Arc::new(access);
+        let common = Common::new(addresses.len(), Members::default(), addresses.iter().all(Address::is_server));
+        let numbered = addresses.iter().enumerate();
+        let endpoint = |(n, address): (usize, &Address)| Endpoint::new(n + 1, address, &access, &common);
+        let list = numbered.map(endpoint).collect::<Result<Vec<_>, _>>()?;
+        let ways = Ways::of(&list, access);
+        let Common { answers_again, tracked, news, admission } = common;
+        Ok(Arc::new(Self {
+            list,
+            answers_again,
+            tracked,
+            clock: Arc::default(),
+            admission,
+            under_way: Tally::default(),
+            held: Tally::default(),
+            closed: Arc::new(watch::Sender::new(false)),
+            set: Set::new(news, Arc::new(ways)),
+        }))
+    }
+
+    /// Another version of the set, with all that locks share; nothing is connected yet.
+    pub(crate) fn with(&self, members: Members) -> Arc<Self> {
+        let common = Common::new(members.list.len(), members.clone(), true);
+        let endpoint = |(place, member): (usize, &Member)| {
+            let server = self.set.ways.to(member);
+            Endpoint::One(Arc::new(Node::new(place, server, &common).of_member(member)))
+        };
+        let list = members.list.iter().enumerate().map(endpoint).collect();
+        let Common { answers_again, tracked, news, .. } = common;
+        Arc::new(Self {
+            list,
+            answers_again,
+            tracked,
+            clock: Arc::clone(&self.clock),
+            admission: Arc::clone(&self.admission),
+            under_way: self.under_way.clone(),
+            held: self.held.clone(),
+            closed: Arc::clone(&self.closed),
+            set: Set::new(news, Arc::clone(&self.set.ways)),
+        })
+    }
+
+    /// Returns when it makes sense to ask a majority about `key`, or another set took the place of this one.
+    pub async fn majority_answers(&self, key: &[u8]) {
+        loop {
+            let news = self.answers_again.notified();
+            if self.list.iter().filter(|node| node.is_worth_asking(key)).count() >= majority(self.len()) {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = self.superseded() => return,
+                () = news => {}
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Begins to connect to each, and to give back there what is owed.
+    pub fn stay_connected(self: &Arc<Self>) {
+        self.list.iter().for_each(|endpoint| endpoint.stay_connected(&self.set.news));
+        tokio::spawn(Arc::clone(self).give_way());
+    }
+
+    /// From here on nobody gets a lock.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Returns when nobody gets a lock any more.
+    pub async fn closed(&self) {
+        // The sender is here, so it cannot fail.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// Whether nobody gets a lock any more.
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Returns when what is being given back has been wherever that can be done now; or when that takes too long.
+    pub async fn settled(&self) {
+        let all = async {
+            self.under_way.none().await;
+            for node in self.masters() {
+                node.is_paid().await;
+            }
+        };
+        let _ = timeout(SETTLING, all).await;
+    }
+
+    /// The servers that locks are asked of.
+    pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
+        self.list.iter().flat_map(Endpoint::masters).collect()
+    }
+
+    /// What is not given back: how many locks others have to wait for, and what the nodes have to do with it.
+    pub fn unpaid(&self) -> (usize, Vec<NodeError>) {
+        let mut leases = HashSet::new();
+        let mut nodes = vec![];
+        for node in self.masters() {
+            let owed = node.outstanding_ttl();
+            let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
+            leases.extend(unpaid.iter().map(|debt| Arc::clone(&debt.lease.owner)));
+            if !unpaid.is_empty() {
+                let why = Why::Owing(unpaid.len());
+                nodes.push(NodeError { node: node.name().to_owned(), why });
+            }
+        }
+        (leases.len(), nodes)
+    }
+
+    /// Returns when a majority is connected.
+    pub async fn connected(&self) -> Result<(), Error> {
+        let by = Instant::now() + CONNECT_TIMEOUT;
+        let connect = |n: usize| async move { (n, self.list[n].connected(by).await) };
+        let mut asked: FuturesUnordered<_> = (0..self.len()).map(connect).collect();
+        let (mut ids, mut whys, mut lasting) = (vec![None; self.len()], vec![None; self.len()], 0);
+        while let Some((n, connected)) = asked.next().await {
+            match connected {
+                Ok(id) => ids[n] = Some(id),
+                Err(failure) => {
+                    lasting += usize::from(failure.is_lasting());
+                    whys[n] = Some(failure);
+                }
+            }
+            if servers(&ids) >= majority(self.len()) {
+                return Ok(());
+            }
+        }
+        for (n, why) in whys.iter_mut().enumerate() {
+            if let Some(same) = self.same_server(&ids, n) {
+                lasting += 1;
+                *why = Some(same);
+            }
+        }
+        let text =
+            format!("{} of {} nodes can be asked, and {} are needed", servers(&ids), self.len(), majority(self.len()));
+        let is_lasting = lasting > self.len() - majority(self.len());
+        Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
+    }
+
+    /// Says that the server which answered at `place` does not count, since it has an earlier place in the list too.
+    pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<Why> {
+        Some(self.same_server_as(first_as(ids, place)?))
+    }
+
+    /// Says that a server is the one at this place, and does not count again.
+    pub fn same_server_as(&self, place: usize) -> Why {
+        Why::SameServer(self.list[place].name().to_owned())
+    }
+
+    /// What a node's reply means; proposals go on from the token in it.
+    pub fn heard(&self, ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
+        let (answer, why) = wire::answer(ask, reply);
+        if let Answer::Token(token) = answer {
+            self.clock.saw(token);
+        }
+        (answer, why)
+    }
+
+    /// Sends `command` to every node, which may be sent twice, and tells what each answers. Goes on when nobody listens.
+    pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
+        let (told, answers) = mpsc::unbounded_channel();
+        let under_way = self.under_way.begin();
+        let nodes = Arc::clone(self);
+        tokio::spawn(async move {
+            let _under_way = under_way;
+            let ask = async |place: usize| (place, nodes.ask_wherever(place, &command, given, None).await.0);
+            let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+            while let Some(answered) = asked.next().await {
+                let _ = told.send(answered);
+            }
+        });
+        answers
+    }
+
+    /// Who holds the lock, as the first node tells that can; nodes where it is contended are asked.
+    pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
+        let command = wire::info(&lease.key);
+        let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
+        let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
+        while let Some((_, reply)) = asked.next().await {
+            if let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) {
+                return Some(holder);
+            }
+        }
+        None
+    }
+
+    /// Looks at the lock on all nodes until a majority has answered, or until then.
+    pub async fn look(&self, key: &[u8], given: Given, by: Instant) -> Look {
+        let command = &wire::info(key);
+        let ask = |place: usize| async move { (place, self.list[place].ask(command, given, None).await) };
+        let mut asked: FuturesUnordered<_> = (0..self.len()).map(ask).collect();
+        let whys = vec![Some(Why::Unanswered); self.len()];
+        let (mut look, mut ids) = (Look { is_answered: false, holder: None, whys }, vec![None; self.len()]);
+        while !look.is_answered
+            && let Ok(Some((place, (id, reply)))) = timeout_at(by, asked.next()).await
+        {
+            look.whys[place] = reply.as_ref().err().cloned();
+            if let Ok(info) = reply {
+                ids[place] = id;
+                look.holder = look.holder.or_else(|| wire::holder(&info));
+            }
+            look.is_answered = servers(&ids) >= majority(self.len());
+        }
+        look
+    }
+
+    /// Whether a majority has answered anything since then, where `key` is.
+    pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
+        self.list.iter().filter(|node| node.answered_since(key, since)).count() >= majority(self.len())
+    }
+
+    /// So many cannot be asked, for these reasons.
+    pub fn cannot_be_asked(&self, failed: usize, whys: &[Option<Why>]) -> Error {
+        let count = self.len();
+        let text = format!("{failed} of {count} nodes cannot be asked, and {} are needed", majority(count));
+        Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys))
+    }
+
+    /// The nodes with something to say, for people.
+    pub fn errors(&self, whys: &[Option<Why>]) -> Vec<NodeError> {
+        let named = self.list.iter().zip(whys);
+        named.filter_map(|(node, why)| Some(NodeError { node: node.name().to_owned(), why: why.clone()? })).collect()
+    }
+}

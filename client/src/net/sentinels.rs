@@ -1,0 +1,205 @@
+//! Sentinels: which server is the master, as most of them and the newest of their votes say.
+//!
+//! One Sentinel may be cut off together with an old master. So all are asked at once; as soon as a majority of them has answered, or
+//! the others had their time, the answer of the newest fail-over counts. Whether that server is a master it says itself, when it
+//! is connected to.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::majority;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
+use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
+
+use crate::net::access::Way;
+use crate::net::wire;
+use crate::values::failure::Why;
+
+/// How long a Sentinel may take to answer, connecting included.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The Sentinels are asked so often whether the server that is connected is still the master.
+const ASKED_EACH: Duration = Duration::from_secs(1);
+
+/// Those that watch one master.
+#[derive(Debug)]
+pub struct Sentinels {
+    name: String,
+    /// What they call it.
+    master: String,
+    list: Vec<Sentinel>,
+    /// To any server in the manner of the master.
+    like: Way,
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    way: Way,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// What one of them says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Says {
+    /// The master is there, since the fail-over with this number.
+    There { epoch: u64, host: String, port: u16 },
+    /// It does not watch a master of that name.
+    Unknown,
+}
+
+impl Sentinels {
+    /// Those that are reached by `ways`, for the master that they call `master` and that is reached as `like` is.
+    pub fn new(master: String, ways: Vec<Way>, like: Way) -> Self {
+        let names: Vec<_> = ways.iter().map(Way::name).collect();
+        let name = format!("{master} (sentinels {})", names.join(", "));
+        let list = ways.into_iter().map(|way| Sentinel { way, connection: Mutex::default() }).collect();
+        Self { name, master, list, like }
+    }
+
+    /// What they call the master, and where they are.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What they call the master.
+    pub fn master_name(&self) -> &str {
+        &self.master
+    }
+
+    /// The ways to each of them.
+    pub fn ways(&self) -> impl Iterator<Item = &Way> {
+        self.list.iter().map(|sentinel| &sentinel.way)
+    }
+
+    /// The way to any server in the manner of the master.
+    pub fn like(&self) -> &Way {
+        &self.like
+    }
+
+    /// The way to the master.
+    ///
+    /// # Errors
+    /// None of them answers, or none that answers knows it.
+    pub async fn master(&self) -> Result<Way, Why> {
+        let mut asked: FuturesUnordered<_> = self.list.iter().map(|sentinel| sentinel.asked(&self.master)).collect();
+        let (mut said, mut whys) = (vec![], vec![]);
+        while let Some((name, answer)) = asked.next().await {
+            match answer {
+                Ok(says) => said.push(says),
+                Err(failure) => whys.push(format!("{name}: {failure}")),
+            }
+            if said.len() >= majority(self.list.len()) && newest(&said).is_some() {
+                break;
+            }
+        }
+        match newest(&said) {
+            Some((host, port)) => Ok(self.like.to(host, port)),
+            None if said.len() < majority(self.list.len()) => {
+                Err(Why::Unreachable(format!("no Sentinel tells where it is: {}", whys.join("; "))))
+            }
+            None => Err(Why::Unfit(format!(
+                "the Sentinels watch no master of the name {}: see SENTINEL MASTERS there",
+                self.master
+            ))),
+        }
+    }
+
+    /// Returns when they name another server than the one at `address`.
+    pub async fn name_another(&self, address: &str) {
+        loop {
+            sleep(ASKED_EACH).await;
+            if self.master().await.is_ok_and(|way| way.name() != address) {
+                return;
+            }
+        }
+    }
+}
+
+/// Where the master is since the newest fail-over that one of them knows of.
+fn newest(said: &[Says]) -> Option<(&str, u16)> {
+    let known = said.iter().filter_map(|says| match says {
+        Says::There { epoch, host, port } => Some((epoch, (&**host, *port))),
+        Says::Unknown => None,
+    });
+    known.max_by_key(|(epoch, _)| **epoch).map(|(_, place)| place)
+}
+
+impl Sentinel {
+    /// Its address, and what it says.
+    async fn asked(&self, master: &str) -> (&str, Result<Says, Why>) {
+        let answer = timeout(PATIENCE, self.ask(master)).await;
+        (self.way.name(), answer.unwrap_or(Err(Why::Silent)))
+    }
+
+    async fn ask(&self, master: &str) -> Result<Says, Why> {
+        let mut place = self.connection.lock().await;
+        // Kept only if it answers: dropped meanwhile, it is made anew.
+        let mut connection = match place.take() {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE));
+                self.way.connect(config).await?
+            }
+        };
+        let mut both = redis::pipe();
+        both.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        both.cmd("SENTINEL").arg("MASTER").arg(master);
+        let replies = connection.send_packed_commands(&both, 0, 2).await.map_err(|error| Why::of(&error))?;
+        *place = Some(connection);
+        says(&replies)
+    }
+}
+
+/// What the replies to both questions mean.
+fn says(replies: &[Value]) -> Result<Says, Why> {
+    let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    match replies {
+        [Value::Nil, _] => Ok(Says::Unknown),
+        [Value::Array(place), info] => {
+            let (host, port) = match &place[..] {
+                [host, port] => (text(host), text(port).and_then(|port| port.parse().ok())),
+                _ => return Err(no_answer()),
+            };
+            // A user without the right to the second is as good as one that knows of no fail-over.
+            let epoch = wire::text(info, "config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+            let (Some(host), Some(port)) = (host, port) else { return Err(no_answer()) };
+            Ok(Says::There { epoch, host, port })
+        }
+        [Value::ServerError(error), _] => Err(Why::answered(error.code(), error.details().unwrap_or_default())),
+        _ => Err(no_answer()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn the_newest_fail_over_counts() {
+        let there = |epoch, host: &str| Says::There { epoch, host: host.to_owned(), port: 1 };
+        assert_eq!(newest(&[there(3, "old"), there(4, "new"), Says::Unknown, there(3, "old")]), Some(("new", 1)));
+        assert_eq!(newest(&[Says::Unknown]), None);
+    }
+
+    #[test]
+    fn what_a_sentinel_says() {
+        let place = Value::Array(vec![text("h"), text("7000")]);
+        let info = Value::Map(vec![(text("config-epoch"), text("12"))]);
+        let there = |epoch| Says::There { epoch, host: "h".to_owned(), port: 7000 };
+        assert_eq!(says(&[place.clone(), info]).unwrap(), there(12));
+        assert_eq!(says(&[place, Value::Nil]).unwrap(), there(0));
+        assert_eq!(says(&[Value::Nil, Value::Nil]).unwrap(), Says::Unknown);
+        assert!(says(&[Value::Int(1), Value::Nil]).is_err() && says(&[]).is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! Servers at addresses where no node answers: one that speaks something else, one that turns clients away before they ask.
+
+use std::time::Duration;
+
+use redis::ConnectionAddr;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use crate::values::failure::Why;
+
+/// Time for a server that turns clients away to say so, and for one that speaks HTTP to answer.
+const AT_ONCE: Duration = Duration::from_millis(100);
+const ANSWER: Duration = Duration::from_millis(200);
+
+/// Bytes of what it says that are read.
+const BYTES: usize = 256;
+
+/// A question that servers of HTTP understand, and that harms no other.
+const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+
+/// Finds out what is there; `None`: it says nothing that tells.
+pub async fn what_is_at(address: &ConnectionAddr) -> Option<Why> {
+    match address {
+        ConnectionAddr::Tcp(host, port) => {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let connected = timeout(ANSWER, TcpStream::connect((host, *port))).await;
+            told_by(&hear(connected.ok()?.ok()?).await)
+        }
+        ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?).await),
+        // Over TLS only a server that was meant for it answers.
+        _ => None,
+    }
+}
+
+/// Reads what it says by itself, or else when it is asked.
+async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin) -> Vec<u8> {
+    let mut said = vec![0; BYTES];
+    let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;
+    if read.is_err() && connection.write_all(QUESTION).await.is_ok() {
+        read = timeout(ANSWER, connection.read(&mut said)).await;
+    }
+    said.truncate(read.map_or(0, |read| read.unwrap_or(0)));
+    said
+}
+
+fn told_by(said: &[u8]) -> Option<Why> {
+    let stranger = |what: &str| Some(Why::Stranger(what.to_owned()));
+    match said {
+        [b'-', error @ ..] => {
+            let line = String::from_utf8_lossy(error.split(|byte| *byte == b'\r').next().unwrap_or_default());
+            (!line.is_empty()).then(|| Why::read(&line).before_asked())
+        }
+        _ if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
+        _ if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
+        // An alert of TLS, as its answer to what is none.
+        [0x15, 0x03, ..] => stranger("a server that speaks TLS (rediss:// in its address, if it is a node)"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_they_say() {
+        let told = |said: &[u8]| match told_by(said) {
+            Some(Why::Stranger(what)) => what,
+            Some(Why::TurnedAway { code, text }) => format!("{code}|{text}"),
+            Some(Why::Full(text)) => format!("full|{text}"),
+            _ => String::new(),
+        };
+        for (said, expected) in [
+            (&b"-ERR max number of clients reached\r\n"[..], "full|max number of clients reached"),
+            (b"-DENIED Redis is running in protected mode\r\n", "DENIED|Redis is running in protected mode"),
+            (b"HTTP/1.1 400 Bad Request\r\nServer: x", "a server that speaks HTTP"),
+            (b"SSH-2.0-OpenSSH_9.2", "a server that speaks SSH"),
+            (b"\x15\x03\x01\0\x02\x02\x46", "a server that speaks TLS (rediss:// in its address, if it is a node)"),
+            (b"", ""),
+            (b"-", ""),
+            (b"+PONG\r\n", ""),
+        ] {
+            assert_eq!(told(said), expected);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! How the members of a set are reached: in the same manner as the nodes that the user of this client named.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use palisade_core::{Member, is_address};
+
+use crate::net::access::{Access, Way};
+use crate::net::address::Address;
+use crate::net::endpoint::{Endpoint, way};
+use crate::net::node::Server;
+use crate::{Error, ErrorKind};
+
+/// The nodes that the user named, at first and since.
+///
+/// An address in the set is `host:port` or `unix:///path`. Users, passwords, the database and whether TLS is used are each client's own.
+#[derive(Debug)]
+pub struct Ways {
+    /// None where one of the nodes is no single server.
+    own: Option<Mutex<Vec<Arc<Way>>>>,
+    /// Where those are that the client began with.
+    first: Vec<String>,
+    access: Arc<Access>,
+}
+
+/// Why a set with a cluster or a master of Sentinels does not change.
+pub const NO_SERVER: &str = "a cluster, or a master that Sentinels name, is no member of a set that changes: a member is one server, by the id in its state file. \
+                             Give nodes by the addresses of their servers, or change the set by hand (docs/operations.md)";
+
+impl Ways {
+    /// To these nodes.
+    pub fn of(list: &[Endpoint], access: Arc<Access>) -> Self {
+        let way = |endpoint: &Endpoint| match endpoint {
+            Endpoint::One(node) => node.way().cloned(),
+            Endpoint::Cluster(_) => None,
+        };
+        let own: Option<Vec<_>> = list.iter().map(way).collect();
+        let first = own.iter().flatten().map(|way| way.address()).collect();
+        Self { own: own.map(Mutex::new), first, access }
+    }
+
+    fn own(&self) -> Option<MutexGuard<'_, Vec<Arc<Way>>>> {
+        Some(self.own.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether each node is one server, so that the set can change.
+    pub fn can_change(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// The way to the server at this address of a set; `None`: it is no such address.
+    pub fn to_address(&self, address: &str) -> Option<Arc<Way>> {
+        let own = self.own()?;
+        let known = own.iter().find(|way| way.address() == address).cloned();
+        known.or_else(|| Some(Arc::new(own.first()?.to_address(address)?)))
+    }
+
+    /// The same, as the server of a member.
+    pub fn to(&self, member: &Member) -> Server {
+        let nowhere = |why: &str| Server::Nowhere(member.address.clone(), why.to_owned());
+        match (member.id, self.to_address(&member.address)) {
+            (None, _) => nowhere(
+                "nobody could ask who it is when the set was written down: remove it from the set, and add it anew",
+            ),
+            (_, None) => nowhere("its address in the set is of no use here"),
+            (_, Some(way)) => Server::At(way),
+        }
+    }
+
+    /// The user names these nodes from now on.
+    ///
+    /// # Errors
+    /// `Configuration`: one is no address, or no server, or is reached in another manner than the others.
+    pub fn name(&self, addresses: &[String]) -> Result<Vec<Arc<Way>>, Error> {
+        let wrong = |n: usize, why: &str| Error::address(n + 1, why);
+        let Some(mut own) = self.own() else { return Err(Error::new(ErrorKind::Configuration, NO_SERVER)) };
+        let named = addresses.iter().enumerate().map(|(n, address)| {
+            let Address::Server(url) = Address::parse(address).map_err(|why| wrong(n, &why))? else {
+                return Err(wrong(n, NO_SERVER));
+            };
+            let way = way(n + 1, &url, &self.access)?;
+            if own.first().is_some_and(|first| first.is_encrypted() != way.is_encrypted()) {
+                return Err(wrong(n, "either all nodes of a set are reached over TLS (rediss://) or none"));
+            }
+            match is_address(&way.address()) {
+                true => Ok(Arc::new(way)),
+                false => Err(wrong(n, "an address in a set has at most 255 bytes, without spaces and commas")),
+            }
+        });
+        let named: Vec<_> = named.collect::<Result<_, _>>()?;
+        if named.is_empty() {
+            return Err(Error::new(ErrorKind::Configuration, "a set has one node at least, better three or five"));
+        }
+        for (n, way) in named.iter().enumerate() {
+            if named[..n].iter().any(|other| other.address() == way.address()) {
+                return Err(wrong(n, "it is given twice: give each node once"));
+            }
+            own.retain(|known| known.address() != way.address());
+        }
+        own.extend(named.iter().cloned());
+        Ok(named)
+    }
+
+    /// Where the nodes are that the client began with.
+    pub fn first(&self) -> &[String] {
+        &self.first
+    }
+}

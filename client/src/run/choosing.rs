@@ -1,0 +1,45 @@
+//! Asking the nodes which of several permits are free.
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::limits::LISTED_HOLDERS_MAX;
+use palisade_core::quorum::{Choice, ChoiceProgress, free};
+use tracing::debug;
+
+use crate::Holder;
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire;
+use crate::values::shown_key::ShownKey;
+
+/// What a look at the nodes came to.
+#[derive(Debug)]
+pub struct Look {
+    /// A number that a majority shows as free; `None`: there is none.
+    pub number: Option<u16>,
+    /// One of those who hold permits.
+    pub holder: Option<Holder>,
+}
+
+/// Asks all nodes which of `limit` permits of `key` are free, for somebody who had asked as `owner` before. It takes nothing.
+pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Given) -> Look {
+    let command = &wire::info_with(key, usize::from(limit).min(LISTED_HOLDERS_MAX));
+    let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+    let mut choice = Choice::begin(nodes.len());
+    let mut holder = None;
+    while let Some((place, (id, reply))) = asked.next().await {
+        let shown = reply.ok().and_then(|info| {
+            holder = holder.take().or_else(|| wire::holder(&info));
+            let has_waiters = wire::number(&info, "waiters").unwrap_or(0) > 0;
+            Some(free(limit, &wire::modes(&info, owner)?, has_waiters))
+        });
+        match choice.on_view(place, id.zip(shown)) {
+            ChoiceProgress::Goes => {}
+            ChoiceProgress::Free | ChoiceProgress::Full => break,
+        }
+    }
+    let number = choice.number(rand::random());
+    debug!(key = %ShownKey(key), nodes = nodes.len(), limit, number, "looked for a free permit");
+    Look { number, holder }
+}

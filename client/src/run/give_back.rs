@@ -1,0 +1,174 @@
+//! Giving locks back: at once to nodes that answer, later to those that do not, until their leases have ended anyway.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use palisade_core::quorum::Release;
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::net::debt::{Debt, is_final};
+use crate::net::node::{Answer, First, Inbox};
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::tally::Counted;
+use crate::net::wire::Lease;
+use crate::run::checked::Checked;
+use crate::values::clock;
+use crate::values::failure::Why;
+
+/// An answer to a release, of the node at this place in the list.
+#[derive(Debug)]
+pub struct Told {
+    pub place: usize,
+    pub reply: Result<Value, Why>,
+    /// The node had been asked before, and did not answer: it may have freed the lock then.
+    is_repeated: bool,
+}
+
+impl Told {
+    /// Brings it to `release`.
+    pub fn tell(&self, release: &mut Release) {
+        if self.is_repeated {
+            release.on_answer(self.place, None);
+        }
+        release.on_answer(self.place, self.reply.as_ref().ok().map(|reply| matches!(reply, Value::Int(_))));
+    }
+}
+
+/// A lock that is being given back to every node of one version that may have it.
+#[derive(Debug)]
+pub struct Giving {
+    /// That version.
+    pub nodes: Arc<Nodes>,
+    debt: Arc<Debt>,
+    given: Given,
+    /// Where answers come from nodes that could be told at once, and how many do.
+    inbox: Arc<Inbox>,
+    sent: usize,
+    /// The others.
+    rest: FuturesUnordered<BoxFuture<'static, Told>>,
+    _under_way: Counted,
+}
+
+impl Giving {
+    /// Tells all nodes of the [latest](Nodes::latest) version by this command.
+    fn begin(nodes: &Arc<Nodes>, command: Cmd, lease: &Arc<Lease>, checked: Checked) -> Self {
+        let latest = nodes.latest();
+        if !Arc::ptr_eq(&latest, nodes) {
+            lease.moves();
+        }
+        let until = clock::boot_now().plus_us(u64::from(checked.ttl_ms) * 1_000);
+        let debt = Debt::new(lease, command, until);
+        let _under_way = nodes.under_way.begin();
+        let inbox = Inbox::new(latest.len());
+        let rest = FuturesUnordered::new();
+        let mut giving = Self { nodes: latest, debt, given: checked.given, inbox, sent: 0, rest, _under_way };
+        (0..giving.nodes.len()).for_each(|place| giving.tell(place));
+        giving
+    }
+
+    fn tell(&mut self, place: usize) {
+        if !self.debt.lease.may_be_at(place) {
+            // What was never sent there cannot be there.
+            return self.rest.push(async move { Told { place, reply: Ok(Value::Nil), is_repeated: false } }.boxed());
+        }
+        let to = (&self.inbox, place);
+        match self.nodes.list[place].send_now(self.debt.command.clone(), self.given, None, to) {
+            Ok(()) => self.sent += 1,
+            Err(_) => self.tell_wherever(place, None),
+        }
+    }
+
+    fn tell_wherever(&mut self, place: usize, first: Option<First>) {
+        let (nodes, debt, given) = (Arc::clone(&self.nodes), Arc::clone(&self.debt), self.given);
+        let asked = async move {
+            let (reply, is_repeated) = nodes.ask_wherever(place, &debt.command, given, first).await;
+            Told { place, reply, is_repeated }
+        };
+        self.rest.push(asked.boxed());
+    }
+
+    /// What the next node says at first; `None`: all have said something.
+    pub async fn next(&mut self) -> Option<Told> {
+        let told = poll_fn(|context| self.poll_next(context)).await?;
+        match &told.reply {
+            Ok(_) => self.debt.is_freed(),
+            reply if is_final(reply) => {}
+            Err(_) => self.nodes.owe(told.place, &self.debt),
+        }
+        Some(told)
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+        while self.sent > 0
+            && let Poll::Ready(Answer { tag: place, by, reply }) = self.inbox.poll_next(context)
+        {
+            self.sent -= 1;
+            if is_final(&reply) {
+                return Poll::Ready(Some(Told { place, reply, is_repeated: false }));
+            }
+            // It may be elsewhere: in another version, or on another master of a cluster.
+            self.tell_wherever(place, Some((by, reply)));
+        }
+        match self.rest.poll_next_unpin(context) {
+            Poll::Ready(None) if self.sent > 0 => Poll::Pending,
+            polled => polled,
+        }
+    }
+
+    /// Hears in the background what the nodes say, and passes it on if somebody listens.
+    pub fn goes_on(mut self) -> mpsc::UnboundedReceiver<Told> {
+        let (told, answers) = mpsc::unbounded_channel();
+        let all = async move {
+            while let Some(answer) = self.next().await {
+                let _ = told.send(answer);
+            }
+        };
+        // Outside of the client's thread, which has ended, nothing can be sent: the leases end by themselves.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(all);
+        }
+        answers
+    }
+}
+
+impl Nodes {
+    /// Gives `lease` back to every node that may have it. What they say is to be heard to the end, or [in the background](Giving::goes_on).
+    pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> Giving {
+        Giving::begin(self, lease.release(1), lease, checked)
+    }
+}
+
+/// Gives an acquisition back when it is dropped, unless it was kept: best effort, in the background.
+#[derive(Debug)]
+pub struct GiveBack {
+    nodes: Arc<Nodes>,
+    lease: Arc<Lease>,
+    checked: Checked,
+    armed: bool,
+}
+
+impl GiveBack {
+    pub fn new(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked) -> Self {
+        Self { nodes: Arc::clone(nodes), lease: Arc::clone(lease), checked, armed: true }
+    }
+
+    /// It is kept.
+    pub fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for GiveBack {
+    fn drop(&mut self) {
+        if self.armed {
+            drop(Giving::begin(&self.nodes, self.lease.give_up(), &self.lease, self.checked).goes_on());
+        }
+    }
+}

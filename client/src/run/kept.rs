@@ -1,0 +1,106 @@
+//! What the locks of a session share: when they are extended, and whether the session is over.
+
+use std::fmt;
+use std::sync::Arc;
+
+use palisade_core::BootTime;
+use tokio::sync::watch;
+
+use crate::Loss;
+use crate::values::clock;
+use crate::values::shown_key::ShownKey;
+
+/// Why a session is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionEnd {
+    /// It was closed.
+    Closed,
+    /// A lock of it was lost, the first of them.
+    Lost {
+        /// Which.
+        key: Vec<u8>,
+        /// Why.
+        loss: Loss,
+    },
+}
+
+impl fmt::Display for SessionEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the session was closed"),
+            Self::Lost { key, loss } => write!(f, "the session lost {}: {loss}", ShownKey(key)),
+        }
+    }
+}
+
+/// Of one session.
+#[derive(Debug)]
+pub struct Kept {
+    /// When its first round could have been.
+    began: BootTime,
+    /// Why it is over; `None`: it is not.
+    ended: watch::Sender<Option<SessionEnd>>,
+}
+
+impl Kept {
+    pub fn begin() -> Self {
+        Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
+    }
+
+    /// The moment from which its rounds are counted: they are the same for all of its locks.
+    pub fn began(&self) -> BootTime {
+        self.began
+    }
+
+    /// One of its locks is not held any more. One that was given back is not lost.
+    pub fn is_lost(&self, key: &[u8], loss: &Loss) {
+        if *loss != Loss::Released {
+            self.end(SessionEnd::Lost { key: key.to_vec(), loss: loss.clone() });
+        }
+    }
+
+    /// It is over, unless it was before.
+    pub fn end(&self, end: SessionEnd) {
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(end).is_none());
+    }
+
+    pub fn ended(&self) -> Option<SessionEnd> {
+        self.ended.borrow().clone()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Returns when it is over.
+    pub async fn done(&self) -> SessionEnd {
+        let mut ended = self.ended.subscribe();
+        // The sender is here, so it cannot fail.
+        let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        end.unwrap_or(SessionEnd::Closed)
+    }
+
+    /// Returns when a session that may be there is over; never, if there is none.
+    pub async fn is_done(this: &Option<Arc<Self>>) {
+        match this {
+            Some(this) => drop(this.done().await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_loss_ends_it_and_a_release_does_not() {
+        let kept = Kept::begin();
+        kept.is_lost(b"a", &Loss::Released);
+        assert!(!kept.is_over());
+        kept.is_lost(b"b", &Loss::MaxHold);
+        kept.is_lost(b"c", &Loss::Asleep);
+        assert_eq!(kept.ended(), Some(SessionEnd::Lost { key: b"b".to_vec(), loss: Loss::MaxHold }));
+    }
+}

@@ -1,0 +1,327 @@
+//! Taking a lock for as long as it takes: through queues, through nodes that are slow, loading or down, until the caller's own limit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use palisade_core::quorum::{GaveUp, Refused, Taker, Task};
+use palisade_core::{BootTime, Token, Wanted};
+use tokio::sync::MutexGuard;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::{debug, warn};
+
+use crate::metrics::{Acquiring, Class};
+use crate::net::nodes::Nodes;
+use crate::net::tally::Tally;
+use crate::net::wire::Lease;
+use crate::run::attempt::{self, Taken};
+use crate::run::checked::Checked;
+use crate::run::choosing::{self, Look};
+use crate::run::limit::{self, Said, within};
+use crate::run::waiting;
+use crate::values::clock;
+use crate::values::shown_key::ShownKey;
+use crate::{Error, ErrorKind};
+
+/// How often the log says of a lock that is waited for that too few nodes can be asked.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
+
+/// Where one stands who does not wait: in no line. Nobody ever takes this turn.
+static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
+
+/// Who waits in this process, by key: one of them asks the nodes, the others wait for their turn here.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
+
+/// Where those who want one key wait for each other, in order.
+#[derive(Debug, Default)]
+struct Turn {
+    queue: tokio::sync::Mutex<()>,
+    /// Those who do not have it: the nodes are told how many they are.
+    behind: Tally,
+    /// Why the one whose turn it is does not have the lock yet.
+    seen: Mutex<Option<Said>>,
+}
+
+impl Turns {
+    fn of(&self, key: &[u8]) -> Arc<Turn> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        // Not at each one: of many keys each would look at all of them. So afterwards there is room for as many more.
+        if turns.len() == turns.capacity() {
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let live = turns.len();
+            turns.reserve(live + 1);
+        }
+        let turn = Arc::default();
+        turns.insert(key.to_vec(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
+impl Turn {
+    fn saw(&self, said: Option<Said>) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = said;
+    }
+
+    /// Waits for it until then.
+    async fn wait_until(&self, deadline: Instant) -> Result<tokio::sync::MutexGuard<'_, ()>, Elapsed> {
+        let _behind = self.behind.begin();
+        timeout_at(deadline, self.queue.lock()).await
+    }
+
+    fn seen(&self) -> Option<Said> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What is to be taken, and for whom.
+#[derive(Clone, Debug)]
+pub struct Sought {
+    pub key: Vec<u8>,
+    /// The name of the owner, if the caller chose one.
+    pub owner: Option<Vec<u8>>,
+    /// What the names of all its attempts share.
+    pub request: u32,
+    pub note: Vec<u8>,
+    pub wanted: Wanted,
+    /// What it is counted as.
+    pub class: Class,
+    /// Its caller's place in the queues of the nodes: taken when the caller came, so that who waits for others of this process first is
+    /// not behind those of other processes who come meanwhile.
+    pub ticket: Token,
+}
+
+/// Takes it if it is free, now.
+pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> Result<Taken, Error> {
+    let acquiring = Acquiring::begin(&sought.class, sought.wanted);
+    let take = async |nodes: Arc<Nodes>| {
+        let (taker, task) = Taker::try_once(sought.wanted, nodes.len(), rand::random());
+        Taking::new(nodes, sought, checked, taker, &ALONE).run(task).await
+    };
+    let taken = nodes.on_present(checked.given, take).await;
+    acquiring.ended(&taken);
+    taken
+}
+
+/// Takes it, for up to `wait`.
+pub async fn lock(
+    nodes: &Arc<Nodes>,
+    turns: &Turns,
+    sought: &Sought,
+    wait: Option<Duration>,
+    checked: Checked,
+) -> Result<Taken, Error> {
+    let acquiring = Acquiring::begin(&sought.class, sought.wanted);
+    let (nodes, now) = (nodes.latest(), clock::boot_now());
+    let limit = wait.map(clock::after);
+    let (taker, task) = Taker::begin(sought.wanted, nodes.len(), limit, now, rand::random());
+    let turn = turns.of(&sought.key);
+    let taken = Taking::new(nodes, sought, checked, taker, &turn).run(task).await;
+    acquiring.ended(&taken);
+    taken
+}
+
+/// Performs what a [`Taker`] decides.
+struct Taking<'a> {
+    nodes: Arc<Nodes>,
+    sought: &'a Sought,
+    checked: Checked,
+    taker: Taker,
+    turn: &'a Turn,
+    /// Its turn in this process, once it has come.
+    place: Option<MutexGuard<'a, ()>>,
+    /// The name for which the nodes keep the lock.
+    kept: Option<Lease>,
+    /// The name of the last attempt.
+    asked_as: Arc<[u8]>,
+    /// Why the last attempt was refused.
+    refused: Option<Said>,
+    /// When the log said last that it waits for nodes.
+    warned: Instant,
+}
+
+impl<'a> Taking<'a> {
+    fn new(nodes: Arc<Nodes>, sought: &'a Sought, checked: Checked, taker: Taker, turn: &'a Turn) -> Self {
+        let warned = Instant::now();
+        Self {
+            nodes,
+            sought,
+            checked,
+            taker,
+            turn,
+            place: None,
+            kept: None,
+            asked_as: Arc::default(),
+            refused: None,
+            warned,
+        }
+    }
+
+    async fn run(mut self, mut task: Task) -> Result<Taken, Error> {
+        loop {
+            task = match task {
+                Task::Ask { wanted, by, keeps_name } => {
+                    let (lease, began) = (self.lease(wanted, keeps_name), Instant::now());
+                    match attempt::acquire(&self.nodes, lease, self.checked, by.map(instant)).await {
+                        Ok(taken) => return Ok(taken),
+                        Err(refused) => self.on_refused(refused, began).await,
+                    }
+                }
+                Task::AskAndWait { patience_ms, by } => {
+                    let (lease, began) = (self.lease(self.sought.wanted, false), Instant::now());
+                    let (patience, by) = (Duration::from_millis(patience_ms.into()), by.map(instant));
+                    let behind = &self.turn.behind;
+                    let waiting = attempt::acquire_waiting(&self.nodes, lease, self.checked, patience, by, behind);
+                    match Box::pin(waiting).await {
+                        Ok(Some(taken)) => return Ok(taken),
+                        Ok(None) => self.on_refused(attempt::contended(self.sought.wanted), began).await,
+                        Err(refused) => self.on_refused(refused, began).await,
+                    }
+                }
+                Task::Look { limit, by } => self.look(limit, by).await,
+                Task::LineUp { until } => self.line_up(until).await,
+                Task::Queue { patience_ms } => self.queue(Duration::from_millis(patience_ms.into())).await?,
+                Task::Pause { until, for_nodes } => self.pause(until, for_nodes).await,
+                Task::GiveUp(why) => return Err(self.give_up(why).await),
+            };
+        }
+    }
+
+    /// The acquisition for which the nodes keep it, or a new one: a late message about the last one cannot touch that.
+    fn lease(&mut self, wanted: Wanted, keeps_name: bool) -> Lease {
+        let Sought { key, owner, request, note, class, .. } = self.sought;
+        let lease = match self.kept.take().filter(|_| keeps_name) {
+            Some(kept) => kept,
+            None => Lease::new(key, (owner.as_deref(), *request), note, wanted, self.nodes.len()).of_class(class),
+        };
+        lease.wants(wanted);
+        self.asked_as = Arc::clone(&lease.owner);
+        lease
+    }
+
+    /// Goes over to the latest version of the set, if there is one. Whether it did.
+    fn follow(&mut self) -> bool {
+        let is_superseded = self.nodes.is_superseded();
+        if is_superseded {
+            self.nodes = self.nodes.latest();
+            self.taker.move_to(self.nodes.len());
+        }
+        is_superseded
+    }
+
+    async fn on_refused(&mut self, refused: Error, began: Instant) -> Task {
+        let error = limit::last_word(&self.nodes, &self.sought.key, self.refused.take(), refused, began);
+        let is_lasting = error.is_lasting()
+            && !(error.kind() == ErrorKind::NoQuorum && self.nodes.was_superseded(self.checked.given).await);
+        self.refused = Some(Said::now(error.clone()));
+        if self.place.is_some() {
+            self.turn.saw(self.refused.clone());
+        }
+        self.follow();
+        self.taker.on_refused(refusal(&error, is_lasting), clock::boot_now(), rand::random())
+    }
+
+    async fn look(&mut self, limit: u16, by: Option<BootTime>) -> Task {
+        self.sought.class.round();
+        let look = choosing::look(&self.nodes, &self.sought.key, &self.asked_as, limit, self.checked.given);
+        let look = within(by.map(instant), Box::pin(look)).await;
+        let number = look.as_ref().and_then(|look| look.number);
+        if let (Some(Look { number: None, holder }), Some(refused)) = (look, &mut self.refused) {
+            refused.error = refused.error.clone().with_holder(holder);
+        }
+        self.follow();
+        self.taker.on_look(number, clock::boot_now(), rand::random())
+    }
+
+    async fn line_up(&mut self, until: Option<BootTime>) -> Task {
+        let turn = self.turn;
+        let (place, at_once) = match (turn.queue.try_lock(), until) {
+            (Ok(place), _) => (place, true),
+            (Err(_), None) => {
+                let _behind = turn.behind.begin();
+                (turn.queue.lock().await, false)
+            }
+            (Err(_), Some(until)) => match turn.wait_until(instant(until)).await {
+                Ok(place) => (place, false),
+                Err(_) => return self.taker.on_no_turn(),
+            },
+        };
+        self.place = Some(place);
+        turn.saw(None);
+        if !at_once {
+            self.refused = None;
+        }
+        self.follow();
+        self.taker.on_turn(at_once, clock::boot_now(), rand::random())
+    }
+
+    async fn queue(&mut self, patience: Duration) -> Result<Task, Error> {
+        let lease = self.lease(self.sought.wanted, false);
+        let turn = waiting::turn(&self.nodes, lease, self.sought.ticket, patience, &self.turn.behind, self.checked);
+        let mut told = Box::pin(turn).await?;
+        if self.follow() {
+            // It was kept by nodes of the version before.
+            told = None;
+        }
+        let number = told.as_ref().map(|told| told.number);
+        self.kept = told.map(|told| told.lease);
+        Ok(self.taker.on_queue(number, clock::boot_now(), rand::random()))
+    }
+
+    async fn pause(&mut self, until: BootTime, for_nodes: Option<BootTime>) -> Task {
+        let (key, nodes) = (ShownKey(&self.sought.key), self.nodes.len());
+        let pause = clock::until(until);
+        if let Some(Said { error, .. }) = self.refused.as_ref().filter(|_| !pause.is_zero()) {
+            if for_nodes.is_some() && self.warned.elapsed() > SAID_AGAIN {
+                self.warned = Instant::now();
+                warn!(%key, nodes, %error, "waits for nodes");
+            } else {
+                debug!(%key, nodes, ?pause, %error, "asks again");
+            }
+            sleep(pause).await;
+        }
+        if let Some(until) = for_nodes {
+            let _ = timeout(clock::until(until), self.nodes.majority_answers(&self.sought.key)).await;
+        }
+        self.follow();
+        let many_wait = self.nodes.len() == 1 && self.nodes.list[0].has_many_blocked(&self.sought.key);
+        self.taker.on_paused(many_wait, clock::boot_now(), rand::random())
+    }
+
+    async fn give_up(self, why: GaveUp) -> Error {
+        let (nodes, key, given) = (&self.nodes, &self.sought.key, self.checked.given);
+        match (why, self.refused) {
+            (GaveUp::Refused, Some(last)) => last.error,
+            (GaveUp::TimedOut, Some(last)) => {
+                let by = self.taker.over().map_or_else(Instant::now, instant);
+                limit::timed_out(nodes, key, last.error, given, by).await
+            }
+            (GaveUp::Behind, refused) => limit::behind(nodes, key, self.turn.seen().or(refused), given).await,
+            (GaveUp::Refused | GaveUp::TimedOut, None) => attempt::contended(self.sought.wanted),
+        }
+    }
+}
+
+/// The moment on the clock of timers.
+fn instant(at: BootTime) -> Instant {
+    Instant::now() + clock::until(at)
+}
+
+/// What a refusal says to the [`Taker`].
+fn refusal(error: &Error, is_lasting: bool) -> Refused {
+    match error.kind() {
+        ErrorKind::Contended => Refused::Contended,
+        ErrorKind::Guarded => {
+            let left = error.retry_after().unwrap_or_default();
+            Refused::Guarded { left_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX) }
+        }
+        ErrorKind::Expired => Refused::TooLate,
+        ErrorKind::NoQuorum => Refused::TooFewNodes { is_lasting },
+        _ if is_lasting => Refused::Lasting,
+        _ => Refused::TooFewNodes { is_lasting: false },
+    }
+}

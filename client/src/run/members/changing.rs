@@ -1,0 +1,411 @@
+//! Changing the set of nodes: step by step, each of which adds or removes one node and is agreed on by the nodes themselves.
+//!
+//! It begins with what the nodes know, whatever this client knows. So another one who changes the set at the same time is not fought: what
+//! they agreed on is where this one goes on from; and what somebody left half-done is completed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::{Change, ChangeProgress, MemberSays, NodeId, TellMember, majority, step_towards};
+use palisade_core::{Accepted, Ballot, Member, Members, members_from_text};
+use rand::RngExt;
+use redis::Value;
+use tokio::time::{Instant, sleep};
+use tracing::info;
+
+use super::asking::{Answered, ask};
+use crate::net::access::Way;
+use crate::net::nodes::Nodes;
+use crate::net::ways::NO_SERVER;
+use crate::net::wire;
+use crate::{Error, ErrorKind, NodeError, Why};
+
+/// So long nothing may go on but leases that end, before it is told what stands in the way.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A node that does not answer for so long when the set is founded is written down as unknown.
+const FOUNDING: Duration = Duration::from_secs(5);
+
+/// Time between two looks at a node that is guarded: an operator may lift that.
+const GUARD_LOOK: Duration = Duration::from_secs(1);
+
+/// First and longest pause after an attempt that came to nothing.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// Whoever else changes the set at the same moment, or died while it did, is outbid by twice as much each time.
+const ATTEMPTS_SHIFT: u32 = 96;
+
+/// Makes these nodes the set, in as many steps as it takes; and has the client of `nodes` take it up.
+///
+/// # Errors
+/// `Configuration`, `NotAllowed`, `NoQuorum`.
+pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), Error> {
+    if !nodes.set.ways.can_change() {
+        return Err(Error::new(ErrorKind::Configuration, NO_SERVER));
+    }
+    let first = nodes.set.ways.first();
+    let wanted = nodes.set.ways.name(addresses)?;
+    let mut changer = Changer::new(nodes);
+    loop {
+        let surveyed = changer.survey(first).await;
+        changer.tell_behind(&surveyed).await;
+        let present = surveyed.present(first)?;
+        // Before it is founded: what cannot be is refused while nothing has been changed.
+        let wanted = changer.wanted(&present, &wanted).await?;
+        let done = match (present.version, step_towards(&present.list, &wanted)) {
+            (0, _) => changer.found(first).await?,
+            (_, None) => return taken_up(nodes, present).await,
+            (_, Some(list)) if changer.added_serves(&present, &list).await => changer.step(&present, list).await?,
+            (_, Some(_)) => None,
+        };
+        if let Some(members) = done {
+            changer.decided(&present, &members).await?;
+        }
+    }
+}
+
+/// The client works with this version, or with a later one.
+async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
+    loop {
+        let latest = nodes.latest();
+        if latest.set.news.version() >= members.version {
+            return Ok(());
+        }
+        latest.set.news.is_told(members.clone());
+        latest.superseded().await;
+    }
+}
+
+/// What a server knows of the set.
+#[derive(Debug)]
+pub struct Knows {
+    /// Which one it is.
+    pub id: u128,
+    /// For so many milliseconds it grants nothing.
+    pub guard_ms: u64,
+    pub members: Members,
+}
+
+/// What the nodes know, by address, and the latest version among it.
+pub(super) struct Surveyed {
+    latest: Members,
+    known: HashMap<String, Result<Knows, Why>>,
+}
+
+impl Surveyed {
+    /// The set as it is. Where no node knows one, the nodes at `first`: it is founded with them.
+    ///
+    /// # Errors
+    /// `Configuration`: two of these addresses are one server's.
+    pub(super) fn present(&self, first: &[String]) -> Result<Members, Error> {
+        if self.latest.version > 0 {
+            return Ok(self.latest.clone());
+        }
+        let id = |address| self.known.get(address).and_then(|knows| knows.as_ref().ok()).map(|knows| knows.id);
+        let list: Vec<_> = first.iter().map(|address| Member { id: id(address), address: address.clone() }).collect();
+        are_distinct(&list)?;
+        Ok(Members { version: 0, list })
+    }
+}
+
+pub(super) struct Changer<'a> {
+    nodes: &'a Arc<Nodes>,
+    /// The first part of the next ballot.
+    outbid: u32,
+    pause: Duration,
+    progressed: Instant,
+}
+
+impl<'a> Changer<'a> {
+    /// One that has not begun.
+    pub(super) fn new(nodes: &'a Arc<Nodes>) -> Self {
+        Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now() }
+    }
+
+    fn way(&self, address: &str) -> Result<Arc<Way>, Why> {
+        let nowhere = || Why::Unfit("its address in the set is of no use here".to_owned());
+        self.nodes.set.ways.to_address(address).ok_or_else(nowhere)
+    }
+
+    async fn ask(&self, member: &Member, command: &redis::Cmd) -> Result<Answered, Why> {
+        ask(&self.way(&member.address)?, member.id.map(NodeId), command).await
+    }
+
+    /// The latest version that any node knows, of those at `first` and in all versions that they tell of.
+    pub(super) async fn survey(&self, first: &[String]) -> Surveyed {
+        let mut addresses = first.to_vec();
+        addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
+        let mut known: HashMap<String, Result<Knows, Why>> = HashMap::new();
+        let mut latest = self.nodes.latest().set.news.members.clone();
+        loop {
+            let unknown: Vec<_> = addresses.extract_if(.., |_| true).filter(|at| !known.contains_key(at)).collect();
+            if unknown.is_empty() {
+                break;
+            }
+            known.extend(join_all(unknown.into_iter().map(async |at| (at.clone(), self.knows(&at).await))).await);
+            let newest = known.values().flatten().map(|knows| &knows.members).max_by_key(|members| members.version);
+            if let Some(newest) = newest.filter(|newest| newest.version > latest.version) {
+                latest = newest.clone();
+            }
+            addresses.extend(latest.list.iter().map(|member| member.address.clone()));
+        }
+        Surveyed { latest, known }
+    }
+
+    /// Tells members that know an earlier version: they would have no vote on the next one.
+    async fn tell_behind(&self, Surveyed { latest, known }: &Surveyed) {
+        let is_behind = |member: &&Member| {
+            let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
+            knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < latest.version)
+        };
+        // Whoever may not tell them is told so by the first step.
+        join_all(latest.list.iter().filter(is_behind).map(|member| self.tell(member, latest))).await;
+    }
+
+    /// What the server at this address knows.
+    pub(super) async fn knows(&self, address: &str) -> Result<Knows, Why> {
+        let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await?;
+        let members = wire::members(&answered.value)
+            .ok_or_else(|| Why::Unfit(format!("it answered {:?} to LOCK.MEMBERS", answered.value)))?;
+        Ok(Knows { id: answered.id.0, guard_ms: answered.guard_ms, members })
+    }
+
+    async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, Why> {
+        self.ask(member, &wire::tell_decided(members)).await
+    }
+
+    /// Founds the set: the first version has the nodes at `first`, with their ids.
+    async fn found(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
+        // One that is slow now is a member all the same: it would have to be removed and added anew.
+        let until = Instant::now() + FOUNDING;
+        let ask = async |address: &String| loop {
+            let knows = self.knows(address).await;
+            if knows.is_ok() || Instant::now() >= until {
+                return knows;
+            }
+            sleep(BACK_OFF.1).await;
+        };
+        let asked = join_all(first.iter().map(ask)).await;
+        let mut whys = vec![];
+        let mut list: Vec<Member> = vec![];
+        for (address, knows) in first.iter().zip(asked) {
+            let id = match knows {
+                Ok(knows) => Some(knows.id),
+                Err(why) => {
+                    whys.push((address.clone(), why));
+                    None
+                }
+            };
+            list.push(Member { id, address: address.clone() });
+        }
+        are_distinct(&list)?;
+        if list.iter().filter(|member| member.id.is_some()).count() < majority(list.len()) {
+            self.failed(whys).await?;
+            return Ok(None);
+        }
+        let nobody = |address: &String| Member { id: None, address: address.clone() };
+        self.step(&Members { version: 0, list: first.iter().map(nobody).collect() }, list).await
+    }
+
+    /// The nodes at these addresses, as members: those that are so already, and new ones.
+    pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<Vec<Member>, Error> {
+        let asked = join_all(wanted.iter().map(async |way| (way.address(), self.knows(&way.address()).await))).await;
+        let mut list: Vec<Member> = vec![];
+        for (address, knows) in asked {
+            let refused = |kind, why: Why| {
+                let node = NodeError { node: address.clone(), why };
+                Error::new(kind, "a node cannot be added to the set: nothing was changed for it").with_nodes(vec![node])
+            };
+            let there: Vec<_> = present.list.iter().filter(|member| member.address == address).collect();
+            let member = match (knows, &*there) {
+                (Ok(knows), _) => {
+                    let member = Member { id: Some(knows.id), address: address.clone() };
+                    let before = present.list.iter().find(|member| member.id == Some(knows.id));
+                    match before {
+                        Some(before) if *before != member => {
+                            let why = format!(
+                                "it is a member already, as {}: remove it, and then add it with this address",
+                                before.address
+                            );
+                            return Err(refused(ErrorKind::Configuration, Why::Unfit(why)));
+                        }
+                        Some(_) => member,
+                        // One that was a member before, or is one by now: its last version had nodes of this one.
+                        None if knows.members.version == 0 || shares_nodes(&knows.members, present) => member,
+                        None => {
+                            let why = "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)";
+                            return Err(refused(ErrorKind::Configuration, Why::Unfit(why.to_owned())));
+                        }
+                    }
+                }
+                // It may be dead: it stays one.
+                (Err(_), [member, ..]) => (*member).clone(),
+                (Err(why), []) => {
+                    let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
+                    return Err(refused(kind, why));
+                }
+            };
+            if is_one_of(&list, &member) {
+                return Err(refused(
+                    ErrorKind::Configuration,
+                    Why::Unfit("it is the same server as another address: give each node once".to_owned()),
+                ));
+            }
+            list.push(member);
+        }
+        Ok(list)
+    }
+
+    /// Whether the node that `list` has more than `present`, if any, is not guarded; if it is, some of that time has passed. Until it grants, it counts for
+    /// the majority that is needed, and not for the one that there is: where another node is dead, locks would be lost.
+    async fn added_serves(&mut self, present: &Members, list: &[Member]) -> bool {
+        let Some(added) = list.iter().find(|member| !present.list.contains(member)) else { return true };
+        // One that does not answer is told of by the look before the next attempt.
+        let Ok(knows) = self.knows(&added.address).await else { return true };
+        if knows.guard_ms > 0 {
+            info!(node = added.address, guard_ms = knows.guard_ms, "waits until a node serves that is to be added");
+            self.progressed = Instant::now();
+            sleep(Duration::from_millis(knows.guard_ms).min(GUARD_LOOK)).await;
+        }
+        knows.guard_ms == 0
+    }
+
+    /// An attempt to have `list` follow `present`; what was decided, if it came to anything.
+    async fn step(&mut self, present: &Members, list: Vec<Member>) -> Result<Option<Members>, Error> {
+        let mut change = Change::begin(present.clone(), self.ballot(), list);
+        loop {
+            let told = change.tell();
+            let command = wire::tell_member(&told);
+            let say = async |place: usize| (place, self.ask(&present.list[place], &command).await);
+            let mut asked: FuturesUnordered<_> = (0..present.list.len()).map(say).collect();
+            let mut failures = vec![];
+            let progress = loop {
+                let Some((place, answer)) = asked.next().await else { break ChangeProgress::Impossible };
+                let (id, says) = match answer {
+                    Ok(Answered { id, value, .. }) => match (&told, said(&value)) {
+                        (TellMember::Promise { .. }, Some(promised)) => (id.0, promised),
+                        (TellMember::Accept { .. }, _) => (id.0, MemberSays::Accepted),
+                        _ => (id.0, MemberSays::No),
+                    },
+                    Err(failure) => {
+                        failures.push((present.list[place].address.clone(), failure));
+                        (0, MemberSays::No)
+                    }
+                };
+                match change.on_answer(place, id, &told, says) {
+                    ChangeProgress::Goes => {}
+                    // Who refuses tells why.
+                    ChangeProgress::Impossible if !asked.is_empty() => {}
+                    progress => break progress,
+                }
+            };
+            drop(asked);
+            match progress {
+                ChangeProgress::Decided(members) => return Ok(Some(members)),
+                ChangeProgress::Accepts => {}
+                ChangeProgress::Goes | ChangeProgress::Impossible => {
+                    self.failed(failures).await?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Of whoever changes the set at once the last one to begin goes on; one that never comes to an end is outbid.
+    fn ballot(&self) -> Ballot {
+        let (began, chance) = (self.nodes.clock.ticket().get(), rand::rng().random::<u32>());
+        Ballot::from(self.outbid) << ATTEMPTS_SHIFT | Ballot::from(began) << u32::BITS | Ballot::from(chance)
+    }
+
+    /// All nodes of both versions are told; and this client.
+    async fn decided(&mut self, before: &Members, after: &Members) -> Result<(), Error> {
+        let left = before.list.iter().filter(|member| before.version > 0 && !after.list.contains(member));
+        let all: Vec<_> = after.list.iter().chain(left).collect();
+        info!(version = after.version, nodes = after.list.len(), "the next version of the set of nodes is decided");
+        let told = join_all(all.iter().map(|member| self.tell(member, after))).await;
+        let named = all.iter().zip(told).filter_map(|(member, told)| Some((member.address.clone(), told.err()?)));
+        self.allowed(&named.collect::<Vec<_>>(), 0)?;
+        (self.progressed, self.pause, self.outbid) = (Instant::now(), BACK_OFF.0, 0);
+        self.nodes.latest().set.news.is_told(after.clone());
+        Ok(())
+    }
+
+    /// Returns when it makes sense to try again.
+    async fn failed(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
+        self.allowed(&failures, failures.len() / 2)?;
+        let unsettled = failures.iter().filter_map(|(_, why)| match why {
+            Why::Unsettled { left_ms, .. } => Some(*left_ms),
+            _ => None,
+        });
+        if let Some(ms) = unsettled.min() {
+            // Leases end: that takes its time, and nothing stands in the way.
+            self.progressed = Instant::now();
+            sleep(Duration::from_millis(ms).max(BACK_OFF.0)).await;
+            return Ok(());
+        }
+        if failures.iter().any(|(_, why)| why.code() == Some("OUTBID")) {
+            self.outbid = self.outbid.saturating_mul(2).saturating_add(1);
+        }
+        if self.progressed.elapsed() > PATIENCE {
+            let text = "too few nodes agree to another version of the set; what was changed until now stays, and it can be gone on with";
+            return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(errors(&failures)));
+        }
+        let jittered = self.pause.mul_f64(rand::rng().random_range(0.5..1.0));
+        sleep(jittered).await;
+        self.pause = (self.pause * 2).min(BACK_OFF.1);
+        Ok(())
+    }
+
+    /// Whether at most so many nodes refuse this user.
+    fn allowed(&self, failures: &[(String, Why)], most: usize) -> Result<(), Error> {
+        let refused: Vec<_> =
+            failures.iter().filter(|(_, failure)| failure.code() == Some("NOPERM")).cloned().collect();
+        if refused.len() <= most {
+            return Ok(());
+        }
+        let text = "this user may not change the set of nodes: that takes +lock.setmembers and +lock.members, the permissions of an operator";
+        Err(Error::new(ErrorKind::NotAllowed, text).with_nodes(errors(&refused)))
+    }
+}
+
+/// Returns true if the server of `member` is in `list`, whatever its address there.
+fn is_one_of(list: &[Member], member: &Member) -> bool {
+    list.iter().any(|other| member.id.is_some() && other.id == member.id)
+}
+
+/// Refuses a set that has one server twice.
+fn are_distinct(list: &[Member]) -> Result<(), Error> {
+    let twice = (0..list.len()).find(|&n| is_one_of(&list[..n], &list[n]));
+    twice.map_or(Ok(()), |n| {
+        let text = format!("{} is the same server as another address: give each node once", list[n].address);
+        Err(Error::new(ErrorKind::Configuration, text))
+    })
+}
+
+/// Whether two versions can be of one set.
+fn shares_nodes(one: &Members, other: &Members) -> bool {
+    let is_there = |member: &Member| {
+        let is_it = |other: &Member| (other.id.is_some() && other.id == member.id) || other.address == member.address;
+        other.list.iter().any(is_it)
+    };
+    one.list.iter().any(is_there)
+}
+
+fn errors(failures: &[(String, Why)]) -> Vec<NodeError> {
+    failures.iter().map(|(node, failure)| NodeError { node: node.clone(), why: failure.clone() }).collect()
+}
+
+/// What a promise tells.
+fn said(value: &Value) -> Option<MemberSays> {
+    let accepted = match (wire::text(value, "accepted"), wire::text(value, "members")) {
+        (Some(ballot), Some(list)) => {
+            Some(Accepted { ballot: Ballot::from_str_radix(&ballot, 16).ok()?, list: members_from_text(&list)? })
+        }
+        _ => None,
+    };
+    Some(MemberSays::Promised { accepted, floor: wire::number(value, "floor")? })
+}

@@ -1,0 +1,18 @@
+//! What performs the machines of `palisade_quorum`: tasks, timers and cancellation. They decide nothing.
+
+pub mod attempt;
+pub mod checked;
+pub mod choosing;
+pub mod give_back;
+pub mod kept;
+pub mod limit;
+pub mod locking;
+pub mod looking;
+pub mod members;
+pub mod observing;
+pub mod proclaiming;
+pub mod renewer;
+pub mod thread;
+pub mod waiting;
+pub mod watch;
+pub mod watching;

@@ -1,0 +1,134 @@
+//! Who leads, as the nodes tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::{Observer, Says};
+use tokio::sync::mpsc;
+
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire;
+use crate::run::watching::{State, Told, What, ask};
+use crate::values::clock;
+use crate::{Error, ErrorKind, Why};
+
+/// What a node said counts for so long, in milliseconds: for three watches and a little.
+const FRESH_MS: u32 = 10_000;
+
+/// Who leads, as an observer knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Leader {
+    /// Larger than that of every earlier leader.
+    pub term: u64,
+    /// The number of what it proclaims, in its term: from 1 on.
+    pub sequence: u64,
+    /// What it proclaims: an address, for example.
+    pub value: Vec<u8>,
+}
+
+fn to_leader(leader: &palisade_core::quorum::Leader) -> Leader {
+    Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
+}
+
+/// Tells changes until nobody listens, in whichever version of the set.
+pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Leader>>) {
+    let mut nodes = nodes.latest();
+    let (mut machine, mut last) = (Observer::new(nodes.len(), FRESH_MS), None);
+    loop {
+        tokio::select! {
+            biased;
+            () = nodes.superseded() => {}
+            () = observe_version(&nodes, &key, given, &tell, &mut machine, &mut last) => return,
+        }
+        nodes = nodes.latest();
+        machine.moves_to(nodes.len());
+    }
+}
+
+async fn observe_version(
+    nodes: &Arc<Nodes>,
+    key: &Arc<[u8]>,
+    given: Given,
+    tell: &mpsc::Sender<Option<Leader>>,
+    machine: &mut Observer,
+    last: &mut Option<Option<Leader>>,
+) {
+    let ask = |node, known, after| ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
+    while let Some(told) = asked.next().await {
+        let (node, (known, after)) = (told.node, told.next());
+        hear(machine, told);
+        // Asked again before anything is told: the next change is not missed meanwhile.
+        asked.push(ask(node, known, after));
+        let observed = machine.observed(clock::boot_now());
+        let current = match (observed.leader, observed.is_fresh) {
+            (None, false) => continue,
+            (leader, _) => leader.map(to_leader),
+        };
+        if last.as_ref() != Some(&current) {
+            if tell.send(current.clone()).await.is_err() {
+                return;
+            }
+            *last = Some(current);
+        }
+    }
+}
+
+/// Who leads, as a majority says now.
+pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Option<Leader>, Error> {
+    let mut machine = Observer::new(nodes.len(), FRESH_MS);
+    let mut whys = vec![None; nodes.len()];
+    let key: Arc<[u8]> = key.into();
+    // Where they do not agree, one round more tells whether a leader is new or gone.
+    for _ in 0..2 {
+        let ask = |node| ask(Arc::clone(nodes), Arc::clone(&key), node, None, given, Duration::ZERO);
+        let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
+        while let Some(told) = asked.next().await {
+            whys[told.node] = match &told.what {
+                What::Silent(why) => Some(why.clone()),
+                What::Says { state: State::Guarded, .. } => {
+                    Some(Why::Unreachable("it is guarded: it may have forgotten who leads".to_owned()))
+                }
+                _ => None,
+            };
+            hear(&mut machine, told);
+            let observed = machine.observed(clock::boot_now());
+            if observed.is_fresh && (observed.leader.is_none() || machine.is_agreed()) {
+                return Ok(observed.leader.map(to_leader));
+            }
+        }
+    }
+    let observed = machine.observed(clock::boot_now());
+    if observed.is_fresh {
+        return Ok(observed.leader.map(to_leader));
+    }
+    Err(Error::new(ErrorKind::NoQuorum, "too few nodes can tell who leads").with_nodes(nodes.errors(&whys)))
+}
+
+fn hear(machine: &mut Observer, Told { node, asked, what }: Told) {
+    let now = clock::boot_now();
+    match what {
+        What::Says { id, state, .. } => match says(state) {
+            Some(says) => machine.on_answer(node, id, says, asked, now),
+            None => machine.on_silence(node),
+        },
+        What::Same { id, .. } => machine.on_same(node, id, asked, now),
+        What::Silent(_) => machine.on_silence(node),
+    }
+}
+
+/// What LOCK.INFO or LOCK.WATCH tell of who holds the lock.
+fn says(state: State) -> Option<Says> {
+    match state {
+        State::Free => Some(Says::Free),
+        State::Guarded => Some(Says::Guarded),
+        State::Held(info) => {
+            let bytes = |name| wire::bytes(&info, name).map(<[u8]>::to_vec);
+            Some(Says::Held { owner: bytes("owner")?, note: bytes("note")?, sequence: wire::number(&info, "seq")? })
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a leader proclaims, on its way to the nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use palisade_core::quorum::{Held, NodeId, Noted, Proclaim, Proclamation, Tell, majority};
+use redis::Value;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use tracing::debug;
+
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire::Lease;
+use crate::{Error, ErrorKind, Why};
+
+/// Who waits until a majority has it: for its term and its number.
+pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
+
+/// By node: which server answered, and what.
+type Reply = (usize, Option<NodeId>, Result<Value, Why>);
+
+/// A leader's side of an election, beside the extending of its lock.
+pub struct Proclaiming {
+    nodes: Arc<Nodes>,
+    lease: Arc<Lease>,
+    given: Given,
+    machine: Proclaim,
+    note: Vec<u8>,
+    replies: FuturesUnordered<BoxFuture<'static, Reply>>,
+    /// Who waits for which number.
+    waiting: Vec<(u64, Proclaimed)>,
+    /// By node: why it refuses for good.
+    refusals: Vec<Option<Why>>,
+}
+
+impl Proclaiming {
+    /// Of a lock that is held: its token now is the term.
+    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, held: &Held, given: Given) -> Self {
+        Self {
+            nodes: Arc::clone(nodes),
+            lease: Arc::clone(lease),
+            given,
+            machine: Proclaim::of(held, nodes.len()),
+            note: vec![],
+            replies: FuturesUnordered::new(),
+            waiting: vec![],
+            refusals: vec![None; nodes.len()],
+        }
+    }
+
+    /// This, from now on.
+    pub fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) {
+        self.note = Proclamation { term: self.machine.term(), value }.note();
+        let tells = self.machine.advance();
+        self.refusals.fill(None);
+        self.waiting.push((self.machine.sequence(), done));
+        self.tell(tells);
+    }
+
+    /// All nodes are told again.
+    pub fn again(&mut self) {
+        // One that hangs is not told twice at a time.
+        if self.replies.is_empty() {
+            self.tell(self.machine.again());
+        }
+    }
+
+    /// The set of nodes is another one from now on.
+    pub fn moves_to(&mut self, nodes: &Arc<Nodes>) {
+        self.nodes = Arc::clone(nodes);
+        self.replies = FuturesUnordered::new();
+        self.refusals = vec![None; nodes.len()];
+        let tells = self.machine.moves_to(nodes.len());
+        self.tell(tells);
+    }
+
+    /// The node granted the lock anew.
+    pub fn on_grant(&mut self, node: usize) {
+        let tell = self.machine.on_grant(node);
+        self.tell(tell);
+    }
+
+    /// Hears one answer; never returns while none is awaited.
+    pub async fn goes_on(this: &mut Option<Self>) {
+        let Some(this) = this.as_mut().filter(|this| !this.replies.is_empty()) else {
+            return std::future::pending().await;
+        };
+        if let Some(reply) = this.replies.next().await {
+            this.on_reply(reply);
+        }
+    }
+
+    fn tell(&mut self, tells: impl IntoIterator<Item = Tell>) {
+        for Tell { node, sequence } in tells {
+            let (nodes, given) = (Arc::clone(&self.nodes), self.given);
+            let command = self.lease.note(&self.note, sequence);
+            let told = async move {
+                let deadline = Instant::now() + given.most();
+                loop {
+                    let (id, reply) = nodes.list[node].ask(&command, given, None).await;
+                    match &reply {
+                        Err(Why::NotYet { left_ms, .. }) if Instant::now() < deadline => {
+                            sleep(Duration::from_millis(*left_ms)).await;
+                        }
+                        _ => return (node, id, reply),
+                    }
+                }
+            };
+            self.replies.push(told.boxed());
+        }
+    }
+
+    fn on_reply(&mut self, (node, id, reply): Reply) {
+        let noted = match reply {
+            Ok(Value::Int(sequence)) => u64::try_from(sequence).map_or(Noted::Failed, Noted::Has),
+            Ok(Value::Nil) => Noted::NotHeld,
+            Ok(_) => Noted::Failed,
+            Err(failure) => {
+                let (key, token) = (self.lease.shown_key(), self.machine.term().get());
+                debug!(%key, token, node = self.nodes.list[node].name(), %failure, "not proclaimed there");
+                self.refusals[node] = failure.is_lasting().then_some(failure);
+                Noted::Failed
+            }
+        };
+        self.machine.on_answer(node, id, noted);
+        let term = self.machine.term().get();
+        for (sequence, done) in self.waiting.extract_if(.., |(sequence, _)| self.machine.is_proclaimed(*sequence)) {
+            let _ = done.send(Ok((term, sequence)));
+        }
+        if self.refusals.iter().flatten().count() > self.nodes.len() - majority(self.nodes.len()) {
+            let error =
+                Error::new(ErrorKind::NoQuorum, "too few nodes let this client proclaim that it leads (LOCK.NOTE)")
+                    .with_nodes(self.nodes.errors(&self.refusals))
+                    .lasting(true);
+            self.waiting.drain(..).for_each(|(_, done)| drop(done.send(Err(error.clone()))));
+        }
+    }
+}

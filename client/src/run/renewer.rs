@@ -1,0 +1,381 @@
+//! The task that stands behind a held lock: it performs what [`Keeper`] decides, and tells the guards. It lives on the client's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub use palisade_core::quorum::Auto;
+use palisade_core::quorum::{Answer, Ask, Held, Keeper, News, Release, Released as Outcome, WhyLost, Work};
+use palisade_core::{BootTime, Wanted};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
+use tracing::instrument::WithSubscriber;
+use tracing::{Instrument, debug, debug_span, warn};
+
+use crate::metrics::{self, Holding};
+use crate::net::calls::{Calls, Reply};
+use crate::net::nodes::Nodes;
+use crate::net::tally::Counted;
+use crate::net::wire::Lease;
+use crate::run::attempt::Taken;
+use crate::run::checked::Checked;
+use crate::run::give_back::GiveBack;
+use crate::run::kept::Kept;
+use crate::run::looking::{Looking, Missing};
+use crate::run::proclaiming::{Proclaimed, Proclaiming};
+use crate::values::clock;
+use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
+
+/// The state that guards and their renewer share.
+#[derive(Debug)]
+pub struct Shared {
+    token: AtomicU64,
+    valid_until_us: AtomicU64,
+    /// The number of guards.
+    pub holds: AtomicU32,
+    /// Set when it is lost or was released.
+    pub ended: watch::Sender<Option<Loss>>,
+    key: Vec<u8>,
+    /// Its session, if it is of one.
+    session: Option<Arc<Kept>>,
+}
+
+impl Shared {
+    pub fn token(&self) -> u64 {
+        self.token.load(Ordering::Acquire)
+    }
+
+    pub fn valid_until(&self) -> BootTime {
+        BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
+    }
+
+    /// The error that tells that it is lost, and what is known of why.
+    pub fn lost(&self) -> Error {
+        let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
+        Error::lost().with_nodes(nodes.unwrap_or_default())
+    }
+
+    fn show(&self, held: &Held) {
+        self.token.store(held.token().get(), Ordering::Release);
+        self.valid_until_us.store(held.valid_until().as_us(), Ordering::Release);
+    }
+
+    fn end(&self, loss: Loss) {
+        // From here on nobody may rely on it, however long its leases run.
+        self.valid_until_us.store(0, Ordering::Release);
+        let is_news = self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(loss.clone()).is_none());
+        if let Some(session) = self.session.as_ref().filter(|_| is_news) {
+            session.is_lost(&self.key, &loss);
+        }
+    }
+}
+
+/// Somebody who waits for an order to be carried out.
+type Done = oneshot::Sender<Result<(), Error>>;
+
+/// An order of a guard to its renewer.
+pub enum Order {
+    /// Extend now, to leases of this length.
+    Extend { ttl_ms: u32, done: Done },
+    /// Extend in the background from now on, or not any more.
+    Keep { auto: Option<Auto> },
+    /// Go on as a reader; answered when a majority knows.
+    Share { done: Done },
+    /// Proclaim this on all nodes; answered with the term and the number when a majority has it.
+    Proclaim { value: Vec<u8>, done: Proclaimed },
+    /// Give it back everywhere. That is counted until it is begun, and tells what came of it if somebody wants to know.
+    Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
+}
+
+/// Begins to keep what was taken, in the rounds of its session if it is of one; ends when it is released or lost, or nobody gives orders any more.
+pub fn start(
+    taken: Taken,
+    checked: Checked,
+    auto: Option<Auto>,
+    session: Option<Arc<Kept>>,
+) -> (Arc<Shared>, mpsc::UnboundedSender<Order>, Arc<Lease>) {
+    let began = session.as_ref().map(|session| session.began());
+    let shared = Arc::new(Shared {
+        token: AtomicU64::new(taken.held.token().get()),
+        valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
+        holds: AtomicU32::new(1),
+        ended: watch::Sender::new(None),
+        key: taken.lease.key.clone(),
+        session,
+    });
+    let (nodes, lease) = (&taken.nodes, Arc::clone(&taken.lease));
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let mut give_back = GiveBack::new(nodes, &lease, checked);
+    let mut held = taken.held;
+    if lease.is_named() {
+        held.is_spoken_for_elsewhere();
+        // Its owner was told, and may go on with another process: what is over here may not be over there.
+        give_back.disarm();
+    }
+    let mut renewer = Renewer {
+        nodes: Arc::clone(nodes),
+        lease: Arc::clone(&lease),
+        keeper: Keeper::begin(held, auto, began, clock::boot_now(), rand::random()),
+        calls: taken.calls,
+        checked,
+        shared: Arc::clone(&shared),
+        waiting: vec![],
+        sharing: vec![],
+        whys: vec![None; nodes.len()],
+        proclaiming: None,
+        looking: Looking::begin(nodes, &lease, checked),
+        give_back,
+        holding: Holding::begin(&lease.class, lease.wanted()),
+        counted: Some(nodes.held.begin()),
+    };
+    let (key, token, count) = (lease.shown_key(), shared.token(), nodes.len());
+    debug!(%key, token, nodes = count, "granted");
+    // What the holder is told of while it holds the lock belongs together, however long after the call.
+    let span = debug_span!("held", %key, token, nodes = count);
+    tokio::spawn(async move { renewer.run(inbox).await }.instrument(span).with_current_subscriber());
+    (shared, orders, lease)
+}
+
+impl Drop for Renewer {
+    /// However it ends, also with its runtime: nobody extends the lock from here on, and nobody is left relying on it.
+    fn drop(&mut self) {
+        self.shared.end(Loss::Closed);
+        self.holding.end(self.shared.ended.borrow().as_ref().unwrap_or(&Loss::Closed));
+    }
+}
+
+struct Renewer {
+    nodes: Arc<Nodes>,
+    lease: Arc<Lease>,
+    keeper: Keeper,
+    calls: Calls,
+    checked: Checked,
+    shared: Arc<Shared>,
+    /// Those who wait for the outcome of a round.
+    waiting: Vec<Done>,
+    /// Those who wait until a majority has it as a reader's.
+    sharing: Vec<Done>,
+    whys: Vec<Option<Why>>,
+    /// If it is a leader's.
+    proclaiming: Option<Proclaiming>,
+    /// If its nodes are to tell at once where it is taken away.
+    looking: Option<Looking>,
+    give_back: GiveBack,
+    holding: Holding,
+    counted: Option<Counted>,
+}
+
+impl Renewer {
+    async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
+        let mut session = self.shared.session.clone();
+        while let Some(wake) = self.keeper.wake_at() {
+            let work = tokio::select! {
+                biased;
+                order = inbox.recv() => match order {
+                    Some(Order::Release { done, counted }) => return self.release(done, counted).await,
+                    Some(Order::Extend { ttl_ms, done }) => self.extend(ttl_ms, done),
+                    Some(Order::Keep { auto }) => self.keep(auto),
+                    Some(Order::Share { done }) => self.share(done),
+                    Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
+                    // Every guard is gone, and its order did not come.
+                    None => return self.shared.end(Loss::Released),
+                },
+                Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
+                () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => self.on_time(),
+                missing = Looking::goes_on(&mut self.looking, self.keeper.held()), if self.looking.is_some() => {
+                    self.on_missing(&missing)
+                }
+                () = self.nodes.superseded() => self.move_on(),
+                () = Kept::is_done(&session), if session.is_some() => {
+                    session = None;
+                    self.keeper.end_session();
+                    self.on_time()
+                }
+                () = sleep(clock::until(wake)) => self.on_time(),
+            };
+            self.perform(work);
+        }
+    }
+
+    // What happens.
+
+    fn extend(&mut self, ttl_ms: u32, done: Done) -> Work {
+        self.waiting.push(done);
+        let (now, random) = moment();
+        self.keeper.extend(ttl_ms, now, random)
+    }
+
+    fn keep(&mut self, auto: Option<Auto>) -> Work {
+        let (now, random) = moment();
+        self.keeper.keep(auto, now, random)
+    }
+
+    fn share(&mut self, done: Done) -> Work {
+        // What heals a node from here on does so as a reader.
+        self.lease.wants(Wanted::Shared);
+        self.sharing.push(done);
+        let (now, random) = moment();
+        self.keeper.share(now, random)
+    }
+
+    fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) -> Work {
+        let begin = || Proclaiming::begin(&self.nodes, &self.lease, self.keeper.held(), self.checked.given);
+        self.proclaiming.get_or_insert_with(begin).proclaim(value, done);
+        self.on_time()
+    }
+
+    fn on_reply(&mut self, reply: Reply) -> Work {
+        let Reply { round, call, id, answer, why, .. } = reply;
+        // A node that has not answered in this round yet: what it said in the one before still stands.
+        self.whys[call.node] = why;
+        if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
+            proclaiming.on_grant(call.node);
+        }
+        if let (Some(looking), Answer::Token(_)) = (&mut self.looking, answer) {
+            looking.was_changed(call.node);
+        }
+        let (now, random) = moment();
+        self.keeper.on_answer(round, call, id, answer, now, random)
+    }
+
+    fn on_missing(&mut self, missing: &Missing) -> Work {
+        let (key, token) = (self.lease.shown_key(), missing.token.get());
+        debug!(%key, token, node = self.nodes.list[missing.node].name(), "a node does not have it any more");
+        let (now, random) = moment();
+        self.keeper.on_missing(missing.node, missing.id, missing.token, now, random)
+    }
+
+    fn on_time(&mut self) -> Work {
+        let (now, random) = moment();
+        self.keeper.on_wake(now, random)
+    }
+
+    /// Goes over to the version of the set that took the place of the one in which the lock was held.
+    fn move_on(&mut self) -> Work {
+        self.nodes = self.nodes.latest();
+        self.lease.moves();
+        self.whys = vec![None; self.nodes.len()];
+        // Answers to what is under way are of the version before.
+        self.calls = Calls::new(&self.nodes, &self.lease);
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
+        debug!(%key, token, nodes, "goes over to another set of nodes");
+        if let Some(proclaiming) = &mut self.proclaiming {
+            proclaiming.moves_to(&self.nodes);
+        }
+        if self.looking.is_some() {
+            self.looking = Looking::begin(&self.nodes, &self.lease, self.checked);
+        }
+        let (now, random) = moment();
+        self.keeper.move_to(&self.nodes.ids(), now, random)
+    }
+
+    // What is done about it.
+
+    fn perform(&mut self, Work { calls, begins, news }: Work) {
+        let (round, given) = (self.keeper.held().round(), self.checked.extending);
+        calls.into_iter().for_each(|call| self.calls.make(round, call, given));
+        if begins {
+            if let Some(proclaiming) = &mut self.proclaiming {
+                proclaiming.again();
+            }
+            if let Some(looking) = &mut self.looking {
+                looking.look_after();
+            }
+        }
+        self.shared.show(self.keeper.held());
+        news.into_iter().for_each(|news| self.tell(news));
+    }
+
+    /// Tells those whom it concerns.
+    fn tell(&mut self, news: News) {
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
+        match news {
+            News::Extended => {
+                metrics::extended(&self.lease.class, self.lease.wanted(), true);
+                debug!(%key, token, nodes, "extended");
+                answer(&mut self.waiting, &Ok(()));
+            }
+            News::NotExtended => {
+                metrics::extended(&self.lease.class, self.lease.wanted(), false);
+                let text = "too few nodes extended it: it stays valid as long as it was";
+                let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
+                warn!(%key, token, nodes, %error, "not extended, tried again while it is valid");
+                answer(&mut self.waiting, &Err(error));
+            }
+            News::Shared => answer(&mut self.sharing, &Ok(())),
+            News::Lost(why) => {
+                let loss = self.loss(why);
+                warn!(%key, token, nodes, reason = %loss, "the lock is lost");
+                self.shared.end(loss);
+                let lost = Err(self.shared.lost());
+                answer(&mut self.waiting, &lost);
+                answer(&mut self.sharing, &lost);
+            }
+        }
+    }
+
+    fn loss(&self, why: WhyLost) -> Loss {
+        match why {
+            WhyLost::TakenAway => Loss::TakenAway(self.errors()),
+            WhyLost::TooFewNodes => Loss::TooFewNodes(self.errors()),
+            WhyLost::NotExtended => Loss::NotExtended,
+            WhyLost::MaxHold => Loss::MaxHold,
+            WhyLost::Asleep => Loss::Asleep,
+        }
+    }
+
+    /// The nodes' last word; of those from which the lock is gone that it is, whatever they have said since.
+    fn errors(&self) -> Vec<NodeError> {
+        let why = |(node, why): (usize, &Option<Why>)| match self.keeper.held().was_gone_from(node) {
+            true => Some(Why::NotHeld),
+            false => why.clone(),
+        };
+        let whys: Vec<_> = self.whys.iter().enumerate().map(why).collect();
+        self.nodes.errors(&whys)
+    }
+
+    /// Gives it back to every node, and says what came of it as soon as a majority has answered.
+    async fn release(&mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
+        // What is under way would only take it again.
+        self.calls = Calls::new(&self.nodes, &self.lease);
+        self.proclaiming = None;
+        self.give_back.disarm();
+        let expired = clock::boot_now() >= self.keeper.held().valid_until();
+        self.shared.end(Loss::Released);
+        self.holding.end(&Loss::Released);
+        let mut giving = self.nodes.give_back(&self.lease, self.checked);
+        self.nodes = Arc::clone(&giving.nodes);
+        drop(counted);
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
+        let Some(done) = done else {
+            debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
+            return drop(giving.goes_on());
+        };
+        self.whys = vec![None; self.nodes.len()];
+        let mut release = Release::begin(self.nodes.len());
+        while release.outcome() == Outcome::Unknown
+            && let Some(told) = giving.next().await
+        {
+            self.whys[told.place] = told.reply.as_ref().err().cloned();
+            told.tell(&mut release);
+        }
+        let outcome = release.outcome();
+        debug!(%key, token, nodes, ?outcome, "released");
+        let _ = done.send(match outcome {
+            Outcome::Released if !expired => Released::Released,
+            Outcome::Released | Outcome::NotHeld => Released::AlreadyExpired,
+            Outcome::Unknown => Released::PartlyUnreachable(self.nodes.errors(&self.whys)),
+        });
+        self.counted = None;
+        // The other nodes.
+        while giving.next().await.is_some() {}
+    }
+}
+
+/// Returns what a machine is handed in: the time, and something random.
+fn moment() -> (BootTime, u64) {
+    (clock::boot_now(), rand::random())
+}
+
+fn answer(waiting: &mut Vec<Done>, what: &Result<(), Error>) {
+    waiting.drain(..).for_each(|done| drop(done.send(what.clone())));
+}

@@ -1,0 +1,111 @@
+//! Waiting for a lock in the queues of the nodes.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::Token;
+use palisade_core::quorum::{WaitTask, Waiter};
+use tokio::time::{Instant, sleep};
+use tracing::debug;
+
+use crate::net::bounds::{CONNECT_TIMEOUT, LATE};
+use crate::net::nodes::Nodes;
+use crate::net::tally::Tally;
+use crate::net::wire::{self, Lease};
+use crate::run::checked::Checked;
+use crate::run::give_back::GiveBack;
+use crate::values::clock;
+use crate::{Error, ErrorKind};
+
+/// What a wait in the queues came to.
+pub struct Told {
+    /// The name that stood in the queues: the lock is kept for it for a moment.
+    pub lease: Lease,
+    /// The number of the permit that most nodes keep for it, 1 if none is wanted.
+    pub number: u16,
+}
+
+/// Waits in the queues until a majority says that the lock is free for this acquisition, for up to `patience`. `None`: it did not become free,
+/// or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the request leaves every queue: its connections close, or it is given
+/// back. Nodes are told how many wait `behind` it in this process, and again at each renewal.
+///
+/// # Errors
+/// A majority refuses to be waited for at all.
+pub async fn turn(
+    nodes: &Arc<Nodes>,
+    lease: Lease,
+    ticket: Token,
+    patience: Duration,
+    behind: &Tally,
+    checked: Checked,
+) -> Result<Option<Told>, Error> {
+    let lease = Arc::new(lease);
+    let mut give_back = GiveBack::new(nodes, &lease, checked);
+    let until = clock::after(patience);
+    let mut waiter = Waiter::begin(nodes.len(), until);
+    let ask = |node: usize, after: Duration| {
+        let (nodes, lease) = (&nodes, &lease);
+        async move {
+            sleep(after).await;
+            // Else it is not known what the node can be told: it would hear neither the note nor how many wait behind.
+            nodes.list[node].is_tried(&lease.key, Instant::now() + CONNECT_TIMEOUT.min(patience)).await;
+            let waits = nodes.list[node].waits_heard(&lease.key);
+            let at_a_time_ms = Waiter::at_a_time_ms(until, waits, clock::boot_now(), rand::random());
+            let behind = nodes.list[node].knows_behind(&lease.key).then(|| behind.count());
+            let command = lease.wait(at_a_time_ms.into(), ticket, behind);
+            let longest = Duration::from_millis(at_a_time_ms.into()) + LATE;
+            (node, nodes.list[node].ask_to_wait(&command, lease, longest).await)
+        }
+    };
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
+    let mut whys = vec![None; nodes.len()];
+    let (mut superseded, mut over) = (pin!(nodes.superseded()), pin!(sleep(patience)));
+    lease.class.round();
+    debug!(key = %lease.shown_key(), nodes = nodes.len(), "waits in the queues of the nodes");
+    let ended = loop {
+        let (node, (id, reply)) = tokio::select! {
+            biased;
+            Some(answered) = asked.next() => answered,
+            // It is waited for in the next version of the set, with the same ticket.
+            () = &mut superseded => break WaitTask::Leave,
+            // Nodes that do not answer are not waited for after that.
+            () = &mut over => break waiter.leave(),
+            else => break waiter.leave(),
+        };
+        let (now, random) = (clock::boot_now(), rand::random());
+        let kept = reply.as_ref().ok().and_then(wire::kept_number);
+        let task = match (reply, id.zip(kept)) {
+            (Ok(_), Some((id, number))) => waiter.on_told(node, id, number, random),
+            (Ok(_), None) => waiter.on_nothing(node, now, random),
+            (Err(failure), _) => {
+                let waits = nodes.list[node].waits_heard(&lease.key);
+                let is_lasting = failure.is_lasting();
+                whys[node] = is_lasting.then_some(failure);
+                waiter.on_failure(node, is_lasting, waits, now, random)
+            }
+        };
+        match task {
+            WaitTask::Go => {}
+            WaitTask::Ask { node, after_ms } => asked.push(ask(node, Duration::from_millis(after_ms.into()))),
+            ended => break ended,
+        }
+    };
+    debug!(key = %lease.shown_key(), nodes = nodes.len(), ?ended, "waited");
+    // Those that did not answer leave their queues: their connections close, or their nodes are told.
+    drop(asked);
+    match ended {
+        WaitTask::Acquire(number) => {
+            give_back.disarm();
+            drop(give_back);
+            Ok(Arc::into_inner(lease).map(|lease| Told { lease, number }))
+        }
+        WaitTask::Refused => {
+            let text = "too few nodes let this client wait for the lock";
+            Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).lasting(true))
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,149 @@
+//! Changes of who holds a lock, for whoever wants to know.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use palisade_core::quorum::{NodeId, first_as, majority, token_of};
+use tokio::sync::mpsc;
+
+use crate::Holder;
+use crate::net::nodes::Nodes;
+use crate::net::pace::Given;
+use crate::net::wire;
+use crate::run::watching::{self, State, What};
+
+/// Who holds the lock on one node: the owner, the number of its note, and what is told of it.
+type View = Option<(Vec<u8>, u64, Holder)>;
+
+/// Tells changes until nobody listens, in whichever version of the set.
+pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
+    let (mut nodes, mut last) = (nodes.latest(), None);
+    loop {
+        tokio::select! {
+            biased;
+            () = nodes.superseded() => {}
+            () = watch_version(&nodes, &key, given, &tell, &mut last) => return,
+        }
+        nodes = nodes.latest();
+    }
+}
+
+async fn watch_version(
+    nodes: &Arc<Nodes>,
+    key: &Arc<[u8]>,
+    given: Given,
+    tell: &mpsc::Sender<Option<Holder>>,
+    last: &mut Option<View>,
+) {
+    let mut views: Vec<Option<View>> = vec![None; nodes.len()];
+    let mut ids: Vec<Option<NodeId>> = vec![None; nodes.len()];
+    let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
+    while let Some(told) = asked.next().await {
+        let (known, after) = told.next();
+        // Asked again before anything is told: the next change is not missed meanwhile.
+        asked.push(ask(told.node, known, after));
+        ids[told.node] = told.what.id();
+        match told.what {
+            What::Says { state: State::Free, .. } => views[told.node] = Some(None),
+            What::Says { state: State::Held(info), .. } => {
+                let owner = wire::bytes(&info, "owner").map(<[u8]>::to_vec);
+                let sequence = wire::number(&info, "seq").unwrap_or(0);
+                let holder = wire::holder(&info);
+                views[told.node] = owner.zip(holder).map(|(owner, holder)| Some((owner, sequence, holder)));
+            }
+            What::Says { state: State::Guarded, .. } | What::Silent(_) => views[told.node] = None,
+            What::Same { .. } => {}
+        }
+        let Some(news) = agreed(&ids, &views).and_then(|agreed| news(last.as_ref(), agreed)) else { continue };
+        if tell.send(news.as_ref().map(|(_, _, holder)| holder.clone())).await.is_err() {
+            return;
+        }
+        *last = Some(news);
+    }
+}
+
+/// What is told of `now` after `last`; `None`: nothing. The token of one owner only rises: nodes that have the larger one may be away.
+fn news(last: Option<&View>, mut now: View) -> Option<View> {
+    if let (Some(Some((before, noted, told))), Some((owner, sequence, holder))) = (last, &mut now)
+        && before == owner
+    {
+        if *sequence <= *noted && holder.token <= told.token {
+            return None;
+        }
+        holder.token = holder.token.max(told.token);
+    } else if let (Some(None), None) = (last, &now) {
+        return None;
+    }
+    Some(now)
+}
+
+/// What a majority says, each server once, with the grant's token and the newest note; `None`: they do not agree.
+fn agreed(ids: &[Option<NodeId>], views: &[Option<View>]) -> Option<View> {
+    let mut by_owner: HashMap<Option<&[u8]>, Vec<&View>> = HashMap::new();
+    let counted = views.iter().enumerate().filter(|(node, _)| first_as(ids, *node).is_none());
+    for view in counted.filter_map(|(_, view)| view.as_ref()) {
+        by_owner.entry(view.as_ref().map(|(owner, ..)| &**owner)).or_default().push(view);
+    }
+    let same = by_owner.into_values().find(|same| same.len() >= majority(views.len()))?;
+    let Some((owner, sequence, newest)) = same.iter().filter_map(|view| view.as_ref()).max_by_key(|view| view.1) else {
+        return Some(None);
+    };
+    let tokens = same.iter().filter_map(|view| view.as_ref()).map(|(_, _, holder)| holder.token);
+    let token = token_of(majority(views.len()), tokens).unwrap_or(newest.token);
+    Some(Some((owner.clone(), *sequence, Holder { token, ..newest.clone() })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Option<View> = Some(None);
+
+    fn held(owner: &str, sequence: u64, token: u64) -> Option<View> {
+        let (note, zero) = (format!("note {sequence}"), Duration::ZERO);
+        Some(Some((
+            owner.into(),
+            sequence,
+            Holder { owner: owner.into(), note, held_for: zero, lease_left: zero, token },
+        )))
+    }
+
+    #[test]
+    fn only_what_a_majority_says_is_told() {
+        let agreed = |views: &[Option<View>]| agreed(&[1, 2, 3].map(|id| Some(NodeId(id))), views);
+        assert_eq!(agreed(&[FREE, FREE, None]), Some(None));
+        assert_eq!(agreed(&[FREE, None, None]), None, "too few answer");
+        assert_eq!(agreed(&[FREE, held("me", 0, 7), held("you", 0, 8)]), None, "nobody has it");
+        let (owner, sequence, holder) = agreed(&[held("me", 0, 9), held("me", 3, 7), FREE]).flatten().unwrap();
+        assert_eq!((&*owner, sequence, holder.token, &*holder.note), (&b"me"[..], 3, 7, "note 3"));
+    }
+
+    #[test]
+    fn a_newer_note_and_a_larger_token_are_news_of_one_owner() {
+        let told = |last: &Option<View>, now: Option<View>| {
+            news(last.as_ref(), now.unwrap()).map(|view| view.map(|(_, sequence, holder)| (sequence, holder.token)))
+        };
+        let last = held("me", 3, 7);
+        assert_eq!(told(&None, FREE), Some(None));
+        assert_eq!(told(&FREE, FREE), None, "free, as it was");
+        assert_eq!(told(&last, FREE), Some(None));
+        assert_eq!(told(&FREE, held("me", 0, 5)), Some(Some((0, 5))));
+        assert_eq!(told(&last, held("me", 3, 7)), None);
+        assert_eq!(told(&last, held("me", 3, 9)), Some(Some((3, 9))), "its token was raised");
+        assert_eq!(told(&last, held("me", 2, 6)), None, "a node that had more is away");
+        assert_eq!(told(&last, held("me", 4, 6)), Some(Some((4, 7))), "a token does not fall");
+        assert_eq!(told(&last, held("me", 0, 9)), Some(Some((0, 9))), "granted anew");
+        assert_eq!(told(&last, held("you", 0, 6)), Some(Some((0, 6))));
+    }
+
+    #[test]
+    fn one_server_with_two_names_is_no_majority() {
+        let ids = [1, 1, 2].map(|id| Some(NodeId(id)));
+        assert_eq!(agreed(&ids, &[Some(None), Some(None), held("me", 0, 7)]), None);
+        assert_eq!(agreed(&ids, &[Some(None), Some(None), Some(None)]), Some(None));
+    }
+}

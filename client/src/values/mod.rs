@@ -1,0 +1,9 @@
+//! What every other folder knows: errors and why there are any, clocks, names of attempts.
+
+pub mod attempt_name;
+pub mod clock;
+pub mod error;
+pub mod failure;
+pub mod holder_id;
+pub mod loss;
+pub mod shown_key;
