@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources that are held to it.
-const ROOTS: [&str; 5] = ["quorum/src", "core/src", "src", "agent/src", "cli/src"];
+const ROOTS: [&str; 8] = ["quorum/src", "core/src", "src", "agent/src", "cli/src", "sim/src", "bench/src", "fuzz/src"];
 
 /// A module's path in its crate.
 type Module = Vec<String>;

@@ -17,6 +17,7 @@ mod agent;
 mod cluster;
 mod crowd;
 mod expiry;
+mod fairness;
 mod hand_over;
 mod held;
 mod instructions;

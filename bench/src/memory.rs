@@ -1,13 +1,12 @@
 //! What a held lock takes of the server's memory, beside the same lock as `SET NX PX`, and beside a module's value with nothing in it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use redis::Value;
 
 use crate::raw::{Raw, request};
 use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
-use crate::server::{Server, with_floor};
+use crate::server::{Server, settled, with_floor};
 use crate::waiting;
 
 /// Locks that are asked for at a time.
@@ -141,27 +140,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     taken.collect()
 }
 
-/// `used_memory` and `used_memory_rss`, once nothing moves any more: tables that grow move a little at a time.
-pub fn settled(monitor: &mut Raw) -> (u64, u64) {
-    let mut before = 0;
-    loop {
-        let used = field(monitor, "used_memory");
-        if used == before {
-            return (used, field(monitor, "used_memory_rss"));
-        }
-        before = used;
-        std::thread::sleep(Duration::from_millis(500));
-    }
-}
-
 /// `used_memory`, once nothing moves any more.
 pub fn used(monitor: &mut Raw) -> u64 {
     settled(monitor).0
-}
-
-fn field(monitor: &mut Raw, name: &str) -> u64 {
-    let Value::BulkString(info) = monitor.ask("INFO memory") else { panic!("INFO is text") };
-    let info = String::from_utf8_lossy(&info).into_owned();
-    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value.unwrap_or_else(|| panic!("no {name} in INFO")).parse().unwrap()
 }

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use tokio::sync::Mutex;
 
-use crate::hand_over::fairness;
+use crate::fairness::fairness;
 use crate::results::{Budget, Table};
 use crate::server::{Server, connect};
 

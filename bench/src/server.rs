@@ -175,3 +175,16 @@ pub fn field(connection: &mut crate::raw::Raw, section: &str, name: &str) -> u64
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in INFO {section}"))
 }
+
+/// `used_memory` and `used_memory_rss`, once nothing moves any more: tables that grow move a little at a time.
+pub fn settled(monitor: &mut crate::raw::Raw) -> (u64, u64) {
+    let mut before = 0;
+    loop {
+        let used = field(monitor, "memory", "used_memory");
+        if used == before {
+            return (used, field(monitor, "memory", "used_memory_rss"));
+        }
+        before = used;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}

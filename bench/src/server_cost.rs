@@ -72,6 +72,13 @@ pub struct Series {
     pub turns: Vec<Turn>,
 }
 
+impl Series {
+    /// Returns the series of an operation that has had no turn.
+    pub fn of(workload: &Workload) -> Self {
+        Self { name: workload.name, turns: Vec::new() }
+    }
+}
+
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     let mut settings: Vec<Setting> = AOF.iter().map(|(_, settings)| Setting::start(server, module, settings)).collect();
     for round in 0..options.rounds {
@@ -119,7 +126,7 @@ impl Setting {
         let server = Server::start_as(&[], server, module, &settings);
         let mut connections: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::connect(server.port())).collect();
         let workloads = Workload::all_on(&mut connections[0]);
-        let series = workloads.iter().map(|workload| Series { name: workload.name, turns: Vec::new() }).collect();
+        let series = workloads.iter().map(|workload| Series::of(workload)).collect();
         Self { server, connections, workloads, series }
     }
 

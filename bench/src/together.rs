@@ -14,7 +14,7 @@ use crate::raw::{Raw, request};
 use crate::results::{Budget, Outcome, Table};
 use crate::server::Server;
 use crate::server_cost::{CONNECTIONS, Series, median_of, middle_half, ratios, turn};
-use crate::workloads::{OURS, TOGETHER, Workload};
+use crate::workloads::{OURS, TOGETHER};
 
 /// A lease that none of this outlives.
 const TTL_MS: &str = "3600000";
@@ -67,7 +67,7 @@ fn costs(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budg
     for holders in BESIDE {
         hold(&mut connections[0], &format!("readers-{holders}"), holders, TTL_MS);
     }
-    let mut series: Vec<Series> = TOGETHER.iter().map(Workload::series).collect();
+    let mut series: Vec<Series> = TOGETHER.iter().map(Series::of).collect();
     for round in 0..options.rounds {
         eprintln!("together: round {} of {}", round + 1, options.rounds);
         for n in 0..TOGETHER.len() {

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::memory::settled;
 use crate::raw::{Raw, request};
 use crate::results::Table;
-use crate::server::{Server, field, with_floor};
+use crate::server::{Server, field, settled, with_floor};
 
 /// Waits and leases that none of this outlives.
 const LONG_MS: &str = "3600000";

@@ -7,7 +7,6 @@ use redis::Value;
 
 use crate::raw::{Raw, lines, request};
 use crate::server::field;
-use crate::server_cost::Series;
 
 /// Commands that are sent before the first answer is waited for.
 pub const PIPELINED: usize = 32;
@@ -314,11 +313,6 @@ pub fn script(name: &str) -> &'static str {
 }
 
 impl Workload {
-    /// No turns yet.
-    pub fn series(&self) -> Series {
-        Series { name: self.name, turns: Vec::new() }
-    }
-
     /// Those that the server has the commands for.
     pub fn all_on(connection: &mut Raw) -> Vec<&'static Self> {
         let mut has = |command: &str| match connection.ask(&format!("COMMAND INFO {command}")) {

@@ -4,10 +4,9 @@ use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::request::{Acquire, Annotate, Conversion, Convert, Release, Wait};
 use palisade_core::{Lock, Mode, Token, WaiterId};
 
+use crate::clients::Wish;
 use crate::driver::Performed;
-use crate::keeping::Wish;
-use crate::node::Done;
-use crate::oracle::{Place, grant_of};
+use crate::oracle::{Done, Place, grant_of};
 use crate::world::{State, World, name_of};
 
 impl World {

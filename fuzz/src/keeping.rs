@@ -1,123 +1,13 @@
 //! Leases that the node keeps as long as a connection is open: what KEEPALIVE promises, by the plainest reading.
 
-use std::collections::BTreeMap;
+use palisade_core::engine::{Reply, Request};
+use palisade_core::limits::RENEW_AGAIN_MS;
+use palisade_core::request::Owner;
+use palisade_core::{BootTime, Grant, Refusal, Renewal, WaiterId};
 
-use palisade_core::engine::{Reply, Request, Said};
-use palisade_core::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, NOTE_BYTES_MAX, RENEW_AGAIN_MS};
-use palisade_core::request::{Owner, Ttl};
-use palisade_core::{BootTime, ClientId, Grant, KeepAlive, Refusal, Renewal, WaiterId};
-
-use crate::node::Done;
+use crate::clients::{CONNECTIONS, Kept, Wish};
 use crate::oracle::{Place, grant_of};
-use crate::world::{World, key_of, name_of};
-
-/// So many connections are open at a time.
-const CONNECTIONS: usize = 4;
-
-/// A request's wish to have its lease kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Wish {
-    client: ClientId,
-    ttl: Ttl,
-    ms: u32,
-    keep: KeepAlive,
-}
-
-/// A lease that is kept.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    client: ClientId,
-    ttl_ms: u32,
-    since: BootTime,
-    until: BootTime,
-    /// Something stood in the way of its renewal, which is tried again then.
-    again: BootTime,
-    /// Somebody moved another lock to the key: whether that one is kept was promised to nobody.
-    is_moved: bool,
-}
-
-/// Connections, and what is kept for them.
-#[derive(Debug, Default)]
-pub struct Keeping {
-    /// So many connections have ended at each place.
-    ended: [u64; CONNECTIONS],
-    kept: BTreeMap<(Place, Vec<u8>), Kept>,
-    waiting: BTreeMap<WaiterId, Wish>,
-    /// The server refused to have a lease prolonged, in the request that is performed.
-    refused: bool,
-}
-
-impl Keeping {
-    /// The connection that is open at this place.
-    fn open_at(&self, at: usize) -> ClientId {
-        ClientId(self.ended[at] * CONNECTIONS as u64 + at as u64)
-    }
-
-    fn is_open(&self, client: ClientId) -> bool {
-        self.open_at(client.0 as usize % CONNECTIONS) == client
-    }
-
-    /// What the note of a request leaves over says whether its lease is to be kept, for whom, and for how long.
-    pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
-        let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
-        let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));
-        let ms = match choice / CONNECTIONS {
-            0 => None,
-            1 => Some(length - 1),
-            2 => Some(length),
-            3 => Some(length + 1),
-            4 => Some(length * 3),
-            5 => Some(length * 50),
-            6 => Some(120_000),
-            7 => Some(3_600_000),
-            8 => Some(KEEPALIVE_MAX_MS.into()),
-            _ => Some(u64::from(KEEPALIVE_MAX_MS) + 1),
-        };
-        let keep = KeepAlive::new(client, ms, ttl);
-        let bounds = length..=KEEPALIVE_MAX_MS.into();
-        let is_possible = ttl.ms() >= KEEPALIVE_TTL_MIN_MS && ms.is_some_and(|ms| bounds.contains(&ms));
-        assert_eq!(keep.is_ok(), is_possible, "{ms:?} of {ttl:?}");
-        Ok(Some(Wish { client, ttl, ms: ms.unwrap_or_default() as u32, keep: keep? }))
-    }
-
-    /// The request waits under this name.
-    pub fn waits(&mut self, id: WaiterId, wish: Option<Wish>) {
-        if let Some(wish) = wish {
-            self.waiting.insert(id, wish);
-        }
-    }
-
-    /// It waits no more. What it wished for.
-    pub fn waits_no_more(&mut self, id: WaiterId) -> Option<Wish> {
-        self.waiting.remove(&id)
-    }
-
-    /// A grant of `owner` ended by its own word, or it has a new one: nothing of the earlier one is kept.
-    pub fn ended(&mut self, place: Place, owner: &[u8]) {
-        self.kept.remove(&(place, owner.to_vec()));
-    }
-
-    /// Somebody moved a lock to such a key.
-    pub fn moved(&mut self, is_there: impl Fn(Place) -> bool) {
-        let there = self.kept.iter_mut().filter(|((place, _), _)| is_there(*place));
-        there.for_each(|(_, kept)| kept.is_moved = true);
-    }
-
-    /// The server is asked whether this client's lease may be prolonged, and is in `doubt`.
-    pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Said {
-        let of_client = |(at, kept): (&(Place, _), &Kept)| at.0 == place && kept.client == client;
-        assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");
-        self.refused = false;
-        let refusal = match doubt {
-            _ if !self.is_open(client) => return Said::No,
-            1 => Refusal::NotYet,
-            3 => Refusal::Poisoned,
-            _ => return Said::Yes,
-        };
-        self.refused = true;
-        Said::Refused(refusal)
-    }
-}
+use crate::world::{State, World, key_of, name_of};
 
 /// What a renewal changes of a grant: nothing, but for how long it lasts.
 fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) {
@@ -185,8 +75,8 @@ impl World {
     }
 
     /// One grant, whose connection is open, lasts as much longer as it may.
-    fn is_prolonged(&self, place: Place, renewal: &Renewal, before: &crate::world::State, after: &crate::world::State) {
-        let grants = |state: &crate::world::State| -> Vec<_> {
+    fn is_prolonged(&self, place: Place, renewal: &Renewal, before: &State, after: &State) {
+        let grants = |state: &State| -> Vec<_> {
             state.0.iter().flat_map(|lock| lock.grants()).map(|(mode, grant)| (mode, grant.clone())).collect()
         };
         let (before, after) = (grants(before), grants(after));

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 mod answers;
 mod choice;
+mod clients;
 mod disk;
 mod driver;
 mod floors;

@@ -17,7 +17,7 @@ use palisade_core::request::{
 use palisade_core::{KeyPrefixes, Lock, Refusal, Settings, Token, Wanted, check};
 
 use crate::choice::{Name, Number, Passes, Raised, Wavering};
-use crate::oracle::Place;
+use crate::oracle::{Done, Place};
 use crate::world::{START, Timer, World, name_of};
 
 /// A key: few, so that they meet.
@@ -172,9 +172,6 @@ fn all(bytes: &mut Unstructured<'_>, wavers: bool) -> Result<()> {
     world.ends();
     Ok(())
 }
-
-/// What came of a request that may be refused.
-pub type Done<T = ()> = std::result::Result<T, Refusal>;
 
 fn ttl(Number(ms): Number) -> Done<Ttl> {
     Ttl::new(Some(ms), MAX_TTL_DEFAULT_MS)

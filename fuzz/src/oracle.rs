@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use palisade_core::request::{NoteSequence, Owner};
-use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Token, Wanted};
+use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Refusal, Token, Wanted};
 
 use crate::floors::Floors;
+
+/// What came of a request that may be refused.
+pub type Done<T = ()> = std::result::Result<T, Refusal>;
 
 /// A database and one of the few names of keys.
 pub type Place = (u32, u8);

@@ -3,32 +3,14 @@
 use palisade_core::engine::Request;
 use palisade_core::limits::{DISK_WAIT_MS, UNUSED_TURNS_MAX};
 use palisade_core::request::Ticket;
-use palisade_core::{Answer, BootTime, Deadlines, Lock, Mode, Refusal, Waiter, WaiterId, Want, Wanted};
+use palisade_core::{Answer, Deadlines, Lock, Mode, Refusal, Waiter, WaiterId, Want, Wanted};
 
+use crate::clients::{Stands, Waits};
 use crate::oracle::{Place, grant_of};
-use crate::world::World;
+use crate::world::{World, name_of};
 
 /// So few answers are sent at a time: there are more now and then.
 const ANSWERS_A_PASS: usize = 2;
-
-/// Where a request stands: by its ticket, then by when the first of those came whose place it shares, then by when it came itself.
-type Stands = (u64, u64, u64);
-
-/// A request that waits.
-pub struct Waits {
-    pub place: Place,
-    pub owner: Vec<u8>,
-    pub wanted: Wanted,
-    stands: Stands,
-    /// The ttl that it asks for; `None`: a turn.
-    pub ttl_ms: Option<u32>,
-    pub since: BootTime,
-    pub until: BootTime,
-    /// It waits for the disk alone.
-    pub at_once: bool,
-    /// Its owner took it back.
-    pub taken_back: bool,
-}
 
 impl World {
     pub fn new_client(&mut self) -> WaiterId {
@@ -65,7 +47,7 @@ impl World {
 
     /// Who stands in line and is not answered yet, with the name of each request.
     fn line(&self, place: Place) -> impl Iterator<Item = (u64, &Waits)> {
-        let name = crate::world::name_of(place);
+        let name = name_of(place);
         let ids: Vec<u64> = self.node.waiting().of(place.0, &name).map(|waiter| waiter.id.0).collect();
         ids.into_iter().filter_map(|id| Some((id, self.waits.get(&id)?)))
     }

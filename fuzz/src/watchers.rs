@@ -1,21 +1,14 @@
 //! Clients that watch locks: each is told once, when the lock is not what it knows, and not before.
 
 use palisade_core::request::{Known, Patience, Watch};
-use palisade_core::{Asker, BootTime, WaiterId, Watched};
+use palisade_core::{Asker, WaiterId, Watched};
 
-use crate::node::Done;
-use crate::oracle::Place;
+use crate::clients::Watcher;
+use crate::oracle::{Done, Place};
 use crate::world::{World, key_of, name_of};
 
 /// So many are told at a look: there are more now and then.
 const TOLD_A_LOOK: usize = 2;
-
-/// A client that watches.
-pub struct Watcher {
-    place: Place,
-    known: Known,
-    until: BootTime,
-}
 
 impl World {
     pub fn watch(&mut self, place: Place, known: Known, patience: Patience) -> Done {

@@ -10,11 +10,9 @@ use palisade_core::{
 };
 
 use crate::choice::Passes;
+use crate::clients::{Keeping, Waits, Watcher};
 use crate::disk::Disk;
-use crate::keeping::Keeping;
 use crate::oracle::{Oracle, Place, grant_of};
-use crate::waiting::Waits;
-use crate::watchers::Watcher;
 
 /// When it begins.
 pub const START: BootTime = BootTime::from_us(1_000_000_000);

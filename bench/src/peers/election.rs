@@ -13,7 +13,7 @@ use rand::RngExt;
 use tokio::time::sleep;
 
 use super::etcd::{self, Etcd, Leader};
-use super::{Installed, Measured};
+use super::installed::{Installed, Measured};
 use crate::quorum::SlowLink;
 use crate::raw::Raw;
 use crate::results::{Budget, Outcome, Table};

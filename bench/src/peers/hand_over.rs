@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use super::etcd::{self, Etcd};
+use super::installed::{Installed, Measured, crate_version};
 use super::place::{How, Place};
 use super::round::HOLD_MIN;
 use super::turns::{TURNS_MIN, Turns};
 use super::waiters::Way;
-use super::{Installed, Measured, crate_version};
 use crate::quantiles::median;
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::Server;

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use serde_json::json;
 
-use super::Installed;
 use super::etcd::Etcd;
+use super::installed::Installed;
 use super::process::{Peer, numbers};
 use super::round::{HOLD_MIN, Round};
 use super::turns::{Cpu, Turns};

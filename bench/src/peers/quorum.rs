@@ -13,9 +13,9 @@ use rslock::LockManager;
 use serde_json::json;
 
 use super::etcd::{self, Etcd};
+use super::installed::{Installed, Measured, crate_version};
 use super::process::Peer;
 use super::takers::{Slice, Taker, Task};
-use super::{Installed, Measured, crate_version};
 use crate::quantiles::median;
 use crate::quorum::follows_its_clock;
 use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};

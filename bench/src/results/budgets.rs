@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::{fs, io};
 
-use super::{Keep, Run, Table};
+use super::outcome::Keep;
+use super::{Run, Table};
 
 /// Reads every run in `folder` and tells which budgets are met. Files that are not runs are left out.
 pub fn summary(folder: &Path) -> io::Result<String> {

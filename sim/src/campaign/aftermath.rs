@@ -7,11 +7,11 @@ use std::time::Duration;
 use palisade_client::{Client, Options};
 use tokio::time::{Instant, sleep};
 
-use super::contender::key_name;
 use super::journal::now_us;
 use super::judge::{History, Seen};
 use super::link::Link;
 use super::machine::{PATIENCE, free_port};
+use super::process::key_name;
 use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
 use crate::history::{Event, HeldAs, Holder, What};

@@ -9,8 +9,8 @@ use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use tokio::time::{sleep, timeout};
 
-use super::contender::Shared;
 use super::journal::{Line, now_us};
+use super::process::Shared;
 use super::register::{Access, Connection as Register};
 use crate::history::{HeldAs, Holder};
 

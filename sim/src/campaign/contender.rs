@@ -7,9 +7,8 @@
 //! was never promised, both clocks are read, and all is repeated unless they are within [`CLAIM_SLACK_US`], a twentieth of
 //! the 2 ms that nodes keep a lock for longer than its holder relies on it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use palisade_client::{Client, Error, ErrorKind, Guard, Options};
@@ -21,6 +20,8 @@ use tokio::time::sleep;
 use super::candidate;
 use super::journal::{Journal, Line, now_us};
 use super::keeper::Keeper;
+pub use super::process::Settings;
+use super::process::{Shared, key_name};
 use super::register::{Access, Connection};
 use super::through::{self, Through};
 use super::world::connect;
@@ -49,49 +50,6 @@ const LONG_HOLD_MAX_MS: u64 = 12_000;
 
 /// Tasks of a client process that hold locks of one node by KEEPALIVE.
 const KEEPERS: u64 = 2;
-
-/// What a client process is started with.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Settings {
-    /// Which client it is.
-    #[arg(long)]
-    pub number: u32,
-    /// Of its choices.
-    #[arg(long)]
-    pub seed: u64,
-    /// Where it writes what it did.
-    #[arg(long)]
-    pub journal: PathBuf,
-    /// Where the register is.
-    #[arg(long)]
-    pub register: PathBuf,
-    /// The nodes.
-    #[arg(long, value_delimiter = ',')]
-    pub nodes: Vec<String>,
-    /// The nodes are one cluster.
-    #[arg(long)]
-    pub cluster: bool,
-    /// The sockets of the agents.
-    #[arg(long, value_delimiter = ',')]
-    pub agents: Vec<String>,
-    /// So many keys, from 0 on, are wanted by all.
-    #[arg(long)]
-    pub contended_keys: u32,
-    /// One more key, which nobody else wants while this client lives.
-    #[arg(long)]
-    pub own_key: u32,
-    /// So many tasks.
-    #[arg(long)]
-    pub tasks: u32,
-    /// The longest lease.
-    #[arg(long)]
-    pub max_ttl_ms: u64,
-}
-
-/// The name of a key.
-pub fn key_name(key: u32) -> String {
-    format!("chaos:{key}")
-}
 
 /// In which way a lock is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -128,23 +86,6 @@ impl Wants {
     }
 }
 
-/// What the tasks of a process have in common.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
-    pub(super) client: Client,
-    pub(super) journal: Journal,
-    /// So many acquisitions have begun.
-    pub(super) acquisitions: AtomicU32,
-    finish: watch::Receiver<bool>,
-}
-
-impl Shared {
-    /// What is held is to be given back, and nothing new begun.
-    pub(super) fn is_to_finish(&self) -> bool {
-        *self.finish.borrow()
-    }
-}
-
 /// Runs until the standard input ends, and then until every task has given back what it holds and got what it waits for.
 ///
 /// # Panics
@@ -158,7 +99,7 @@ pub async fn run(settings: Settings) {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         ended.send_replace(true);
     });
-    let shared = Arc::new(Shared { settings, client, journal, acquisitions: AtomicU32::new(0), finish });
+    let shared = Arc::new(Shared::new(settings, client, journal, finish));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..shared.settings.tasks {
         let seed = shared.settings.seed.wrapping_mul(1_000).wrapping_add(number.into());
@@ -219,7 +160,7 @@ fn claim(guard: &Guard) -> Option<Claim> {
 
 impl Task {
     async fn run(mut self) {
-        while !*self.shared.finish.borrow() {
+        while !self.shared.is_to_finish() {
             self.take_one().await;
             sleep(self.ms(0, PAUSE_MAX_MS)).await;
         }
@@ -288,7 +229,7 @@ impl Task {
         // Mostly short, so that locks change hands often; some over what happens to nodes.
         let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own || self.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
-        while now_us() < end && !observer.is_finished() && !*self.shared.finish.borrow() {
+        while now_us() < end && !observer.is_finished() && !self.shared.is_to_finish() {
             self.at_work(key, (who, mode), &guard, ttl).await;
             sleep(self.ms(2, 30)).await;
         }

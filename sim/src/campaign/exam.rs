@@ -13,9 +13,8 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
-use super::journal::now_us;
+use super::journal::{now_us, wall_us};
 use super::machine::ask_as;
-use super::watch::wall_us;
 use super::world::World;
 use crate::history::TimeUs;
 

@@ -9,13 +9,50 @@ use std::sync::{Mutex, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::keeper::{Ended, Kept};
 use crate::history::{Event, Holder, TimeUs};
 
 /// Microseconds of the boot clock: one for all processes of a machine, and nobody can set it. The true time of a campaign.
 pub fn now_us() -> TimeUs {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// The true wall clock, in microseconds.
+pub fn wall_us() -> u64 {
+    let time = clock_gettime(ClockId::Realtime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// A lease that the node keeps for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// When it was asked for.
+    pub since: TimeUs,
+    /// When the holder knew.
+    pub at: TimeUs,
+    /// On which node, from 0 on.
+    pub node: usize,
+    /// Whose.
+    pub who: Holder,
+    /// How long the lease is, in milliseconds.
+    pub ttl_ms: u64,
+    /// KEEPALIVE ends then, or later.
+    pub until: TimeUs,
+}
+
+/// How a lease that was kept ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// Its holder gave it back.
+    Released,
+    /// The node said that the holder has it no more.
+    Lost,
+    /// The connection broke, or the node did not answer as it should.
+    Unknown,
+    /// The holder closed its connection, and the lease was over then.
+    LeftAndOver,
+    /// The same, and it was not.
+    LeftAndHeld,
 }
 
 /// One line of a journal.

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::connection::{Connection, Reply};
-use super::contender::Shared;
-use super::journal::{Line, now_us};
+use super::journal::{Ended, Kept, Line, now_us};
+use super::process::Shared;
 use super::register::{Access, Connection as Register};
 use crate::history::{HeldAs, Holder, TimeUs};
 
@@ -28,38 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// So long after its ttl a lease whose connection ended is over, whatever this machine does meanwhile.
 const OVER: Duration = Duration::from_millis(500);
-
-/// A lease that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// When it was asked for.
-    pub since: TimeUs,
-    /// When the holder knew.
-    pub at: TimeUs,
-    /// On which node, from 0 on.
-    pub node: usize,
-    /// Whose.
-    pub who: Holder,
-    /// How long the lease is, in milliseconds.
-    pub ttl_ms: u64,
-    /// KEEPALIVE ends then, or later.
-    pub until: TimeUs,
-}
-
-/// How that ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ended {
-    /// Its holder gave it back.
-    Released,
-    /// The node said that the holder has it no more.
-    Lost,
-    /// The connection broke, or the node did not answer as it should.
-    Unknown,
-    /// The holder closed its connection, and the lease was over then.
-    LeftAndOver,
-    /// The same, and it was not.
-    LeftAndHeld,
-}
 
 /// A task that keeps one lock after the other.
 pub(super) struct Keeper {

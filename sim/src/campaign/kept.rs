@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::faults::{Fault, On};
-use super::journal::Line;
+use super::journal::{Ended, Kept, Line};
 use super::judge::Wrong;
-use super::keeper::{Ended, Kept};
 use crate::history::{Holder, TimeUs};
 
 /// A fault is written down this close to when it is done, in microseconds.

@@ -27,6 +27,7 @@ pub mod kinds;
 pub mod link;
 pub mod machine;
 pub mod nemesis;
+mod process;
 pub mod register;
 pub mod report;
 mod through;

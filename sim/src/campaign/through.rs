@@ -11,8 +11,8 @@ use rand::rngs::ChaCha8Rng;
 use tokio::time::sleep;
 
 use super::connection::{Connection, Reply};
-use super::contender::{Shared, key_name};
 use super::journal::{Line, now_us};
+use super::process::{Shared, key_name};
 use super::register::{Access, Connection as Register};
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 

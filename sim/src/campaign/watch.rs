@@ -6,12 +6,10 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep;
 
 use super::journal::now_us;
 use super::machine::{Machine, ask};
-use super::nemesis;
 use super::world::World;
 use crate::history::TimeUs;
 
@@ -20,12 +18,6 @@ const EVERY: Duration = Duration::from_millis(150);
 
 /// How long a node may take to answer a look.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// The true wall clock, in microseconds.
-pub fn wall_us() -> u64 {
-    let time = clock_gettime(ClockId::Realtime);
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
-}
 
 /// A time for which a node was guarded.
 #[derive(Clone, Debug)]
@@ -74,7 +66,7 @@ pub async fn node(world: Arc<World>, node: usize, guards: Guards) {
             && let Some(status) = machine.ended()
         {
             ended_by_itself(&world, &machine, status);
-            nemesis::restart(&world, node, &mut machine).await;
+            world.start(node, &mut machine).await;
         }
         if let Some((left_ms, reason)) = guard(&world.slots[node].socket()).await {
             guards.see(node, left_ms, reason);

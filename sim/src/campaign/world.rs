@@ -20,6 +20,9 @@ use super::link::{Link, Mode, Target};
 use super::machine::{Common, Durability, Machine, WallClock, signal_to};
 use super::register::Register;
 
+/// How often a server is started that does not come up, before it is left down.
+const STARTS: usize = 3;
+
 /// Nodes that are independent: two may be away at a time.
 pub const NODES: usize = 5;
 
@@ -190,6 +193,24 @@ pub struct World {
 }
 
 impl World {
+    /// Starts the server of a node.
+    pub async fn start(&self, node: usize, machine: &mut Machine) {
+        self.start_as(&format!("node {}", node + 1), machine).await;
+    }
+
+    /// Starts a server of this name.
+    pub async fn start_as(&self, who: &str, machine: &mut Machine) {
+        for _ in 0..STARTS {
+            match machine.start(&self.common, None).await {
+                Ok(()) => return,
+                Err(why) => {
+                    self.log.found(format!("{who}: {why}"));
+                    machine.kill().await;
+                }
+            }
+        }
+    }
+
     /// Makes it and starts the servers, on new disks: they are guarded for a while.
     ///
     /// # Errors
@@ -309,7 +330,7 @@ impl World {
         // There before anybody reads it.
         drop(OpenOptions::new().create(true).append(true).open(&journal).expect("a journal can be made"));
         lives.push((client, journal));
-        self.start(command, contender, &format!("client-{}", client + 1));
+        self.spawn(command, contender, &format!("client-{}", client + 1));
     }
 
     /// What a client reaches the nodes by.
@@ -339,11 +360,11 @@ impl World {
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
         command.arg("agent").arg("--listen").arg(format!("unix://{}", self.agent_socket(agent).display()));
         command.arg("--nodes").arg(addresses.join(","));
-        self.start(command, process, &format!("agent-{}", agent + 1));
+        self.spawn(command, process, &format!("agent-{}", agent + 1));
     }
 
     /// Starts a process of this program, with its wall clock and a log of this name.
-    fn start(&self, mut command: Command, process: &mut Process, name: &str) {
+    fn spawn(&self, mut command: Command, process: &mut Process, name: &str) {
         let errors = self.common.logs.join(format!("{name}.log"));
         let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
         process.clock.preload(&mut command, &self.common.shim);

@@ -4,6 +4,7 @@
 //! says it relies on. Times are those of its own clocks.
 
 mod keeping;
+mod learning;
 mod set;
 
 use std::collections::BTreeMap;

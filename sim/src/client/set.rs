@@ -1,12 +1,7 @@
-//! The set of nodes that a client works with, and how it takes up the next version.
+//! The set of nodes that a client works with.
 
-use std::sync::Arc;
-
-use palisade_core::quorum::{NodeId, Refused};
-use palisade_core::{Members, Now};
-
-use super::{Client, Stage, Status, Step};
-use crate::rules::Rule;
+use palisade_core::Members;
+use palisade_core::quorum::NodeId;
 
 /// No server is this one: a member that could not be asked when the set was founded.
 const NOBODY: NodeId = NodeId(0);
@@ -52,46 +47,7 @@ impl Set {
     }
 
     /// Which server is in each seat, as far as that is known.
-    fn ids(&self) -> Vec<Option<NodeId>> {
+    pub(super) fn ids(&self) -> Vec<Option<NodeId>> {
         self.seats.iter().map(|seat| seat.id.map(NodeId)).collect()
-    }
-}
-
-impl Client {
-    /// The version that it works with.
-    pub fn version(&self) -> u64 {
-        self.works_with.version
-    }
-
-    /// It learns that `set` is the set of nodes: what it holds goes over, what it asks or waits for begins anew.
-    pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
-        if set.version <= self.version() {
-            return Step::default();
-        }
-        self.works_with = set;
-        let stays = match self.stage {
-            Stage::Idle => false,
-            Stage::Acquiring { .. } | Stage::Waiting(_) => self.without.is(Rule::AcquisitionsBeginAnew),
-            Stage::Holding { .. } => self.without.is(Rule::HeldByTheNewMajority),
-        };
-        match self.stage {
-            _ if stays => Step::default(),
-            Stage::Idle => Step::default(),
-            Stage::Acquiring { .. } => self.give_back(Status::Refused(Refused::TooFewNodes { is_lasting: false }), now),
-            Stage::Waiting(_) => self.give_back(Status::Told(None), now),
-            Stage::Holding { .. } => self.moves(now),
-        }
-    }
-
-    /// Its process was killed, and starts with the names that it is configured with.
-    pub fn starts_from(&mut self, set: Arc<Set>) {
-        self.works_with = set;
-    }
-
-    fn moves(&mut self, now: Now) -> Step {
-        self.asks = Arc::clone(&self.works_with);
-        self.open.clear();
-        let ids = self.works_with.ids();
-        self.keeps(now, |keeping, random| keeping.move_to(&ids, now.boot, random))
     }
 }

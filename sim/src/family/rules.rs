@@ -2,7 +2,6 @@
 
 use clap::ValueEnum;
 
-use super::state::{Bounds, Wants};
 use crate::rules::sentence;
 
 /// A rule of the family, by what is done where it holds.
@@ -29,24 +28,4 @@ impl FamilyRule {
     pub fn sentence(self) -> String {
         sentence(self)
     }
-}
-
-/// Without each rule in turn, bounds within which the harm shows.
-pub fn broken() -> Vec<(FamilyRule, Bounds)> {
-    use FamilyRule::*;
-    use Wants::{Exclusive, Permit, Shared};
-    let bounds = |rule| match rule {
-        // Nodes, clients, turns of each, proposals.
-        NumbersNotCounts => (3, vec![Permit(2), Permit(2)], 1, 1),
-        BothLimits => (3, vec![Permit(1), Permit(2)], 1, 1),
-        ReadersKeepWritersOut => (3, vec![Shared, Exclusive], 1, 1),
-        RaisedToTheLargest => (3, vec![Exclusive, Exclusive], 2, 2),
-        ReadersAboveWriters | ReadersAboveConverted => (3, vec![Exclusive, Shared], 1, 2),
-        PermitsAboveTheirNumber => (1, vec![Permit(2), Permit(2)], 2, 2),
-    };
-    let without = |&rule| {
-        let (nodes, clients, turns, proposals) = bounds(rule);
-        (rule, Bounds { nodes, clients, turns, proposals, without: Some(rule) })
-    };
-    FamilyRule::value_variants().iter().map(without).collect()
 }

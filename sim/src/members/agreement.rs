@@ -4,7 +4,7 @@ use palisade_core::quorum::{Change, ChangeProgress, MemberSays, TellMember};
 use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
 use stateright::{Model, Property};
 
-use super::list;
+use super::list::list;
 use crate::checker::{self, Explained, Outcome};
 use crate::rules::Rule;
 

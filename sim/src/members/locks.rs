@@ -10,7 +10,7 @@ use palisade_core::quorum::{
 use palisade_core::{BootTime, Members, Membership, Token};
 use stateright::{Model, Property};
 
-use super::list;
+use super::list::list;
 use crate::checker::{self, Explained, Outcome};
 use crate::rules::Rule;
 

@@ -4,14 +4,8 @@
 //! once, or die half-way. Both look at every order of what is asked, answered, decided and told.
 
 pub mod agreement;
+mod list;
 pub mod locks;
 mod rules;
 
 pub use rules::{RULES, broken};
-
-use palisade_core::Member;
-
-/// The members that these digits name.
-fn list(ids: &[u8]) -> Vec<Member> {
-    ids.iter().map(|&id| Member { id: Some(id.into()), address: format!("node-{id}") }).collect()
-}

@@ -1,8 +1,10 @@
 //! The bounds of a model.
 
-use super::state::TICK_US;
 use crate::rules::{Rule, Without};
 use crate::server::Setup;
+
+/// A tick in microseconds: far more than the margin of a validity, which is rounded up to one.
+pub const TICK_US: u64 = 100_000;
 
 /// Most keys of a model.
 pub(super) const KEYS_MAX: u32 = 2;

@@ -11,9 +11,9 @@ mod state;
 use crate::checker::{self, Explained, Outcome};
 use moves::{Checked, describe};
 
-pub use config::{Config, LateMessages, OUT_OF_SIGHT, Wants, broken, sound};
+pub use config::{Config, LateMessages, OUT_OF_SIGHT, TICK_US, Wants, broken, sound};
 pub use moves::Action;
-pub use state::{State, TICK_US};
+pub use state::State;
 
 /// Looks for the shortest way to break `model`, in at most this many states.
 pub fn find(model: &Config, states_max: usize) -> Outcome {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use stateright::{Model, Property};
 
-use super::config::{Config, LateMessages};
-use super::state::{State, TICK_US};
+use super::config::{Config, LateMessages, TICK_US};
+use super::state::State;
 use crate::messages::{Reply, Request, Says};
 
 /// What can happen next.

@@ -8,15 +8,12 @@ use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
 use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, StripeCeiling, Token, WaiterId};
 
-use super::config::{Config, KEYS_MAX, Wants};
+use super::config::{Config, KEYS_MAX, TICK_US, Wants};
 use crate::client::{Client, Status, Step, owner};
 use crate::history::{Event, Holder, What};
 use crate::messages::{Reply, Request};
 use crate::referee::{Laws, Referee, Violation};
 use crate::server::{Found, Server, name};
-
-/// A tick in microseconds: far more than the margin of a validity, which is rounded up to one.
-pub const TICK_US: u64 = 100_000;
 
 /// What wall clocks show when the boot clock shows zero, in microseconds.
 const WALL_US: u64 = 1_000_000_000;

@@ -5,9 +5,11 @@
 
 mod commands;
 mod files;
+mod keys;
 mod losses;
 mod members;
 mod quorum;
+mod setup;
 mod slots;
 mod start;
 mod watch;
@@ -20,23 +22,15 @@ use palisade_core::quorum::NodeId;
 use palisade_core::record;
 use palisade_core::{BootTime, IncarnationId, Lock, Mode, Node, NodeState, Now, Refusal, Waiter, WaiterId, Want};
 
-pub use quorum::{NOT_YET_MS, shares_stripe};
-pub use start::{Found, Setup};
+pub use keys::{NOT_YET_MS, name, shares_stripe};
+pub use setup::{Found, Setup};
 pub use watch::Wrong;
 
+use self::keys::DB;
 use self::watch::Watch;
 use crate::client::owner;
 use crate::messages::{Hears, Request, Says};
 use crate::rules::{Rule, Without};
-
-/// Stripes of tokens: few, so that keys share one, and a node is small.
-const STRIPES: usize = 4;
-
-/// How many of them may have ceilings of their own: not all, so that the node's follows too.
-const STRIPES_APART: usize = 2;
-
-/// The only database.
-const DB: u32 = 0;
 
 /// A node that runs.
 #[derive(Clone, Debug)]
@@ -289,11 +283,6 @@ impl Server {
     pub fn locks(&self) -> &BTreeMap<u32, Lock> {
         &self.locks
     }
-}
-
-/// The name of a key.
-pub fn name(key: u32) -> [u8; 4] {
-    key.to_be_bytes()
 }
 
 fn key(name: &[u8]) -> u32 {

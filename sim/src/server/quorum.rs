@@ -6,14 +6,12 @@ use palisade_core::quorum::{Answer, Ask};
 use palisade_core::request::{Acquire, Conversion, Convert, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{Lock, Now, Refusal, Token, Tokens, WaiterId, Wanted, ahead_us};
 
-use super::{STRIPES, STRIPES_APART, Server, name};
+use super::Server;
+use super::keys::{NOT_YET_MS, STRIPES, STRIPES_APART, key_apart};
 use crate::rules::Rule;
 
 /// Without the rule that far tokens stay apart: tokens are raised up to here, whatever the clock shows.
 const FENCE_CAP: u64 = 1 << 52;
-
-/// After so many milliseconds a node is asked again that is not ready yet.
-pub const NOT_YET_MS: u32 = 10;
 
 impl Server {
     /// What the node answers `owner`, who asks for `key`.
@@ -176,15 +174,3 @@ fn token(outcome: Outcome) -> Option<Token> {
 
 /// Who raises tokens.
 const HOSTILE: &[u8] = b"hostile";
-
-/// A key that shares its stripe of tokens with none of the first `keys`.
-fn key_apart(keys: u32) -> u32 {
-    (keys..).find(|key| !shares_stripe(*key, keys)).unwrap_or(keys)
-}
-
-/// Whether `key` shares its stripe of tokens with one of the first `keys`.
-pub fn shares_stripe(key: u32, keys: u32) -> bool {
-    let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
-    tokens.observe(&name(key), Token::new(1).expect("it is a token"));
-    (0..keys).any(|other| tokens.last(&name(other)) != 0)
-}

@@ -1,44 +1,16 @@
 //! How a node begins: at its start, with what it finds on its disk, and as a master in the place of another.
 
-use palisade_core::BootId;
 use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
-    Beginning, BootTime, Found as Ties, GuardPolicy, Node, NodeState, Now, SavedMembership, Settings, Start, Tokens,
-    token_floor,
+    Beginning, BootTime, Found as Ties, GuardPolicy, Node, Now, SavedMembership, Settings, Start, Tokens, token_floor,
 };
 
+use super::Server;
+use super::keys::{DB, STRIPES, STRIPES_APART, name};
+use super::setup::{Found, Setup};
 use super::watch::Watch;
-use super::{DB, STRIPES, STRIPES_APART, Server, name};
 use crate::rules::{Rule, Without};
-
-/// How a node is set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Setup {
-    /// `lock.max-ttl`, in milliseconds.
-    pub max_ttl_ms: u32,
-    /// `lock.max-clock-skew`, in milliseconds.
-    pub skew_ms: u32,
-    /// `lock.handoff-window`, in milliseconds.
-    pub window_ms: u32,
-}
-
-/// What a server finds when it starts.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The state file, if there is a readable one.
-    pub state: Option<NodeState>,
-    /// What ties that to the data.
-    pub ties: Ties,
-    /// The locks in the file that it loads, by key, as records.
-    pub locks: Vec<(u32, Vec<u8>)>,
-    /// That file is the AOF.
-    pub from_aof: bool,
-    /// The AOF is on from here on, synced at every command.
-    pub aof_always: bool,
-    /// The boot of the machine.
-    pub boot: BootId,
-}
 
 impl Server {
     /// The server starts at `now` with what it found; `id` is its own where no state file tells. Nothing is promised until

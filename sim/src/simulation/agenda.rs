@@ -3,7 +3,7 @@
 use palisade_core::quorum::NodeId;
 use palisade_core::{BootTime, NodeState};
 
-use super::changers::{Answers, Asks, Message};
+use super::changer::{Answers, Asks, Message};
 use crate::history::{HeldAs, Holder, TimeUs};
 use crate::messages::{Reply, Request};
 

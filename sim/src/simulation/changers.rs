@@ -11,6 +11,7 @@ use palisade_core::quorum::{Change, ChangeProgress, MemberSays, NodeId, TellMemb
 use rand::RngExt;
 
 use super::agenda::Next;
+use super::changer::{Answers, Asks, Changer, Message};
 use super::outcome::Failure;
 use super::sets::{address, place};
 use super::world::World;
@@ -18,50 +19,6 @@ use crate::rules::Rule;
 
 /// Messages of a program are of no client: cuts of single clients do not meet them.
 const NO_CLIENT: usize = usize::MAX;
-
-/// A program that runs.
-#[derive(Clone, Debug)]
-pub(super) struct Changer {
-    /// The places of the nodes that it wants, a bit each.
-    wants: u16,
-    /// It dies when it has sent so many messages more.
-    dies_after: Option<u16>,
-    /// Which look it is at: what belongs to an earlier one comes too late.
-    look: u32,
-    /// Who answered, and the latest version that was told of.
-    ids: BTreeMap<usize, u128>,
-    latest: Members,
-    attempt: Option<Change>,
-}
-
-/// What a program asks a node.
-#[derive(Clone, Debug)]
-pub(super) enum Asks {
-    /// LOCK.NODE and LOCK.MEMBERS.
-    Look,
-    /// LOCK.SETMEMBERS with PROMISE or ACCEPT: which member is meant.
-    Tell(usize, TellMember),
-    /// LOCK.SETMEMBERS with DECIDED.
-    Decided(Members),
-}
-
-/// What it is answered.
-#[derive(Clone, Debug)]
-pub(super) enum Answers {
-    /// The version that the node was told last.
-    Knows(Members),
-    /// Of this member, to what it was told.
-    Says(usize, TellMember, MemberSays),
-}
-
-/// A message of the program of fault `of`, or to it.
-#[derive(Clone, Debug)]
-pub(super) struct Message<T> {
-    pub(super) of: usize,
-    pub(super) look: u32,
-    pub(super) node: usize,
-    pub(super) says: T,
-}
 
 impl World<'_> {
     pub(super) fn changer_begins(&mut self, of: usize, wants: u16, dies_after: Option<u16>) {

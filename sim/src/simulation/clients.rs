@@ -4,8 +4,8 @@ use palisade_core::{Now, Wanted};
 use rand::RngExt;
 
 use super::agenda::{Next, Wake};
+use super::caller::PATIENCE_US;
 use super::outcome::Failure;
-use super::taking::PATIENCE_US;
 use super::world::World;
 use crate::client::{Client, Status, Step};
 use crate::history::{Event, HeldAs, Holder, What};

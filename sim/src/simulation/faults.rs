@@ -5,7 +5,7 @@ use rand::RngExt;
 
 use super::agenda::Next;
 use super::kinds::Kind;
-use super::nodes::Files;
+use super::node::Files;
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::Step;

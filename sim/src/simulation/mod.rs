@@ -4,6 +4,8 @@
 //! be made [smaller](smallest()) and kept.
 
 mod agenda;
+mod caller;
+mod changer;
 mod changers;
 mod clients;
 mod draw;
@@ -12,9 +14,11 @@ mod kinds;
 mod machine;
 mod moments;
 mod network;
+mod node;
 mod nodes;
 mod outcome;
 mod plan;
+mod run;
 mod sets;
 mod single_clients;
 mod slots;
@@ -25,21 +29,6 @@ mod world;
 pub use kinds::{Fault, Kind};
 pub use outcome::{Failure, Totals};
 pub use plan::{Keeps, Machine, Network, Plan, SingleClient};
+pub use run::{run, tell};
 pub use smallest::smallest;
 pub use world::World;
-
-use crate::rules::Without;
-
-/// Runs a plan.
-pub fn run(plan: &Plan, without: Without) -> (Totals, Option<Failure>) {
-    let mut world = World::new(plan, without, false);
-    let failure = world.run().err();
-    (world.totals, failure)
-}
-
-/// Runs a plan and tells what happened, a line each.
-pub fn tell(plan: &Plan, without: Without) -> (Vec<String>, Option<Failure>) {
-    let mut world = World::new(plan, without, true);
-    let failure = world.run().err();
-    (world.story.take().unwrap_or_default(), failure)
-}

@@ -5,9 +5,9 @@ use palisade_core::Wanted;
 use palisade_core::quorum::majority;
 
 use super::agenda::Next;
+use super::caller::PATIENCE_US;
 use super::kinds::Kind;
 use super::outcome::Failure;
-use super::taking::PATIENCE_US;
 use super::world::World;
 use crate::history::{Holder, TimeUs};
 use crate::server::shares_stripe;

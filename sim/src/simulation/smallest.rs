@@ -2,7 +2,7 @@
 
 use super::kinds::Kind;
 use super::plan::{Network, Plan};
-use super::run;
+use super::run::run;
 use crate::rules::Without;
 use crate::single_client::FIRST;
 

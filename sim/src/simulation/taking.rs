@@ -5,35 +5,18 @@ use palisade_core::{BootTime, Wanted};
 use rand::RngExt;
 
 use super::agenda::{Next, Wake};
+use super::caller::{PATIENCE_US, Taking};
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::Client;
-use crate::history::{Event, Holder, TimeUs, What};
+use crate::history::{Event, Holder, What};
 use crate::rules::Rule;
-
-/// For how long a client asks that must get a free lock if nothing else goes wrong, in microseconds.
-pub(super) const PATIENCE_US: u64 = 15_000_000;
 
 /// A client that waits for a majority of nodes to answer finds out after so long, in microseconds.
 const ANSWER_US: u64 = 50_000;
 
 /// About so long after a step some callers give up for reasons of their own, in microseconds.
 const LEAVES_US: u64 = 300_000;
-
-/// What a client is about to take.
-pub(super) struct Taking {
-    taker: Taker,
-    key: u32,
-    since: TimeUs,
-    /// The version of the set that is asked.
-    version: u64,
-    /// Its limit is as long as it takes.
-    is_patient: bool,
-    /// So it is, and nobody held it since.
-    must_get_it: bool,
-    /// When to stop waiting for a majority of nodes.
-    for_nodes: Option<BootTime>,
-}
 
 impl World<'_> {
     /// A client sets out to take `key`, until so much later if there is a limit.

@@ -9,12 +9,12 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
 use super::agenda::{Moment, Next, SingleWake, Wake};
-use super::changers::Changer;
+use super::caller::Taking;
+use super::changer::Changer;
 use super::machine::Machine;
-use super::nodes::Node;
+use super::node::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
-use super::taking::Taking;
 use crate::client::Client;
 use crate::history::{Event, TimeUs, What};
 use crate::messages::{Hears, Reply};

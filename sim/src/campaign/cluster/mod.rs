@@ -4,19 +4,18 @@
 //! whichever of the two is which: nodes `n` and `n + 3`.
 
 pub mod bus;
+pub mod shards;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{FromRedisValue, Value};
+use redis::Value;
 use tokio::time::{Instant, sleep};
 
-use super::faults::On;
 use super::link::Link;
 use super::machine::{Machine, PATIENCE, ask, free_port};
-use super::world::World;
 use bus::Bus;
 
 /// Shards of the cluster.
@@ -34,14 +33,11 @@ const NODE_TIMEOUT_MS: u64 = 2_000;
 /// The same in brief.
 const NODE_TIMEOUT_IN_BRIEF_MS: u64 = 1_000;
 
-/// A guard that is longer is that of a replica which was promoted before its master had told it how long leases are: a day.
-const LONG_GUARD_MS: u64 = 60_000;
-
 /// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a server may take to answer.
-const ANSWER: Duration = Duration::from_secs(2);
+pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
 /// What makes servers one cluster.
 #[derive(Debug)]
@@ -136,63 +132,12 @@ impl Cluster {
     }
 }
 
-/// Everything is healed: waits until each shard has one master and one replica, which follows it, and all agree.
-pub async fn settle(world: &World) {
-    let begun = Instant::now();
-    while let Err(why) = is_at_rest(world).await {
-        if begun.elapsed() > PATIENCE {
-            let late = format!("the cluster is not at rest {PATIENCE:?} after the last fault was healed");
-            world.log.found(format!("{late}: {why}"));
-            return;
-        }
-        sleep(LOOK).await;
-    }
-    // Where a replica was promoted before it was told how long leases are, an operator has to say that all of them are over.
-    let mut guarded = vec![];
-    for node in 0..NODES {
-        if guard_ms(world, node).await > LONG_GUARD_MS {
-            guarded.push(node);
-        }
-    }
-    if !guarded.is_empty() {
-        sleep(Duration::from_millis(world.settings.max_ttl_ms * 2 + world.settings.skew_ms)).await;
-    }
-    for node in guarded {
-        say::<Value>(world, node, &["LOCK.GUARD", "LIFT"]).await.ok();
-        world.log.moment("guard of a day lifted", On::Node(node), "");
-    }
-}
-
-/// For how long this node is guarded still. A busy machine is asked again: who is taken for unguarded stays guarded for a day.
-async fn guard_ms(world: &World, node: usize) -> u64 {
-    let begun = Instant::now();
-    loop {
-        let told: Result<HashMap<String, String>, String> = say(world, node, &["LOCK.NODE"]).await;
-        let guard_ms = told.ok().and_then(|told| told.get("guard_ms")?.parse().ok());
-        if guard_ms.is_some() || begun.elapsed() > PATIENCE {
-            return guard_ms.unwrap_or(0);
-        }
-        sleep(LOOK).await;
-    }
-}
-
-/// Why the cluster is not at rest.
-async fn is_at_rest(world: &World) -> Result<(), String> {
-    for shard in 0..SHARDS {
-        roles(world, shard).await.ok_or_else(|| format!("shard {} has no master, or two", shard + 1))?;
-    }
-    for (node, slot) in world.slots.iter().enumerate() {
-        is_well(&slot.socket()).await.map_err(|why| format!("node {}: {why}", node + 1))?;
-    }
-    Ok(())
-}
-
 fn is_late(begun: Instant, what: &str) -> Result<(), String> {
     if begun.elapsed() > PATIENCE { Err(format!("the cluster: {what}")) } else { Ok(()) }
 }
 
 /// Why the server at `socket` does not see all others, each master with a replica, or, where it is a replica, does not follow.
-async fn is_well(socket: &std::path::Path) -> Result<(), String> {
+pub(super) async fn is_well(socket: &std::path::Path) -> Result<(), String> {
     let told = async |words: &[&str]| ask::<String>(socket, words, ANSWER).await;
     let info = told(&["CLUSTER", "INFO"]).await?;
     let known = format!("cluster_known_nodes:{NODES}");
@@ -208,28 +153,4 @@ async fn is_well(socket: &std::path::Path) -> Result<(), String> {
         return Ok(());
     }
     Err(replication)
-}
-
-/// The node of this shard that is its master, and the one that is its replica; `None`: both or none say that they are the master.
-pub async fn roles(world: &World, shard: usize) -> Option<(usize, usize)> {
-    let (one, other) = (shard, shard + SHARDS);
-    match (is_master(world, one).await?, is_master(world, other).await?) {
-        (true, false) => Some((one, other)),
-        (false, true) => Some((other, one)),
-        _ => None,
-    }
-}
-
-/// Whether this node says that it is a master; `None`: it does not answer.
-pub async fn is_master(world: &World, node: usize) -> Option<bool> {
-    let role: Vec<Value> = say(world, node, &["ROLE"]).await.ok()?;
-    Some(String::from_redis_value(role.into_iter().next()?).ok()? == "master")
-}
-
-/// Says it to a node.
-///
-/// # Errors
-/// It does not answer, or refuses.
-pub async fn say<T: FromRedisValue>(world: &World, node: usize, words: &[&str]) -> Result<T, String> {
-    ask(&world.slots[node].socket(), words, ANSWER).await
 }

@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use super::Dice;
+use super::dice::Dice;
 use crate::campaign::exam::say_as;
 use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::world::World;

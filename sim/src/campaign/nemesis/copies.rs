@@ -14,7 +14,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::{Dice, alone, pause, servers};
+use super::dice::{Dice, pause};
+use super::{alone, servers};
 use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine};
@@ -74,7 +75,7 @@ pub async fn put_back(world: Arc<World>, mut dice: Dice) {
         let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
         if let Some(status) = machine.ended() {
             watch::ended_by_itself(&world, &machine, status);
-            servers::start(&world, node, &mut machine).await;
+            world.start(node, &mut machine).await;
         }
         if copy.has_state_file() && !starts_above_all(&world) {
             continue;
@@ -116,7 +117,7 @@ async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice,
     }
     let copied = keep(machine.dir(), &kept);
     if copy == Copy::Cold {
-        servers::start_as(world, who, machine).await;
+        world.start_as(who, machine).await;
     }
     pause(world, dice.ms(300, 4_000)).await;
     // A copy of before says nothing of this.
@@ -137,7 +138,7 @@ async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice,
     }
     // With an older state file it knows of no token that is further ahead.
     let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
-    servers::start_as(world, who, machine).await;
+    world.start_as(who, machine).await;
     let known = known && machine.clock.is_right();
     let (Some(exam), Ok(())) = (exam, back) else { return };
     let after = format!("{who}, {}, {}", copy.name(), machine.durability.name());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use super::{Dice, pause};
+use super::dice::{Dice, pause};
 use crate::campaign::faults::On;
 use crate::campaign::world::{CLIENTS, World};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, pause, servers};
-use crate::campaign::cluster::{Cluster, SHARDS, is_master, roles, say};
+use super::dice::{Dice, pause};
+use crate::campaign::cluster::shards::{is_master, roles, say};
+use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::exam::{self, Exam, starts_above};
 use crate::campaign::faults::On;
 use crate::campaign::link::Mode;
@@ -74,7 +75,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
             link.set(Mode::Pass);
             promoted(world, replica).await;
             pause(world, dice.ms(1, 1_500)).await;
-            servers::start(world, master, old).await;
+            world.start(master, old).await;
             if let Some(exam) = exam {
                 let (socket, tokens) = (world.slots[replica].socket(), starts_above(world, exam.token));
                 exam.examine(world, &socket, exam::GUARD, tokens, "a replica that took over").await;

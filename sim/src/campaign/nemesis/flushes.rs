@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, alone, pause};
+use super::alone;
+use super::dice::{Dice, pause};
 use crate::campaign::exam::{Exam, say_as};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine, PATIENCE, ask_as};

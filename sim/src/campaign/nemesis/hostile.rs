@@ -8,11 +8,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use super::{Dice, pause, servers};
+use super::dice::{Dice, pause};
+use super::servers;
 use crate::campaign::exam::{Exam, say_as};
 use crate::campaign::faults::On;
+use crate::campaign::journal::wall_us;
 use crate::campaign::machine::Machine;
-use crate::campaign::watch::{self, wall_us};
+use crate::campaign::watch;
 use crate::campaign::world::{NODES, World};
 
 /// The hostile user, as parameters of a URL.
@@ -37,7 +39,7 @@ pub async fn fences(world: Arc<World>, mut dice: Dice) {
         let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
         if let Some(status) = machine.ended() {
             watch::ended_by_itself(&world, &machine, status);
-            servers::start(&world, node, &mut machine).await;
+            world.start(node, &mut machine).await;
         }
         let fault = world.log.begin("LOCK.FENCE far ahead", On::Node(node), machine.durability.name());
         raise(&world, &machine, &mut dice).await;
@@ -85,7 +87,7 @@ async fn restart(world: &World, node: usize, machine: &mut Machine, dice: &mut D
         machine.kill().await;
     }
     sleep(dice.ms(1, 300)).await;
-    servers::start(world, node, machine).await;
+    world.start(node, machine).await;
 }
 
 /// One node at a time, once clocks are wild.

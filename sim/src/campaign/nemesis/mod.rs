@@ -6,6 +6,7 @@
 mod alone;
 mod copies;
 mod crowd;
+mod dice;
 mod fail_overs;
 mod flushes;
 mod hostile;
@@ -17,54 +18,16 @@ mod slots;
 mod state_files;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use super::cluster;
+use self::dice::Dice;
+use super::cluster::shards;
 use super::kinds::Kind;
 use super::world::World;
 
 pub use flushes::flush_other;
-pub use servers::start as restart;
-
-/// The choices of one hand.
-struct Dice(ChaCha8Rng);
-
-impl Dice {
-    fn of(seed: u64, hand: u64) -> Self {
-        let mut dice = ChaCha8Rng::seed_from_u64(seed);
-        dice.set_stream(hand);
-        Self(dice)
-    }
-
-    /// For a hand beside this one.
-    fn other(&mut self) -> Self {
-        Self(ChaCha8Rng::seed_from_u64(self.0.random()))
-    }
-
-    /// A time in milliseconds; short ones are as likely as long ones, by order of magnitude.
-    fn ms(&mut self, from: u64, to: u64) -> Duration {
-        let (from, to) = ((from as f64).ln(), (to as f64).ln());
-        Duration::from_secs_f64(self.0.random_range(from..=to).exp() / 1_000.0)
-    }
-
-    fn once_in(&mut self, times: u32) -> bool {
-        self.0.random_ratio(1, times)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.0.random_range(0..bound)
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
 
 /// Does faults until the storm is over, and returns when the last is healed. `era` tells this storm from others.
 pub async fn storm(world: &Arc<World>, era: u64) {
@@ -79,7 +42,7 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
     join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
     if world.cluster.is_some() {
-        cluster::settle(world).await;
+        shards::settle(world).await;
     }
 }
 
@@ -143,15 +106,5 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     }
     if let Some((world, dice)) = of(Kind::SlotsGivenAway) {
         hands.spawn(slots::given_away(world, dice));
-    }
-}
-
-/// Waits for about so long, or until the storm is over.
-async fn pause(world: &World, pause: Duration) {
-    let mut left = pause;
-    const STEP: Duration = Duration::from_millis(50);
-    while world.storms() && !left.is_zero() {
-        sleep(left.min(STEP)).await;
-        left = left.saturating_sub(STEP);
     }
 }

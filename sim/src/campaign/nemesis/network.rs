@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Dice, pause};
+use super::dice::{Dice, pause};
 use crate::campaign::faults::On;
 use crate::campaign::link::{Link, Mode};
 use crate::campaign::world::World;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 use tokio::time::sleep;
 
-use super::{Dice, pause};
+use super::dice::{Dice, pause};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{PATIENCE, ask};
 use crate::campaign::world::{CLIENTS, World};

@@ -10,11 +10,12 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, pause};
-use crate::campaign::cluster::{Cluster, SHARDS, roles, say};
-use crate::campaign::contender::key_name;
+use super::dice::{Dice, pause};
+use crate::campaign::cluster::shards::{roles, say};
+use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::faults::On;
 use crate::campaign::machine::PATIENCE;
+use crate::campaign::process::key_name;
 use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 
 /// Pause between two looks.

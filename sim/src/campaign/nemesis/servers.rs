@@ -9,8 +9,10 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, operators, pause};
+use super::dice::{Dice, pause};
+use super::operators;
 use crate::campaign::faults::On;
+use crate::campaign::journal::wall_us;
 use crate::campaign::judge::LAG;
 use crate::campaign::link::{Link, Mode};
 use crate::campaign::machine::{Durability, Machine, PATIENCE};
@@ -19,9 +21,6 @@ use crate::campaign::world::{NODES, World};
 
 /// How long a server may take to end by itself before it is killed.
 const SHUTDOWN: Duration = Duration::from_secs(5);
-
-/// How often a server is started that does not come up, before it is left down.
-const STARTS: usize = 3;
 
 /// How long a lost disk is waited for, until the new node's tokens begin above all others.
 const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
@@ -46,7 +45,7 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
         let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
         if let Some(status) = machine.ended() {
             watch::ended_by_itself(&world, &machine, status);
-            start(&world, node, &mut machine).await;
+            world.start(node, &mut machine).await;
         }
         match dice.below(20) {
             0..7 => killed(&world, node, &mut machine, &mut dice, Left::All).await,
@@ -117,27 +116,9 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
             lose(machine, left);
         }
         sleep(dice.ms(1, 800)).await;
-        let started = machines.iter_mut().enumerate().map(|(node, machine)| start(&world, node, machine));
+        let started = machines.iter_mut().enumerate().map(|(node, machine)| world.start(node, machine));
         join_all(started).await;
         world.log.end(fault);
-    }
-}
-
-/// Starts a server; that it does not come up is a finding.
-pub async fn start(world: &World, node: usize, machine: &mut Machine) {
-    start_as(world, &format!("node {}", node + 1), machine).await;
-}
-
-/// The same of one with this name.
-pub async fn start_as(world: &World, who: &str, machine: &mut Machine) {
-    for _ in 0..STARTS {
-        match machine.start(&world.common, None).await {
-            Ok(()) => return,
-            Err(why) => {
-                world.log.found(format!("{who}: {why}"));
-                machine.kill().await;
-            }
-        }
     }
 }
 
@@ -164,7 +145,7 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
     if dice.once_in(6) {
         machine.durability = dice.one_of(&Durability::ALL);
     }
-    start(world, node, machine).await;
+    world.start(node, machine).await;
     world.log.end(fault);
 }
 
@@ -174,7 +155,7 @@ async fn overtaken(world: &World, machine: &Machine) {
     // The register of tokens lags behind what was granted before the kill.
     sleep(2 * LAG).await;
     let begun = Instant::now();
-    let floor = || watch::wall_us() + world.settings.skew_ms * 1_000;
+    let floor = || wall_us() + world.settings.skew_ms * 1_000;
     while world.highest_token.load(Ordering::Relaxed) > floor() && begun.elapsed() < TOKENS_OVERTAKEN {
         sleep(Duration::from_millis(50)).await;
     }
@@ -209,7 +190,7 @@ async fn shut_down(world: &World, node: usize, machine: &mut Machine, dice: &mut
     if dice.once_in(6) {
         machine.durability = dice.one_of(&Durability::ALL);
     }
-    start(world, node, machine).await;
+    world.start(node, machine).await;
     world.log.end(fault);
 }
 
@@ -249,7 +230,7 @@ async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut
     }
     disk.empty();
     if machine.ended().is_some() {
-        start(world, node, machine).await;
+        world.start(node, machine).await;
     }
     world.log.end(fault);
 }

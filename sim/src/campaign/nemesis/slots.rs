@@ -11,7 +11,7 @@ use redis::FromRedisValue;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{Dice, pause};
+use super::dice::{Dice, pause};
 use crate::campaign::exam::{Exam, Second, starts_above};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine, PATIENCE, free_port};

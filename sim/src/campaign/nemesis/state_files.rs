@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{Dice, alone, pause, servers};
+use super::dice::{Dice, pause};
+use super::{alone, servers};
 use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine, free_port};
@@ -46,7 +47,7 @@ pub async fn exchanged(world: Arc<World>, mut dice: Dice) {
         let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
         if let Some(status) = machine.ended() {
             watch::ended_by_itself(&world, &machine, status);
-            servers::start(&world, node, &mut machine).await;
+            world.start(node, &mut machine).await;
         }
         // A node that finds no state file knows tokens by its clock alone.
         if !starts_above_all(&world) {
@@ -93,7 +94,7 @@ async fn exchange(world: &World, who: &str, machine: &mut Machine, dice: &mut Di
     sleep(dice.ms(1, 200)).await;
     machine.clock.set(0);
     let known = first.as_ref().is_some_and(|first| starts_above(world, first.token));
-    servers::start_as(world, who, machine).await;
+    world.start_as(who, machine).await;
     if let Some(first) = first {
         let tokens = known && machine.clock.is_right();
         first.examine(world, &machine.socket(), GUARD, tokens, &said("in", machine)).await;
@@ -111,7 +112,7 @@ async fn exchange(world: &World, who: &str, machine: &mut Machine, dice: &mut Di
     sleep(dice.ms(1, 200)).await;
     machine.clock.set(0);
     let known = second.as_ref().is_some_and(|second| starts_above(world, second.token));
-    servers::start_as(world, who, machine).await;
+    world.start_as(who, machine).await;
     if let Some(second) = second {
         let tokens = known && machine.clock.is_right();
         second.examine(world, &machine.socket(), GUARD, tokens, &said("after", machine)).await;

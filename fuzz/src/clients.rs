@@ -1,0 +1,144 @@
+//! Clients of the node that are not answered at once: those that wait, those that watch, and those for whose connection a lease is kept.
+
+use std::collections::BTreeMap;
+
+use palisade_core::engine::Said;
+use palisade_core::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, NOTE_BYTES_MAX};
+use palisade_core::request::{Known, Ttl};
+use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
+
+use crate::oracle::{Done, Place};
+
+/// Where a request stands: by its ticket, then by when the first of those came whose place it shares, then by when it came itself.
+pub type Stands = (u64, u64, u64);
+
+/// A request that waits.
+pub struct Waits {
+    pub place: Place,
+    pub owner: Vec<u8>,
+    pub wanted: Wanted,
+    pub stands: Stands,
+    /// The ttl that it asks for; `None`: a turn.
+    pub ttl_ms: Option<u32>,
+    pub since: BootTime,
+    pub until: BootTime,
+    /// It waits for the disk alone.
+    pub at_once: bool,
+    /// Its owner took it back.
+    pub taken_back: bool,
+}
+
+/// A client that watches.
+pub struct Watcher {
+    pub place: Place,
+    pub known: Known,
+    pub until: BootTime,
+}
+
+/// So many connections are open at a time.
+pub const CONNECTIONS: usize = 4;
+
+/// A request's wish to have its lease kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub client: ClientId,
+    pub ttl: Ttl,
+    pub ms: u32,
+    pub keep: KeepAlive,
+}
+
+/// A lease that is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    pub client: ClientId,
+    pub ttl_ms: u32,
+    pub since: BootTime,
+    pub until: BootTime,
+    /// Something stood in the way of its renewal, which is tried again then.
+    pub again: BootTime,
+    /// Somebody moved another lock to the key: whether that one is kept was promised to nobody.
+    pub is_moved: bool,
+}
+
+/// Connections, and what is kept for them.
+#[derive(Debug, Default)]
+pub struct Keeping {
+    /// So many connections have ended at each place.
+    pub ended: [u64; CONNECTIONS],
+    pub kept: BTreeMap<(Place, Vec<u8>), Kept>,
+    pub waiting: BTreeMap<WaiterId, Wish>,
+    /// The server refused to have a lease prolonged, in the request that is performed.
+    pub refused: bool,
+}
+
+impl Keeping {
+    /// The connection that is open at this place.
+    pub fn open_at(&self, at: usize) -> ClientId {
+        ClientId(self.ended[at] * CONNECTIONS as u64 + at as u64)
+    }
+
+    pub fn is_open(&self, client: ClientId) -> bool {
+        self.open_at(client.0 as usize % CONNECTIONS) == client
+    }
+
+    /// What the note of a request leaves over says whether its lease is to be kept, for whom, and for how long.
+    pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
+        let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
+        let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));
+        let ms = match choice / CONNECTIONS {
+            0 => None,
+            1 => Some(length - 1),
+            2 => Some(length),
+            3 => Some(length + 1),
+            4 => Some(length * 3),
+            5 => Some(length * 50),
+            6 => Some(120_000),
+            7 => Some(3_600_000),
+            8 => Some(KEEPALIVE_MAX_MS.into()),
+            _ => Some(u64::from(KEEPALIVE_MAX_MS) + 1),
+        };
+        let keep = KeepAlive::new(client, ms, ttl);
+        let bounds = length..=KEEPALIVE_MAX_MS.into();
+        let is_possible = ttl.ms() >= KEEPALIVE_TTL_MIN_MS && ms.is_some_and(|ms| bounds.contains(&ms));
+        assert_eq!(keep.is_ok(), is_possible, "{ms:?} of {ttl:?}");
+        Ok(Some(Wish { client, ttl, ms: ms.unwrap_or_default() as u32, keep: keep? }))
+    }
+
+    /// The request waits under this name.
+    pub fn waits(&mut self, id: WaiterId, wish: Option<Wish>) {
+        if let Some(wish) = wish {
+            self.waiting.insert(id, wish);
+        }
+    }
+
+    /// It waits no more. What it wished for.
+    pub fn waits_no_more(&mut self, id: WaiterId) -> Option<Wish> {
+        self.waiting.remove(&id)
+    }
+
+    /// A grant of `owner` ended by its own word, or it has a new one: nothing of the earlier one is kept.
+    pub fn ended(&mut self, place: Place, owner: &[u8]) {
+        self.kept.remove(&(place, owner.to_vec()));
+    }
+
+    /// Somebody moved a lock to such a key.
+    pub fn moved(&mut self, is_there: impl Fn(Place) -> bool) {
+        let there = self.kept.iter_mut().filter(|((place, _), _)| is_there(*place));
+        there.for_each(|(_, kept)| kept.is_moved = true);
+    }
+
+    /// The server is asked whether this client's lease may be prolonged, and is in `doubt`.
+    pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Said {
+        let of_client = |(at, kept): (&(Place, _), &Kept)| at.0 == place && kept.client == client;
+        assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");
+        self.refused = false;
+        let refusal = match doubt {
+            _ if !self.is_open(client) => return Said::No,
+            1 => Refusal::NotYet,
+            3 => Refusal::Poisoned,
+            _ => return Said::Yes,
+        };
+        self.refused = true;
+        Said::Refused(refusal)
+    }
+}

@@ -1,0 +1,49 @@
+//! How a client takes up the next version of the set of nodes.
+
+use std::sync::Arc;
+
+use palisade_core::Now;
+use palisade_core::quorum::Refused;
+
+use super::set::Set;
+use super::{Client, Stage, Status, Step};
+use crate::rules::Rule;
+
+impl Client {
+    /// The version that it works with.
+    pub fn version(&self) -> u64 {
+        self.works_with.version()
+    }
+
+    /// It learns that `set` is the set of nodes: what it holds goes over, what it asks or waits for begins anew.
+    pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
+        if set.version() <= self.version() {
+            return Step::default();
+        }
+        self.works_with = set;
+        let stays = match self.stage {
+            Stage::Idle => false,
+            Stage::Acquiring { .. } | Stage::Waiting(_) => self.without.is(Rule::AcquisitionsBeginAnew),
+            Stage::Holding { .. } => self.without.is(Rule::HeldByTheNewMajority),
+        };
+        match self.stage {
+            _ if stays => Step::default(),
+            Stage::Idle => Step::default(),
+            Stage::Acquiring { .. } => self.give_back(Status::Refused(Refused::TooFewNodes { is_lasting: false }), now),
+            Stage::Waiting(_) => self.give_back(Status::Told(None), now),
+            Stage::Holding { .. } => self.moves(now),
+        }
+    }
+
+    /// Its process was killed, and starts with the names that it is configured with.
+    pub fn starts_from(&mut self, set: Arc<Set>) {
+        self.works_with = set;
+    }
+
+    fn moves(&mut self, now: Now) -> Step {
+        self.asks = Arc::clone(&self.works_with);
+        self.open.clear();
+        let ids = self.works_with.ids();
+        self.keeps(now, |keeping, random| keeping.move_to(&ids, now.boot, random))
+    }
+}

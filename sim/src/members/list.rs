@@ -1,0 +1,8 @@
+//! Lists of members in the models.
+
+use palisade_core::Member;
+
+/// The members that these digits name.
+pub(super) fn list(ids: &[u8]) -> Vec<Member> {
+    ids.iter().map(|&id| Member { id: Some(id.into()), address: format!("node-{id}") }).collect()
+}
