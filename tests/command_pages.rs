@@ -131,7 +131,8 @@ fn refusals() -> Vec<Refusal> {
         | KeepAliveFull
         | NoConnection
         | BreaksTooMany
-        | BreakCutShort => {}
+        | BreakCutShort
+        | BreakGoesOn => {}
         NoListener | ListenerTaken | ListenerName | ListensNowhere => {}
         HoldsExhausted | TokensExhausted | UnknownOption { .. } | Excludes { .. } | Needs { .. } | Conversion => {}
         Limit | PermitNumber | HoldersExhausted | ListedHolders | ListedEntries | Behind => {}
@@ -160,6 +161,7 @@ fn refusals() -> Vec<Refusal> {
         NoConnection,
         BreaksTooMany,
         BreakCutShort,
+        BreakGoesOn,
         NoListener,
         ListenerTaken,
         ListenerName,

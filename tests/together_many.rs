@@ -164,6 +164,24 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
 }
 
+/// The operator was told Null, which says that there was no such grant.
+#[test]
+fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
+    let server = past_its_first_tokens();
+    let mut me = server.client();
+    let shared = readers_with_one_token(&mut me, 20_000);
+    let mut operator = server.client();
+    let id = operator.say("CLIENT ID").as_int();
+    operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
+    wait_until("it is unblocked before its end", || me.say(&format!("CLIENT UNBLOCK {id}")) == int(1));
+    let told = operator.hear();
+    assert!(
+        matches!(&told, Reply::Error(text) if text.starts_with("UNBLOCKED this client waits no longer")),
+        "{told:?}"
+    );
+    wait_until("all have ended", || server.info("held") == 0);
+}
+
 /// MULTI and scripts keep the server from everybody else until they have ended, so they break no more than one slice.
 #[test]
 fn a_transaction_or_a_script_breaks_a_token_of_few_grants_only() {

@@ -47,6 +47,11 @@ impl Holder {
     fn new(Key { db, name }: Key<'_>, owner: Owner<'_>) -> Self {
         Self { db, name: name.into(), owner: owner.bytes().into() }
     }
+
+    /// Stands before all of this lock.
+    fn first(Key { db, name }: Key<'_>) -> Self {
+        Self { db, name: name.into(), owner: Box::default() }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +63,14 @@ struct Kept {
     /// Until when at the longest.
     until: BootTime,
     due: BootTime,
+    /// Its lock left the key, and has not been found there since: it takes no room.
+    has_left: bool,
 }
 
 impl Kept {
     /// Renewals in a thousand seconds.
     fn renewals(&self) -> u64 {
-        renewals(self.ttl)
+        if self.has_left { 0 } else { renewals(self.ttl) }
     }
 }
 
@@ -169,7 +176,7 @@ impl KeepAlives {
         if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);
         }
-        let kept = Kept { client: keep.client, ttl, since: now, until, due: now };
+        let kept = Kept { client: keep.client, ttl, since: now, until, due: now, has_left: false };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
         self.renewals += kept.renewals();
         self.kept.insert(Arc::clone(&holder), Kept { due, ..kept });
@@ -192,6 +199,31 @@ impl KeepAlives {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
             kept.due = due;
             self.due.insert((due, Arc::clone(&renewal.holder)));
+            self.renewals -= kept.renewals();
+            kept.has_left = false;
+            self.renewals += kept.renewals();
+        }
+    }
+
+    /// The lock left `key`, by whatever command: no lease of it takes room, unless it is found there again when it is next to be prolonged.
+    #[inline(always)]
+    pub(crate) fn left(&mut self, key: Key<'_>) {
+        if !self.is_empty() {
+            self.leave(|holder| holder.db == key.db && *holder.name == *key.name, &Holder::first(key));
+        }
+    }
+
+    /// The same of each lock of a database, or of all (`None`).
+    pub(crate) fn flushed(&mut self, db: Option<u32>) {
+        let first = Holder::first(Key { db: db.unwrap_or(0), name: b"" });
+        self.leave(|holder| db.is_none_or(|db| holder.db == db), &first);
+    }
+
+    #[inline(never)]
+    fn leave(&mut self, is_meant: impl Fn(&Holder) -> bool, first: &Holder) {
+        for (_, kept) in self.kept.range_mut::<Holder, _>(first..).take_while(|(holder, _)| is_meant(holder)) {
+            self.renewals -= kept.renewals();
+            kept.has_left = true;
         }
     }
 

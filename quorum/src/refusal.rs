@@ -74,6 +74,8 @@ pub enum Refusal {
     BreaksTooMany,
     /// `ERR`: the lock left its key before all grants with the token were broken.
     BreakCutShort,
+    /// `UNBLOCKED`: the client of a BREAK in slices waits no longer.
+    BreakGoesOn,
     /// `NOLISTENER`: no connection of this user listens under this name.
     NoListener,
     /// `ERR`: another connection listens under this name.
@@ -326,6 +328,9 @@ impl fmt::Display for Refusal {
                 "ERR more than {ENDED_A_STEP_MAX} grants have this token, and MULTI and scripts cannot wait until all have ended: send \
                  LOCK.BREAK as a command of its own"
             ),
+            Self::BreakGoesOn => f.write_str(
+                "UNBLOCKED this client waits no longer, and the BREAK goes on: LOCK.INFO with HOLDERS shows which grants are left",
+            ),
             Self::BreakCutShort => f.write_str(
                 "ERR the lock was moved, renamed or deleted before all grants with this token had ended: send LOCK.BREAK again, where \
                  the lock is now",
@@ -516,6 +521,7 @@ mod tests {
             (Refusal::KeepAliveFull, "KEEPALIVEFULL this node renews 100000 leases a second"),
             (Refusal::NoConnection, "ERR KEEPALIVE follows the connection"),
             (Refusal::BreakCutShort, "ERR the lock was moved"),
+            (Refusal::BreakGoesOn, "UNBLOCKED this client waits no longer"),
             (Refusal::NoListener, "NOLISTENER no connection"),
             (Refusal::ListenerTaken, "ERR another connection listens"),
             (Refusal::ListenerName, "ERR the name of a listener must be 16 to 64 bytes long"),

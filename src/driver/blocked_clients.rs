@@ -245,6 +245,7 @@ impl BlockedClients for Clients {
         let (want, form) = leave(client);
         match answer {
             Some(answer) => reply(answer, form.unwrap_or(Form::Token)),
+            None if state::with(|node| node.is_breaking(WaiterId(client))) => Err(Refusal::BreakGoesOn),
             None => Ok(want.map_or(Reply::Null, in_vain)),
         }
     }

@@ -44,6 +44,11 @@ impl Node {
         self.waiting.tell(breaking.client, Answer::Broken(breaking.token));
     }
 
+    /// Returns true if grants are broken, slice by slice, for this client, which waits for the end of that.
+    pub fn is_breaking(&self, client: WaiterId) -> bool {
+        self.breaking.iter().any(|breaking| breaking.client == client)
+    }
+
     /// Takes out the watcher whose time has been up longest at `now`: it is to be told. That changes no key either.
     pub fn take_watcher_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         self.watching.take_timed_out(now)

@@ -87,6 +87,7 @@ impl Node {
         // Those of other databases too: the guard may be armed now.
         self.waiting.wake_all();
         self.watching.wake_all();
+        self.keepalives.flushed(db);
         self.deadlines.detach(db)
     }
 

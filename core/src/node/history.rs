@@ -54,6 +54,9 @@ impl Node {
     /// All grants of `lock` of `key` end at `now`, by `ending`.
     #[inline(always)]
     pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
+        if matches!(ending, Ending::Broken | Ending::Deleted) {
+            self.keepalives.left(key);
+        }
         match lock {
             Some(Lock::Exclusive(grant)) if !self.waiting.history.wants(grant, ending, now) => {}
             Some(lock) => {
@@ -66,6 +69,7 @@ impl Node {
 
     /// One grant of several ends at `now`, by `ending`.
     pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
+        self.keepalives.ended(key, of.1.owner());
         if self.waiting.history.wants(of.1, ending, now) {
             let waiters = self.waiting.len_of(key.db, key.name);
             self.waiting.history.grant_ended(key, of, ending, waiters, now);

@@ -50,6 +50,7 @@ pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: N
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::history::ending::Ending;
     use crate::keepalive::{ClientId, KeepAlive};
     use crate::request::{Acquire, Behind, Extend, Note, Patience, Release};
     use crate::rules::acquire::acquire;
@@ -192,6 +193,43 @@ mod tests {
         let ask = Release { owner: owner("me"), level: None, token: None };
         release(0, first.name, Some(&mut mine(1)), &ask, &mut node, at(2));
         assert_eq!(room(&node, other, 1_000), Ok(()));
+    }
+
+    /// Leases that ended early took room until they were next to be prolonged.
+    #[test]
+    fn a_lock_that_is_gone_takes_no_room_for_renewals() {
+        let dear = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
+        let lock = || exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(1_000));
+        let ends: [(&str, fn(&mut Node, Key<'_>, &Lock)); 3] = [
+            ("deleted", |node, key, lock| node.deleted(key, lock, at(5).boot)),
+            ("flushed", |node, _, _| drop(node.flush(Some(0)))),
+            ("broken", |node, key, lock| node.lock_ends(key, Some(lock), Ending::Broken, at(5).boot)),
+        ];
+        for (what, end) in ends {
+            let mut node = node();
+            let key = Key { db: 0, name: b"k" };
+            for n in 0..RENEWALS_A_SECOND_MAX / 3 {
+                let owner_name = format!("o{n}");
+                node.keep_alive(key, owner(&owner_name), ttl(1_000), dear, at(0).boot);
+            }
+            let other = Key { db: 1, name: b"other" };
+            let room = |node: &Node| node.keepalives.ensure_room(other, owner("me"), ttl(1_000));
+            assert_eq!(room(&node), Err(Refusal::KeepAliveFull));
+            end(&mut node, key, &lock());
+            assert_eq!(room(&node), Ok(()), "{what}");
+        }
+    }
+
+    /// It may have been renamed and back, or loaded again.
+    #[test]
+    fn a_lock_that_is_back_takes_room_again() {
+        let (mut node, mut lock) = kept(60_000);
+        node.deleted(KEY, &lock, at(5).boot);
+        let done = pass(&mut node, Some(&mut lock), 5, 400);
+        assert!(matches!(done[..], [(334, Ok(Renewed::Prolonged(_)))]), "{done:?}");
+        let ask = Release { owner: owner("me"), level: None, token: None };
+        release(0, b"k", Some(&mut lock), &ask, &mut node, at(401));
+        assert!(node.keepalives.is_empty());
     }
 
     /// SWAPDB brought another lock of the same owner to the key: the end that KEEPALIVE named for the first is not its own.
