@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
 
+use palisade_core::grammar::Bounds;
 use palisade_core::limits::{
     HANDOFF_WINDOW_DEFAULT_MS, HANDOFF_WINDOW_LIMIT_MS, LOG_LEN_DEFAULT, LOG_LEN_LIMIT, LOG_SLOWER_THAN_DEFAULT_MS,
     LOG_SLOWER_THAN_LIMIT_MS, MAX_CLOCK_SKEW_DEFAULT_MS, MAX_CLOCK_SKEW_LIMIT_MS, MAX_TTL_DEFAULT_MS, MAX_TTL_LIMIT_MS,
@@ -137,6 +138,11 @@ pub fn state_file() -> Option<PathBuf> {
 /// Of which locks figures are kept.
 pub fn metrics_prefixes() -> KeyPrefixes {
     KeyPrefixes::parse(METRICS_PREFIXES.get().as_bytes()).unwrap_or_default()
+}
+
+/// Bounds of arguments that an operator sets.
+pub fn bounds() -> Bounds {
+    Bounds { max_ttl_ms: max_ttl_ms() }
 }
 
 /// The longest lease, in milliseconds.

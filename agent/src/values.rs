@@ -151,7 +151,7 @@ impl Value for ListedHolders {
     const SHAPE: Shape = Shape::Integer;
 
     fn parse(word: Bytes, _: &Bounds) -> Result<Self, Refusal> {
-        request::listed_holders(parse_integer(&word)).map(Self)
+        request::ListedHolders::new(parse_integer(&word)).map(|listed| Self(listed.0))
     }
 }
 
@@ -162,7 +162,7 @@ impl Value for ListedWaiters {
     const SHAPE: Shape = Shape::Integer;
 
     fn parse(word: Bytes, _: &Bounds) -> Result<Self, Refusal> {
-        request::listed_waiters(parse_integer(&word)).map(Self)
+        request::ListedWaiters::new(parse_integer(&word)).map(|listed| Self(listed.0))
     }
 }
 

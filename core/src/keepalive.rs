@@ -10,9 +10,7 @@ use std::sync::Arc;
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
-use crate::values::limits::{
-    KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, RENEW_AGAIN_MS, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL,
-};
+use crate::values::limits::{RENEW_AGAIN_MS, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL};
 use crate::values::time::BootTime;
 
 /// Names a connection, on its node.
@@ -29,9 +27,7 @@ pub struct KeepAlive {
 impl KeepAlive {
     /// For a lease of `ttl` and the connection `client`, `ms` milliseconds. `None` stands for what is not a number at all.
     pub fn new(client: ClientId, ms: Option<u64>, ttl: Ttl) -> Result<Self, Refusal> {
-        let ms = ms.and_then(|ms| u32::try_from(ms).ok());
-        let ms = ms.filter(|ms| (ttl.ms()..=KEEPALIVE_MAX_MS).contains(ms) && ttl.ms() >= KEEPALIVE_TTL_MIN_MS);
-        ms.map(|ms| Self { client, ms }).ok_or(Refusal::KeepAlive)
+        Ok(Self { client, ms: ttl.keep(ms)? })
     }
 }
 

@@ -96,12 +96,12 @@ pub use node::counters::Counters;
 pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
 pub use palisade_quorum as quorum;
-pub use palisade_quorum::request;
 pub use palisade_quorum::{
     Accepted, Ballot, BootId, BootTime, Cause, Damaged, KeyPrefixes, Member, Members, Mode, Now, Permit, Printable,
     Refusal, Token, WallClock, Wanted, ahead_us, escape, is_address, is_obeyed, limits, members_from_text,
     members_to_text, parse_integer,
 };
+pub use palisade_quorum::{grammar, request};
 pub(crate) use palisade_quorum::{refusal, values};
 pub use queue::listening::{Listeners, News, Told};
 pub use queue::of_key::{Waiter, WaiterId, Want};

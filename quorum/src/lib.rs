@@ -82,6 +82,7 @@ mod distinct;
 mod election;
 #[cfg(test)]
 mod fixture;
+pub mod grammar;
 mod held;
 mod jitter;
 mod keeper;

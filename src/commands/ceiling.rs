@@ -1,29 +1,36 @@
 //! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`: how a master tells its replicas what they must know when one is promoted. Never in
 //! the AOF.
 
+use palisade_core::grammar::{self, Argument, Shape};
 use palisade_core::{Refusal, parse_integer, stripes_from_text};
 
 use crate::command_names;
 use crate::durability::promotion;
-use crate::ffi::{AclGroup, Argument, Call, Command, Reply, Shape, Spec};
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
 /// A master's ceilings of tokens, and the longest lease it may owe.
 pub struct Ceiling;
 
 impl Command for Ceiling {
     const SPEC: Spec = Spec {
-        name: command_names::CEILING,
-        summary: c"Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
-        complexity: c"O(1)",
-        since: c"0.1.0",
-        flags: c"write fast",
+        command: grammar::Spec {
+            name: command_names::text(command_names::CEILING),
+            summary: "Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
+            flags: "write fast",
+            key: None,
+            arguments: &[
+                Argument { name: "ceiling", option: None, shape: Shape::Integer },
+                Argument { name: "owed-max-ttl", option: None, shape: Shape::Integer },
+                Argument {
+                    name: "ceilings",
+                    option: Some(command_names::text(command_names::STRIPES)),
+                    shape: Shape::Bytes,
+                },
+            ],
+        },
+        complexity: "O(1)",
+        since: "0.1.0",
         acl: AclGroup::Operator,
-        key: None,
-        arguments: &[
-            Argument { name: c"ceiling", token: None, shape: Shape::Integer },
-            Argument { name: c"owed-max-ttl", token: None, shape: Shape::Integer },
-            Argument { name: c"ceilings", token: Some(command_names::STRIPES), shape: Shape::Bytes },
-        ],
         master_only: false,
         refused_when_poisoned: false,
     };
@@ -33,9 +40,9 @@ impl Command for Ceiling {
             return Err(Refusal::Internal);
         }
         // Read leniently, unlike what clients send: a newer master may say more, and what is understood counts.
-        let number = |n| call.argument(n).and_then(parse_integer);
+        let number = |n| call.words().nth(n).and_then(parse_integer);
         if let (Some(ceiling), Some(outstanding_ttl_ms)) = (number(0), number(1)) {
-            let stripes = call.argument(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));
+            let stripes = call.words().nth(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));
             promotion::heard(
                 ceiling,
                 u32::try_from(outstanding_ttl_ms).unwrap_or(u32::MAX),

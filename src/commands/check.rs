@@ -1,40 +1,27 @@
 //! `LOCK.CHECK key token`
 
-use palisade_core::{Refusal, Token, check};
+use palisade_core::{Refusal, check, request};
 
-use super::declaration::arguments;
 use super::key::look;
 use crate::durability::readiness;
-use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, state};
-
-arguments! {
-    /// What is asked.
-    struct Asked {
-        token: Token,
-    }
-}
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
+use crate::{clock, config, state};
 
 /// Is this token the current grant?
 pub struct Check;
 
 impl Command for Check {
     const SPEC: Spec = Spec {
-        name: c"LOCK.CHECK",
-        summary: c"Answers how many milliseconds are left of the grant with exactly this token; Null if it is not the \
-                   current one.",
-        complexity: c"O(1)",
-        since: c"0.1.0",
-        flags: c"readonly fast",
+        command: request::Check::SPEC,
+        complexity: "O(1)",
+        since: "0.1.0",
         acl: AclGroup::Read,
-        key: Some(KeyAccess::Read),
-        arguments: Asked::ARGUMENTS,
         master_only: true,
         refused_when_poisoned: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { token } = Asked::read(call)?;
+        let request::Check { token } = request::Check::read(call.words(), config::bounds())?;
         let key = look(call)?;
         let now = clock::now();
         readiness::ready(call.ctx, now.boot)?;

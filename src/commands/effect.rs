@@ -5,35 +5,30 @@
 
 use palisade_core::Refusal;
 use palisade_core::engine::Key;
+use palisade_core::grammar::{self, Argument, KeyAccess, Shape};
 use palisade_core::record::{self, Applied, Arrival, Here};
 
-use super::declaration::arguments;
 use super::key::open;
 use crate::driver::{effects, timer, watchers};
 use crate::durability::start;
-use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, command_names, state};
-
-arguments! {
-    /// What is told.
-    struct Told<'a> {
-        record: &'a [u8],
-    }
-}
 
 /// The lock is this now.
 pub struct Effect;
 
 impl Command for Effect {
     const SPEC: Spec = Spec {
-        name: command_names::EFFECT,
-        summary: c"Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
-        complexity: c"O(1)",
-        since: c"0.1.0",
-        flags: c"write fast",
+        command: grammar::Spec {
+            name: command_names::text(command_names::EFFECT),
+            summary: "Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
+            flags: "write fast",
+            key: Some(KeyAccess::Insert),
+            arguments: &[Argument { name: "record", option: None, shape: Shape::Bytes }],
+        },
+        complexity: "O(1)",
+        since: "0.1.0",
         acl: AclGroup::Operator,
-        key: Some(KeyAccess::Insert),
-        arguments: Told::ARGUMENTS,
         master_only: false,
         refused_when_poisoned: false,
     };
@@ -56,7 +51,7 @@ impl Command for Effect {
 }
 
 fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
-    let Told { record } = Told::read(call)?;
+    let record = call.words().next().unwrap_or_default();
     let now = clock::boot_now();
     let here = Here { arrival, now, boot: clock::boot_id() };
     let told = record::decode_told(record, here).map_err(Refusal::BadRecord)?;

@@ -1,44 +1,30 @@
 //! `LOCK.HEAR name ms`
 
 use palisade_core::Refusal;
-use palisade_core::request::{ListenerName, Patience};
+use palisade_core::request::{self, Patience};
 
-use super::declaration::arguments;
-use crate::command_names;
+use crate::config;
 use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-
-arguments! {
-    /// What is asked.
-    struct Asked<'a> {
-        name: ListenerName<'a>,
-        ms: Patience,
-    }
-}
 
 /// Hears what became of requests that wait.
 pub struct Hear;
 
 impl Command for Hear {
     const SPEC: Spec = Spec {
-        name: command_names::HEAR,
-        summary: c"Listens on this connection for the answers to LOCK.WAIT with HEARD, under a name that they give, and answers those there \
-                   are, or the first to come in time; an empty list if there are none. For clients that wait for many locks.",
-        complexity: c"O(N) with the number of answers",
-        since: c"0.2.0",
-        flags: c"fast blocking",
+        command: request::Hear::SPEC,
+        complexity: "O(N) with the number of answers",
+        since: "0.2.0",
         acl: AclGroup::Write,
-        key: None,
-        arguments: Asked::ARGUMENTS,
         // A master that becomes a replica tells those who waited.
         master_only: false,
         refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { name, ms } = Asked::read(call)?;
+        let request::Hear { name, patience } = request::Hear::read(call.words(), config::bounds())?;
         // In a transaction the answer is at once.
-        let patience = if call.ctx.may_block() { ms } else { Patience::NONE };
+        let patience = if call.ctx.may_block() { patience } else { Patience::NONE };
         let reply = listeners::hear(call.ctx, name, patience);
         timer::arm(call.ctx);
         reply

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use palisade_core::Refusal;
+use palisade_core::{Refusal, request};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
@@ -20,14 +20,10 @@ pub struct Help;
 
 impl Command for Help {
     const SPEC: Spec = Spec {
-        name: c"LOCK.HELP",
-        summary: c"Answers this text.",
-        complexity: c"O(N) where N is the number of commands",
-        since: c"0.1.0",
-        flags: c"fast allow-loading allow-stale",
+        command: request::Help::SPEC,
+        complexity: "O(N) where N is the number of commands",
+        since: "0.1.0",
         acl: AclGroup::Help,
-        key: None,
-        arguments: &[],
         master_only: false,
         refused_when_poisoned: false,
     };
@@ -36,8 +32,8 @@ impl Command for Help {
         let line = |line: String| Reply::Bytes(line.into_bytes());
         let mut lines = vec!["Locks with fencing tokens. Times are milliseconds. Commands are:".to_owned()];
         for spec in SHOWN.get().map_or_else(Vec::new, |shown| shown()) {
-            lines.push(spec.syntax());
-            lines.push(format!("    {}", spec.summary.to_string_lossy()));
+            lines.push(spec.command.syntax(spec.command.arguments));
+            lines.push(format!("    {}", spec.command.summary));
         }
         Ok(Reply::List(lines.into_iter().map(line).collect()))
     }

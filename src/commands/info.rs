@@ -1,43 +1,29 @@
 //! `LOCK.INFO key [HOLDERS n] [WAITERS n]`
 
 use palisade_core::engine::Key;
+use palisade_core::request::{self, ListedHolders, ListedWaiters};
 use palisade_core::{BootTime, Grant, Mode, Node, Refusal, Waiter, Want};
 
-use super::declaration::arguments;
 use super::key::look;
-use super::values::{ListedHolders, ListedWaiters};
 use crate::driver::sight;
-use crate::ffi::{AclGroup, Call, Command, KeyAccess, Reply, Spec};
-use crate::{clock, state};
-
-arguments! {
-    /// What is asked.
-    struct Asked {
-        [HOLDERS n] holders: ListedHolders,
-        [WAITERS n] waiters: ListedWaiters,
-    }
-}
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
+use crate::{clock, config, state};
 
 /// Who holds the lock?
 pub struct Info;
 
 impl Command for Info {
     const SPEC: Spec = Spec {
-        name: c"LOCK.INFO",
-        summary: c"Answers who holds a lock, with which token, since when and for how long, of several holders the first; all of \
-                   them and the first who wait for it if asked; Null if it is free.",
-        complexity: c"O(1)",
-        since: c"0.1.0",
-        flags: c"readonly fast",
+        command: request::Info::SPEC,
+        complexity: "O(1)",
+        since: "0.1.0",
         acl: AclGroup::Read,
-        key: Some(KeyAccess::Read),
-        arguments: Asked::ARGUMENTS,
         master_only: false,
         refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { holders, waiters: listed } = Asked::read(call)?;
+        let request::Info { holders, waiters: listed } = request::Info::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
         let key = look(call)?;
         let (db, name) = (call.ctx.db(), key.name().bytes());

@@ -1,42 +1,27 @@
 //! `LOCK.LOG [KEY key] [COUNT n] | RESET`
 
 use palisade_core::limits::LOG_LISTED_DEFAULT;
+use palisade_core::request::{self, ListedEntries};
 use palisade_core::{About, Entry, Mode, Now, Refusal, Wanted};
 
-use super::declaration::arguments;
-use super::values::ListedEntries;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, state};
-
-arguments! {
-    /// What is asked.
-    struct Asked<'a> {
-        [KEY key] key: &'a [u8],
-        [COUNT n] count: ListedEntries,
-        [RESET] reset,
-    }
-}
+use crate::{clock, config, state};
 
 /// Which grants took long, and which waits were in vain?
 pub struct Log;
 
 impl Command for Log {
     const SPEC: Spec = Spec {
-        name: c"LOCK.LOG",
-        summary: c"Answers which grants that were held or waited for long ended on this node, and which long waits were in vain, the \
-                   newest first, all or those of one key; RESET forgets them. For operators.",
-        complexity: c"O(N) where N is the number of entries",
-        since: c"0.2.0",
-        flags: c"admin allow-loading allow-stale",
+        command: request::Log::SPEC,
+        complexity: "O(N) where N is the number of entries",
+        since: "0.2.0",
         acl: AclGroup::Admin,
-        key: None,
-        arguments: Asked::ARGUMENTS,
         master_only: false,
         refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { key, count, reset } = Asked::read(call)?;
+        let request::Log { key, count, reset } = request::Log::read(call.words(), config::bounds())?;
         if reset {
             return match (key, count) {
                 (None, None) => Ok(forget()),

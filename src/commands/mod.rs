@@ -1,11 +1,10 @@
-//! The commands, one a file: arguments, request, rule, effects, reply. The table has them all.
+//! The commands, one a file: request, rule, effects, reply. Their arguments are declared in `palisade_core::request`. The table has them all.
 
 mod acquire;
 mod break_lock;
 mod ceiling;
 mod check;
 mod convert;
-mod declaration;
 mod effect;
 mod extend;
 mod fence;
@@ -26,7 +25,6 @@ mod release;
 mod set_members;
 mod table;
 mod top;
-mod values;
 mod wait;
 mod watch;
 

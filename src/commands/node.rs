@@ -1,6 +1,6 @@
 //! `LOCK.NODE`
 
-use palisade_core::{IncarnationId, Refusal};
+use palisade_core::{IncarnationId, Refusal, request};
 
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
@@ -19,14 +19,10 @@ pub struct Node;
 
 impl Command for Node {
     const SPEC: Spec = Spec {
-        name: c"LOCK.NODE",
-        summary: c"Answers who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
-        complexity: c"O(1)",
-        since: c"0.1.0",
-        flags: c"fast allow-stale",
+        command: request::Node::SPEC,
+        complexity: "O(1)",
+        since: "0.1.0",
         acl: AclGroup::Read,
-        key: None,
-        arguments: &[],
         master_only: false,
         refused_when_poisoned: false,
     };

@@ -1,6 +1,6 @@
 //! LOCK.PANIC: fails on purpose, for the tests of the panic boundary. Only in debug builds.
 
-use palisade_core::Refusal;
+use palisade_core::{Refusal, grammar};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
@@ -9,14 +9,16 @@ pub struct Panic;
 
 impl Command for Panic {
     const SPEC: Spec = Spec {
-        name: c"LOCK.PANIC",
-        summary: c"Fails on purpose, for tests.",
-        complexity: c"O(1)",
-        since: c"0.1.0",
-        flags: c"write",
+        command: grammar::Spec {
+            name: "LOCK.PANIC",
+            summary: "Fails on purpose, for tests.",
+            flags: "write",
+            key: None,
+            arguments: &[],
+        },
+        complexity: "O(1)",
+        since: "0.1.0",
         acl: AclGroup::Operator,
-        key: None,
-        arguments: &[],
         master_only: false,
         refused_when_poisoned: false,
     };

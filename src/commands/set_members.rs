@@ -1,56 +1,38 @@
 //! `LOCK.SETMEMBERS version [PROMISE ballot | ACCEPT ballot MEMBERS members FLOOR token | DECIDED MEMBERS members]`
 
+use palisade_core::request::{self, MembersVersion, TokenFloor};
 use palisade_core::{Accepted, Members, Refusal, members_to_text};
 
-use super::declaration::arguments;
-use super::values::{Ballot, Floor, MemberList, MembersVersion};
 use crate::driver::joined;
 use crate::durability::{members, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, state};
-
-arguments! {
-    /// What is asked.
-    struct Asked {
-        version: MembersVersion,
-        [PROMISE ballot] promise: Ballot,
-        [ACCEPT ballot] accept: Ballot,
-        [DECIDED] decided,
-        [MEMBERS members] members: MemberList,
-        [FLOOR token] floor: Floor,
-    }
-}
+use crate::{clock, config, state};
 
 /// Changes the set of nodes, one step after the other.
 pub struct SetMembers;
 
 impl Command for SetMembers {
     const SPEC: Spec = Spec {
-        name: c"LOCK.SETMEMBERS",
-        summary: c"Finds the next version of the set of nodes of a quorum, or tells this node of it. For operators' programs, which ask a \
-                   majority of the nodes: PROMISE, then ACCEPT, then DECIDED.",
-        complexity: c"O(N) where N is the number of connections of quorum clients",
-        since: c"0.2.0",
-        flags: c"admin fast",
+        command: request::SetMembers::SPEC,
+        complexity: "O(N) where N is the number of connections of quorum clients",
+        since: "0.2.0",
         acl: AclGroup::Operator,
-        key: None,
-        arguments: Asked::ARGUMENTS,
         master_only: true,
         refused_when_poisoned: true,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { version: MembersVersion(version), promise, accept, decided, members: list, floor } =
-            Asked::read(call)?;
+        let request::SetMembers { version: MembersVersion(version), promise, accept, decided, members: list, floor } =
+            request::SetMembers::read(call.words(), config::bounds())?;
         readiness::ready(call.ctx, clock::boot_now())?;
         match (promise, accept, decided, list, floor) {
-            (Some(Ballot(ballot)), None, false, None, None) => {
+            (Some(ballot), None, false, None, None) => {
                 members::promise(version, ballot).map(|(accepted, floor)| promised(accepted, floor))
             }
-            (None, Some(Ballot(ballot)), false, Some(MemberList(list)), Some(Floor(floor))) => {
+            (None, Some(ballot), false, Some(list), Some(TokenFloor(floor))) => {
                 members::accept(version, ballot, list, floor.get()).map(|()| Reply::Ok)
             }
-            (None, None, true, Some(MemberList(list)), None) => {
+            (None, None, true, Some(list), None) => {
                 let is_news = members::decide(Members { version, list });
                 // Whatever the disk says: the node counts from now until when older clients may have leases.
                 joined::hang_up_before(call.ctx, state::with(|node| node.membership().decided().version));

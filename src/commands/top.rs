@@ -1,41 +1,27 @@
 //! `LOCK.TOP [COUNT n] [RESET]`
 
 use palisade_core::limits::LOG_LISTED_DEFAULT;
+use palisade_core::request::{self, ListedEntries};
 use palisade_core::{Contention, Refusal, Top as Counts};
 
-use super::declaration::arguments;
-use super::values::ListedEntries;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
-use crate::{clock, state};
-
-arguments! {
-    /// What is asked.
-    struct Asked {
-        [COUNT n] count: ListedEntries,
-        [RESET] reset,
-    }
-}
+use crate::{clock, config, state};
 
 /// Which keys are contended most?
 pub struct Top;
 
 impl Command for Top {
     const SPEC: Spec = Spec {
-        name: c"LOCK.TOP",
-        summary: c"Answers the keys that most requests waited for on this node, and those that most were refused at once, each count with \
-                   its error; with RESET counts anew from then on. For operators.",
-        complexity: c"O(N) where N is the number of keys",
-        since: c"0.2.0",
-        flags: c"admin allow-loading allow-stale",
+        command: request::Top::SPEC,
+        complexity: "O(N) where N is the number of keys",
+        since: "0.2.0",
         acl: AclGroup::Admin,
-        key: None,
-        arguments: Asked::ARGUMENTS,
         master_only: false,
         refused_when_poisoned: false,
     };
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        let Asked { count, reset } = Asked::read(call)?;
+        let request::Top { count, reset } = request::Top::read(call.words(), config::bounds())?;
         let count = count.map_or(LOG_LISTED_DEFAULT, |ListedEntries(count)| count);
         let now = clock::now();
         state::with(|node| {

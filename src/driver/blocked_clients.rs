@@ -5,27 +5,16 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 
 use palisade_core::engine::{Key, Reply as AtOnce, Request};
-use palisade_core::request::{Acquire, Owner, Ttl};
+use palisade_core::request::{Acquire, Break, Form, Owner, Ttl, Wait};
 use palisade_core::{Answer, BootTime, ClientId, KeepAlive, Refusal, Token, Told, WaiterId, Want};
 
 use super::{listeners, pass};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
-use crate::{clock, command_names, state};
+use crate::{clock, state};
 
 thread_local! {
     /// Every client that waits, by the name its request has in the queues.
     static BLOCKED: RefCell<HashMap<WaiterId, Waits>> = RefCell::new(HashMap::new());
-}
-
-/// How a grant is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The token alone.
-    Token,
-    /// The token, and how long it was waited for.
-    TokenAndWait,
-    /// The token, how long it was waited for, and the number of the permit.
-    Permit,
 }
 
 /// The client of a command, and what it is told of its grant.
@@ -93,9 +82,9 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
         return id;
     }
     let command = match request {
-        Request::Wait(_) => command_names::WAIT,
-        Request::Break(_) => command_names::BREAK,
-        _ => command_names::ACQUIRE,
+        Request::Wait(_) => Wait::SPEC.name,
+        Request::Break(_) => Break::SPEC.name,
+        _ => Acquire::SPEC.name,
     };
     let blocked = Blocked::new::<Clients>(ctx, command);
     let id = WaiterId(blocked.id());

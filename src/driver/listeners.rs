@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use palisade_core::engine::Request;
 use palisade_core::limits::ANSWERS_A_PASS_MAX;
-use palisade_core::request::{ListenerName, Patience};
+use palisade_core::request::{Hear, ListenerName, Patience, Wait};
 use palisade_core::{Answer, BootTime, ClientId, News, Refusal, Told, WaiterId};
 
 use super::{askers, pass};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply, User, in_next_pass};
-use crate::{clock, command_names, state};
+use crate::{clock, state};
 
 thread_local! {
     /// The listeners that ask for news now, blocked until there is some.
@@ -34,7 +34,7 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     if !news.is_empty() || patience == Patience::NONE {
         return Ok(list(news));
     }
-    let blocked = Blocked::new::<Hearers>(ctx, command_names::HEAR);
+    let blocked = Blocked::new::<Hearers>(ctx, Hear::SPEC.name);
     BLOCKED.with_borrow_mut(|all| all.insert(blocked.id(), client));
     ASKING.with_borrow_mut(|all| all.insert(client, blocked));
     let until = clock::boot_now().plus_ms(patience.ms());
@@ -58,7 +58,7 @@ pub fn begin(listener: ClientId, name: KeyName<'_>, request: &Request<'_>) -> Op
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     let listener = state::with(|node| node.listeners().listener_of(id));
     let may_run =
-        |client| USERS.with_borrow(|all| all.get(&client).is_some_and(|user| user.may_run(command_names::WAIT, name)));
+        |client| USERS.with_borrow(|all| all.get(&client).is_some_and(|user| user.may_run(Wait::SPEC.name, name)));
     listener.is_some_and(may_run)
 }
 

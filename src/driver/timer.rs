@@ -7,9 +7,10 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 
 use palisade_core::engine::{Request, Work};
+use palisade_core::request::Form;
 use palisade_core::{BootTime, Now, Refusal};
 
-use super::blocked_clients::{self, Form};
+use super::blocked_clients;
 use super::perform::perform;
 use super::{listeners, pass, watchers};
 use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId, put_together};

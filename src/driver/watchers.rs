@@ -9,7 +9,7 @@ use palisade_core::{BootTime, Refusal, WaiterId};
 
 use super::{askers, cluster, pass, sight};
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
-use crate::{command_names, state};
+use crate::state;
 
 thread_local! {
     /// Every client that watches, by the name it has in the rules.
@@ -22,7 +22,7 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     let name = key.name();
     let at = Key { db: ctx.db(), name: name.bytes() };
     state::with(|node| node.ensure_may_watch(at, asker))?;
-    let blocked = Blocked::new::<Watchers>(ctx, command_names::WATCH);
+    let blocked = Blocked::new::<Watchers>(ctx, Watch::SPEC.name);
     let id = WaiterId(blocked.id());
     WATCHING.with_borrow_mut(|all| all.insert(id, blocked));
     state::with(|node| node.watches(at, (id, asker), key.lock(), ask, now));

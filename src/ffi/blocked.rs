@@ -5,7 +5,7 @@
 //! is told, and gives the handle back; no key may be written there, since what it wrote would be propagated together with
 //! the command that caused it.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use palisade_core::Refusal;
@@ -33,7 +33,7 @@ pub struct Blocked {
     handle: NonNull<raw::RedisModuleBlockedClient>,
     /// Whose request it is, and which: the rules for that user may change while it waits.
     user: User,
-    command: &'static CStr,
+    command: &'static str,
 }
 
 /// What a client is answered; the server carries it from where it is known to where it can be sent.
@@ -41,7 +41,7 @@ type Answer = Result<Reply, Refusal>;
 
 impl Blocked {
     /// Blocks the client of this `command`. The caller has seen that it may be blocked.
-    pub fn new<C: BlockedClients>(ctx: Context<'_>, command: &'static CStr) -> Self {
+    pub fn new<C: BlockedClients>(ctx: Context<'_>, command: &'static str) -> Self {
         // SAFETY: the context is that of a client's command; the callbacks fit; no timeout of the server's, whose clock is
         // the wall clock. The handle lives until it is given back.
         unsafe {
@@ -82,7 +82,7 @@ fn id_of(raw: *mut raw::RedisModuleBlockedClient) -> u64 {
 }
 
 extern "C" fn on_reply(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {
-    boundary::run(c"answering a client", || {
+    boundary::run("answering a client", || {
         // SAFETY: the server's context lasts for the call; the data is the answer that `answer` left with it.
         unsafe {
             if let Some(answer) = answer_of(ctx) {
@@ -98,7 +98,7 @@ extern "C" fn on_unblocked<C: BlockedClients>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    boundary::run(c"CLIENT UNBLOCK", || {
+    boundary::run("CLIENT UNBLOCK", || {
         // SAFETY: the server's context lasts for the call, and so does its handle of the client; an answer on its way (some
         // servers come here all the same) is the one to send.
         unsafe {
@@ -115,11 +115,11 @@ extern "C" fn on_unblocked<C: BlockedClients>(
 }
 
 extern "C" fn on_gone<C: BlockedClients>(_ctx: *mut raw::RedisModuleCtx, client: *mut raw::RedisModuleBlockedClient) {
-    boundary::run(c"a client's leaving", || C::gone(id_of(client)));
+    boundary::run("a client's leaving", || C::gone(id_of(client)));
 }
 
 extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
-    boundary::run(c"freeing an answer", || {
+    boundary::run("freeing an answer", || {
         if !answer.is_null() {
             // SAFETY: `answer` left it with the server, which frees it once.
             drop(unsafe { Box::from_raw(answer.cast::<Answer>()) });

@@ -5,7 +5,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +23,7 @@ pub fn is_poisoned() -> bool {
 }
 
 /// Runs `body`; `None` if it panicked, which is logged and poisons the module.
-pub fn run<T>(what: &CStr, body: impl FnOnce() -> T) -> Option<T> {
+pub fn run<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     // Whatever a panic leaves half done is dealt with by the poison, so it may be looked at afterwards.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
@@ -32,7 +31,6 @@ pub fn run<T>(what: &CStr, body: impl FnOnce() -> T) -> Option<T> {
             POISONED.store(true, Ordering::Relaxed);
             let place = PLACE.with_borrow_mut(std::mem::take);
             let text = payload_text(payload.as_ref());
-            let what = what.to_string_lossy();
             warn(&format!(
                 "the lock module failed in {what} at {place}: {text}. It grants nothing from now on (errors say \
                  LOCKPANIC), releasing still works. Please report this line, then restart the server."

@@ -1,10 +1,11 @@
 //! Commands: what the server is told about each, and how it calls them.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::ManuallyDrop;
 use std::ptr::{null, null_mut};
 
 use palisade_core::Refusal;
+use palisade_core::grammar::{self, Argument, KeyAccess, Shape};
 
 use super::api::{api, raw};
 use super::boundary;
@@ -24,22 +25,14 @@ pub trait Command {
 
 /// What is told about a command.
 pub struct Spec {
-    /// Its name.
-    pub name: &'static CStr,
-    /// What it does, in one line.
-    pub summary: &'static CStr,
+    /// How it is typed, and what it does.
+    pub command: grammar::Spec,
     /// Its cost.
-    pub complexity: &'static CStr,
+    pub complexity: &'static str,
     /// The version it came with.
-    pub since: &'static CStr,
-    /// The server's flags for it.
-    pub flags: &'static CStr,
+    pub since: &'static str,
     /// Who should be allowed to use it.
     pub acl: AclGroup,
-    /// What it does with its key, the first argument; `None`: it has no key.
-    pub key: Option<KeyAccess>,
-    /// Its arguments after the key.
-    pub arguments: &'static [Argument],
     /// Whether a replica must refuse it, also one that takes writes from clients.
     pub master_only: bool,
     /// Whether its answer promises something: then it is refused once a panic was caught, since nothing is certain any more.
@@ -74,50 +67,15 @@ impl AclGroup {
     }
 }
 
-/// What a command does with its key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum KeyAccess {
-    /// Reads it.
-    Read,
-    /// Creates or changes it.
-    Insert,
-    /// Changes it.
-    Update,
-    /// Changes or deletes it.
-    Delete,
-}
-
-impl KeyAccess {
-    fn flags(self) -> u64 {
-        use raw::*;
-        u64::from(match self {
-            KeyAccess::Read => REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
-            KeyAccess::Insert => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_INSERT,
-            KeyAccess::Update => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
-            KeyAccess::Delete => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
-        })
-    }
-}
-
-/// One argument, as hints and documentation show it.
-pub struct Argument {
-    /// What it is called.
-    pub name: &'static CStr,
-    /// The word that comes before its value; a pure token is only that word.
-    pub token: Option<&'static CStr>,
-    /// What kind of value it is.
-    pub shape: Shape,
-}
-
-/// What kind of value an argument is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Any bytes.
-    Bytes,
-    /// A decimal integer.
-    Integer,
-    /// No value: the token alone.
-    Token,
+/// The server's flags for what a command does with its key.
+fn key_flags(access: KeyAccess) -> u64 {
+    use raw::*;
+    u64::from(match access {
+        KeyAccess::Read => REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS,
+        KeyAccess::Insert => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_INSERT,
+        KeyAccess::Update => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE,
+        KeyAccess::Delete => REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_DELETE,
+    })
 }
 
 /// A command that is being run.
@@ -136,10 +94,11 @@ impl<'a> Call<'a> {
         unsafe { KeyName::new(self.argv[1]) }
     }
 
-    /// Argument `n` after the command's key, or its name if it has none, counted from 0, if it was given.
-    pub fn argument(&self, n: usize) -> Option<&'a [u8]> {
+    /// The arguments after the command's key, or its name if it has none.
+    #[inline(always)]
+    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         // SAFETY: the server keeps the arguments for the length of the call.
-        self.argv.get(self.after_key + n).map(|&argument| unsafe { string_bytes(argument) })
+        self.argv[self.after_key..].iter().map(|&argument| unsafe { string_bytes(argument) })
     }
 }
 
@@ -166,27 +125,19 @@ impl Entry {
 /// Makes a command known to the server.
 pub fn register(ctx: Context<'_>, entry: &Entry) -> Result<(), String> {
     let Entry { spec, trampoline } = *entry;
-    let text = |name: &CStr| name.to_string_lossy().into_owned();
-    let (first, last, step) = if spec.key.is_some() { (1, 1, 1) } else { (0, 0, 0) };
-    // SAFETY: the module is being loaded; the strings are constants.
+    let (name, flags) = (c_text(spec.command.name), c_text(spec.command.flags));
+    let (first, last, step) = if spec.command.key.is_some() { (1, 1, 1) } else { (0, 0, 0) };
+    // SAFETY: the module is being loaded; the server copies the strings.
     let created = unsafe {
-        api!(RedisModule_CreateCommand(
-            ctx.raw(),
-            spec.name.as_ptr(),
-            Some(trampoline),
-            spec.flags.as_ptr(),
-            first,
-            last,
-            step
-        ))
+        api!(RedisModule_CreateCommand(ctx.raw(), name.as_ptr(), Some(trampoline), flags.as_ptr(), first, last, step))
     };
     if created != raw::REDISMODULE_OK as c_int {
-        return Err(format!("the server did not take the command {}: does another module have it?", text(spec.name)));
+        return Err(format!("the server did not take the command {}: does another module have it?", spec.command.name));
     }
     // SAFETY: as above.
-    let command = unsafe { api!(RedisModule_GetCommand(ctx.raw(), spec.name.as_ptr())) };
+    let command = unsafe { api!(RedisModule_GetCommand(ctx.raw(), name.as_ptr())) };
     if command.is_null() || !describe(command, spec) {
-        return Err(format!("the server did not take the description of {}", text(spec.name)));
+        return Err(format!("the server did not take the description of {}", spec.command.name));
     }
     categorise(command, spec);
     Ok(())
@@ -209,11 +160,11 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     let (set, add) = unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
     let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: docs/acl.md gives rules by name.
     let own = if add.is_some() { " lock" } else { "" };
-    let blocking = if spec.flags.to_string_lossy().contains("blocking") { " blocking" } else { "" };
+    let blocking = if spec.command.flags.contains("blocking") { " blocking" } else { "" };
     let categories = c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
     // SAFETY: the module is being loaded, the command is ours, the text outlives the call.
     if unsafe { set(command, categories.as_ptr()) } != raw::REDISMODULE_OK as c_int {
-        warn(&format!("the server did not take the ACL categories {categories:?} of {:?}", spec.name));
+        warn(&format!("the server did not take the ACL categories {categories:?} of {}", spec.command.name));
     }
 }
 
@@ -225,32 +176,44 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let key_argument =
-        spec.key.map(|_| raw_argument(c"key", None, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY));
-    let arguments = spec.arguments.iter().map(|argument| {
-        let kind = match argument.shape {
-            Shape::Bytes => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
-            Shape::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-            Shape::Token => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
-        };
-        raw_argument(argument.name, argument.token, kind)
+    let mut texts = Texts::default();
+    let key = spec.command.key;
+    let key_argument = key.map(|_| raw::RedisModuleCommandArg {
+        name: c"key".as_ptr(),
+        type_: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+        key_spec_index: 0,
+        ..END_OF_ARGUMENTS
     });
+    let arguments = spec.command.arguments.iter().map(|argument| raw_argument(argument, &mut texts));
     // Lists end with an entry of zeros.
     let mut arguments: Vec<_> = key_argument.into_iter().chain(arguments).chain([END_OF_ARGUMENTS]).collect();
-    let mut key_specs = [raw_key_spec(spec.key), raw_key_spec(None)];
+    let mut key_specs = [raw_key_spec(key), raw_key_spec(None)];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const VERSION,
-        summary: spec.summary.as_ptr(),
-        complexity: spec.complexity.as_ptr(),
-        since: spec.since.as_ptr(),
+        summary: texts.add(spec.command.summary),
+        complexity: texts.add(spec.complexity),
+        since: texts.add(spec.since),
         history: null_mut(),
         tips: null(),
-        arity: spec.arity(),
-        key_specs: if spec.key.is_some() { key_specs.as_mut_ptr() } else { null_mut() },
+        arity: spec.command.arity(),
+        key_specs: if key.is_some() { key_specs.as_mut_ptr() } else { null_mut() },
         args: if arguments.len() > 1 { arguments.as_mut_ptr() } else { null_mut() },
     };
     // SAFETY: the command is ours, the module is being loaded; the server copies all that `info` points to.
     unsafe { api!(RedisModule_SetCommandInfo(command, &info)) == raw::REDISMODULE_OK as c_int }
+}
+
+/// Texts as C has them, for as long as this is there.
+#[derive(Default)]
+struct Texts(Vec<CString>);
+
+impl Texts {
+    fn add(&mut self, text: &str) -> *const c_char {
+        let text = c_text(text);
+        let at = text.as_ptr();
+        self.0.push(text);
+        at
+    }
 }
 
 const END_OF_ARGUMENTS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
@@ -266,19 +229,17 @@ const END_OF_ARGUMENTS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg 
     display_text: null(),
 };
 
-fn raw_argument(
-    name: &'static CStr,
-    token: Option<&'static CStr>,
-    kind: raw::RedisModuleCommandArgType,
-) -> raw::RedisModuleCommandArg {
-    let is_key = kind == raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY;
+fn raw_argument(argument: &Argument, texts: &mut Texts) -> raw::RedisModuleCommandArg {
     raw::RedisModuleCommandArg {
-        name: name.as_ptr(),
-        type_: kind,
-        key_spec_index: if is_key { 0 } else { -1 },
-        token: token.map_or(null(), CStr::as_ptr),
+        name: texts.add(&argument.documented()),
+        type_: match argument.shape {
+            Shape::Bytes => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+            Shape::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+            Shape::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        },
+        token: argument.option.map_or(null(), |word| texts.add(word)),
         // What comes with a word may be left out.
-        flags: if token.is_some() { raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 },
+        flags: if argument.option.is_some() { raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 },
         ..END_OF_ARGUMENTS
     }
 }
@@ -295,7 +256,7 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     };
     RedisModuleCommandKeySpec {
         notes: null(),
-        flags: access.map_or(0, KeyAccess::flags),
+        flags: access.map_or(0, key_flags),
         begin_search_type,
         bs: RedisModuleCommandKeySpec__bindgen_ty_1 {
             index: RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
@@ -304,33 +265,6 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
         fk: RedisModuleCommandKeySpec__bindgen_ty_2 {
             range: RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey: 0, keystep: 1, limit: 0 },
         },
-    }
-}
-
-impl Spec {
-    /// Arguments that must be given, the command's name included; negative if there may be more.
-    fn arity(&self) -> c_int {
-        let (optional, required): (Vec<_>, Vec<_>) =
-            self.arguments.iter().partition(|argument| argument.token.is_some());
-        let least = 1 + c_int::from(self.key.is_some()) + required.len() as c_int;
-        if optional.is_empty() { least } else { -least }
-    }
-
-    /// How it is typed, for HELP.
-    pub fn syntax(&self) -> String {
-        let mut line = self.name.to_string_lossy().into_owned();
-        if self.key.is_some() {
-            line.push_str(" key");
-        }
-        for Argument { name, token, shape } in self.arguments {
-            let name = name.to_string_lossy();
-            line.push_str(&match token.map(CStr::to_string_lossy) {
-                None => format!(" {name}"),
-                Some(token) if *shape == Shape::Token => format!(" [{token}]"),
-                Some(token) => format!(" [{token} {name}]"),
-            });
-        }
-        line
     }
 }
 
@@ -351,12 +285,12 @@ extern "C" fn trampoline<C: Command>(
         }
         // SAFETY: the server hands over `argc` strings that last for the call.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        let after_key = const { if C::SPEC.key.is_some() { 2 } else { 1 } };
+        let after_key = const { if C::SPEC.command.key.is_some() { 2 } else { 1 } };
         C::run(&Call { ctx, argv, after_key })
     };
     // What is answered is sent from where it is put together: handed on it is copied piece by piece, which takes as long as a look at
     // the key. An integer, which nearly every answer is, has nothing to be dropped.
-    boundary::run(C::SPEC.name, || {
+    boundary::run(C::SPEC.command.name, || {
         let answer = ManuallyDrop::new(run());
         is_decided = true;
         if let Ok(Reply::Integer(value)) = *answer {
@@ -368,7 +302,7 @@ extern "C" fn trampoline<C: Command>(
     });
     // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
     if !is_decided {
-        boundary::run(C::SPEC.name, || send(ctx, &Err(Refusal::Panicked)));
+        boundary::run(C::SPEC.command.name, || send(ctx, &Err(Refusal::Panicked)));
     }
     raw::REDISMODULE_OK as c_int
 }

@@ -157,7 +157,7 @@ extern "C" fn get_text(_name: *const c_char, config: *mut c_void) -> *mut raw::R
         /// The server reads the answer and leaves it to us: it lives until the next one.
         static ANSWER: Cell<*mut raw::RedisModuleString> = const { Cell::new(null_mut()) };
     }
-    boundary::run(c"reading a parameter", || {
+    boundary::run("reading a parameter", || {
         // SAFETY: `register_text` handed over a static.
         let text = unsafe { &*config.cast::<TextConfig>() }.get();
         // SAFETY: the server copies the bytes; the last answer was ours alone.
@@ -179,7 +179,7 @@ extern "C" fn set_text(
     config: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    let set = boundary::run(c"setting a parameter", || {
+    let set = boundary::run("setting a parameter", || {
         // SAFETY: `register_text` handed over a static; the value lasts for the call.
         let (config, value) = unsafe { (&*config.cast::<TextConfig>(), string_bytes(value)) };
         let text = (config.read)(value)?;

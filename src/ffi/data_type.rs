@@ -81,7 +81,7 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
 }
 
 extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
-    boundary::run(c"loading a lock", || {
+    boundary::run("loading a lock", || {
         if encoding != ENCODING_VERSION {
             warn(&format!(
                 "a lock in encoding {encoding} was refused, this module reads {ENCODING_VERSION}: load a module that \
@@ -109,7 +109,7 @@ extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int
 }
 
 extern "C" fn rdb_save<D: DataType>(io: *mut raw::RedisModuleIO, value: *mut c_void) {
-    boundary::run(c"saving a lock", || {
+    boundary::run("saving a lock", || {
         // SAFETY: the value is a lock of ours that the server holds for the call.
         let record = record::<D>(unsafe { &*value.cast::<Lock>() });
         // SAFETY: the server's `io` lasts for the call; it copies the bytes.
@@ -122,7 +122,7 @@ extern "C" fn aof_rewrite<D: DataType>(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    boundary::run(c"rewriting the AOF", || {
+    boundary::run("rewriting the AOF", || {
         // SAFETY: as in `rdb_save`.
         let record = record::<D>(unsafe { &*value.cast::<Lock>() });
         // SAFETY: the format announces a module string and a buffer with its length, which follow.
@@ -140,7 +140,7 @@ fn record<D: DataType>(lock: &Lock) -> Vec<u8> {
 
 /// What DEBUG DIGEST compares between a master and its replica: all but times, which differ between machines.
 extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
-    boundary::run(c"digesting a lock", || {
+    boundary::run("digesting a lock", || {
         // SAFETY: the value is a lock of ours, the digest the server's; both last for the call.
         unsafe {
             for (mode, grant) in (*value.cast::<Lock>()).grants() {
@@ -161,7 +161,7 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
 
 /// May run on any thread.
 extern "C" fn free(value: *mut c_void) {
-    boundary::run(c"freeing a lock", || {
+    boundary::run("freeing a lock", || {
         if let Some(lock) = NonNull::new(value.cast::<Lock>()) {
             // SAFETY: every value of this type was handed over, and the server frees it once.
             unsafe { value::take_back(lock) };
@@ -174,7 +174,7 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
     if key::is_deleting() {
         return;
     }
-    boundary::run(c"unlinking a lock", || {
+    boundary::run("unlinking a lock", || {
         // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it and
         // `LockKey` gave up its own before it deletes.
         let lock = unsafe { &mut *value.cast_mut().cast::<Lock>() };
@@ -196,7 +196,7 @@ extern "C" fn mem_usage<D: DataType>(
     value: *const c_void,
     _sample_size: usize,
 ) -> usize {
-    boundary::run(c"measuring a lock", || {
+    boundary::run("measuring a lock", || {
         // SAFETY: the value is a lock of ours and the name the server's; both last for the call.
         unsafe {
             let name = api!(RedisModule_GetKeyNameFromOptCtx(ctx));

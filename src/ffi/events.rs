@@ -115,7 +115,7 @@ extern "C" fn on_role<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run(c"a change of role", || {
+    boundary::run("a change of role", || {
         let is_master = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
         context::set_master(is_master);
         // SAFETY: the server's context lasts for the call.
@@ -129,7 +129,7 @@ extern "C" fn on_loading<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run(c"a loading event", || match subevent {
+    boundary::run("a loading event", || match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
         raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => E::loading(Source::Snapshot),
         raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => E::loading(Source::Master),
@@ -144,7 +144,7 @@ extern "C" fn on_replica<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run(c"a replica's coming", || {
+    boundary::run("a replica's coming", || {
         if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
             E::replica_came();
         }
@@ -157,7 +157,7 @@ extern "C" fn on_fork<E: Events>(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    boundary::run(c"a fork", || {
+    boundary::run("a fork", || {
         if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN {
             E::forked();
         }
@@ -170,7 +170,7 @@ extern "C" fn on_config<E: Events>(
     _subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run(c"a change of configuration", || {
+    boundary::run("a change of configuration", || {
         // SAFETY: the event carries this struct, with as many names as it says, for the length of the call, as does the
         // server's context.
         unsafe {
@@ -189,7 +189,7 @@ extern "C" fn on_shutdown<E: Events>(
     _data: *mut c_void,
 ) {
     // SAFETY: the server's context lasts for the call.
-    boundary::run(c"shutting down", || E::shutdown(unsafe { Context::new(ctx) }));
+    boundary::run("shutting down", || E::shutdown(unsafe { Context::new(ctx) }));
 }
 
 extern "C" fn on_cron<E: Events>(
@@ -199,7 +199,7 @@ extern "C" fn on_cron<E: Events>(
     _data: *mut c_void,
 ) {
     // SAFETY: the server's context lasts for the call.
-    boundary::run(c"the cron event", || E::cron(unsafe { Context::new(ctx) }));
+    boundary::run("the cron event", || E::cron(unsafe { Context::new(ctx) }));
 }
 
 extern "C" fn on_flush<E: Events>(
@@ -208,7 +208,7 @@ extern "C" fn on_flush<E: Events>(
     subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run(c"a flush event", || {
+    boundary::run("a flush event", || {
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
             // SAFETY: a flush event carries this struct for the length of the call.
             let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
@@ -224,7 +224,7 @@ extern "C" fn on_swap<E: Events>(
     _subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run(c"a swap event", || {
+    boundary::run("a swap event", || {
         // SAFETY: a swap event carries this struct for the length of the call.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         if let (Ok(one), Ok(other)) = (u32::try_from(info.dbnum_first), u32::try_from(info.dbnum_second)) {
@@ -249,7 +249,7 @@ extern "C" fn on_key<E: Events>(
     let event = unsafe { CStr::from_ptr(event) };
     // SAFETY: context and name last for the call.
     let (ctx, name) = unsafe { (Context::new(ctx), KeyName::new(key)) };
-    boundary::run(c"a key event", || match event.to_bytes() {
+    boundary::run("a key event", || match event.to_bytes() {
         // This name lies on the server's stack: opening the key would keep it, which the server does not survive.
         b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
         b"evicted" => E::evicted(ctx, name),

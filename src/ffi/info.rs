@@ -42,7 +42,7 @@ extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_cr
     if for_crash_report != 0 {
         return;
     }
-    boundary::run(c"INFO", || {
+    boundary::run("INFO", || {
         // SAFETY: the server's `info` lasts for the call; names and values last for it too. Without a name the section
         // has the module's.
         unsafe {

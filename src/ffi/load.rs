@@ -76,7 +76,7 @@ pub unsafe fn on_load<M: Module>(
         return raw::REDISMODULE_ERR as c_int;
     }
     boundary::install_hook();
-    let loaded = boundary::run(c"loading the module", || {
+    let loaded = boundary::run("loading the module", || {
         // SAFETY: the server's context and arguments last for the call.
         let (ctx, arguments) = unsafe {
             let arguments = (0..argc as usize).map(|n| string_bytes(*argv.add(n))).collect::<Vec<_>>();

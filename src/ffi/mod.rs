@@ -35,7 +35,7 @@ mod value;
 pub use blocked::{Blocked, BlockedClients};
 pub use boundary::is_poisoned;
 pub use call::CallReply;
-pub use command::{AclGroup, Argument, Call, Command, Entry, KeyAccess, Shape, Spec, register as register_command};
+pub use command::{AclGroup, Call, Command, Entry, Spec, register as register_command};
 pub use config::{
     ChoiceConfig, NumericConfig, TextConfig, register as register_config, register_choice, register_text,
 };

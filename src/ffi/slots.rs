@@ -97,7 +97,7 @@ extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilt
         let argument = api!(RedisModule_CommandFilterArgGet(filter, n));
         if argument.is_null() { &[][..] } else { string_bytes(argument) }
     };
-    boundary::run(c"a filter of commands", || {
+    boundary::run("a filter of commands", || {
         let changes_slots = |word: &[u8]| CHANGE_SLOTS.iter().any(|of| word.eq_ignore_ascii_case(of));
         if argument(0).eq_ignore_ascii_case(b"CLUSTER") && changes_slots(argument(1)) && !LOOKS.get() {
             LOOKS.set(true);
@@ -118,7 +118,7 @@ extern "C" fn on_migration<E: SlotEvents>(
     subevent: u64,
     data: *mut c_void,
 ) {
-    boundary::run(c"a migration of slots", || {
+    boundary::run("a migration of slots", || {
         // SAFETY: the event carries this struct, with as many ranges as it says, for the length of the call.
         let (job, ranges) = unsafe {
             let migration = &*data.cast::<Migration>();

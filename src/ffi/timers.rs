@@ -45,7 +45,7 @@ pub fn in_next_pass(callback: fn(Context<'_>)) {
 }
 
 extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
-    boundary::run(c"a timer", || {
+    boundary::run("a timer", || {
         // SAFETY: `start_timer` is the only one that creates timers, and their data is such a function.
         let callback: fn(Context<'_>) = unsafe { std::mem::transmute(data) };
         // SAFETY: the server's context lasts for the call.

@@ -1,6 +1,5 @@
 //! Users of the server, and what its access rules let them do.
 
-use std::ffi::CStr;
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
@@ -27,8 +26,8 @@ impl User {
 
     /// Whether the rules, as they are now, let this user run `command` on `key`; all after the key is of no interest to them.
     /// Who was deleted may do nothing. (One that is switched off goes on, with the server too: it only cannot log in.)
-    pub fn may_run(&self, command: &CStr, key: KeyName<'_>) -> bool {
-        KeyName::with(command.to_bytes(), |command| {
+    pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {
+        KeyName::with(command.as_bytes(), |command| {
             let mut argv = [command.raw(), key.raw()];
             // SAFETY: the strings live for the calls; the server's record of the user is used right here and given back.
             unsafe {

@@ -1,9 +1,10 @@
-//! What a client can ask for, already validated: a value of these types is within its bounds.
+//! The values that requests are made of: each is within its bounds.
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
-    BEHIND_MAX, FLOOR_MAX, HOLDS_MAX, LISTED_HOLDERS_MAX, LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT,
-    MEMBERS_VERSION_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX, OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
+    BEHIND_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDS_MAX, KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, LISTED_HOLDERS_MAX,
+    LISTED_WAITERS_MAX, LISTENER_NAME_BYTES, LOG_LEN_LIMIT, MEMBERS_VERSION_MAX, NOTE_BYTES_MAX, NOTE_SEQUENCE_MAX,
+    OWNER_BYTES_MAX, TICKET_MAX, WAIT_MAX_MS,
 };
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
@@ -98,6 +99,14 @@ impl Ttl {
     pub fn ms(self) -> u32 {
         self.0
     }
+
+    /// For how long such a lease is kept alive (KEEPALIVE): `ms` milliseconds, if they are from the ttl to [`KEEPALIVE_MAX_MS`], and the
+    /// ttl is at least [`KEEPALIVE_TTL_MIN_MS`]. `None` stands for what is not a number at all.
+    pub fn keep(self, ms: Option<u64>) -> Result<u32, Refusal> {
+        let ms = ms.and_then(|ms| u32::try_from(ms).ok());
+        let ms = ms.filter(|ms| (self.0..=KEEPALIVE_MAX_MS).contains(ms) && self.0 >= KEEPALIVE_TTL_MIN_MS);
+        ms.ok_or(Refusal::KeepAlive)
+    }
 }
 
 /// A number of holds that a request names, from 1 to [`HOLDS_MAX`].
@@ -188,148 +197,76 @@ pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
 }
 
 /// How many waiters a list shows, from 1 to [`LISTED_WAITERS_MAX`].
-pub fn listed_waiters(count: Option<u64>) -> Result<usize, Refusal> {
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    count.filter(|count| (1..=LISTED_WAITERS_MAX).contains(count)).ok_or(Refusal::ListedWaiters)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedWaiters(pub usize);
+
+impl ListedWaiters {
+    /// This many.
+    pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
+        listed(count, LISTED_WAITERS_MAX).map(Self).ok_or(Refusal::ListedWaiters)
+    }
 }
 
 /// How many holders a list shows, from 1 to [`LISTED_HOLDERS_MAX`].
-pub fn listed_holders(count: Option<u64>) -> Result<usize, Refusal> {
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    count.filter(|count| (1..=LISTED_HOLDERS_MAX).contains(count)).ok_or(Refusal::ListedHolders)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedHolders(pub usize);
+
+impl ListedHolders {
+    /// This many.
+    pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
+        listed(count, LISTED_HOLDERS_MAX).map(Self).ok_or(Refusal::ListedHolders)
+    }
 }
 
 /// How many entries of the log a list shows, from 1 to [`LOG_LEN_LIMIT`].
-pub fn listed_entries(count: Option<u64>) -> Result<usize, Refusal> {
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    count.filter(|count| (1..=LOG_LEN_LIMIT as usize).contains(count)).ok_or(Refusal::ListedEntries)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedEntries(pub usize);
+
+impl ListedEntries {
+    /// This many.
+    pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
+        listed(count, LOG_LEN_LIMIT as usize).map(Self).ok_or(Refusal::ListedEntries)
+    }
+}
+
+fn listed(count: Option<u64>, max: usize) -> Option<usize> {
+    count.and_then(|count| usize::try_from(count).ok()).filter(|count| (1..=max).contains(count))
 }
 
 /// Where an operator wants tokens to start, from 1 to [`FLOOR_MAX`].
-pub fn floor(token: Option<u64>) -> Result<Token, Refusal> {
-    token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new).ok_or(Refusal::Floor { option: "RAISE" })
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenFloor(pub Token);
+
+impl TokenFloor {
+    /// This number.
+    pub fn new(token: Option<u64>) -> Result<Self, Refusal> {
+        let token = token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new);
+        token.map(Self).ok_or(Refusal::Floor { option: "RAISE" })
+    }
+}
+
+/// For how many milliseconds an operator arms the guard, from 1 to [`GUARD_LIMIT_MS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardMs(pub u32);
+
+impl GuardMs {
+    /// `ms` milliseconds.
+    pub fn new(ms: Option<u64>) -> Result<Self, Refusal> {
+        let ms = ms.and_then(|ms| u32::try_from(ms).ok());
+        ms.filter(|ms| (1..=GUARD_LIMIT_MS).contains(ms)).map(Self).ok_or(Refusal::GuardLength)
+    }
 }
 
 /// A version of the set of nodes, from 0 to [`MEMBERS_VERSION_MAX`].
-pub fn members_version(version: Option<u64>) -> Result<u64, Refusal> {
-    let version = version.filter(|&version| version <= MEMBERS_VERSION_MAX);
-    version.ok_or(Refusal::MembersVersion { argument: "version" })
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MembersVersion(pub u64);
 
-/// LOCK.ACQUIRE: take the lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Acquire<'a> {
-    /// Who wants it.
-    pub owner: Owner<'a>,
-    /// For how long, from the grant on.
-    pub ttl: Ttl,
-    /// In which mode.
-    pub wanted: Wanted,
-    /// Whether the request may be a repetition: then an existing grant of this owner is the answer.
-    pub retry: bool,
-    /// The token that a quorum client proposes.
-    pub fence: Option<Token>,
-    /// For people.
-    pub note: Note<'a>,
-    /// How long it may wait in the queue.
-    pub patience: Patience,
-    /// How many wait behind it in its client.
-    pub behind: Behind,
-}
-
-/// LOCK.WAIT: tell when the lock is free.
-#[derive(Clone, Copy, Debug)]
-pub struct Wait<'a> {
-    /// Who wants to know.
-    pub owner: Owner<'a>,
-    /// In which mode it would acquire.
-    pub wanted: Wanted,
-    /// How long it may wait in the queue.
-    pub patience: Patience,
-    /// Where it wants to stand in the queue.
-    pub ticket: Option<Ticket>,
-    /// For people.
-    pub note: Note<'a>,
-    /// How many wait behind it in its client.
-    pub behind: Behind,
-}
-
-/// LOCK.RELEASE: give one hold, or all down to a level, back.
-#[derive(Clone, Copy, Debug)]
-pub struct Release<'a> {
-    /// Who holds it.
-    pub owner: Owner<'a>,
-    /// Down to `level - 1` holds; one hold less where absent.
-    pub level: Option<Level>,
-    /// Only if the grant has this token.
-    pub token: Option<Token>,
-}
-
-/// LOCK.EXTEND: a later deadline.
-#[derive(Clone, Copy, Debug)]
-pub struct Extend<'a> {
-    /// Who holds it.
-    pub owner: Owner<'a>,
-    /// At least this long from now.
-    pub ttl: Ttl,
-    /// Only if the grant has this token.
-    pub token: Option<Token>,
-}
-
-/// LOCK.REENTER: one hold more.
-#[derive(Clone, Copy, Debug)]
-pub struct Reenter<'a> {
-    /// Who holds it.
-    pub owner: Owner<'a>,
-    /// At least this many holds; one hold more where absent.
-    pub level: Option<Level>,
-    /// Also extend to at least this long from now.
-    pub ttl: Option<Ttl>,
-    /// Another process of this owner goes on with the grant.
-    pub adopts: bool,
-}
-
-/// LOCK.NOTE: another note.
-#[derive(Clone, Copy, Debug)]
-pub struct Annotate<'a> {
-    /// Who holds it.
-    pub owner: Owner<'a>,
-    /// The new note.
-    pub note: Note<'a>,
-    /// Its number; one more than the last one's where absent.
-    pub sequence: Option<NoteSequence>,
-    /// Only if the grant has this token.
-    pub token: Option<Token>,
-}
-
-/// What somebody knows of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Known {
-    /// Nobody holds it.
-    Free,
-    /// There is a grant with this token. Of its notes the one with this sequence number is known and those before; or they do not
-    /// matter.
-    Grant(Token, Option<NoteSequence>),
-}
-
-/// LOCK.WATCH: tell when the lock is not what the caller knows.
-#[derive(Clone, Copy, Debug)]
-pub struct Watch {
-    /// What it knows.
-    pub known: Known,
-    /// How long it may wait for that.
-    pub patience: Patience,
-}
-
-/// LOCK.CONVERT: the same grant in another mode.
-#[derive(Clone, Copy, Debug)]
-pub struct Convert<'a> {
-    /// Who holds it.
-    pub owner: Owner<'a>,
-    /// The new mode.
-    pub to: Conversion,
-    /// Only if the grant has this token.
-    pub token: Option<Token>,
+impl MembersVersion {
+    /// This version.
+    pub fn new(version: Option<u64>) -> Result<Self, Refusal> {
+        let version = version.filter(|&version| version <= MEMBERS_VERSION_MAX);
+        version.map(Self).ok_or(Refusal::MembersVersion { argument: "version" })
+    }
 }
 
 /// A mode that a grant can be converted to.
@@ -376,18 +313,18 @@ mod tests {
         }
         let last = NoteSequence::new(Some(NOTE_SEQUENCE_MAX)).unwrap();
         for (version, valid) in [(None, false), (Some(0), true), (Some((1 << 53) - 1), true), (Some(1 << 53), false)] {
-            assert_eq!(members_version(version).is_ok(), valid, "{version:?}");
+            assert_eq!(MembersVersion::new(version).is_ok(), valid, "{version:?}");
         }
         assert_eq!((NoteSequence::FIRST.next().unwrap().get(), last.next()), (1, Err(Refusal::NotesExhausted)));
         for (token, valid) in
             [(None, false), (Some(0), false), (Some(1), true), (Some(FLOOR_MAX), true), (Some(FLOOR_MAX + 1), false)]
         {
-            assert_eq!(floor(token).is_ok(), valid, "{token:?}");
+            assert_eq!(TokenFloor::new(token).is_ok(), valid, "{token:?}");
         }
         for (count, valid) in
             [(None, false), (Some(0), false), (Some(1), true), (Some(1_000), true), (Some(1_001), false)]
         {
-            assert_eq!(listed_waiters(count).is_ok(), valid, "{count:?}");
+            assert_eq!(ListedWaiters::new(count).is_ok(), valid, "{count:?}");
         }
     }
 

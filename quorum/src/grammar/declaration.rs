@@ -1,0 +1,213 @@
+//! The macro that declares a command.
+
+/// Declares a command: what is told of it, and what follows its key, or its name if it has no key.
+///
+/// ```text
+/// command! {
+///     name: "LOCK.REENTER",
+///     summary: "Adds one hold, ….",
+///     flags: "write fast",
+///     key: Some(KeyAccess::Update),
+///     /// LOCK.REENTER: one hold more.
+///     pub struct Reenter<'a> {
+///         /// Who holds it.
+///         owner: Owner<'a>,               // an argument that must be there
+///         [LEVEL n as level]
+///         /// At least so many holds.
+///         level: Level,                   // an option with a value: becomes Option<Level>
+///         [ADOPT]
+///         /// Another process goes on.
+///         adopts,                         // an option without one: becomes bool
+///     }
+/// }
+/// ```
+///
+/// An option is written as errors show it; `as` gives an argument another name in COMMAND DOCS. Options come in any order and
+/// case, each at most once. In an `enum` each variant is an option, and only one of them can be given:
+/// `enum Guard { [LIFT] Lift, [ARM ms] Arm: GuardMs, }`.
+///
+/// Both get `SPEC`, what is told of the command, and `read`, which makes one of words.
+macro_rules! command {
+    (
+        name: $command:literal,
+        summary: $summary:literal,
+        flags: $flags:literal,
+        key: $key:expr,
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident $(<$life:lifetime>)? {
+            $($(#[$field_about:meta])* $field:ident $(as $told:ident)?: $type:ty,)*
+            $([$word:ident $($shown:ident $(as $documented:ident)?)?]
+              $(#[$option_about:meta])* $option:ident $(: $value:ty)?,)*
+        }
+    ) => {
+        $(#[$about])*
+        $vis struct $name $(<$life>)? {
+            $($(#[$field_about])* $vis $field: $type,)*
+            $($(#[$option_about])* $vis $option: $crate::grammar::declaration::command!(@kept $($value)?),)*
+        }
+
+        impl $(<$life>)? $name $(<$life>)? {
+            /// The description of the command.
+            $vis const SPEC: $crate::grammar::Spec = $crate::grammar::Spec {
+                name: $command,
+                summary: $summary,
+                flags: $flags,
+                key: $key,
+                arguments: &[
+                    $($crate::grammar::Argument {
+                        name: $crate::grammar::declaration::command!(@name $field $($told)?),
+                        option: None,
+                        shape: <$type as $crate::grammar::words::Value>::SHAPE,
+                    },)*
+                    $($crate::grammar::declaration::command!(
+                        @argument ($($value)?) $word $($shown $(as $documented)?)?
+                    ),)*
+                ],
+            };
+
+            /// Makes a request of the words after the key.
+            #[allow(unused_mut, unused_variables)]
+            #[inline(always)]
+            $vis fn read<'w $(: $life)?>(
+                words: impl Iterator<Item = &'w [u8]>,
+                bounds: $crate::grammar::Bounds,
+            ) -> Result<Self, $crate::refusal::Refusal> {
+                let mut words = $crate::grammar::words::Words::new(words, bounds);
+                $(let $field = words.required::<$type>()?;)*
+                $(let mut $option = None;)*
+                $crate::grammar::declaration::command!(@options words, $($option ($($value)?) [$word $($shown)?])*);
+                Ok(Self {
+                    $($field,)*
+                    $($option: $crate::grammar::declaration::command!(@keep $option $($value)?),)*
+                })
+            }
+        }
+    };
+
+    (
+        name: $command:literal,
+        summary: $summary:literal,
+        flags: $flags:literal,
+        key: $key:expr,
+        $(#[$about:meta])*
+        pub enum $name:ident {
+            $([$word:ident $($shown:ident $(as $documented:ident)?)?]
+              $(#[$option_about:meta])* $option:ident $(: $value:ty)?,)*
+        }
+    ) => {
+        $(#[$about])*
+        pub enum $name {
+            $($(#[$option_about])* $option $(($value))?,)*
+        }
+
+        impl $name {
+            /// The description of the command.
+            pub const SPEC: $crate::grammar::Spec = $crate::grammar::Spec {
+                name: $command,
+                summary: $summary,
+                flags: $flags,
+                key: $key,
+                arguments: &[$($crate::grammar::declaration::command!(
+                    @argument ($($value)?) $word $($shown $(as $documented)?)?
+                ),)*],
+            };
+
+            /// Makes a request of the words after the key; `None`: there are none.
+            pub fn read<'w>(
+                words: impl Iterator<Item = &'w [u8]>,
+                bounds: $crate::grammar::Bounds,
+            ) -> Result<Option<Self>, $crate::refusal::Refusal> {
+                const UNKNOWN: $crate::refusal::Refusal = $crate::refusal::Refusal::UnknownOption {
+                    known: $crate::grammar::declaration::listed!("or", $([$word $($shown)?])*),
+                };
+                let mut words = $crate::grammar::words::Words::new(words, bounds);
+                let Some(word) = words.next() else { return Ok(None) };
+                let asked = $(if word.eq_ignore_ascii_case(stringify!($word).as_bytes()) {
+                    Self::$option $((words.value::<$value>(stringify!($word))?))?
+                } else)* {
+                    return Err(UNKNOWN);
+                };
+                if words.next().is_some() { Err(UNKNOWN) } else { Ok(Some(asked)) }
+            }
+        }
+    };
+
+    // The type of an option's field, and how it gets its value.
+    (@kept) => { bool };
+    (@kept $value:ty) => { Option<$value> };
+    (@keep $option:ident) => { $option.is_some() };
+    (@keep $option:ident $value:ty) => { $option };
+
+    // What is told of an argument.
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $told:ident) => { stringify!($told) };
+    (@argument () $word:ident) => {
+        $crate::grammar::Argument {
+            name: stringify!($word),
+            option: Some(stringify!($word)),
+            shape: $crate::grammar::Shape::Word,
+        }
+    };
+    (@argument ($value:ty) $word:ident $shown:ident $(as $documented:ident)?) => {
+        $crate::grammar::Argument {
+            name: $crate::grammar::declaration::command!(@name $shown $($documented)?),
+            option: Some(stringify!($word)),
+            shape: <$value as $crate::grammar::words::Value>::SHAPE,
+        }
+    };
+
+    // Reads options until there are none left; of a command without any the words were counted.
+    (@options $words:ident,) => {};
+    (@options $words:ident, $($option:ident ($($value:ty)?) [$word:ident $($shown:ident)?])+) => {
+        while let Some(word) = $words.next() {
+            $(if word.eq_ignore_ascii_case(stringify!($word).as_bytes()) {
+                let value = $crate::grammar::declaration::command!(@value $words, $word, $($value)?);
+                $crate::grammar::words::once(stringify!($word), &mut $option, value)?;
+            } else)+ {
+                return Err($crate::refusal::Refusal::UnknownOption {
+                    known: $crate::grammar::declaration::listed!("and", $([$word $($shown)?])+),
+                });
+            }
+        }
+    };
+    (@value $words:ident, $word:ident,) => { () };
+    (@value $words:ident, $word:ident, $value:ty) => { $words.value::<$value>(stringify!($word))? };
+}
+
+/// Options as an error lists them: `WAIT ms, FENCE token and RETRY`.
+macro_rules! listed {
+    (@one $word:ident) => { stringify!($word) };
+    (@one $word:ident $shown:ident) => { concat!(stringify!($word), " ", stringify!($shown)) };
+    ($last:literal, [$($one:ident)+]) => { $crate::grammar::declaration::listed!(@one $($one)+) };
+    ($last:literal, [$($one:ident)+] [$($other:ident)+]) => {
+        concat!(
+            $crate::grammar::declaration::listed!(@one $($one)+),
+            " ",
+            $last,
+            " ",
+            $crate::grammar::declaration::listed!(@one $($other)+)
+        )
+    };
+    ($last:literal, [$($one:ident)+] $([$($other:ident)+])+) => {
+        concat!(
+            $crate::grammar::declaration::listed!(@one $($one)+),
+            ", ",
+            $crate::grammar::declaration::listed!($last, $([$($other)+])+)
+        )
+    };
+}
+
+pub(crate) use {command, listed};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn options_are_listed_as_they_are_typed() {
+        assert_eq!(listed!("and", [TOKEN t]), "TOKEN t");
+        assert_eq!(listed!("or", [LIFT] [ARM ms]), "LIFT or ARM ms");
+        assert_eq!(
+            listed!("and", [WAIT ms] [FENCE token] [RETRY] [NOTE text]),
+            "WAIT ms, FENCE token, RETRY and NOTE text"
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! Commands that take a lock, and those of its owner.
+
+use super::values::{Behind, Conversion, Level, Note, NoteSequence, Owner, Patience, Ttl};
+use super::words::{Count, Milliseconds, wanted};
+use crate::grammar::declaration::command;
+use crate::grammar::{Bounds, KeyAccess, Spec};
+use crate::refusal::Refusal;
+use crate::values::mode::Wanted;
+use crate::values::token::Token;
+
+command! {
+    name: "LOCK.ACQUIRE",
+    summary: "Takes a lock for an owner, alone, shared or as one of so many permits, waiting in turn and keeping its lease alive if asked to, and \
+              answers its fencing token, with WAIT also the milliseconds waited, with LIMIT also the permit's number; \
+              Null if somebody else holds it.",
+    flags: "write fast deny-oom blocking",
+    key: Some(KeyAccess::Insert),
+    struct AcquireWords<'a> {
+        owner: Owner<'a>,
+        ttl: Ttl,
+        [SHARED] shared,
+        [LIMIT k as limit] limit: Count,
+        [PERMIT n as number] permit: Count,
+        [KEEPALIVE ms] keepalive: Milliseconds,
+        [WAIT ms] wait: Patience,
+        [BEHIND n as behind] behind: Behind,
+        [FENCE token] fence: Token,
+        [RETRY] retry,
+        [NOTE text] note: Note<'a>,
+    }
+}
+
+/// LOCK.ACQUIRE: take the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Acquire<'a> {
+    /// Who wants it.
+    pub owner: Owner<'a>,
+    /// For how long, from the grant on.
+    pub ttl: Ttl,
+    /// In which mode.
+    pub wanted: Wanted,
+    /// Whether the request may be a repetition: then an existing grant of this owner is the answer.
+    pub retry: bool,
+    /// The token that a quorum client proposes.
+    pub fence: Option<Token>,
+    /// For people.
+    pub note: Note<'a>,
+    /// How long it may wait in the queue.
+    pub patience: Patience,
+    /// How many wait behind it in its client.
+    pub behind: Behind,
+}
+
+/// A LOCK.ACQUIRE as it was typed.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedAcquire<'a> {
+    /// The request.
+    pub request: Acquire<'a>,
+    /// How a grant is answered.
+    pub form: Form,
+    /// How long the lease is to be kept alive; the bounds are those of [`Ttl::keep`].
+    pub keepalive: Option<Milliseconds>,
+}
+
+/// How a grant is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The token alone.
+    Token,
+    /// The token, and how long it was waited for.
+    TokenAndWait,
+    /// The token, how long it was waited for, and the number of the permit.
+    Permit,
+}
+
+impl<'a> Acquire<'a> {
+    /// The description of the command.
+    pub const SPEC: Spec = AcquireWords::SPEC;
+
+    /// Makes a request of the words after the key: answered with the time waited if it names a time to wait, and with a number if it asks
+    /// for a permit.
+    #[inline(always)]
+    pub fn read(words: impl Iterator<Item = &'a [u8]>, bounds: Bounds) -> Result<AskedAcquire<'a>, Refusal> {
+        let AcquireWords { owner, ttl, shared, limit, permit, keepalive, wait, behind, fence, retry, note } =
+            AcquireWords::read(words, bounds)?;
+        if wait.is_none() && behind.is_some() {
+            return Err(Refusal::Needs { option: "BEHIND", needs: "WAIT" });
+        }
+        let form = match (&limit, wait) {
+            (Some(_), _) => Form::Permit,
+            (None, Some(_)) => Form::TokenAndWait,
+            (None, None) => Form::Token,
+        };
+        let wanted = wanted(shared, limit, permit)?;
+        let (note, patience, behind) = (note.unwrap_or_default(), wait.unwrap_or_default(), behind.unwrap_or_default());
+        let request = Acquire { owner, ttl, wanted, retry, fence, note, patience, behind };
+        Ok(AskedAcquire { request, form, keepalive })
+    }
+}
+
+command! {
+    name: "LOCK.RELEASE",
+    summary: "Gives one hold back, or all down to a level, and answers how many are left (0: the lock is free); \
+              Null if this owner does not hold it.",
+    flags: "write fast",
+    key: Some(KeyAccess::Delete),
+    /// LOCK.RELEASE: give one hold, or all down to a level, back.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Release<'a> {
+        /// Who holds it.
+        owner: Owner<'a>,
+        [LEVEL n as level]
+        /// Down to `level - 1` holds; one hold less where absent.
+        level: Level,
+        [TOKEN t as token]
+        /// Only if the grant has this token.
+        token: Token,
+    }
+}
+
+command! {
+    name: "LOCK.EXTEND",
+    summary: "Makes a lease last at least this long from now and answers its token; Null if this owner does not \
+              hold the lock.",
+    flags: "write fast",
+    key: Some(KeyAccess::Update),
+    /// LOCK.EXTEND: a later deadline.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Extend<'a> {
+        /// Who holds it.
+        owner: Owner<'a>,
+        /// At least this long from now.
+        ttl: Ttl,
+        [TOKEN t as token]
+        /// Only if the grant has this token.
+        token: Token,
+    }
+}
+
+command! {
+    name: "LOCK.REENTER",
+    summary: "Adds one hold, or as many as a level needs, and answers how many there are; Null if this owner does \
+              not hold the lock.",
+    flags: "write fast",
+    key: Some(KeyAccess::Update),
+    /// LOCK.REENTER: one hold more.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Reenter<'a> {
+        /// Who holds it.
+        owner: Owner<'a>,
+        [LEVEL n as level]
+        /// At least this many holds; one hold more where absent.
+        level: Level,
+        [TTL ms as ttl]
+        /// Also extend to at least this long from now.
+        ttl: Ttl,
+        [ADOPT]
+        /// Another process of this owner goes on with the grant.
+        adopts,
+    }
+}
+
+command! {
+    name: "LOCK.CONVERT",
+    summary: "Makes an exclusive grant a shared one, at once and with the same token, or a shared one exclusive, with a \
+              new token, if nobody shares it; answers the token, Null if that cannot be. Never waits.",
+    flags: "write fast",
+    key: Some(KeyAccess::Update),
+    /// LOCK.CONVERT: the same grant in another mode.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Convert<'a> {
+        /// Who holds it.
+        owner: Owner<'a>,
+        /// The new mode.
+        to as mode: Conversion,
+        [TOKEN t as token]
+        /// Only if the grant has this token.
+        token: Token,
+    }
+}
+
+command! {
+    name: "LOCK.NOTE",
+    summary: "Replaces the note of a grant and answers its sequence number, one more than the last one's; with \
+              SEQ only if that is larger than the last one's. Null if this owner does not hold the lock.",
+    // The new note may be longer than the last one.
+    flags: "write fast deny-oom",
+    key: Some(KeyAccess::Update),
+    /// LOCK.NOTE: another note.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Annotate<'a> {
+        /// Who holds it.
+        owner: Owner<'a>,
+        /// The new note.
+        note as text: Note<'a>,
+        [SEQ n]
+        /// Its number; one more than the last one's where absent.
+        sequence: NoteSequence,
+        [TOKEN t as token]
+        /// Only if the grant has this token.
+        token: Token,
+    }
+}
+
+command! {
+    name: "LOCK.FENCE",
+    summary: "Raises the token of a grant, never lowers it, and answers it; Null if this owner does not hold the \
+              lock. The second round of an acquire over several nodes.",
+    flags: "write fast",
+    key: Some(KeyAccess::Update),
+    /// LOCK.FENCE: a larger token.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Fence<'a> {
+        /// Who holds it.
+        owner: Owner<'a>,
+        /// At least this token.
+        token: Token,
+    }
+}

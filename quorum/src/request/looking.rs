@@ -1,0 +1,181 @@
+//! Commands that look at a lock or wait for it, and the operator's that breaks it.
+
+use super::values::{Behind, ListedHolders, ListedWaiters, ListenerName, Note, NoteSequence, Owner, Patience, Ticket};
+use super::words::{Count, KnownToken, wanted};
+use crate::grammar::declaration::command;
+use crate::grammar::{Bounds, KeyAccess, Spec};
+use crate::refusal::Refusal;
+use crate::values::mode::Wanted;
+use crate::values::token::Token;
+
+command! {
+    name: "LOCK.CHECK",
+    summary: "Answers how many milliseconds are left of the grant with exactly this token; Null if it is not the \
+              current one.",
+    flags: "readonly fast",
+    key: Some(KeyAccess::Read),
+    /// LOCK.CHECK: is this token the current grant?
+    #[derive(Clone, Copy, Debug)]
+    pub struct Check {
+        /// The token.
+        token: Token,
+    }
+}
+
+command! {
+    name: "LOCK.INFO",
+    summary: "Answers who holds a lock, with which token, since when and for how long, of several holders the first; all of \
+              them and the first who wait for it if asked; Null if it is free.",
+    flags: "readonly fast",
+    key: Some(KeyAccess::Read),
+    /// LOCK.INFO: who holds the lock?
+    #[derive(Clone, Copy, Debug)]
+    pub struct Info {
+        [HOLDERS n]
+        /// How many holders to list.
+        holders: ListedHolders,
+        [WAITERS n]
+        /// How many waiters to list.
+        waiters: ListedWaiters,
+    }
+}
+
+command! {
+    name: "LOCK.WATCH",
+    summary: "Waits until no grant has this token, or its note is newer; without TOKEN until somebody holds the lock. Answers \
+              as LOCK.INFO what it is then, with token 0 if it is free; Null if nothing happened in time.",
+    flags: "readonly fast blocking",
+    key: Some(KeyAccess::Read),
+    struct WatchWords {
+        ms: Patience,
+        [TOKEN t as token] token: KnownToken,
+        [SEQ n] seq: NoteSequence,
+    }
+}
+
+/// LOCK.WATCH: tell when the lock is not what the caller knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// What it knows.
+    pub known: Known,
+    /// How long it may wait for that.
+    pub patience: Patience,
+}
+
+/// What somebody knows of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Known {
+    /// Nobody holds it.
+    Free,
+    /// There is a grant with this token. Of its notes the one with this sequence number is known and those before; or they do not
+    /// matter.
+    Grant(Token, Option<NoteSequence>),
+}
+
+impl Watch {
+    /// The description of the command.
+    pub const SPEC: Spec = WatchWords::SPEC;
+
+    /// Makes a request of the words after the key.
+    pub fn read<'w>(words: impl Iterator<Item = &'w [u8]>, bounds: Bounds) -> Result<Self, Refusal> {
+        let WatchWords { ms: patience, token, seq } = WatchWords::read(words, bounds)?;
+        let known = match (token, seq) {
+            (Some(KnownToken(Some(token))), seq) => Known::Grant(token, seq),
+            (None | Some(KnownToken(None)), None) => Known::Free,
+            (_, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }),
+        };
+        Ok(Self { known, patience })
+    }
+}
+
+command! {
+    name: "LOCK.WAIT",
+    summary: "Waits until this owner could have a lock, which then is kept for it for a moment, and answers the number \
+              of the permit, 1 without LIMIT; 0 if that did not happen in time. Grants nothing. For clients that acquire over several nodes.",
+    flags: "readonly fast blocking",
+    // It changes no key, but what it keeps free others do not get: that takes the trust of one who may write it.
+    key: Some(KeyAccess::Update),
+    struct WaitWords<'a> {
+        owner: Owner<'a>,
+        ms: Patience,
+        [TICKET n] ticket: Ticket,
+        [SHARED] shared,
+        [LIMIT k as limit] limit: Count,
+        [PERMIT n as number] permit: Count,
+        [NOTE text] note: Note<'a>,
+        [BEHIND n as behind] behind: Behind,
+        [HEARD name] heard: ListenerName<'a>,
+    }
+}
+
+/// LOCK.WAIT: tell when the lock is free.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait<'a> {
+    /// Who wants to know.
+    pub owner: Owner<'a>,
+    /// In which mode it would acquire.
+    pub wanted: Wanted,
+    /// How long it may wait in the queue.
+    pub patience: Patience,
+    /// Where it wants to stand in the queue.
+    pub ticket: Option<Ticket>,
+    /// For people.
+    pub note: Note<'a>,
+    /// How many wait behind it in its client.
+    pub behind: Behind,
+}
+
+/// A LOCK.WAIT as it was typed.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedWait<'a> {
+    /// The request.
+    pub request: Wait<'a>,
+    /// The listener that hears the answer.
+    pub heard: Option<ListenerName<'a>>,
+}
+
+impl<'a> Wait<'a> {
+    /// The description of the command.
+    pub const SPEC: Spec = WaitWords::SPEC;
+
+    /// Makes a request of the words after the key.
+    #[inline(always)]
+    pub fn read(words: impl Iterator<Item = &'a [u8]>, bounds: Bounds) -> Result<AskedWait<'a>, Refusal> {
+        let WaitWords { owner, ms: patience, ticket, shared, limit, permit, note, behind, heard } =
+            WaitWords::read(words, bounds)?;
+        let (wanted, note, behind) =
+            (wanted(shared, limit, permit)?, note.unwrap_or_default(), behind.unwrap_or_default());
+        Ok(AskedWait { request: Wait { owner, wanted, patience, ticket, note, behind }, heard })
+    }
+}
+
+command! {
+    name: "LOCK.HEAR",
+    summary: "Listens on this connection for the answers to LOCK.WAIT with HEARD, under a name that they give, and answers those there \
+              are, or the first to come in time; an empty list if there are none. For clients that wait for many locks.",
+    flags: "fast blocking",
+    key: None,
+    /// LOCK.HEAR: what became of requests that wait.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Hear<'a> {
+        /// The name of the listener.
+        name: ListenerName<'a>,
+        /// How long it may wait for an answer.
+        patience as ms: Patience,
+    }
+}
+
+command! {
+    name: "LOCK.BREAK",
+    summary: "Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; \
+              Null if there is none. For operators: the holder goes on until it hears of that.",
+    flags: "write fast",
+    key: Some(KeyAccess::Delete),
+    /// LOCK.BREAK: take the lock from its holders.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Break {
+        [TOKEN t as token]
+        /// Only from those with this token.
+        token: Token,
+    }
+}

@@ -1,0 +1,136 @@
+//! How words become values.
+
+use super::values::{
+    Behind, Conversion, GuardMs, Level, ListedEntries, ListedHolders, ListedWaiters, ListenerName, MembersVersion,
+    Note, NoteSequence, Owner, Patience, Ticket, TokenFloor, Ttl, permit,
+};
+use crate::grammar::words::Value;
+use crate::grammar::{Bounds, Shape};
+use crate::members::{Ballot, Member, members_from_text};
+use crate::refusal::Refusal;
+use crate::values::integer::parse_integer;
+use crate::values::mode::Wanted;
+use crate::values::token::Token;
+
+/// Values that are made of any bytes.
+macro_rules! bytes {
+    ($($value:ident)*) => {$(
+        impl<'a> Value<'a> for $value<'a> {
+            const SHAPE: Shape = Shape::Bytes;
+
+            fn parse(word: &'a [u8], _: Bounds) -> Result<Self, Refusal> {
+                Self::new(word)
+            }
+        }
+    )*};
+}
+
+/// Values that are made of an integer; `None` stands for a word that is none.
+macro_rules! integers {
+    ($($value:ident)*) => {$(
+        impl Value<'_> for $value {
+            const SHAPE: Shape = Shape::Integer;
+
+            fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+                Self::new(parse_integer(word))
+            }
+        }
+    )*};
+}
+
+bytes! { Owner Note ListenerName }
+
+integers! {
+    Behind GuardMs Level ListedEntries ListedHolders ListedWaiters MembersVersion NoteSequence Patience Ticket TokenFloor
+}
+
+impl Value<'_> for Ttl {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(word: &[u8], bounds: Bounds) -> Result<Self, Refusal> {
+        Self::new(parse_integer(word), bounds.max_ttl_ms)
+    }
+}
+
+impl Value<'_> for Token {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        parse_integer(word).and_then(Token::new).ok_or(Refusal::Token { argument: "token" })
+    }
+}
+
+/// The token of the grant that is known; none: the lock is free, which the answer about a free lock says with 0.
+pub(super) struct KnownToken(pub(super) Option<Token>);
+
+impl Value<'_> for KnownToken {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(word: &[u8], bounds: Bounds) -> Result<Self, Refusal> {
+        if parse_integer(word) == Some(0) { Ok(Self(None)) } else { Token::parse(word, bounds).map(Some).map(Self) }
+    }
+}
+
+impl Value<'_> for Conversion {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        let is = |mode: &str| word.eq_ignore_ascii_case(mode.as_bytes());
+        match () {
+            () if is("SHARED") => Ok(Self::Shared),
+            () if is("EXCLUSIVE") => Ok(Self::Exclusive),
+            () => Err(Refusal::Conversion),
+        }
+    }
+}
+
+/// A number that has a meaning only together with another one: how many permits, or which; 0: the word is no integer.
+pub(super) struct Count(u64);
+
+impl Value<'_> for Count {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        Ok(Self(parse_integer(word).unwrap_or(0)))
+    }
+}
+
+/// A time whose bounds depend on another one; `None`: the word is no integer.
+#[derive(Clone, Copy, Debug)]
+pub struct Milliseconds(pub Option<u64>);
+
+impl Value<'_> for Milliseconds {
+    const SHAPE: Shape = Shape::Integer;
+
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        Ok(Self(parse_integer(word)))
+    }
+}
+
+impl Value<'_> for Vec<Member> {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        std::str::from_utf8(word).ok().and_then(members_from_text).ok_or(Refusal::Members)
+    }
+}
+
+impl Value<'_> for Ballot {
+    const SHAPE: Shape = Shape::Bytes;
+
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        let digits = std::str::from_utf8(word).ok().filter(|text| text.len() == 32 && !text.starts_with('+'));
+        digits.and_then(|text| Ballot::from_str_radix(text, 16).ok()).ok_or(Refusal::Ballot)
+    }
+}
+
+/// Returns the mode that the options of a request name.
+pub(super) fn wanted(shared: bool, limit: Option<Count>, number: Option<Count>) -> Result<Wanted, Refusal> {
+    match (shared, limit, number) {
+        (true, Some(_), _) => Err(Refusal::Excludes { options: "SHARED and LIMIT" }),
+        (_, None, Some(_)) => Err(Refusal::Needs { option: "PERMIT", needs: "LIMIT" }),
+        (_, Some(Count(limit)), number) => permit(limit, number.map(|Count(number)| number)),
+        (true, None, None) => Ok(Wanted::Shared),
+        (false, None, None) => Ok(Wanted::Exclusive),
+    }
+}
