@@ -2,7 +2,7 @@
 //! with it, as it works with one.
 //!
 //! It translates: the words of a request into a call of [`palisade_client::by_owner`], and what that returns into a reply. What a lock is,
-//! which arguments there are and what is refused is the nodes' (`palisade-core`); how several of them are one is the client's.
+//! which arguments there are and what is refused is the nodes' (`palisade-quorum`); how several of them are one is the client's.
 //!
 //! | file | subject |
 //! |---|---|
@@ -10,8 +10,7 @@
 //! | `admission`, `strangers` | places for connections; which ones give way |
 //! | `connection` | one connection: requests in, answers out, in order |
 //! | `requests`, `reply` | the protocol: what is read, what is written |
-//! | `commands` | a request becomes work; the table of commands |
-//! | `words`, `values`, `spec` | arguments, each declared once |
+//! | `commands` | a request becomes work; the table of commands, whose arguments `palisade_quorum::request` declares |
 //! | `state`, `session`, `counts` | what all connections share; what is known of one; what was done |
 //! | `refused` | errors |
 //! | `metrics`, `standing`, `ending`, `notify` | for those who run it |
@@ -32,12 +31,9 @@ mod refused;
 mod reply;
 mod requests;
 mod session;
-mod spec;
 mod standing;
 mod state;
 mod strangers;
-mod values;
-mod words;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

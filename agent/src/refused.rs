@@ -4,7 +4,7 @@
 use std::fmt;
 
 use palisade_client::{Error, ErrorKind};
-use palisade_core::Refusal;
+use palisade_quorum::Refusal;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

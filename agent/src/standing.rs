@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_client::by_owner::{Reach, Standing};
-use palisade_core::quorum::majority;
+use palisade_quorum::majority;
 use tokio::time::{Instant, sleep};
 
 use crate::limits::{LINE_EVERY, LINES_AT_ONCE, STANDING_EVERY};

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use palisade_client::by_owner::{ByOwner, NodeSet};
 use palisade_client::{Client, Error};
+use palisade_quorum::grammar::Bounds;
+use palisade_quorum::limits::MAX_TTL_LIMIT_MS;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -12,7 +14,6 @@ use crate::counts::Counts;
 use crate::limits::{NODES_FRESH, NODES_TIME};
 use crate::password::Password;
 use crate::strangers::Strangers;
-use crate::values::Bounds;
 
 /// The agent.
 #[derive(Debug)]
@@ -87,7 +88,8 @@ impl State {
     /// What the nodes take, as far as they have said it.
     pub fn bounds(&self) -> Bounds {
         match self.max_ttl_ms.load(Ordering::Relaxed) {
-            0 => Bounds::default(),
+            // Those of any node: what it makes of them it says itself.
+            0 => Bounds { max_ttl_ms: MAX_TTL_LIMIT_MS },
             max_ttl_ms => Bounds { max_ttl_ms },
         }
     }

@@ -1,24 +1,17 @@
 //! `CLIENT`: what libraries tell of themselves, and ask of their connection.
 
-use super::command::{Asked, Command, Run, Work};
+use super::command::{Asked, Command, Work};
 use crate::limits::NAME_BYTES_MAX;
 use crate::refused::{Refused, wrong_number};
 use crate::reply::{Protocol, Reply};
 use crate::session::Session;
-use crate::spec::Spec;
 
 /// The command.
-pub const CLIENT: Command = Command {
-    spec: Spec {
-        name: "CLIENT",
-        summary: "Of the connection: SETNAME, GETNAME, SETINFO, ID, INFO, NO-EVICT, NO-TOUCH.",
-        has_key: false,
-        writes: false,
-        is_open: true,
-        arguments: &[],
-    },
-    run: Run::OfConnection(client),
-};
+pub const CLIENT: Command = Command::of_connection(
+    "CLIENT",
+    "Of the connection: SETNAME, GETNAME, SETINFO, ID, INFO, NO-EVICT, NO-TOUCH.",
+    client,
+);
 
 fn client(Asked { session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     let Some((word, words)) = words.split_first() else { return Err(wrong_number("client")) };

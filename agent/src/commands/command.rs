@@ -1,16 +1,16 @@
-//! What a command is to the agent: what is told of it, and how it is begun.
+//! What a command is to the agent: what is told of it, and how it is begun. The commands of locks, with all of their arguments, are declared in
+//! [`palisade_quorum::request`].
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use palisade_quorum::grammar::{Argument, Bounds, Spec};
 
 use crate::refused::Refused;
 use crate::reply::Reply;
 use crate::session::Session;
-use crate::spec::Spec;
 use crate::state::State;
-use crate::words::Words;
 
 /// What is answered.
 pub type Answer = Result<Reply, Refused>;
@@ -21,10 +21,69 @@ pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// A command.
 #[derive(Debug)]
 pub struct Command {
-    /// What is told of it.
+    /// How it is typed, and what it does.
     pub spec: Spec,
+    /// Those of its options that only a node takes.
+    pub of_nodes: &'static [OfNodes],
+    /// Whether words may follow that it reads by itself.
+    pub is_open: bool,
     /// How it is begun.
     pub run: Run,
+}
+
+/// An option that only a node takes.
+#[derive(Debug)]
+pub struct OfNodes {
+    /// The word.
+    pub option: &'static str,
+    /// Why the agent refuses it.
+    pub why: &'static str,
+}
+
+impl OfNodes {
+    /// Refuses the option if it `is_given`.
+    pub fn refuse(&self, is_given: bool) -> Result<(), Refused> {
+        let Self { option, why } = self;
+        if is_given {
+            Err(Refused::Text(format!("ERR {option} is for a node: {why}, so leave it out")))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Command {
+    /// A command of locks, with all of its options.
+    pub const fn of_locks(spec: Spec, run: fn(Call) -> Result<Work, Refused>) -> Self {
+        Self { spec, of_nodes: &[], is_open: false, run: Run::OfLocks(run) }
+    }
+
+    /// A command of the connection or the agent. It reads its words by itself.
+    pub const fn of_connection(
+        name: &'static str,
+        summary: &'static str,
+        run: fn(Asked<'_>) -> Result<Work, Refused>,
+    ) -> Self {
+        let spec = Spec { name, summary, flags: "fast", key: None, arguments: &[] };
+        Self { spec, of_nodes: &[], is_open: true, run: Run::OfConnection(run) }
+    }
+
+    /// Returns the arguments that the agent takes.
+    pub fn arguments(&self) -> impl Iterator<Item = &'static Argument> {
+        let is_of_nodes = |word| self.of_nodes.iter().any(|of_nodes| of_nodes.option == word);
+        self.spec.arguments.iter().filter(move |argument| !argument.option.is_some_and(is_of_nodes))
+    }
+
+    /// Returns how many words it takes as servers tell it: negative if more may follow.
+    pub fn arity(&self) -> i64 {
+        if self.is_open { -1 } else { self.spec.arity().into() }
+    }
+
+    /// Returns whether it takes so many words, its name counted.
+    pub fn takes(&self, words: usize) -> bool {
+        let (arity, words) = (self.arity(), words as i64);
+        words == arity || words >= -arity && arity < 0
+    }
 }
 
 /// How a command is begun.
@@ -46,7 +105,16 @@ pub struct Call {
     /// The lock; empty of a command that has none.
     pub key: Bytes,
     /// What follows.
-    pub words: Words,
+    pub words: Vec<Bytes>,
+    /// What the nodes take, as far as they have said it.
+    pub bounds: Bounds,
+}
+
+impl Call {
+    /// Returns the words after the key.
+    pub fn words(&self) -> impl Iterator<Item = &[u8]> {
+        self.words.iter().map(AsRef::as_ref)
+    }
 }
 
 /// A command of a connection that is run.

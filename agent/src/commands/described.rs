@@ -1,83 +1,62 @@
 //! The commands, described: `LOCK.HELP` for people, `COMMAND` for client libraries.
 
+use palisade_quorum::grammar::{Argument, Shape};
+use palisade_quorum::request;
+
 use super::command::{Asked, Command, Run, Work, find};
 use crate::refused::Refused;
 use crate::reply::Reply;
-use crate::spec::{Argument, Shape, Spec};
 
 /// Since when they are there.
 const SINCE: &str = "0.2.0";
 
 /// What the commands are, for people.
-pub const HELP: Command = Command {
-    spec: Spec {
-        name: "LOCK.HELP",
-        summary: "Answers this text.",
-        has_key: false,
-        writes: false,
-        is_open: false,
-        arguments: &[],
-    },
-    run: Run::OfConnection(help),
-};
+pub const HELP: Command =
+    Command { spec: request::Help::SPEC, of_nodes: &[], is_open: false, run: Run::OfConnection(help) };
 
 /// What the commands are, for libraries.
-pub const COMMAND: Command = Command {
-    spec: Spec {
-        name: "COMMAND",
-        summary: "Describes the commands: COUNT, DOCS, INFO, LIST.",
-        has_key: false,
-        writes: false,
-        is_open: true,
-        arguments: &[],
-    },
-    run: Run::OfConnection(command),
-};
+pub const COMMAND: Command =
+    Command::of_connection("COMMAND", "Describes the commands: COUNT, DOCS, INFO, LIST.", command);
 
 fn help(asked: Asked<'_>) -> Result<Work, Refused> {
     let mut lines =
         vec![Reply::text("Locks with fencing tokens, over a quorum of nodes. Times are milliseconds. Commands are:")];
-    for Command { spec, .. } in asked.commands.iter().filter(|command| command.spec.name.starts_with("LOCK.")) {
-        lines.push(Reply::text(spec.syntax()));
-        lines.push(Reply::text(format!("    {}", spec.summary)));
+    for command in asked.commands.iter().filter(|command| command.spec.name.starts_with("LOCK.")) {
+        lines.push(Reply::text(command.spec.syntax(command.arguments())));
+        lines.push(Reply::text(format!("    {}", command.spec.summary)));
     }
     Ok(Work::Done(Reply::List(lines)))
 }
 
 fn command(asked: Asked<'_>) -> Result<Work, Refused> {
     let Some(word) = asked.words.first() else {
-        return Ok(Work::Done(Reply::List(asked.commands.iter().map(|command| entry(&command.spec)).collect())));
+        return Ok(Work::Done(Reply::List(asked.commands.iter().map(entry).collect())));
     };
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    let named = || asked.words[1..].iter().map(|name| find(asked.commands, name).map(|n| &asked.commands[n].spec));
-    let all = || asked.commands.iter().map(|command| &command.spec);
+    let named = || asked.words[1..].iter().map(|name| find(asked.commands, name).map(|n| &asked.commands[n]));
+    let all = || asked.commands.iter();
     let everything = asked.words.len() == 1;
     Ok(Work::Done(match () {
         () if is("COUNT") => Reply::Integer(asked.commands.len() as u64),
-        () if is("LIST") => Reply::List(all().map(|spec| Reply::text(spec.name.to_lowercase())).collect()),
+        () if is("LIST") => Reply::List(all().map(|command| Reply::text(command.spec.name.to_lowercase())).collect()),
         () if is("INFO") && everything => Reply::List(all().map(entry).collect()),
-        () if is("INFO") => Reply::List(named().map(|spec| spec.map_or(Reply::Null, entry)).collect()),
-        () if is("DOCS") && everything => Reply::Map(all().map(|spec| (spec.name, docs(spec))).collect()),
-        () if is("DOCS") => Reply::Map(named().flatten().map(|spec| (spec.name, docs(spec))).collect()),
+        () if is("INFO") => Reply::List(named().map(|command| command.map_or(Reply::Null, entry)).collect()),
+        () if is("DOCS") && everything => Reply::Map(all().map(|command| (command.spec.name, docs(command))).collect()),
+        () if is("DOCS") => Reply::Map(named().flatten().map(|command| (command.spec.name, docs(command))).collect()),
         () => return Err(Refused::text("ERR unknown subcommand: COMMAND takes COUNT, DOCS, INFO and LIST here")),
     }))
 }
 
 /// What COMMAND INFO tells of a command, in its order.
-fn entry(spec: &Spec) -> Reply {
-    let key = u64::from(spec.has_key);
-    let flags: &[&str] = if !spec.has_key {
-        &["fast"]
-    } else if spec.writes {
-        &["write", "fast"]
-    } else {
-        &["readonly", "fast"]
-    };
-    let flags = flags.iter().map(|flag| Reply::Word(flag)).collect();
+fn entry(command: &Command) -> Reply {
+    let spec = &command.spec;
+    let key = u64::from(spec.key.is_some());
+    // The others are about a server's memory and its state.
+    let flags = spec.flags.split(' ').filter(|flag| ["write", "readonly", "fast"].contains(flag)).map(Reply::Word);
     Reply::List(vec![
         Reply::text(spec.name.to_lowercase()),
-        arity(spec),
-        Reply::Set(flags),
+        Reply::Signed(command.arity()),
+        Reply::Set(flags.collect()),
         Reply::Integer(key),
         Reply::Integer(key),
         Reply::Integer(key),
@@ -88,14 +67,11 @@ fn entry(spec: &Spec) -> Reply {
     ])
 }
 
-fn arity(spec: &Spec) -> Reply {
-    Reply::Signed(spec.arity())
-}
-
 /// What COMMAND DOCS tells of a command: a library completes arguments with it.
-fn docs(spec: &Spec) -> Reply {
-    let mut arguments: Vec<Reply> = spec.arguments.iter().map(argument).collect();
-    if spec.has_key {
+fn docs(command: &Command) -> Reply {
+    let spec = &command.spec;
+    let mut arguments: Vec<Reply> = command.arguments().map(argument).collect();
+    if spec.key.is_some() {
         arguments.insert(0, described("key", "key", None));
     }
     let mut fields = vec![
@@ -116,7 +92,7 @@ fn argument(argument: &Argument) -> Reply {
         Shape::Integer => "integer",
         Shape::Word => "pure-token",
     };
-    described(argument.name, kind, argument.option)
+    described(&argument.documented(), kind, argument.option)
 }
 
 fn described(name: &str, kind: &str, option: Option<&str>) -> Reply {

@@ -1,45 +1,40 @@
 //! What clients send before they ask for locks, and between: HELLO, AUTH, SELECT, PING and their like, as servers answer them.
 
 use bytes::Bytes;
-use palisade_core::parse_integer;
+use palisade_quorum::parse_integer;
 
-use super::command::{Asked, Command, Run, Work};
+use super::command::{Asked, Command, Work};
 use crate::password::USER;
 use crate::refused::{NO_AUTH, NO_PROTOCOL, Refused, WRONG_PASSWORD, wrong_number};
 use crate::reply::{Protocol, Reply};
 use crate::session::Session;
-use crate::spec::Spec;
 use crate::state::State;
 
 /// The version of a server that clients may take the agent for: the first that the module is for.
 pub const AS_SERVER: &str = "7.0.0";
 
-/// A command of which a summary is all there is to tell.
-const fn command(name: &'static str, summary: &'static str, run: fn(Asked<'_>) -> Result<Work, Refused>) -> Command {
-    let spec = Spec { name, summary, has_key: false, writes: false, is_open: true, arguments: &[] };
-    Command { spec, run: Run::OfConnection(run) }
-}
-
 /// Them.
-pub const HELLO: Command = command("HELLO", "Begins, in RESP2 or RESP3, and tells who is there.", hello);
+pub const HELLO: Command = Command::of_connection("HELLO", "Begins, in RESP2 or RESP3, and tells who is there.", hello);
 /// Gives the password.
-pub const AUTH: Command = command("AUTH", "Gives the password.", auth);
+pub const AUTH: Command = Command::of_connection("AUTH", "Gives the password.", auth);
 /// Is anybody there?
-pub const PING: Command = command("PING", "Answers PONG, or what it is given.", ping);
+pub const PING: Command = Command::of_connection("PING", "Answers PONG, or what it is given.", ping);
 /// Says it again.
-pub const ECHO: Command = command("ECHO", "Answers what it is given.", echo);
+pub const ECHO: Command = Command::of_connection("ECHO", "Answers what it is given.", echo);
 /// Begins anew.
-pub const RESET: Command = command("RESET", "Makes the connection what it was at its beginning.", reset);
+pub const RESET: Command = Command::of_connection("RESET", "Makes the connection what it was at its beginning.", reset);
 /// Ends.
-pub const QUIT: Command = command("QUIT", "Ends the connection.", quit);
+pub const QUIT: Command = Command::of_connection("QUIT", "Ends the connection.", quit);
 /// Another database.
-pub const SELECT: Command = command("SELECT", "Takes 0: the locks of the agent are those of database 0.", select);
+pub const SELECT: Command =
+    Command::of_connection("SELECT", "Takes 0: the locks of the agent are those of database 0.", select);
 /// A parameter of a server.
-pub const CONFIG: Command = command("CONFIG", "GET answers that there is nothing.", config);
+pub const CONFIG: Command = Command::of_connection("CONFIG", "GET answers that there is nothing.", config);
 /// Reads of a replica of a cluster.
-pub const READONLY: Command = command("READONLY", "Is refused: there are no replicas here.", read_only);
+pub const READONLY: Command = Command::of_connection("READONLY", "Is refused: there are no replicas here.", read_only);
 /// Back from there.
-pub const READWRITE: Command = command("READWRITE", "Is refused: there are no replicas here.", read_only);
+pub const READWRITE: Command =
+    Command::of_connection("READWRITE", "Is refused: there are no replicas here.", read_only);
 
 fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     let mut words = words.iter();

@@ -3,26 +3,19 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::command::{Asked, Command, Run, Work};
+use super::command::{Asked, Command, Work};
 use super::handshake::AS_SERVER;
 use super::node;
 use crate::refused::Refused;
 use crate::reply::Reply;
-use crate::spec::Spec;
 use crate::state::State;
 
 /// The command.
-pub const INFO: Command = Command {
-    spec: Spec {
-        name: "INFO",
-        summary: "Answers what the agent and its nodes are, in sections: server, clients, stats, commandstats, palisade.",
-        has_key: false,
-        writes: false,
-        is_open: true,
-        arguments: &[],
-    },
-    run: Run::OfConnection(info),
-};
+pub const INFO: Command = Command::of_connection(
+    "INFO",
+    "Answers what the agent and its nodes are, in sections: server, clients, stats, commandstats, palisade.",
+    info,
+);
 
 /// Its sections.
 const SECTIONS: [&str; 5] = ["server", "clients", "stats", "commandstats", "palisade"];
@@ -94,7 +87,7 @@ fn text(state: &State, sections: &[&str]) -> String {
                 line("waiting", &waiting);
                 line("watching", &watching);
                 line("validity_margin_ms", &VALIDITY_MARGIN_MS);
-                line("validity_margin_percent", &palisade_core::limits::DRIFT_PERCENT);
+                line("validity_margin_percent", &palisade_quorum::limits::DRIFT_PERCENT);
             }
         }
     }

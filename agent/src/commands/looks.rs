@@ -1,115 +1,40 @@
 //! What anybody may ask of a lock: CHECK, INFO, WATCH; and what an operator may do to it: BREAK.
 
-use palisade_client::by_owner::{Shown, ShownGrant, ShownWaiter};
-use palisade_core::request::{NoteSequence, Patience};
-use palisade_core::{Mode, Refusal, Token};
+use std::time::Duration;
 
-use super::command::{Call, Command, Run, Work};
+use palisade_client::by_owner::{Shown, ShownGrant, ShownWaiter};
+use palisade_quorum::request::{self, Known, ListedHolders, ListedWaiters, NoteSequence};
+use palisade_quorum::{Mode, Token};
+
+use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
-use crate::spec::Spec;
-use crate::values::{KnownToken, ListedHolders, ListedWaiters, ms};
-use crate::words::arguments;
-
-arguments! {
-    /// What CHECK is asked.
-    struct Check {
-        token: Token,
-    }
-}
-
-arguments! {
-    /// What INFO is asked.
-    struct Info {
-        [HOLDERS n] holders: ListedHolders,
-        [WAITERS n] waiters: ListedWaiters,
-    }
-}
-
-arguments! {
-    /// What WATCH is asked.
-    struct Watch {
-        ms: Patience,
-        [TOKEN t as token] token: KnownToken,
-        [SEQ n] seq: NoteSequence,
-    }
-}
-
-arguments! {
-    /// What BREAK is asked.
-    struct Break {
-        [TOKEN t as token] token: Token,
-    }
-}
 
 /// Is this token the current grant?
-pub const CHECK: Command = Command {
-    spec: Spec {
-        name: "LOCK.CHECK",
-        summary: "Answers how many milliseconds are left of the grant with exactly this token; Null if it is not the current one.",
-        has_key: true,
-        writes: false,
-        is_open: false,
-        arguments: Check::ARGUMENTS,
-    },
-    run: Run::OfLocks(check),
-};
+pub const CHECK: Command = Command::of_locks(request::Check::SPEC, check);
 
 /// Who holds the lock?
-pub const INFO: Command = Command {
-    spec: Spec {
-        name: "LOCK.INFO",
-        summary: "Answers who holds a lock, with which token, since when and for how long, of several holders the first; all of them and the first \
-                  who wait for it if asked; Null if it is free.",
-        has_key: true,
-        writes: false,
-        is_open: false,
-        arguments: Info::ARGUMENTS,
-    },
-    run: Run::OfLocks(info),
-};
+pub const INFO: Command = Command::of_locks(request::Info::SPEC, info);
 
 /// Tells when a lock is not what the caller knows.
-pub const WATCH: Command = Command {
-    spec: Spec {
-        name: "LOCK.WATCH",
-        summary: "Waits until no grant has this token, or its note is newer; without TOKEN until somebody holds the lock. Answers as LOCK.INFO what \
-                  it is then, with token 0 if it is free; Null if nothing happened in time.",
-        has_key: true,
-        writes: false,
-        is_open: false,
-        arguments: Watch::ARGUMENTS,
-    },
-    run: Run::OfLocks(watch),
-};
+pub const WATCH: Command = Command::of_locks(request::Watch::SPEC, watch);
 
-/// Takes the lock from whoever holds it.
-pub const BREAK: Command = Command {
-    spec: Spec {
-        name: "LOCK.BREAK",
-        summary: "Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; Null if there is none. \
-                  For operators: the holder goes on until it hears of that.",
-        has_key: true,
-        writes: true,
-        is_open: false,
-        arguments: Break::ARGUMENTS,
-    },
-    run: Run::OfLocks(break_lock),
-};
+/// Takes the lock from its holders.
+pub const BREAK: Command = Command::of_locks(request::Break::SPEC, break_lock);
 
-fn check(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
-    let Check { token } = Check::read(words)?;
+fn check(call: Call) -> Result<Work, Refused> {
+    let request::Check { token } = request::Check::read(call.words(), call.bounds)?;
     Ok(Work::asks(async move {
-        let left = state.locks.check(&key, token.get()).await?;
+        let left = call.state.locks.check(&call.key, token.get()).await?;
         Ok(Reply::or_null(left.map(|left| left.as_millis() as u64)))
     }))
 }
 
-fn info(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
-    let Info { holders, waiters } = Info::read(words)?;
+fn info(call: Call) -> Result<Work, Refused> {
+    let request::Info { holders, waiters } = request::Info::read(call.words(), call.bounds)?;
     Ok(Work::asks(async move {
-        let listed = waiters.as_ref().map(|ListedWaiters(count)| *count);
-        let Some(shown) = state.locks.info(&key, listed).await? else { return Ok(Reply::Null) };
+        let listed = waiters.map(|ListedWaiters(count)| count);
+        let Some(shown) = call.state.locks.info(&call.key, listed).await? else { return Ok(Reply::Null) };
         let mut fields = fields(&shown);
         if let Some(ListedHolders(count)) = holders {
             fields.push(("grants", Reply::List(shown.grants.iter().take(count).map(grant).collect())));
@@ -125,22 +50,24 @@ fn info(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
     }))
 }
 
-fn watch(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
-    let Watch { ms: patience, token, seq } = Watch::read(words)?;
-    let known = match (token, seq) {
-        (Some(KnownToken(Some(token))), seq) => (token.get(), seq.map(NoteSequence::get)),
-        (None | Some(KnownToken(None)), None) => (0, None),
-        (_, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }.into()),
+fn watch(call: Call) -> Result<Work, Refused> {
+    let request::Watch { known, patience } = request::Watch::read(call.words(), call.bounds)?;
+    let known = match known {
+        Known::Free => (0, None),
+        Known::Grant(token, sequence) => (token.get(), sequence.map(NoteSequence::get)),
     };
     Ok(Work::waits(async move {
-        let differs = state.locks.watch(&key, known, ms(patience.ms())).await?;
+        let patience = Duration::from_millis(patience.ms().into());
+        let differs = call.state.locks.watch(&call.key, known, patience).await?;
         Ok(differs.map_or(Reply::Null, |shown| Reply::Map(fields(&shown))))
     }))
 }
 
-fn break_lock(Call { state, key, words, .. }: Call) -> Result<Work, Refused> {
-    let Break { token } = Break::read(words)?;
-    Ok(Work::does(async move { Ok(Reply::or_null(state.locks.break_lock(&key, token.map(Token::get)).await?)) }))
+fn break_lock(call: Call) -> Result<Work, Refused> {
+    let request::Break { token } = request::Break::read(call.words(), call.bounds)?;
+    Ok(Work::does(
+        async move { Ok(Reply::or_null(call.state.locks.break_lock(&call.key, token.map(Token::get)).await?)) },
+    ))
 }
 
 /// What the lock looks like, as a node shows it: of several grants those of the oldest; of a free lock texts are empty, and numbers 0.

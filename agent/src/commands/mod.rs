@@ -14,7 +14,7 @@ pub mod node;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use palisade_core::Refusal;
+use palisade_quorum::Refusal;
 
 pub use self::command::{Answer, Later, Work};
 use self::command::{Asked, Call, Command, Run, find};
@@ -22,7 +22,6 @@ use crate::refused::{Refused, wrong_number};
 use crate::requests::Request;
 use crate::session::Session;
 use crate::state::State;
-use crate::words::Words;
 
 /// Every command; those of locks in the order in which HELP shows them.
 const COMMANDS: &[Command] = &[
@@ -78,17 +77,17 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
     state.counts.commands[place].calls.up();
     let work = if !session.is_known && !handshake::is_for_all(command) {
         Err(handshake::no_auth())
-    } else if !command.spec.takes(request.len()) {
+    } else if !command.takes(request.len()) {
         Err(wrong_number(command.spec.name))
     } else {
         match command.run {
             Run::OfConnection(run) => run(Asked { state, session, commands: COMMANDS, words: &request[1..] }),
             Run::OfLocks(run) => {
-                let key = if command.spec.has_key { request.remove(1) } else { Bytes::new() };
+                let key = if command.spec.key.is_some() { request.remove(1) } else { Bytes::new() };
                 request.remove(0);
-                let words = Words::new(request, state.bounds());
-                let call = Call { state: Arc::clone(state), connection: session.id, key, words };
-                session.keeps |= call.words.have(acquire::KEEPALIVE);
+                session.keeps |= request.iter().any(|word| word.eq_ignore_ascii_case(acquire::KEEPALIVE.as_bytes()));
+                let (connection, bounds) = (session.id, state.bounds());
+                let call = Call { state: Arc::clone(state), connection, key, words: request, bounds };
                 of_locks(run, call)
             }
         }
@@ -103,8 +102,8 @@ fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, 
     match run(call) {
         Err(Refused::Rule(Refusal::Ttl { .. })) => Ok(Work::waits(async move {
             let _ = again.state.nodes().await;
-            let words = again.words.clone().within(again.state.bounds());
-            match run(Call { words, ..again })? {
+            let bounds = again.state.bounds();
+            match run(Call { bounds, ..again })? {
                 Work::Done(reply) => Ok(reply),
                 Work::Does(later) | Work::Asks(later) | Work::Waits(later) => later.await,
             }

@@ -1,28 +1,25 @@
 //! `LOCK.NODE`: what the nodes are together, in the fields in which one of them tells what it is.
 
 use palisade_client::by_owner::NodeSet;
+use palisade_quorum::grammar::Spec;
+use palisade_quorum::request;
 
-use super::command::{Call, Command, Run, Work};
+use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
-use crate::spec::Spec;
 
 /// The version of the contract that the commands keep, here as on a node.
 const PROTOCOL: u64 = 1;
 
 /// Who are the nodes, and do they serve?
-pub const NODE: Command = Command {
-    spec: Spec {
-        name: "LOCK.NODE",
+pub const NODE: Command = Command::of_locks(
+    Spec {
         summary: "Answers who the nodes are together and whether they serve: identity, guard, bounds, clock, how many there are, how many are \
                   needed and how many serve.",
-        has_key: false,
-        writes: false,
-        is_open: false,
-        arguments: &[],
+        ..request::Node::SPEC
     },
-    run: Run::OfLocks(node),
-};
+    node,
+);
 
 fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
     Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))

@@ -82,6 +82,8 @@ fn what_is_elsewhere() {
         ("LOCK.FENCE k me 5", "-ERR LOCK.FENCE is for a node, not for a quorum"),
         ("LOCK.CONVERT k me EXCLUSIVE", "-ERR CONVERT to EXCLUSIVE is for a node"),
         ("LOCK.ACQUIRE k me 5 FENCE 5", "-ERR FENCE is for a node"),
+        ("LOCK.ACQUIRE k me 5 WAIT 5 BEHIND 5", "-ERR BEHIND is for a node"),
+        ("LOCK.REENTER k me ADOPT", "-ERR ADOPT is for a node"),
         ("AUTH secret", "-ERR AUTH <password> called without any password configured"),
     ] {
         let said = me.say(line);
