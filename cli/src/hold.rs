@@ -16,7 +16,7 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::show::{json, out, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{Held, Patience, Taken, take};
+use crate::taking::{Held, Patience, Taken, give_back, take};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
         () = enter(), if said.is_ok() => Ok(End::OK),
     };
     let lost = |why: &str| Failure::new(LOST, format!("{key} was lost: {why}"));
-    let released = guard.release().await;
+    let released = give_back(guard).await;
     match (said, end) {
         (Err(failure), _) => Err(failure),
         (_, Err(loss)) => Err(lost(&loss.to_string())),

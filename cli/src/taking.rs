@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use palisade_client::{Client, Error, ErrorKind, Guard, Options};
+use palisade_client::{Client, Error, ErrorKind, Guard, Options, Released};
 use rand::RngExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
@@ -131,6 +131,18 @@ pub async fn take(
             Err(refused(nodes, asked, patience, error))
         }
     }
+}
+
+/// Gives the lock back, and says so if too few nodes confirm that.
+pub async fn give_back(guard: Guard) -> Released {
+    let key = printable(guard.key());
+    let released = guard.release().await;
+    if let Released::PartlyUnreachable(nodes) = &released {
+        let whys: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+        let whys = whys.join("; ");
+        tell(&format!("{key} may stay locked until its lease ends: too few nodes confirmed the release ({whys})"));
+    }
+    released
 }
 
 /// Connects to a majority. Nodes that refuse are known at once; silent ones, or a busy machine, are given a moment more.

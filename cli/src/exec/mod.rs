@@ -28,7 +28,7 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::show::{duration, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{Held, Patience, Taken, take};
+use crate::taking::{Held, Patience, Taken, give_back, take};
 
 /// So often in a lease it is looked whether it was extended, so that the watchdog knows of it long before it would act.
 const LOOKS_A_LEASE: u32 = 6;
@@ -59,11 +59,11 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
             _ = guard.lost() => {}
             _ = signals.end() => {}
         }
-        guard.release().await;
+        give_back(guard).await;
         return end;
     }
     let gone = lost_because(&guard, "somebody took it away, or its nodes forgot it");
-    match guard.release().await {
+    match give_back(guard).await {
         // Before this program learnt of it.
         Released::AlreadyExpired if end.is_ok() => Err(gone),
         _ => end,

@@ -198,3 +198,23 @@ fn a_candidate_outlasts_an_outage() {
     leader.signal(Signal::SIGTERM);
     assert_eq!(leader.end().code(), Some(143));
 }
+
+/// The program ended with the status of its command, and said nothing of the lock.
+#[test]
+fn a_release_that_nobody_confirms_is_told() {
+    let mut nodes = Nodes::start(3);
+    let waits = "echo > begun; until [ -e go ]; do sleep 0.05; done; exit 7";
+    let command = Running::start(nodes.exec("--ttl 1m a", waits));
+    let lock = Running::start(nodes.palisade("lock --ttl 1m b"));
+    wait_until("both are held", || nodes.file("begun").exists() && nodes.holding("b") == 3);
+    nodes.servers.iter_mut().for_each(crate::harness::Server::kill);
+    std::fs::write(nodes.file("go"), "").unwrap();
+    lock.signal(Signal::SIGTERM);
+    for (key, running, status) in [("a", command, 7), ("b", lock, 143)] {
+        let ended = running.end();
+        assert_eq!(ended.code(), Some(status), "{ended:?}");
+        let said =
+            format!("palisade: {key} may stay locked until its lease ends: too few nodes confirmed the release (");
+        assert!(ended.err().contains(&said), "{ended:?}");
+    }
+}
