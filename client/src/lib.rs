@@ -104,8 +104,9 @@ mod run;
 mod values;
 
 pub use api::blocking;
+pub use api::builder::Builder;
 pub use api::changes::Changes;
-pub use api::client::{Builder, Client};
+pub use api::client::Client;
 pub use api::election::{Election, Leadership};
 pub use api::guard::Guard;
 pub use api::options::Options;

@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use palisade_core::Wanted;
-use palisade_core::quorum::VALUE_BYTES_MAX;
+use palisade_quorum::{VALUE_BYTES_MAX, Wanted};
 use tokio::time::Instant;
 
 use crate::run::observing;
@@ -21,6 +20,36 @@ pub struct Election {
     client: Client,
     name: Vec<u8>,
     options: Options,
+}
+
+impl Client {
+    /// An election: those who campaign under this name, one of whom leads at a time, and those who observe who does. Nothing is asked of
+    /// the nodes yet.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let leadership = locks.election("scheduler").campaign("10.0.0.1:80").await?;
+    /// println!("leads in term {}", leadership.term());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        self.election_with(name, self.defaults())
+    }
+
+    /// The same, with these options. Unless [`Options::max_hold`] is set, in the client's defaults or here, a leader leads until it resigns or is lost.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # async fn run(locks: Client) {
+    /// let election = locks.election_with("scheduler", &Options::new().ttl(Duration::from_secs(2)));
+    /// # }
+    /// ```
+    pub fn election_with(&self, name: impl AsRef<[u8]>, options: &Options) -> Election {
+        Election::new(self, name.as_ref(), options)
+    }
 }
 
 /// Leads until it [resigns](Leadership::resign), is dropped, or is [lost](Guard::lost); with all that a [`Guard`] tells.

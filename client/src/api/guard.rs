@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use palisade_core::BootTime;
-use palisade_core::quorum::majority;
+use palisade_quorum::{BootTime, majority};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
-use crate::net::wire::Lease;
 use crate::run::checked::Checked;
 use crate::run::renewer::{Auto, Order, Shared};
 use crate::run::thread::Thread;

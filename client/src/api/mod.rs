@@ -1,6 +1,7 @@
 //! What users of the crate see: the client, its guards and options, and the same without async.
 
 pub mod blocking;
+pub mod builder;
 pub mod changes;
 pub mod client;
 pub mod election;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use palisade_core::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, WAIT_MAX_MS};
+use palisade_quorum::limits::{MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, WAIT_MAX_MS};
 
 use crate::metrics::Class;
 use crate::net::pace::Given;

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use palisade_core::Wanted;
+use palisade_quorum::Wanted;
 
 use crate::{Client, Error, Guard, Options, Released};
 
@@ -18,6 +18,36 @@ pub struct RwLock {
     client: Client,
     key: Vec<u8>,
     options: Options,
+}
+
+impl Client {
+    /// A lock that many can read under together, or one write. Nothing is asked of the nodes yet.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let prices = locks.rw_lock("prices");
+    /// let reading = prices.read().await?;
+    /// println!("read with token {}", reading.token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RwLock {
+        self.rw_lock_with(key, self.defaults())
+    }
+
+    /// The same, with these options.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # async fn run(locks: Client) {
+    /// let prices = locks.rw_lock_with("prices", &Options::new().ttl(Duration::from_secs(2)).note("import"));
+    /// # }
+    /// ```
+    pub fn rw_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> RwLock {
+        RwLock::new(self, key.as_ref(), options)
+    }
 }
 
 /// A lock that is held together with other readers, until this is dropped or released; with all that a [`Guard`] tells.

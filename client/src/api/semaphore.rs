@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use palisade_core::Wanted;
+use palisade_quorum::Wanted;
 
 use crate::{Client, Error, ErrorKind, Guard, Options, Released};
 
@@ -16,6 +16,39 @@ pub struct Semaphore {
     key: Vec<u8>,
     limit: u16,
     options: Options,
+}
+
+impl Client {
+    /// `limit` permits, from 1 to 65 535, each of which one can hold. Nothing is asked of the nodes yet.
+    ///
+    /// All who use this key say the same limit. Where they do not, whoever says less is honoured: no permit is granted above
+    /// the limit of one that is held.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let uploads = locks.semaphore("uploads", 8);
+    /// let permit = uploads.acquire().await?;
+    /// println!("worker {} of 8", permit.number());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, limit: u16) -> Semaphore {
+        self.semaphore_with(key, limit, self.defaults())
+    }
+
+    /// The same, with these options.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # async fn run(locks: Client) {
+    /// let uploads = locks.semaphore_with("uploads", 8, &Options::new().wait(Duration::from_secs(60)));
+    /// # }
+    /// ```
+    pub fn semaphore_with(&self, key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore {
+        Semaphore::new(self, key.as_ref(), limit, options)
+    }
 }
 
 /// A permit that is held until this is dropped or released; with all that a [`Guard`] tells.
@@ -80,7 +113,7 @@ impl Semaphore {
     /// Any of them. The only one of one is the lock itself.
     fn wanted(&self) -> Result<Wanted, Error> {
         let text = "the limit of a semaphore must be from 1 to 65535";
-        palisade_core::request::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))
+        palisade_quorum::request::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Ending a lock on the nodes, whoever holds it.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::majority;
+use palisade_quorum::majority;
 use redis::{Value, cmd};
 
-use super::ByOwner;
+use super::owners::ByOwner;
 use super::views::Views;
 use crate::net::nodes::Nodes;
 use crate::run::checked::Checked;
@@ -17,13 +19,23 @@ const TIMES: usize = 3;
 /// What a node answered.
 type Answered = (usize, Result<Value, Why>);
 
+impl ByOwner {
+    /// Ends all grants, or the one with this token; the largest token of those.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes answered.
+    pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
+        let (key, checked) = (Arc::<[u8]>::from(key), self.of_another()?);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { break_lock(&this, &key, token, checked).await }
+        })
+        .await
+    }
+}
+
 /// Ends the grants with this token, or all; the largest token of those that ended.
-pub async fn break_lock(
-    this: &ByOwner,
-    key: &[u8],
-    token: Option<u64>,
-    checked: Checked,
-) -> Result<Option<u64>, Error> {
+async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Checked) -> Result<Option<u64>, Error> {
     let nodes = this.nodes();
     let (mut whys, mut largest) = (vec![None; nodes.len()], None);
     for _ in 0..TIMES {

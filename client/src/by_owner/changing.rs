@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use palisade_core::limits::HOLDS_MAX;
-use palisade_core::quorum::majority;
-use palisade_core::request::NoteSequence;
-use palisade_core::{BootTime, Refusal, Wanted};
+use palisade_quorum::{BootTime, Refusal, Wanted, limits::HOLDS_MAX, majority, request::NoteSequence};
 use redis::{Cmd, Value};
 
+use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Slot};
 use super::views::Views;
-use super::{ByOwner, finding, taking};
+use super::{finding, taking};
 use crate::run::checked::Checked;
+use crate::values::clock;
 
 use crate::{Error, ErrorKind, Released, Why};
 
@@ -28,6 +27,95 @@ pub enum What {
     Share,
     /// A note, and its number if it has one.
     Note { text: Vec<u8>, sequence: Option<u64> },
+}
+
+impl ByOwner {
+    /// Gives one hold back, or all down to a level, and tells how many are left; 0: a majority of the nodes had it until now. `None`: a
+    /// majority did not have it, or this owner does not hold it with this token; what single nodes have of it is given back all the same.
+    /// Without a token it also ends this owner's waiting (its `take` returns `None`).
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell whether this owner held it. Its text says whether the release was sent; nodes that did not answer are
+    /// told then as soon as they do.
+    pub async fn release(
+        &self,
+        key: &[u8],
+        owner: &[u8],
+        level: Option<u32>,
+        token: Option<u64>,
+    ) -> Result<Option<u32>, Error> {
+        let holds = self.change(key, owner, token, What::Release { level }).await?;
+        Ok(holds.and_then(|holds| u32::try_from(holds).ok()))
+    }
+
+    /// The lease lasts at least so long from when this was called; its token. `None`: this owner does not hold it.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was.
+    pub async fn extend(
+        &self,
+        key: &[u8],
+        owner: &[u8],
+        ttl: Duration,
+        token: Option<u64>,
+    ) -> Result<Option<u64>, Error> {
+        self.change(key, owner, token, What::Extend { ttl_ms: in_ms(ttl) }).await
+    }
+
+    /// One hold more, or at least `level` of them; how many there are.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes took notice.
+    pub async fn reenter(
+        &self,
+        key: &[u8],
+        owner: &[u8],
+        level: Option<u32>,
+        ttl: Option<Duration>,
+    ) -> Result<Option<u32>, Error> {
+        let holds = self.change(key, owner, None, What::Reenter { level, ttl_ms: ttl.map(in_ms) }).await?;
+        Ok(holds.and_then(|holds| u32::try_from(holds).ok()))
+    }
+
+    /// Its writer is a reader from now on; its token. `None`: this owner does not hold it, or holds a permit.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes took notice.
+    pub async fn share(&self, key: &[u8], owner: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
+        self.change(key, owner, token, What::Share).await
+    }
+
+    /// Puts `text` in the place of the note, unless one with a larger number is there; the number of the note that is there then.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes took it.
+    pub async fn note(
+        &self,
+        key: &[u8],
+        owner: &[u8],
+        text: &[u8],
+        sequence: Option<u64>,
+        token: Option<u64>,
+    ) -> Result<Option<u64>, Error> {
+        self.change(key, owner, token, What::Note { text: text.to_vec(), sequence }).await
+    }
+
+    async fn change(&self, key: &[u8], owner: &[u8], token: Option<u64>, what: What) -> Result<Option<u64>, Error> {
+        let came = clock::boot_now();
+        checked_owner(owner)?;
+        let checked = self.of_another()?;
+        let id = Id { key: key.into(), owner: owner.into() };
+        self.run(move |this| {
+            let (id, what) = (id.clone(), what.clone());
+            async move {
+                let slot = this.table.slot(&id);
+                let changed = Change { this: &this, id: &id, token, checked, came }.make(&slot, what).await;
+                this.table.forget(&id, slot);
+                changed
+            }
+        })
+        .await
+    }
 }
 
 /// A request of an owner about what it holds, and when it came.

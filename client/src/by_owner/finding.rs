@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use palisade_core::quorum::{Acquire, Held, Progress, Release, Released, Resumed, majority, resume};
-use palisade_core::{Mode, Wanted};
+use palisade_quorum::{Acquire, Held, Mode, Progress, Release, Released, Resumed, Wanted, majority, resume};
 use redis::Value;
 
-use super::ByOwner;
+use super::owners::ByOwner;
 use super::table::{Holding, Id};
 use super::views::{GrantView, Views};
 use crate::net::calls::Calls;
-use crate::net::wire::Lease;
+use crate::net::lease::Lease;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::renewer;

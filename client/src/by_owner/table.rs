@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use super::Keeper;
 use crate::Guard;
 
 /// Fewer owners than this are not looked through for those that hold nothing any more.
@@ -17,6 +16,10 @@ pub struct Id {
     pub key: Arc<[u8]>,
     pub owner: Arc<[u8]>,
 }
+
+/// Whose connection a lease lasts as long as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Keeper(pub u64);
 
 /// What is known of one owner of one lock. Its requests are done one after the other, but for those that wait.
 #[derive(Debug, Default)]

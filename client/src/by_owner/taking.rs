@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_core::quorum::{majority, margin_us};
-use palisade_core::{BootTime, Token, Wanted};
+use palisade_quorum::{BootTime, Token, Wanted, majority, margin_us};
 use tokio::time::sleep;
 
 use super::finding;
-use super::table::{Holding, Id, Slot};
-use super::{ByOwner, Granted, Keeper, Take};
+use super::owners::{ByOwner, checked_owner};
+use super::table::{Holding, Id, Keeper, Slot};
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
@@ -26,6 +25,38 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// For how long after it came a request looks again where nodes do not agree: if it does not wait, and if it waits for longer.
 const LOOKED_FOR: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
+/// What is to be taken, and how.
+#[derive(Clone, Debug)]
+pub struct Take {
+    /// The lock.
+    pub key: Vec<u8>,
+    /// The owner's name, 1 to [`NAME_BYTES_MAX`] bytes.
+    pub owner: Vec<u8>,
+    /// Length of the lease.
+    pub ttl: Duration,
+    /// In which mode.
+    pub wanted: Wanted,
+    /// Waits for so long.
+    pub wait: Duration,
+    /// If the owner has it already, in this mode, that is as good, and is extended.
+    pub retry: bool,
+    /// For people.
+    pub note: Vec<u8>,
+    /// The lease is extended for so long, as long as this keeper has not [ended](ByOwner::keeper_ended).
+    pub keepalive: Option<(Duration, Keeper)>,
+}
+
+/// A lock that was taken: valid until *asked + waited + ttl*, less 1 % of the ttl and 2 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The fencing token.
+    pub token: u64,
+    /// How long it was waited for.
+    pub waited: Duration,
+    /// The number of the permit; 1 in the other modes.
+    pub number: u16,
+}
 
 /// When a request came.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +75,26 @@ struct Asked<'a> {
     came: Came,
 }
 
-/// Takes it.
-pub async fn take(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Granted>, Error> {
+impl ByOwner {
+    /// Takes a lock; `None`: somebody else holds it. Dropped meanwhile, the request leaves every queue and nothing stays locked.
+    ///
+    /// # Errors
+    /// `Owned`, `Guarded`, `NoQuorum`, `TimedOut` (if it was not somebody else that stood in the way), `Expired`, `BadArgument`, `Closed`.
+    pub async fn take(&self, take: Take) -> Result<Option<Granted>, Error> {
+        let came = Came { at: clock::boot_now(), ticket: self.nodes().clock.ticket() };
+        checked_owner(&take.owner)?;
+        let checked = self.options(take.ttl).note(&take.note).checked()?;
+        let take = Arc::new(take);
+        let taking = move |this| {
+            let take = Arc::clone(&take);
+            async move { serve(&this, &take, checked, came).await }
+        };
+        self.run(taking).await
+    }
+}
+
+/// Takes it in one version of the set.
+async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Granted>, Error> {
     let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
     let slot = this.table.slot(&id);
     let asked = Asked { this, take, id: &id, checked, came };

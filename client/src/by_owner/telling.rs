@@ -1,28 +1,84 @@
 //! What the nodes tell of a lock, and of themselves.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::majority;
+use palisade_quorum::majority;
 use redis::cmd;
-use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
+use super::owners::ByOwner;
+use super::shown::{NodeSet, Shown, ShownGrant};
 use super::table::Holding;
 use super::views::{self, Views};
-use super::{ByOwner, NodeSet, Shown, ShownGrant};
-use crate::net::node::Reach;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::wire;
-use crate::run::thread::Running;
 use crate::{Error, NodeError, Why};
 
+impl ByOwner {
+    /// What is left of the grant with this token, less what clocks may differ by; `None`: nobody holds it with this token.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell.
+    pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
+        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { check(&this, &key, token, given).await }
+        })
+        .await
+    }
+
+    /// Who holds it, and who waits if so many of them are asked for; `None`: it is free, and nobody who is asked for waits.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell.
+    pub async fn info(&self, key: &[u8], waiters: Option<usize>) -> Result<Option<Shown>, Error> {
+        let shown = self.look(key, waiters).await?;
+        let is_free = shown.grants.is_empty();
+        let is_idle = waiters.is_none() || shown.waiters == 0 && shown.reserved.is_none();
+        Ok((!(is_free && is_idle)).then_some(shown))
+    }
+
+    async fn look(&self, key: &[u8], waiters: Option<usize>) -> Result<Shown, Error> {
+        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { look(&this, &key, waiters, given).await }
+        })
+        .await
+    }
+
+    /// Returns as soon as the lock is not held with this token, or has a newer note than this one (0: as soon as it is not free), with how
+    /// it is then; `None` after so long.
+    ///
+    /// # Errors
+    /// `NoQuorum`: too few nodes tell how it is at first. `Closed`.
+    pub async fn watch(&self, key: &[u8], known: (u64, Option<u64>), wait: Duration) -> Result<Option<Shown>, Error> {
+        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
+        self.run(move |this| {
+            let key = Arc::clone(&key);
+            async move { watch(&this, &key, known, wait, given).await }
+        })
+        .await
+    }
+
+    /// What the nodes are together.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn node_set(&self) -> Result<NodeSet, Error> {
+        let given = self.of_another()?.given;
+        self.run(move |this| async move { Ok(nodes(this.nodes(), given).await) }).await
+    }
+}
+
 /// How the lock is, as a majority has it, and this process where it holds it.
-pub async fn look(this: &ByOwner, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
+async fn look(this: &ByOwner, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
     look_for(this, key, waiters, None, given).await
 }
 
@@ -54,14 +110,14 @@ async fn look_for(
 }
 
 /// What is left of the grant with this token.
-pub async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Result<Option<Duration>, Error> {
+async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Result<Option<Duration>, Error> {
     let shown = look_for(this, key, None, Some(token), given).await?;
     let grants = shown.with(this, key, token).await.into_iter().filter(|grant| !grant.is_suspect);
     Ok(grants.map(|grant| grant.ttl).max())
 }
 
 /// Who the nodes are, and whether they serve.
-pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
+async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     let command = &cmd("LOCK.NODE");
     let ask = |place: usize| async move { (place, nodes.list[place].ask_each(command, given).await) };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
@@ -85,23 +141,20 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
                 .push(NodeError { node, why: Why::Unreachable("none of its masters is known yet".to_owned()) });
         }
         for (node, id, reply) in answers {
-            let (id, info) = match (id, reply) {
-                (Some(id), Ok(info)) => (id, info),
-                (id, reply) => {
-                    let why = match (id, reply) {
-                        (_, Err(why)) => why,
-                        (_, Ok(_)) => Why::Broken("it is not known which server answered".to_owned()),
-                    };
+            let unknown = || Why::Broken("it is not known which server answered".to_owned());
+            let counted = reply.and_then(|info| id.ok_or_else(unknown).map(|id| (id, info)));
+            let counted = counted.and_then(|(id, info)| match places.get(&id) {
+                Some(first) => Err(nodes.same_server_as(*first)),
+                None => Ok((id, info)),
+            });
+            let (id, info) = match counted {
+                Ok(counted) => counted,
+                Err(why) => {
                     all_answer = false;
                     set.unreachable.push(NodeError { node, why });
                     continue;
                 }
             };
-            if let Some(first) = places.get(&id) {
-                all_answer = false;
-                set.unreachable.push(NodeError { node, why: nodes.same_server_as(*first) });
-                continue;
-            }
             places.insert(id, place);
             set.id ^= id.0;
             if let Some(ms) = wire::number(&info, "max_ttl").map(Duration::from_millis) {
@@ -124,62 +177,8 @@ pub async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     set
 }
 
-/// The set of nodes that this process works with, and which of them can be asked, as it knows without asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// The version of the set; 0: it is that of the addresses that were given.
-    pub version: u64,
-    /// Each node by its name, without passwords.
-    pub nodes: Vec<(String, Reach)>,
-}
-
-impl Standing {
-    pub(super) fn of(nodes: &Nodes) -> Self {
-        let each = nodes.list.iter().map(|node| (node.name().to_owned(), node.reach()));
-        Self { version: nodes.set.news.version(), nodes: each.collect() }
-    }
-}
-
-/// Keys that somebody here watches: each is watched once on the nodes, for all of them.
-#[derive(Debug, Default)]
-pub struct Watches(Mutex<HashMap<Vec<u8>, Weak<Watch>>>);
-
-/// A key that is watched.
-#[derive(Debug)]
-struct Watch {
-    changed: watch::Receiver<u64>,
-    _running: Running<()>,
-}
-
-impl Watches {
-    fn of(&self, this: &ByOwner, key: &[u8], given: Given) -> Result<Arc<Watch>, Error> {
-        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watch) = watches.get(key).and_then(Weak::upgrade) {
-            return Ok(watch);
-        }
-        if watches.len() == watches.capacity() {
-            watches.retain(|_, watch| watch.strong_count() > 0);
-        }
-        let (nodes, watched): (_, Arc<[u8]>) = (Arc::clone(this.nodes()), key.into());
-        let (changes, changed) = watch::channel(0);
-        let running = this.client.thread()?.run(async move {
-            let (tell, mut told) = mpsc::channel(1);
-            let watching = crate::run::watch::watch(nodes, watched, given, tell);
-            let counting = async {
-                while told.recv().await.is_some() {
-                    changes.send_modify(|count| *count += 1);
-                }
-            };
-            tokio::join!(watching, counting);
-        });
-        let watch = Arc::new(Watch { changed, _running: running });
-        watches.insert(key.to_vec(), Arc::downgrade(&watch));
-        Ok(watch)
-    }
-}
-
 /// Returns when the lock is not as is `known`, with how it is; `None`: nothing happened in time.
-pub async fn watch(
+async fn watch(
     this: &ByOwner,
     key: &[u8],
     known: (u64, Option<u64>),
@@ -219,7 +218,7 @@ pub async fn watch(
         }
         let Some((_, changed)) = &mut watch else {
             // It may change before the nodes watch it: what they say at first is heard as a change.
-            let begun = this.watches.of(this, key, given)?;
+            let begun = this.watches.of(&this.client, this.nodes(), key, given)?;
             let changed = begun.changed.clone();
             watch = Some((begun, changed));
             continue;

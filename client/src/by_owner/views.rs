@@ -7,12 +7,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX};
-use palisade_core::quorum::{Has, Known, NodeId, is_named_by, known, majority};
-use palisade_core::{BootTime, Mode, Token};
+use palisade_quorum::{
+    BootTime, Has, Known, Mode, NodeId, Token, is_named_by, known,
+    limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX},
+    majority,
+};
 use redis::{Cmd, Value, cmd};
 
-use super::{Shown, ShownGrant, ShownWaiter};
+use super::shown::{Shown, ShownGrant, ShownWaiter};
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::wire;
@@ -146,7 +148,7 @@ impl Views {
         by_attempt
     }
 
-    /// What each node has of this attempt, as a look of [`palisade_core::quorum::resume`]: that a guarded one shows nothing is no answer.
+    /// What each node has of this attempt, as a look of [`palisade_quorum::resume`]: that a guarded one shows nothing is no answer.
     pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<Has>)>> {
         let own = |view: &View| {
             let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
@@ -225,7 +227,7 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     }
 }
 
-/// What of a time that nodes count may be relied on: it is shorter by what clocks may differ by. A lease of a [`Granted`](super::Granted) may be
+/// What of a time that nodes count may be relied on: it is shorter by what clocks may differ by. A lease of a [`Granted`](super::taking::Granted) may be
 /// relied on for so long from the end of the wait for it on, where that is counted from before it was asked for.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics::{
     Gauge, Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
-use palisade_core::{BootTime, Wanted};
+use palisade_quorum::{BootTime, Wanted};
 
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, Why};

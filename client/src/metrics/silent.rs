@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use palisade_core::Wanted;
+use palisade_quorum::Wanted;
 
 use crate::{Error, Loss, Why};
 

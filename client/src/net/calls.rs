@@ -8,15 +8,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use palisade_core::Wanted;
-use palisade_core::quorum::{Answer, Ask, Call, NodeId};
+use palisade_quorum::{Answer, Ask, Call, NodeId, Wanted};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::net::lease::Lease;
 use crate::net::node::{self, First, Inbox};
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
-use crate::net::wire::Lease;
 use crate::values::failure::Why;
 
 /// What came of a call.
@@ -185,7 +184,7 @@ async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: 
 
 #[cfg(test)]
 mod tests {
-    use palisade_core::Token;
+    use palisade_quorum::Token;
 
     use super::*;
     use crate::Client;

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use palisade_core::BootTime;
-use palisade_core::quorum::majority;
+use palisade_quorum::{BootTime, majority};
 use redis::{Cmd, Value};
 
 use crate::Why;
-use crate::net::wire::Lease;
+use crate::net::lease::Lease;
 use crate::values::clock;
 
 /// A lock that is being given back to nodes that did not answer at first.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::io::tcp::TcpSettings;
 use redis::{Cmd, Value};
 use socket2::TcpKeepalive;
@@ -17,11 +17,11 @@ use crate::net::address::Address;
 use crate::net::bounds::UNHURRIED;
 use crate::net::cluster::Cluster;
 use crate::net::debt::Debt;
+use crate::net::lease::Lease;
 use crate::net::news::News;
 use crate::net::node::{Common, First, Inbox, Node, Reach, Server};
 use crate::net::pace::Given;
 use crate::net::place::Place;
-use crate::net::wire::Lease;
 use crate::{Error, Why};
 
 /// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open

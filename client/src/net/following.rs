@@ -1,20 +1,20 @@
 //! One version of the set of nodes takes the place of another one while the client works: what is under way goes over.
 //!
-//! Nodes keep numbered versions of the set (`palisade_core::Membership`). Each version that a client works with is a [`Nodes`] of its own, with
+//! Nodes keep numbered versions of the set (`Membership` of palisade-core). Each version that a client works with is a [`Nodes`] of its own, with
 //! connections of its own, each of which says the version as its first word. So nothing that is asked in one version is ever answered
 //! over a connection of another one. A node that was told a later version ends such connections, and tells it to whoever connects
 //! again: then that version takes the place of the one before.
 //!
 //! - A request that is under way over a connection of the version before counts there if it is answered. Nothing else is sent in that version.
 //! - Who was taking a lock begins anew, with the same ticket; what was granted is given back.
-//! - A held lock is extended by a majority of the new version from then on ([`Held::moves_to`](palisade_core::quorum::Held::moves_to)).
+//! - A held lock is extended by a majority of the new version from then on ([`Held::moves_to`](palisade_quorum::Held::moves_to)).
 //! - What is to be given back is, wherever the node is in the new version; at one that left it ends with its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 use tracing::info;

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod debt;
 pub mod endpoint;
 pub mod following;
+pub mod lease;
 pub mod news;
 pub mod node;
 pub mod nodes;

@@ -1,6 +1,6 @@
 //! What the nodes of one version of the set tell of later ones.
 
-use palisade_core::Members;
+use palisade_quorum::Members;
 use tokio::sync::watch;
 
 /// What the nodes of one version of the set tell of later ones.

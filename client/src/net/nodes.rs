@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Answer, Ask, NodeId, Out, first_as, majority, servers};
-use palisade_core::{Member, Members};
+use palisade_quorum::{Answer, Ask, Member, Members, NodeId, Out, first_as, majority, servers};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -17,13 +16,14 @@ use crate::net::address::Address;
 use crate::net::admission::Admission;
 use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::endpoint::Endpoint;
+use crate::net::lease::Lease;
 use crate::net::news::News;
 use crate::net::node::{Common, Node};
 use crate::net::pace::Given;
 use crate::net::tally::Tally;
 use crate::net::tracking::Tracked;
 use crate::net::ways::Ways;
-use crate::net::wire::{self, Lease};
+use crate::net::wire;
 use crate::values::clock::HybridClock;
 use crate::{Error, ErrorKind, Holder, NodeError, Why};
 

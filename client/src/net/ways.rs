@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use palisade_core::{Member, is_address};
+use palisade_quorum::{Member, is_address};
 
 use crate::net::access::{Access, Way};
 use crate::net::address::Address;

@@ -4,19 +4,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_core::Wanted;
-use palisade_core::quorum::{
-    Acquire, Answer, Ask, Held, NodeId, Obstacle, Out, Progress, first_as, granted_after, majority,
+use palisade_quorum::{
+    Acquire, Answer, Ask, Held, NodeId, Obstacle, Out, Progress, Wanted, first_as, granted_after, majority,
 };
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use crate::net::bounds::WINDOW;
 use crate::net::calls::Calls;
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::tally::Tally;
-use crate::net::wire::{self, Lease};
+use crate::net::wire;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
 use crate::run::limit::within;
@@ -51,19 +51,23 @@ fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids
     }
 }
 
+/// Returns then; never, if there is no limit.
+async fn reached(by: Option<Instant>) {
+    match by {
+        Some(by) => sleep_until(by).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Takes it with one round to all nodes, and a second one where their tokens differ; by then, if there is a limit. Dropped
 /// meanwhile, or refused, it is given back everywhere.
 pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Option<Instant>) -> Result<Taken, Error> {
     let lease = Arc::new(lease);
-    let over = async || match by {
-        Some(by) => sleep_until(by).await,
-        None => std::future::pending().await,
-    };
     // Before the clock is read: the lease does not run while this waits.
     let _turn = tokio::select! {
         biased;
         turn = nodes.admission.turn() => turn,
-        () = over() => return Err(not_begun()),
+        () = reached(by) => return Err(not_begun()),
     };
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
@@ -76,7 +80,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
     let mut seen = Seen { whys: vec![None; nodes.len()], ids: vec![None; nodes.len()] };
     let mut answered = vec![false; nodes.len()];
-    let (mut over, mut is_superseded) = (pin!(over()), pin!(nodes.superseded()));
+    let (mut over, mut is_superseded) = (pin!(reached(by)), pin!(nodes.superseded()));
     let mut is_over = false;
     loop {
         let reply = tokio::select! {

@@ -2,8 +2,7 @@
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::limits::LISTED_HOLDERS_MAX;
-use palisade_core::quorum::{Choice, ChoiceProgress, free};
+use palisade_quorum::{Choice, ChoiceProgress, free, limits::LISTED_HOLDERS_MAX};
 use tracing::debug;
 
 use crate::Holder;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use palisade_core::BootTime;
+use palisade_quorum::BootTime;
 use tokio::sync::watch;
 
 use crate::Loss;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_core::quorum::LAST_TRY_MS;
+use palisade_quorum::LAST_TRY_MS;
 use tokio::time::{Instant, timeout_at};
 
 use crate::net::nodes::Nodes;

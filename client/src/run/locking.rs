@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use palisade_core::quorum::{GaveUp, Refused, Taker, Task};
-use palisade_core::{BootTime, Token, Wanted};
+use palisade_quorum::{BootTime, GaveUp, Refused, Taker, Task, Token, Wanted};
 use tokio::sync::MutexGuard;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use crate::metrics::{Acquiring, Class};
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
-use crate::net::wire::Lease;
 use crate::run::attempt::{self, Taken};
 use crate::run::checked::Checked;
 use crate::run::choosing::{self, Look};

@@ -9,15 +9,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use palisade_core::Token;
-use palisade_core::quorum::{Held, NodeId};
+use palisade_quorum::{Held, NodeId, Token};
 use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::tracking::Tracking;
-use crate::net::wire::{self, Lease};
+use crate::net::wire;
 use crate::run::checked::Checked;
 use crate::values::failure::Why;
 
@@ -100,7 +100,7 @@ impl Looking {
 
     fn plan(&mut self, node: usize) {
         let pause = match self.lease.wanted() {
-            palisade_core::Wanted::Exclusive => PAUSE_ALONE,
+            palisade_quorum::Wanted::Exclusive => PAUSE_ALONE,
             _ => PAUSE_TOGETHER,
         };
         let at = &mut self.at[node];

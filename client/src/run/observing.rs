@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Observer, Says};
+use palisade_quorum::{Observer, Says};
 use tokio::sync::mpsc;
 
 use crate::net::nodes::Nodes;
@@ -30,7 +30,7 @@ pub struct Leader {
     pub value: Vec<u8>,
 }
 
-fn to_leader(leader: &palisade_core::quorum::Leader) -> Leader {
+fn to_leader(leader: &palisade_quorum::Leader) -> Leader {
     Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
 }
 

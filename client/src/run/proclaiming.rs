@@ -6,15 +6,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use palisade_core::quorum::{Held, NodeId, Noted, Proclaim, Proclamation, Tell, majority};
+use palisade_quorum::{Held, NodeId, Noted, Proclaim, Proclamation, Tell, majority};
 use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
-use crate::net::wire::Lease;
 use crate::{Error, ErrorKind, Why};
 
 /// Who waits until a majority has it: for its term and its number.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub use palisade_core::quorum::Auto;
-use palisade_core::quorum::{Answer, Ask, Held, Keeper, News, Release, Released as Outcome, WhyLost, Work};
-use palisade_core::{BootTime, Wanted};
+pub use palisade_quorum::Auto;
+use palisade_quorum::{Answer, Ask, BootTime, Held, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 use tracing::instrument::WithSubscriber;
@@ -13,9 +12,9 @@ use tracing::{Instrument, debug, debug_span, warn};
 
 use crate::metrics::{self, Holding};
 use crate::net::calls::{Calls, Reply};
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Counted;
-use crate::net::wire::Lease;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;

@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::Token;
-use palisade_core::quorum::{WaitTask, Waiter};
+use palisade_quorum::{BootTime, NodeId, Token, WaitTask, Waiter};
+use redis::Value;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::net::bounds::{CONNECT_TIMEOUT, LATE};
+use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
-use crate::net::wire::{self, Lease};
+use crate::net::wire;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
 use crate::values::clock;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Why};
 
 /// What a wait in the queues came to.
 pub struct Told {
@@ -26,6 +27,32 @@ pub struct Told {
     pub lease: Lease,
     /// The number of the permit that most nodes keep for it, 1 if none is wanted.
     pub number: u16,
+}
+
+/// A request that stands in queues.
+struct Request<'a> {
+    nodes: &'a Nodes,
+    lease: &'a Lease,
+    ticket: Token,
+    patience: Duration,
+    until: BootTime,
+    behind: &'a Tally,
+}
+
+impl Request<'_> {
+    /// Asks a node to wait there, after this pause; returns what became of it.
+    async fn ask(&self, node: usize, pause: Duration) -> (usize, (Option<NodeId>, Result<Value, Why>)) {
+        let (endpoint, key) = (&self.nodes.list[node], &self.lease.key);
+        sleep(pause).await;
+        // Else it is not known what the node can be told: it would hear neither the note nor how many wait behind.
+        endpoint.is_tried(key, Instant::now() + CONNECT_TIMEOUT.min(self.patience)).await;
+        let at_a_time_ms =
+            Waiter::at_a_time_ms(self.until, endpoint.waits_heard(key), clock::boot_now(), rand::random());
+        let behind = endpoint.knows_behind(key).then(|| self.behind.count());
+        let command = self.lease.wait(at_a_time_ms.into(), self.ticket, behind);
+        let longest = Duration::from_millis(at_a_time_ms.into()) + LATE;
+        (node, endpoint.ask_to_wait(&command, self.lease, longest).await)
+    }
 }
 
 /// Waits in the queues until a majority says that the lock is free for this acquisition, for up to `patience`. `None`: it did not become free,
@@ -46,21 +73,8 @@ pub async fn turn(
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let until = clock::after(patience);
     let mut waiter = Waiter::begin(nodes.len(), until);
-    let ask = |node: usize, after: Duration| {
-        let (nodes, lease) = (&nodes, &lease);
-        async move {
-            sleep(after).await;
-            // Else it is not known what the node can be told: it would hear neither the note nor how many wait behind.
-            nodes.list[node].is_tried(&lease.key, Instant::now() + CONNECT_TIMEOUT.min(patience)).await;
-            let waits = nodes.list[node].waits_heard(&lease.key);
-            let at_a_time_ms = Waiter::at_a_time_ms(until, waits, clock::boot_now(), rand::random());
-            let behind = nodes.list[node].knows_behind(&lease.key).then(|| behind.count());
-            let command = lease.wait(at_a_time_ms.into(), ticket, behind);
-            let longest = Duration::from_millis(at_a_time_ms.into()) + LATE;
-            (node, nodes.list[node].ask_to_wait(&command, lease, longest).await)
-        }
-    };
-    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, Duration::ZERO)).collect();
+    let request = Request { nodes, lease: &lease, ticket, patience, until, behind };
+    let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| request.ask(node, Duration::ZERO)).collect();
     let mut whys = vec![None; nodes.len()];
     let (mut superseded, mut over) = (pin!(nodes.superseded()), pin!(sleep(patience)));
     lease.class.round();
@@ -89,7 +103,9 @@ pub async fn turn(
         };
         match task {
             WaitTask::Go => {}
-            WaitTask::Ask { node, after_ms } => asked.push(ask(node, Duration::from_millis(after_ms.into()))),
+            WaitTask::Ask { node, after_ms } => {
+                asked.push(request.ask(node, Duration::from_millis(after_ms.into())));
+            }
             ended => break ended,
         }
     };

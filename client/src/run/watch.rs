@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{NodeId, first_as, majority, token_of};
+use palisade_quorum::{NodeId, first_as, majority, token_of};
 use tokio::sync::mpsc;
 
 use crate::Holder;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use palisade_core::BootTime;
-use palisade_core::quorum::NodeId;
+use palisade_quorum::{BootTime, NodeId};
 use redis::Value;
 use tokio::time::sleep;
 

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use palisade_core::limits::TOKEN_HINT_MAX;
-use palisade_core::{BootTime, Token};
+use palisade_quorum::{BootTime, Token, limits::TOKEN_HINT_MAX};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The boot clock, now: it cannot be set, and runs while the machine sleeps.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use palisade_core::Printable;
+use palisade_quorum::Printable;
 
 use crate::values::failure::Why;
 use crate::values::shown_key::ShownKey;
@@ -352,7 +352,7 @@ mod tests {
         let error = error.of_key(b"orders\x1b");
         assert!(error.to_string().starts_with("orders\\u{1b}: a\\u{1b}"), "{error}");
         for text in [error.to_string(), crate::Loss::TakenAway(vec![node]).to_string()] {
-            assert!(!text.contains(palisade_core::is_obeyed), "{text:?}");
+            assert!(!text.contains(palisade_quorum::is_obeyed), "{text:?}");
             assert!(text.contains("a\\u{1b}[2J\\r\\nb\\u{202e}: a\\u{1b}[2J"), "{text:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use palisade_core::Printable;
+use palisade_quorum::Printable;
 
 /// A key as people read it: text where it is, and nothing in it that moves a cursor.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use palisade_core::{Mode, Permit, Wanted};
+use palisade_quorum::{Mode, Permit, Wanted};
 use tokio::sync::oneshot;
 
 use crate::resp::Reply;

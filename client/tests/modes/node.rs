@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use palisade_core::{Mode, Wanted};
+use palisade_quorum::{Mode, Wanted};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -190,7 +190,7 @@ fn has(arguments: &[Vec<u8>], name: &str) -> bool {
 
 fn wanted(arguments: &[Vec<u8>]) -> Wanted {
     match option(arguments, "LIMIT") {
-        Some(limit) => palisade_core::request::permit(limit, option(arguments, "PERMIT")).unwrap(),
+        Some(limit) => palisade_quorum::request::permit(limit, option(arguments, "PERMIT")).unwrap(),
         None if has(arguments, "SHARED") => Wanted::Shared,
         None => Wanted::Exclusive,
     }

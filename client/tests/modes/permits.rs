@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use palisade_client::{Client, ErrorKind, Options, Permit};
-use palisade_core::{Mode, Wanted};
+use palisade_quorum::{Mode, Wanted};
 
 use crate::node::Node;
 use crate::{Nodes, extend, until};

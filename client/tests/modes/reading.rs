@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use palisade_client::{ErrorKind, Options};
-use palisade_core::{Mode, Wanted};
+use palisade_quorum::{Mode, Wanted};
 
 use crate::{Nodes, extend, until};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use palisade_client::by_owner::{Keeper, Take};
 use palisade_client::{Client, ErrorKind, Guard, Options, Released};
-use palisade_core::{Member, Wanted, members_to_text};
+use palisade_quorum::{Member, Wanted, members_to_text};
 use tokio::time::timeout;
 
 use crate::cluster_changes::{Judge, take_turns_with};

@@ -1,53 +1,259 @@
-//! The same for code without async.
+//! The same for code without async: types and methods have the names of their async twins, whose pages have the examples.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), palisade_client::Error> {
-//! let locks = palisade_client::blocking::Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+//! use palisade_client::blocking::Client;
+//!
+//! let locks = Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
 //! let guard = locks.lock("orders:42")?;
 //! println!("held with token {}", guard.token());
 //! guard.release();
+//!
+//! let reading = locks.rw_lock("prices").write()?.downgrade()?;
+//! let permit = locks.semaphore("uploads", 8).acquire()?;
+//! println!("worker {}, reads with token {}", permit.number(), reading.token());
+//!
+//! let both = locks.lock_all(["account:7", "account:3"])?;
+//! println!("{:?}: {:?}", both.keys(), both.close());
+//!
+//! let leadership = locks.election("scheduler").campaign("10.0.0.1:80")?;
+//! leadership.proclaim("10.0.0.2:80")?;
+//! for leader in locks.election("scheduler").observe()? {
+//!     println!("{leader:?}");
+//! }
+//! locks.close()?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! None of it is for use inside an async runtime, which it would block.
 
-mod changes;
-mod election;
-mod rw_lock;
-mod semaphore;
-mod session;
+mod block_on;
 
-use std::pin::pin;
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-pub use self::changes::Changes;
-pub use self::election::{Election, Leadership};
-pub use self::rw_lock::{ReadGuard, RwLock, WriteGuard};
-pub use self::semaphore::{Permit, Semaphore};
-pub use self::session::{Session, SessionLock};
+use self::block_on::block_on;
 use crate::api::client::RAN_ON;
-use crate::{Builder, Error, Holder, Loss, Options, Released};
+use crate::api::election;
+use crate::{Builder, Error, Holder, Leader, Loss, Options, Released, SessionEnd};
 
-/// Locks on a node, or on a quorum of several independent ones. See [`crate::Client`], whose names these are.
-///
-/// Not to be used inside an async runtime: there it would block it.
-#[derive(Clone, Debug)]
-pub struct Client(crate::Client);
-
-/// A lock that is held. See [`crate::Guard`].
-#[derive(Debug)]
-#[must_use = "the lock is given back when its guard is dropped"]
-pub struct Guard {
-    /// `None` only while it is dropped.
-    inner: Option<crate::Guard>,
+/// Declares methods of a type that call those of `inner()`, of the twin's type. `blocks` waits for an async one, `now` calls another one. After `->`
+/// the value is converted by `into`; after `=>` what is in a `Result` or an `Option` is.
+macro_rules! methods {
+    ($name:ident, $twin:ident, $($how:ident $method:ident($($argument:ident: $type:ty),*) $arrow:tt $returned:ty;)*) => {
+        impl $name {
+            $(
+                #[doc = methods!(doc $how, concat!("[`crate::", stringify!($twin), "::", stringify!($method), "`]"))]
+                pub fn $method(&self, $($argument: $type),*) -> $returned {
+                    methods!(convert $arrow, methods!(call $how, self.inner().$method($($argument),*)))
+                }
+            )*
+        }
+    };
+    (doc blocks, $link:expr) => { concat!("Blocks until it is done: see ", $link, ".") };
+    (doc now, $link:expr) => { concat!("See ", $link, ".") };
+    (call blocks, $call:expr) => { block_on($call) };
+    (call now, $call:expr) => { $call };
+    (convert ->, $value:expr) => { $value.into() };
+    (convert =>, $value:expr) => { $value.map(Into::into) };
 }
 
+/// Declares the twin of a type, with these methods.
+macro_rules! face {
+    ($(#[$meta:meta])* $name:ident, $($methods:tt)*) => {
+        $(#[$meta])*
+        #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
+        pub struct $name(crate::$name);
+
+        impl From<crate::$name> for $name {
+            fn from(twin: crate::$name) -> Self {
+                Self(twin)
+            }
+        }
+
+        impl $name {
+            fn inner(&self) -> &crate::$name {
+                &self.0
+            }
+        }
+
+        methods! { $name, $name, $($methods)* }
+    };
+}
+
+/// Declares a guard of one mode: all that a [`Guard`] is, with these methods.
+macro_rules! guard {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
+        #[derive(Debug)]
+        #[must_use = "the lock is given back when its guard is dropped"]
+        pub struct $name(Guard);
+
+        impl From<crate::$name> for $name {
+            fn from(twin: crate::$name) -> Self {
+                Self(crate::Guard::from(twin).into())
+            }
+        }
+
+        impl Deref for $name {
+            type Target = Guard;
+
+            fn deref(&self) -> &Guard {
+                &self.0
+            }
+        }
+
+        impl $name {
+            #[doc = concat!("Blocks until it is done: see [`crate::", stringify!($name), "::release`].")]
+            pub fn release(self) -> Released {
+                self.0.release()
+            }
+        }
+    };
+}
+
+face! {
+    /// Locks on a node, or on a quorum of several independent ones.
+    #[derive(Clone, Debug)]
+    Client,
+    blocks connect() -> Result<(), Error>;
+    blocks set_nodes(addresses: impl IntoIterator<Item = impl Into<String>>) -> Result<(), Error>;
+    blocks try_lock(key: impl AsRef<[u8]>) => Result<Guard, Error>;
+    blocks try_lock_with(key: impl AsRef<[u8]>, options: &Options) => Result<Guard, Error>;
+    blocks lock(key: impl AsRef<[u8]>) => Result<Guard, Error>;
+    blocks lock_with(key: impl AsRef<[u8]>, options: &Options) => Result<Guard, Error>;
+    now rw_lock(key: impl AsRef<[u8]>) -> RwLock;
+    now rw_lock_with(key: impl AsRef<[u8]>, options: &Options) -> RwLock;
+    now semaphore(key: impl AsRef<[u8]>, limit: u16) -> Semaphore;
+    now semaphore_with(key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore;
+    now election(name: impl AsRef<[u8]>) -> Election;
+    now election_with(name: impl AsRef<[u8]>, options: &Options) -> Election;
+    now session() -> Session;
+    now session_with(options: &Options) -> Session;
+    blocks lock_all(keys: impl IntoIterator<Item = impl AsRef<[u8]>>) => Result<Session, Error>;
+    blocks lock_all_with(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, options: &Options) => Result<Session, Error>;
+    now watch(key: impl AsRef<[u8]>) => Result<Changes<Option<Holder>>, Error>;
+    blocks close() -> Result<(), Error>;
+}
+
+face! {
+    /// A lock that many can read under together, or one write.
+    #[derive(Clone, Debug)]
+    RwLock,
+    blocks read() => Result<ReadGuard, Error>;
+    blocks try_read() => Result<ReadGuard, Error>;
+    blocks write() => Result<WriteGuard, Error>;
+    blocks try_write() => Result<WriteGuard, Error>;
+}
+
+face! {
+    /// Permits, of which there are so many.
+    #[derive(Clone, Debug)]
+    Semaphore,
+    blocks acquire() => Result<Permit, Error>;
+    blocks try_acquire() => Result<Permit, Error>;
+    now limit() -> u16;
+}
+
+face! {
+    /// Locks that are kept together.
+    #[derive(Debug)]
+    #[must_use = "its locks are given back when a session is dropped"]
+    Session,
+    blocks lock(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
+    blocks try_lock(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
+    blocks read(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
+    blocks lock_all(keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Error>;
+    now get(key: impl AsRef<[u8]>) => Option<SessionLock>;
+    now keys() -> Vec<Vec<u8>>;
+    now valid_for() -> Duration;
+    blocks release(key: impl AsRef<[u8]>) -> Option<Released>;
+    blocks done() -> SessionEnd;
+    now is_done() -> bool;
+    blocks close() -> BTreeMap<Vec<u8>, Released>;
+}
+
+face! {
+    /// An election.
+    #[derive(Clone, Debug)]
+    Election,
+    blocks leader() -> Result<Option<Leader>, Error>;
+    now observe() => Result<Changes<Option<Leader>>, Error>;
+}
+
+methods! {
+    Guard, Guard,
+    now token() -> u64;
+    now key() -> &[u8];
+    now owner() -> &[u8];
+    now is_valid() -> bool;
+    now valid_for() -> Duration;
+    now is_lost() -> bool;
+    blocks lost() -> Loss;
+    blocks extend() -> Result<(), Error>;
+    blocks reenter() => Result<Guard, Error>;
+}
+
+methods! {
+    SessionLock, Guard,
+    now token() -> u64;
+    now is_valid() -> bool;
+    now valid_for() -> Duration;
+}
+
+guard! {
+    /// A lock that is held together with other readers.
+    ReadGuard
+}
+
+guard! {
+    /// A lock that is held alone, for writing.
+    WriteGuard
+}
+
+guard! {
+    /// A permit that is held.
+    Permit
+}
+
+methods! { Permit, Permit, now number() -> u16; }
+
+/// A lock that is held. See [`crate::Guard`].
+///
+/// Dropped outside of a runtime it waits until a majority has it back, or has had its time to answer: the process may be about to end.
+#[derive(Debug)]
+#[must_use = "the lock is given back when its guard is dropped"]
+pub struct Guard(
+    /// `None` only while it is dropped.
+    Option<crate::Guard>,
+);
+
+/// A lock of a session: its token, and whether it is valid.
+#[derive(Clone, Debug)]
+pub struct SessionLock(Arc<crate::Guard>);
+
+/// Leads. See [`crate::Leadership`].
+#[derive(Debug)]
+#[must_use = "a leader resigns when its leadership is dropped"]
+pub struct Leadership {
+    guard: Guard,
+    term: u64,
+    sequence: AtomicU64,
+}
+
+/// Changes of something, as an iterator that blocks until the next one and ends when the client is closed. See [`crate::Changes`].
+#[derive(Debug)]
+pub struct Changes<T>(crate::Changes<T>);
+
 impl Builder {
-    /// The client, for code without async.
+    /// Makes the client, for code without async.
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -64,123 +270,12 @@ impl Builder {
 }
 
 impl Client {
-    /// A client of these nodes.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), palisade_client::Error> {
-    /// let locks = palisade_client::blocking::Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// See [`crate::Client::new`].
     ///
     /// # Errors
     /// As [`Builder::build`].
     pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
-        crate::Client::builder().nodes(addresses).build_blocking()
-    }
-
-    /// See [`crate::Client::connect`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// locks.connect()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn connect(&self) -> Result<(), Error> {
-        block_on(self.0.connect())
-    }
-
-    /// See [`crate::Client::set_nodes`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// locks.set_nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_nodes<A: Into<String>>(&self, addresses: impl IntoIterator<Item = A>) -> Result<(), Error> {
-        block_on(self.0.set_nodes(addresses))
-    }
-
-    /// See [`crate::Client::try_lock`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// match locks.try_lock("report") {
-    ///     Ok(guard) => println!("it is ours, with token {}", guard.token()),
-    ///     Err(error) => println!("not now: {error}"),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
-        block_on(self.0.try_lock(key)).map(Guard::from)
-    }
-
-    /// See [`crate::Client::try_lock_with`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Error, Options, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let short = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
-    /// let guard = locks.try_lock_with("report", &short)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn try_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        block_on(self.0.try_lock_with(key, options)).map(Guard::from)
-    }
-
-    /// See [`crate::Client::lock`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// guard.release();
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
-        block_on(self.0.lock(key)).map(Guard::from)
-    }
-
-    /// See [`crate::Client::lock_with`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Error, Options, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let patient = Options::new().wait(Duration::from_secs(60));
-    /// let guard = locks.lock_with("orders:42", &patient)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        block_on(self.0.lock_with(key, options)).map(Guard::from)
+        crate::Client::new(addresses).map(Client)
     }
 
     /// Runs `body` under the lock, and gives it back. Code without async cannot be cancelled: `body` has to look at
@@ -211,295 +306,29 @@ impl Client {
         guard.release();
         Ok(value)
     }
-
-    /// See [`crate::Client::rw_lock`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let reading = locks.rw_lock("prices").read()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RwLock {
-        RwLock(self.0.rw_lock(key))
-    }
-
-    /// See [`crate::Client::rw_lock_with`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Options, blocking::Client};
-    /// # fn run(locks: Client) {
-    /// let prices = locks.rw_lock_with("prices", &Options::new().note("import"));
-    /// # }
-    /// ```
-    pub fn rw_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> RwLock {
-        RwLock(self.0.rw_lock_with(key, options))
-    }
-
-    /// See [`crate::Client::semaphore`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let permit = locks.semaphore("uploads", 8).acquire()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn semaphore(&self, key: impl AsRef<[u8]>, limit: u16) -> Semaphore {
-        Semaphore(self.0.semaphore(key, limit))
-    }
-
-    /// See [`crate::Client::semaphore_with`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Options, blocking::Client};
-    /// # fn run(locks: Client) {
-    /// let uploads = locks.semaphore_with("uploads", 8, &Options::new().note("nightly"));
-    /// # }
-    /// ```
-    pub fn semaphore_with(&self, key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore {
-        Semaphore(self.0.semaphore_with(key, limit, options))
-    }
-
-    /// Waits until what was given back has been, and closes the connections. See [`crate::Client::close`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// locks.close()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn close(&self) -> Result<(), Error> {
-        block_on(self.0.close())
-    }
-}
-
-impl Client {
-    /// See [`crate::Client::election`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let leadership = locks.election("scheduler").campaign("10.0.0.1:80")?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
-        Election(self.0.election(name))
-    }
-
-    /// See [`crate::Client::election_with`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Options, blocking::Client};
-    /// # fn run(locks: Client) {
-    /// let election = locks.election_with("scheduler", &Options::new().ttl(Duration::from_secs(2)));
-    /// # }
-    /// ```
-    pub fn election_with(&self, name: impl AsRef<[u8]>, options: &Options) -> Election {
-        Election(self.0.election_with(name, options))
-    }
-}
-
-impl Client {
-    /// See [`crate::Client::watch`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// for holder in locks.watch("orders:42")? {
-    ///     println!("{holder:?}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Changes<Option<Holder>>, Error> {
-        self.0.watch(key).map(Changes)
-    }
 }
 
 impl From<crate::Guard> for Guard {
-    fn from(inner: crate::Guard) -> Self {
-        Self { inner: Some(inner) }
+    fn from(twin: crate::Guard) -> Self {
+        Self(Some(twin))
     }
 }
 
 impl Guard {
     fn inner(&self) -> &crate::Guard {
-        self.inner.as_ref().expect("there until it is dropped")
+        self.0.as_ref().expect("there until it is dropped")
     }
 
-    /// See [`crate::Guard::token`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// println!("token {}", guard.token());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn token(&self) -> u64 {
-        self.inner().token()
-    }
-
-    /// See [`crate::Guard::key`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// assert_eq!(guard.key(), b"orders:42");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn key(&self) -> &[u8] {
-        self.inner().key()
-    }
-
-    /// See [`crate::Guard::owner`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// assert_eq!(guard.owner().len(), 20);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn owner(&self) -> &[u8] {
-        self.inner().owner()
-    }
-
-    /// See [`crate::Guard::is_valid`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// if guard.is_valid() {
-    ///     println!("charged with token {}", guard.token());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_valid(&self) -> bool {
-        self.inner().is_valid()
-    }
-
-    /// See [`crate::Guard::valid_for`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// println!("valid for {:?}", guard.valid_for());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn valid_for(&self) -> Duration {
-        self.inner().valid_for()
-    }
-
-    /// See [`crate::Guard::is_lost`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// while !guard.is_lost() {
-    ///     println!("one more step");
-    ///     # break;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_lost(&self) -> bool {
-        self.inner().is_lost()
-    }
-
-    /// Blocks until the lock is lost; why it is. See [`crate::Guard::lost`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// std::thread::scope(|threads| {
-    ///     threads.spawn(|| {
-    ///         println!("the lock is lost: {}", guard.lost());
-    ///     });
-    /// });
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn lost(&self) -> Loss {
-        block_on(self.inner().lost())
-    }
-
-    /// See [`crate::Guard::extend`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// guard.extend()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn extend(&self) -> Result<(), Error> {
-        block_on(self.inner().extend())
-    }
-
-    /// See [`crate::Guard::reenter`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// let inner = guard.reenter()?;
-    /// inner.release(); // still held
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn reenter(&self) -> Result<Guard, Error> {
-        block_on(self.inner().reenter()).map(Guard::from)
-    }
-
-    /// See [`crate::Guard::release`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Error, blocking::Client};
-    /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.lock("orders:42")?;
-    /// println!("{:?}", guard.release());
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Blocks until it is done: see [`crate::Guard::release`].
     pub fn release(mut self) -> Released {
-        let inner = self.inner.take().expect("there until it is dropped");
+        let inner = self.0.take().expect("there until it is dropped");
         block_on(inner.release())
     }
 }
 
 impl Drop for Guard {
-    /// Gives the lock back, and waits until a majority has it, or has had its time to answer: the process may be about to end.
     fn drop(&mut self) {
-        let Some(inner) = self.inner.take() else { return };
+        let Some(inner) = self.0.take() else { return };
         // Inside somebody's runtime nothing may be waited for: it is given back in the background.
         if Handle::try_current().is_err() {
             block_on(inner.release());
@@ -507,24 +336,83 @@ impl Drop for Guard {
     }
 }
 
-/// Wakes a thread that waits.
-struct Waiting(Thread);
-
-impl Wake for Waiting {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
+impl From<Arc<crate::Guard>> for SessionLock {
+    fn from(twin: Arc<crate::Guard>) -> Self {
+        Self(twin)
     }
 }
 
-/// Waits for `future`, whose work is done on the client's thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Waiting(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
+impl SessionLock {
+    fn inner(&self) -> &crate::Guard {
+        &self.0
+    }
+}
+
+impl WriteGuard {
+    /// Blocks until it is done: see [`crate::WriteGuard::downgrade`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn downgrade(self) -> Result<ReadGuard, Error> {
+        block_on(self.inner().share())?;
+        Ok(ReadGuard(self.0))
+    }
+}
+
+impl Election {
+    /// Blocks until it leads: see [`crate::Election::campaign`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
+        let (guard, term, sequence) = block_on(self.0.campaign(value))?.into_parts();
+        Ok(Leadership { guard: guard.into(), term, sequence: AtomicU64::new(sequence) })
+    }
+}
+
+impl Leadership {
+    /// See [`crate::Leadership::term`].
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// See [`crate::Leadership::sequence`].
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire)
+    }
+
+    /// Blocks until it is done: see [`crate::Leadership::proclaim`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        block_on(election::proclaim(self.guard.inner(), &self.sequence, value.as_ref()))
+    }
+
+    /// Blocks until it is done: see [`crate::Leadership::resign`].
+    pub fn resign(self) -> Released {
+        self.guard.release()
+    }
+}
+
+impl Deref for Leadership {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl<T> From<crate::Changes<T>> for Changes<T> {
+    fn from(twin: crate::Changes<T>) -> Self {
+        Self(twin)
+    }
+}
+
+impl<T> Iterator for Changes<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        block_on(self.0.changed()).ok()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_core::Wanted;
+use palisade_quorum::Wanted;
 use tokio::time::Instant;
 
 use crate::run::kept::{Kept, SessionEnd};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use rand::RngExt;
 use redis::{Arg, Cmd, Value};
 use tokio::time::{Instant, sleep};
@@ -12,9 +12,9 @@ use super::Cluster;
 use super::map::Redirection;
 use crate::net::access::Way;
 use crate::net::bounds::{CONNECT_TIMEOUT, connect_within};
+use crate::net::lease::Lease;
 use crate::net::node::{By, First, Inbox, Node};
 use crate::net::pace::Given;
-use crate::net::wire::Lease;
 use crate::values::failure::Why;
 
 /// A request follows so many redirections at most: two for a slot on its way that arrives meanwhile, and more for old maps.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt;
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::cluster_routing::Slot;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;

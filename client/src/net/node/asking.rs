@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::{Cmd, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
@@ -11,8 +11,8 @@ use super::gathering::{Before, Request, Waiting};
 use super::inbox::{Answer, Inbox};
 use super::{Node, State};
 use crate::net::bounds::{BROKE, connect_within};
+use crate::net::lease::Lease;
 use crate::net::pace::Given;
-use crate::net::wire::Lease;
 use crate::values::failure::Why;
 
 /// What is sent to a node.

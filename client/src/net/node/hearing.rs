@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -22,7 +22,8 @@ use super::link::Link;
 use super::listener::{About, Last, Listener, NAME_BYTES, Told};
 use super::{Node, State};
 use crate::net::bounds::{CONNECT_TIMEOUT, LATE, UNHURRIED};
-use crate::net::wire::{self, Lease};
+use crate::net::lease::Lease;
+use crate::net::wire;
 use crate::values::failure::Why;
 
 /// News are asked for so long at a time: a listener that is half open is noticed so soon.

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::Value;
 
 use crate::net::access::Way;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 

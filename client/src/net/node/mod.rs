@@ -25,8 +25,7 @@ mod writing;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use palisade_core::quorum::NodeId;
-use palisade_core::{Member, Members};
+use palisade_quorum::{Member, Members, NodeId};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use palisade_core::quorum::NodeId;
+use palisade_quorum::NodeId;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -12,7 +12,7 @@ use super::gathering::Before;
 use super::link::Link;
 use super::{Node, State};
 use crate::net::bounds::CONNECT_TIMEOUT;
-use crate::net::wire::Lease;
+use crate::net::lease::Lease;
 use crate::values::failure::Why;
 
 /// Idle connections for waiting that are kept.

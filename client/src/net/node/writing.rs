@@ -52,7 +52,7 @@ impl Drop for Writer<'_> {
 mod tests {
     use futures_util::FutureExt;
     use futures_util::task::noop_waker;
-    use palisade_core::Members;
+    use palisade_quorum::Members;
 
     use std::time::Duration;
 

@@ -10,8 +10,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use palisade_core::quorum::{Change, ChangeProgress, MemberSays, NodeId, TellMember, majority, step_towards};
-use palisade_core::{Accepted, Ballot, Member, Members, members_from_text};
+use palisade_quorum::{
+    Accepted, Ballot, Change, ChangeProgress, Member, MemberSays, Members, NodeId, TellMember, majority,
+    members_from_text, step_towards,
+};
 use rand::RngExt;
 use redis::Value;
 use tokio::time::{Instant, sleep};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use palisade_core::quorum::step_towards;
-use palisade_core::{Member, Members};
+use palisade_quorum::{Member, Members, step_towards};
 
 use super::changing::Changer;
 use crate::net::nodes::Nodes;

@@ -1,0 +1,226 @@
+//! Making a client: its nodes, and how they are reached.
+
+use std::fmt;
+
+#[cfg(feature = "tls")]
+use crate::net::access::Tls;
+use crate::net::access::{Access, Credentials};
+use crate::net::address::Address;
+use crate::net::nodes::Nodes;
+use crate::{Client, Error, ErrorKind, Options};
+
+/// Makes a [`Client`].
+#[derive(Clone, Default)]
+pub struct Builder {
+    /// Or what is wrong with it.
+    addresses: Vec<Result<Address, String>>,
+    access: Access,
+    defaults: Options,
+}
+
+impl Builder {
+    /// Adds a node, by its URL: `redis://user:password@host:6379`, `rediss://…` with the feature `tls`, `unix:///path`; or by
+    /// `host:port`. A cluster is `redis+cluster://host:port,host:port`, a master that Sentinels know
+    /// `redis+sentinel://host:port,host:port/name`, both with `rediss` too; see [`Builder::cluster`] and [`Builder::sentinel`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let one = palisade_client::Client::builder().node("redis://user:password@10.0.0.1:6379").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn node(mut self, address: impl Into<String>) -> Self {
+        self.addresses.push(Address::parse(&address.into()));
+        self
+    }
+
+    /// Adds a cluster, by some of its servers; the others are found by themselves. Each lock is taken at the master that serves its
+    /// slot, wherever that goes. A user and a password that the first address has are for all of its servers.
+    ///
+    /// One cluster is the usual thing. Several independent ones are the nodes of a quorum: a lock is then taken on a majority of them.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::builder().cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"]).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cluster<A: AsRef<str>>(mut self, seeds: impl IntoIterator<Item = A>) -> Self {
+        self.addresses.push(Address::of_cluster(seeds));
+        self
+    }
+
+    /// Adds the master that Sentinels call `name`, by their addresses: `host:26379`, or a URL with their own user and password. The
+    /// master is found by what most of them say, and followed when another server takes over.
+    ///
+    /// It is connected to over TLS if the first Sentinel is, and with [`Builder::credentials`]. Where that is not right, give the address as
+    /// a URL to [`Builder::node`]: `rediss+sentinel://user:password@host:26379,host:26379/name?sentinelTls=no`; with
+    /// `sentinelUsername` and `sentinelPassword` for the Sentinels' own.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let sentinels = ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"];
+    /// let locks = palisade_client::Client::builder().sentinel("locks", sentinels).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel<A: AsRef<str>>(mut self, name: &str, sentinels: impl IntoIterator<Item = A>) -> Self {
+        self.addresses.push(Address::of_master(name, sentinels));
+        self
+    }
+
+    /// Adds nodes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let three = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let locks = palisade_client::Client::builder().nodes(three).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn nodes<A: Into<String>>(self, addresses: impl IntoIterator<Item = A>) -> Self {
+        addresses.into_iter().fold(self, Self::node)
+    }
+
+    /// Certificates for `rediss://` addresses, where the system's are not the right ones, or the nodes ask for the client's own.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.access.tls = Some(tls);
+        self
+    }
+
+    /// The user and the password for all nodes, in place of those in their addresses. Sentinels have [their own](Self::sentinel_credentials).
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.access.credentials = Some(credentials);
+        self
+    }
+
+    /// The same for Sentinels.
+    pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
+        self.access.sentinel_credentials = Some(credentials);
+        self
+    }
+
+    /// As both of these: what several clients have in common.
+    #[doc(hidden)]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// What locks are taken with, unless said otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Options};
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let defaults = Options::new().ttl(Duration::from_secs(30)).note("the nightly job");
+    /// let locks = Client::builder().node("redis://10.0.0.1").defaults(defaults).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn defaults(mut self, options: Options) -> Self {
+        self.defaults = options;
+        self
+    }
+
+    /// The client. At its first use it starts a thread, which connects to the nodes in the background.
+    ///
+    /// ```
+    /// use palisade_client::{Client, ErrorKind};
+    ///
+    /// let error = Client::builder().node("http://10.0.0.1").build().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Configuration);
+    /// ```
+    ///
+    /// # Errors
+    /// `Configuration`: no address, or one that is none, or the same twice; a file of certificates or credentials that cannot be read. `BadArgument`: defaults out of their bounds.
+    pub fn build(self) -> Result<Client, Error> {
+        self.defaults.checked()?;
+        if self.addresses.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Configuration,
+                "give the address of one node at least, better of three or five",
+            ));
+        }
+        let numbered = self.addresses.into_iter().enumerate();
+        let named = numbered.map(|(n, address)| address.map_err(|why| Error::address(n + 1, &why)));
+        let addresses = named.collect::<Result<Vec<_>, _>>()?;
+        let nodes = Nodes::new(&addresses, self.access)?;
+        for (n, node) in nodes.list.iter().enumerate() {
+            if nodes.list[..n].iter().any(|other| other.name() == node.name()) {
+                return Err(Error::new(
+                    ErrorKind::Configuration,
+                    format!("{} is given twice: give each node once", node.name()),
+                ));
+            }
+        }
+        Ok(Client::of(nodes, self.defaults))
+    }
+}
+
+impl fmt::Debug for Builder {
+    /// Addresses have passwords in them: only their number is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("nodes", &self.addresses.len()).field("defaults", &self.defaults).finish()
+    }
+}
+
+impl Client {
+    /// Begins a client: its nodes, its defaults.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::builder().node("redis://10.0.0.1").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A client of these nodes, with the defaults of [`Options`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        Self::builder().nodes(addresses).build()
+    }
+
+    /// A client of a cluster, by some of its servers, with the defaults of [`Options`]: [`Builder::cluster`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn cluster<A: AsRef<str>>(seeds: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        Self::builder().cluster(seeds).build()
+    }
+
+    /// A client of the master that these Sentinels call `name`, with the defaults of [`Options`]: [`Builder::sentinel`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), palisade_client::Error> {
+    /// let locks = palisade_client::Client::sentinel("locks", ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn sentinel<A: AsRef<str>>(name: &str, sentinels: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        Self::builder().sentinel(name, sentinels).build()
+    }
+}

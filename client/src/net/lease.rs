@@ -1,0 +1,329 @@
+//! One acquisition of one key, and the commands about it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use palisade_quorum::limits::BEHIND_MAX;
+use palisade_quorum::{Ask, Token, Wanted};
+use redis::{Cmd, Value, cmd};
+
+use crate::metrics::Class;
+use crate::net::wire::permit_number;
+use crate::values::attempt_name::{attempt_of, is_same_request, name_of};
+use crate::values::shown_key::ShownKey;
+use crate::{Holder, Why};
+
+/// One acquisition of one key: whoever has its owner's name has the lock.
+#[derive(Debug)]
+pub struct Lease {
+    /// The lock.
+    pub key: Vec<u8>,
+    /// What this attempt is called on the nodes ([`attempt_of`]).
+    pub owner: Arc<[u8]>,
+    /// The caller chose a name for the owner, so another process may go on with it.
+    is_named: bool,
+    /// For people.
+    pub note: Vec<u8>,
+    /// What it is counted as.
+    pub class: Class,
+    /// In which mode it is asked for. It changes twice at most: when the number of a permit is known, and when a writer becomes
+    /// a reader.
+    wanted: Mutex<Wanted>,
+    /// By node: something was sent there that may have been granted, or queued.
+    may_have: Box<[AtomicBool]>,
+    /// Every node may have it: places are not known.
+    is_anywhere: AtomicBool,
+}
+
+impl Lease {
+    /// A new attempt of this request on so many nodes, of an owner with this name, or with none.
+    pub fn new(key: &[u8], (name, request): (Option<&[u8]>, u32), note: &[u8], wanted: Wanted, nodes: usize) -> Self {
+        Self {
+            key: key.to_vec(),
+            owner: attempt_of(name, request),
+            is_named: name.is_some(),
+            note: note.to_vec(),
+            class: Class::default(),
+            wanted: Mutex::new(wanted),
+            may_have: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+            is_anywhere: AtomicBool::new(false),
+        }
+    }
+
+    /// An attempt of another process, which every node may have.
+    pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
+        Self {
+            key: key.to_vec(),
+            owner: attempt.into(),
+            is_named: true,
+            note: note.to_vec(),
+            class: Class::default(),
+            wanted: Mutex::new(wanted),
+            may_have: [].into(),
+            is_anywhere: AtomicBool::new(true),
+        }
+    }
+
+    /// The same, counted as one of this class.
+    pub fn of_class(mut self, class: &Class) -> Self {
+        self.class = class.clone();
+        self
+    }
+
+    /// Whether another process may go on with it.
+    pub fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Gives an attempt back of which nobody was told: without a level, for another process may have found and [adopted](Self::adopt) it.
+    pub fn give_up(&self) -> Cmd {
+        match self.is_named {
+            true => self.about("LOCK.RELEASE"),
+            false => self.release(1),
+        }
+    }
+
+    /// Whether its owner holds it already, by another request. An earlier attempt of its own, which a slow node granted late, is being given
+    /// back.
+    pub fn is_held_by(&self, holder: &Holder) -> bool {
+        self.is_named && name_of(&holder.owner) == name_of(&self.owner) && !is_same_request(&holder.owner, &self.owner)
+    }
+
+    /// In which mode it is asked for, from now on.
+    pub fn wanted(&self) -> Wanted {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is asked for in this mode from now on.
+    pub fn wants(&self, wanted: Wanted) {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+    }
+
+    /// A node says that it is about this number: that is the one from now on if none was known. Whether it is.
+    pub fn is_number(&self, granted: u16) -> bool {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *wanted {
+            Wanted::Permit { limit, number } => {
+                (1..=*limit).contains(&granted) && *number.get_or_insert(granted) == granted
+            }
+            Wanted::Exclusive | Wanted::Shared => granted == 1,
+        }
+    }
+
+    /// A node's reply; one that grants another permit than is asked for grants nothing that counts.
+    pub fn checked(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
+        match reply.as_ref().ok().and_then(permit_number) {
+            Some(number) if !self.is_number(number) => {
+                Err(Why::Broken(format!("it granted permit {number}, which was not asked for")))
+            }
+            _ => reply,
+        }
+    }
+
+    /// The number of its permit; 1 in the other modes, and before it is known.
+    pub fn number(&self) -> u16 {
+        match self.wanted() {
+            Wanted::Permit { number, .. } => number.unwrap_or(1),
+            Wanted::Exclusive | Wanted::Shared => 1,
+        }
+    }
+
+    /// Something is sent to this node now.
+    pub fn goes_to(&self, node: usize) {
+        if let Some(may_have) = self.may_have.get(node) {
+            may_have.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The set of nodes is another one, with other places.
+    pub fn moves(&self) {
+        self.is_anywhere.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this node may have it, or a request of it in its queue.
+    pub fn may_be_at(&self, node: usize) -> bool {
+        self.is_anywhere.load(Ordering::Relaxed)
+            || self.may_have.get(node).is_some_and(|has| has.load(Ordering::Relaxed))
+    }
+
+    /// Its key, for people.
+    pub fn shown_key(&self) -> ShownKey<'_> {
+        ShownKey(&self.key)
+    }
+
+    /// What a machine asks, as a command.
+    pub fn command(&self, ask: Ask) -> Cmd {
+        match ask {
+            Ask::Acquire { ttl_ms, proposal, retry } => {
+                let mut command = self.acquire(ttl_ms, proposal);
+                if retry {
+                    command.arg("RETRY");
+                }
+                command
+            }
+            Ask::Fence { token } => self.about("LOCK.FENCE").arg(token.get()).take(),
+            Ask::Extend { ttl_ms, token } => self.about("LOCK.EXTEND").arg(ttl_ms).arg("TOKEN").arg(token.get()).take(),
+            Ask::Share => self.about("LOCK.CONVERT").arg("SHARED").take(),
+        }
+    }
+
+    /// Takes the lock, waiting in the queue of the one node there is; with so many behind it in this process, if the node takes that.
+    pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64, behind: Option<usize>) -> Cmd {
+        // Sent again on another connection it must find its own grant.
+        let mut command = self.acquire(ttl_ms, proposal);
+        command.arg("RETRY").arg("WAIT").arg(wait_ms);
+        add_behind(&mut command, behind);
+        command
+    }
+
+    /// Waits until it is free for this owner; with its note and so many behind it in this process, if the node takes that.
+    pub fn wait(&self, ms: u64, ticket: Token, behind: Option<usize>) -> Cmd {
+        let mut command = self.about("LOCK.WAIT");
+        command.arg(ms).arg("TICKET").arg(ticket.get());
+        // Which of several permits it is to be is the node's word.
+        match self.wanted() {
+            Wanted::Permit { limit, .. } => add_mode(&mut command, Wanted::Permit { limit, number: None }),
+            wanted => add_mode(&mut command, wanted),
+        }
+        if behind.is_some() && !self.note.is_empty() {
+            command.arg("NOTE").arg(&self.note);
+        }
+        add_behind(&mut command, behind);
+        command
+    }
+
+    /// Gives back down to `level - 1` holds; 1: all of them.
+    pub fn release(&self, level: u32) -> Cmd {
+        self.about("LOCK.RELEASE").arg("LEVEL").arg(level).take()
+    }
+
+    /// Another process goes on with it: nodes do not let [`Self::give_up`] of the one that took it free it any more.
+    pub fn adopt(&self) -> Cmd {
+        self.reenter(1).arg("ADOPT").take()
+    }
+
+    /// At least `level` holds.
+    pub fn reenter(&self, level: u32) -> Cmd {
+        self.about("LOCK.REENTER").arg("LEVEL").arg(level).take()
+    }
+
+    /// Its note, with this number.
+    pub fn note(&self, text: &[u8], sequence: u64) -> Cmd {
+        self.about("LOCK.NOTE").arg(text).arg("SEQ").arg(sequence).take()
+    }
+
+    fn acquire(&self, ttl_ms: u32, proposal: Token) -> Cmd {
+        let mut command = self.about("LOCK.ACQUIRE");
+        command.arg(ttl_ms);
+        add_mode(&mut command, self.wanted());
+        command.arg("FENCE").arg(proposal.get());
+        if !self.note.is_empty() {
+            command.arg("NOTE").arg(&self.note);
+        }
+        command
+    }
+
+    fn about(&self, name: &str) -> Cmd {
+        cmd(name).arg(&self.key).arg(&*self.owner).take()
+    }
+}
+
+/// Says how many wait behind a request, if there are any.
+fn add_behind(command: &mut Cmd, behind: Option<usize>) {
+    if let Some(behind) = behind.filter(|behind| *behind > 0) {
+        command.arg("BEHIND").arg(behind.min(BEHIND_MAX as usize));
+    }
+}
+
+/// In this mode.
+fn add_mode(command: &mut Cmd, wanted: Wanted) {
+    match wanted {
+        Wanted::Exclusive => {}
+        Wanted::Shared => {
+            command.arg("SHARED");
+        }
+        Wanted::Permit { limit, number } => {
+            command.arg("LIMIT").arg(limit);
+            if let Some(number) = number {
+                command.arg("PERMIT").arg(number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mode is a matter of the request: in every ACQUIRE of it, also in those that repeat it, and without the number in
+    /// LOCK.WAIT.
+    #[test]
+    fn each_request_names_its_mode() {
+        let token = Token::new(7).unwrap();
+        let said = |lease: &Lease, command: Cmd| {
+            let of_lease =
+                |argument: &redis::Arg<&[u8]>| matches!(argument, redis::Arg::Simple(bytes) if **bytes == *lease.owner);
+            let arguments = command.args_iter().filter(|argument| !of_lease(argument));
+            let texts = arguments.map(|argument| match argument {
+                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                _ => String::new(),
+            });
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        let permit = |number| Wanted::Permit { limit: 5, number };
+        let cases = [
+            (Wanted::Exclusive, "", ""),
+            (Wanted::Shared, " SHARED", " SHARED"),
+            (permit(None), " LIMIT 5", " LIMIT 5"),
+            (permit(Some(2)), " LIMIT 5 PERMIT 2", " LIMIT 5"),
+        ];
+        for (wanted, acquires, waits) in cases {
+            let lease = Lease::new(b"k", (None, 0), b"", wanted, 1);
+            for (retry, repeats) in [(false, ""), (true, " RETRY")] {
+                let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
+                assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
+            }
+            let waiting = lease.acquire_waiting(9, token, 5, None);
+            assert_eq!(said(&lease, waiting), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7 RETRY WAIT 5"));
+            assert_eq!(said(&lease, lease.wait(5, token, None)), format!("LOCK.WAIT k 5 TICKET 7{waits}"));
+            assert_eq!(said(&lease, lease.command(Ask::Share)), "LOCK.CONVERT k SHARED");
+        }
+    }
+
+    /// A node that does not say that it knows them is told neither.
+    #[test]
+    fn for_whom_a_request_waits() {
+        let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {
+            String::from_utf8_lossy(&command.get_packed_command()).into_owned()
+        });
+        let noted = Lease::new(b"k", (None, 0), b"web-1", Wanted::Exclusive, 1);
+        let tells = |behind| (words(noted.wait(5, token, behind)), words(noted.acquire_waiting(9, token, 5, behind)));
+        let (wait, acquire) = tells(None);
+        assert!(
+            !wait.contains("NOTE")
+                && !wait.contains("BEHIND")
+                && acquire.contains("NOTE")
+                && !acquire.contains("BEHIND")
+        );
+        let (wait, acquire) = tells(Some(0));
+        assert!(wait.contains("web-1") && !wait.contains("BEHIND") && !acquire.contains("BEHIND"));
+        let (wait, acquire) = tells(Some(2_000_000));
+        assert!(
+            wait.contains("BEHIND\r\n$7\r\n1000000") && acquire.contains("BEHIND\r\n$7\r\n1000000"),
+            "{wait} {acquire}"
+        );
+    }
+
+    #[test]
+    fn a_permit_keeps_its_number() {
+        let lease = |number| Lease::new(b"k", (None, 0), b"", Wanted::Permit { limit: 5, number }, 1);
+        let any = lease(None);
+        assert!(!any.is_number(0) && !any.is_number(6), "there is none such");
+        assert!(any.is_number(4) && any.is_number(4) && !any.is_number(5), "it is the one that was granted first");
+        assert_eq!((any.number(), lease(Some(2)).is_number(3)), (4, false));
+        let granted = |number| Ok(Value::Array(vec![Value::Int(7), Value::Int(0), Value::Int(number)]));
+        assert!(lease(Some(2)).checked(granted(2)).is_ok() && lease(Some(2)).checked(granted(3)).is_err());
+        assert!(lease(Some(2)).checked(Ok(Value::Nil)).is_ok());
+        assert!(!Lease::new(b"k", (None, 0), b"", Wanted::Shared, 1).is_number(2));
+    }
+}
