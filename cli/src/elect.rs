@@ -51,7 +51,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     if let Some(timeout) = elect.node_timeout {
         options = options.node_timeout(timeout);
     }
-    let election = nodes.client().election_with(elect.name.as_bytes(), &options);
+    let election = nodes.client().with(&options).election(elect.name.as_bytes());
     let mut signals = Signals::listen()?;
     loop {
         let leadership = tokio::select! {

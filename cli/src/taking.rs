@@ -181,16 +181,16 @@ async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool)
     let key = asked.key.as_bytes();
     let alone = |guard| Held { guard, permit: None };
     if let Some(limit) = asked.limit {
-        let permits = client.semaphore_with(key, limit, options);
+        let permits = client.with(options).semaphore(key, limit);
         let permit = if waits { permits.acquire().await? } else { permits.try_acquire().await? };
         return Ok(Held { permit: Some(permit.number()), guard: permit.into() });
     }
-    let lock = client.rw_lock_with(key, options);
+    let lock = client.with(options).rw_lock(key);
     match (asked.shared, waits) {
         (true, true) => lock.read().await.map(|guard| alone(guard.into())),
         (true, false) => lock.try_read().await.map(|guard| alone(guard.into())),
-        (false, true) => client.lock_with(key, options).await.map(alone),
-        (false, false) => client.try_lock_with(key, options).await.map(alone),
+        (false, true) => client.with(options).lock(key).await.map(alone),
+        (false, false) => client.with(options).try_lock(key).await.map(alone),
     }
 }
 

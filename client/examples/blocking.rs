@@ -41,7 +41,7 @@ fn run(nodes: &[String]) -> Result<(), Error> {
     // Threads in turn. What runs looks at its lock before each step that must not happen without it.
     let patient = defaults.wait(Duration::from_secs(10)).note("counting apples");
     let count = |name: &str| {
-        locks.with_lock(KEY, &patient, |guard| {
+        locks.with(&patient).with_lock(KEY, |guard| {
             for apple in 1..=3 {
                 if !guard.is_valid() {
                     return println!("{name}: the lock is lost, stopped");

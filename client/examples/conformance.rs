@@ -194,10 +194,10 @@ async fn take(client: &Client, how: &str, request: &Value) -> Result<Lock, Error
     }
     let waits = wait != Some(0);
     let limit = request["limit"].as_u64().and_then(|limit| u16::try_from(limit).ok()).unwrap_or_default();
-    let (both, permits) = (client.rw_lock_with(key, &options), client.semaphore_with(key, limit, &options));
+    let (both, permits) = (client.with(&options).rw_lock(key), client.with(&options).semaphore(key, limit));
     Ok(match how {
-        "lock" if waits => Lock::Plain(client.lock_with(key, &options).await?),
-        "lock" => Lock::Plain(client.try_lock_with(key, &options).await?),
+        "lock" if waits => Lock::Plain(client.with(&options).lock(key).await?),
+        "lock" => Lock::Plain(client.with(&options).try_lock(key).await?),
         "read" if waits => Lock::Read(both.read().await?),
         "read" => Lock::Read(both.try_read().await?),
         "write" if waits => Lock::Write(both.write().await?),

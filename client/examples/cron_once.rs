@@ -44,7 +44,7 @@ async fn run(nodes: &[String]) -> Result<ExitCode, Error> {
         .wait(Duration::from_secs(2))
         .note(format!("process {}", std::process::id()));
     let locks = Client::new(nodes)?;
-    let guard = locks.lock_with(key, &options).await?;
+    let guard = locks.with(&options).lock(key).await?;
     println!("it runs here, with token {}", guard.token());
 
     // If the lock is lost, another host of this minute may run it: stop at the next await. What the job writes carries

@@ -33,11 +33,11 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     println!("{} nodes, so {} of them decide.", nodes.len(), nodes.len() / 2 + 1);
 
     // A majority granted it. Nodes that are down are in nobody's way.
-    let guard = locks.try_lock_with(KEY, &options).await?;
+    let guard = locks.with(&options).try_lock(KEY).await?;
     show("taken", &guard);
 
     // Everybody else is refused, and told by whom it is held.
-    match locks.try_lock_with(KEY, &options).await {
+    match locks.with(&options).try_lock(KEY).await {
         Ok(_) => println!("the lock was lost meanwhile, and taken again"),
         Err(error) => explain(&error),
     }

@@ -43,7 +43,7 @@ fn run(nodes: &[String]) -> Result<(), Box<dyn Error>> {
 
     // The first takes the lock. A process that is paused extends nothing, so this one does not either.
     let options = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
-    let early = first.lock_with(KEY, &options)?;
+    let early = first.with(&options).lock(KEY)?;
     let early_token = early.token();
     println!("first:  token {early_token}, the lock is valid for {} ms", early.valid_for().as_millis());
     write(&database, 100, early_token)?;
@@ -52,7 +52,7 @@ fn run(nodes: &[String]) -> Result<(), Box<dyn Error>> {
     println!("first:  is_valid() is {}, so it goes on to write; now it is paused", early.is_valid());
 
     // Its lease ends, and the second, which waited in the queue, has the lock.
-    let late = second.lock_with(KEY, &options)?;
+    let late = second.with(&options).lock(KEY)?;
     println!("second: token {}", late.token());
     write(&database, 200, late.token())?;
 

@@ -26,11 +26,11 @@ async fn main() -> Result<(), Error> {
 
 async fn work(locks: &Client) -> Result<(), Error> {
     let options = Options::new().note(format!("worker, process {}", std::process::id()));
-    let permit = locks.semaphore_with("workers", WORKERS, &options).acquire().await?;
+    let permit = locks.with(&options).semaphore("workers", WORKERS).acquire().await?;
     // Nobody else has this number meanwhile. What is written to the shard carries the token, of which the shard remembers the
     // largest: those of other shards have nothing to do with it.
     println!("works on shard {} of {WORKERS}, with token {}", permit.number(), permit.token());
-    let table = locks.rw_lock_with("table", &options);
+    let table = locks.with(&options).rw_lock("table");
     for _ in 0..seconds() {
         // Beside other readers, and never while the table is replaced.
         let reading = table.read().await?;

@@ -95,6 +95,7 @@
 //!   answer. `Options::class` says which kind of lock it was.
 
 mod api;
+#[doc(hidden)]
 pub mod by_owner;
 #[doc(hidden)]
 pub mod direct;
@@ -116,6 +117,7 @@ pub use api::session::Session;
 pub use net::access::Credentials;
 #[cfg(feature = "tls")]
 pub use net::access::Tls;
+#[doc(hidden)]
 pub use net::address::url_of;
 pub use run::kept::SessionEnd;
 pub use run::observing::Leader;

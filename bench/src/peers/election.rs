@@ -85,7 +85,7 @@ pub async fn lead(options: &LeaderOptions) {
     }
     let client = client(&options.ports);
     client.connect().await.unwrap();
-    let _leadership = client.election_with(&options.name, &client_options()).campaign("killed").await.unwrap();
+    let _leadership = client.with(&client_options()).election(&options.name).campaign("killed").await.unwrap();
     println!("{LEADS}");
     std::future::pending::<()>().await;
 }
@@ -212,7 +212,7 @@ async fn of_palisade(ports: &[u16], leaders: usize) -> Times {
     candidate.connect().await.unwrap();
     watcher.connect().await.unwrap();
     let options = client_options();
-    let election = |client: &Client| -> Election { client.election_with("election", &options) };
+    let election = |client: &Client| -> Election { client.with(&options).election("election") };
     let mut observer = election(&watcher).observe().unwrap();
     for n in 1..=leaders {
         eprintln!("peers-election: Palisade, leader {n} of {leaders}");
@@ -305,7 +305,7 @@ async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     let mut lost = Histogram::<u64>::new(3).unwrap();
     for n in 0..times {
         let key = format!("broken-{n}");
-        let guard = client.lock_with(&key, &ClientOptions::new().ttl(Duration::from_secs(30))).await.unwrap();
+        let guard = client.with(&ClientOptions::new().ttl(Duration::from_secs(30))).lock(&key).await.unwrap();
         // Longer than until its nodes have been asked to tell.
         sleep(SETTLED).await;
         let began = Instant::now();

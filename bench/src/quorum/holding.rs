@@ -51,7 +51,7 @@ pub async fn measure(nodes: &[Server]) -> Table {
         let options = Options::new().ttl(TTL).told_at_once(false);
         let take = |n: usize| {
             let (locks, options) = (&locks, &options);
-            async move { locks.lock_with(format!("held-{n}"), options).await.unwrap() }
+            async move { locks.with(options).lock(format!("held-{n}")).await.unwrap() }
         };
         let guards: Vec<_> = stream::iter(0..held).map(take).buffer_unordered(AT_A_TIME).collect().await;
         let mut node = Raw::connect(nodes[0].port());

@@ -84,17 +84,17 @@ async fn an_application_can_do_all_that_a_client_does_and_no_more() {
 async fn all_that_a_client_does(nodes: &Nodes) {
     let locks = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
     let long = Options::new().ttl(Duration::from_secs(30)).node_timeout(patience()).note("by a test");
-    let guard = locks.lock_with("orders:1", &long).await.unwrap();
+    let guard = locks.with(&long).lock("orders:1").await.unwrap();
     let inner = guard.reenter().await.unwrap();
     // Another one waits, is told who holds it, and is next.
     let other = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
-    let refusal = other.try_lock_with("orders:1", &long).await.unwrap_err();
+    let refusal = other.with(&long).try_lock("orders:1").await.unwrap_err();
     assert_eq!(refusal.holder().unwrap().note, "by a test");
     let mut changes = other.watch("orders:1").unwrap();
     assert!(changes.changed().await.unwrap().is_some());
     let next = tokio::spawn({
         let (other, long) = (other.clone(), long.clone());
-        async move { other.lock_with("orders:1", &long).await.unwrap() }
+        async move { other.with(&long).lock("orders:1").await.unwrap() }
     });
     wait_until("it waits", || nodes.servers.iter().all(|server| server.info("waiters") >= 1));
     guard.extend().await.unwrap();
@@ -116,17 +116,17 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     });
     nodes.say("LOCK.BREAK orders:1");
     assert!(matches!(guard.lost().await, Loss::TakenAway(_)));
-    let lock = locks.rw_lock_with("orders:2", &long);
+    let lock = locks.with(&long).rw_lock("orders:2");
     let reading = lock.write().await.unwrap().downgrade().await.unwrap();
     let beside = lock.read().await.unwrap();
     reading.release().await;
     beside.release().await;
-    let permits = locks.semaphore_with("orders:3", 2, &long);
+    let permits = locks.with(&long).semaphore("orders:3", 2);
     let (one, two) = (permits.acquire().await.unwrap(), permits.acquire().await.unwrap());
     assert!(permits.try_acquire().await.is_err());
     one.release().await;
     two.release().await;
-    let election = locks.election_with("orders:4", &long);
+    let election = locks.with(&long).election("orders:4");
     let leads = election.campaign("here").await.unwrap();
     assert_eq!(election.leader().await.unwrap().unwrap().value, b"here");
     let mut observer = other.election("orders:4").observe().unwrap();

@@ -30,7 +30,7 @@ fn hold(key: &str, ttl_ms: &str, addresses: &[&str]) -> Result<(), Failure> {
         .ttl(Duration::from_millis(ttl_ms.parse()?))
         .node_timeout(Duration::from_millis(500))
         .note("the first client");
-    let guard = blocking::Client::new(addresses.iter().copied())?.lock_with(key, &options)?;
+    let guard = blocking::Client::new(addresses.iter().copied())?.with(&options).lock(key)?;
     let look = || println!("{} {}", guard.token(), guard.valid_for().as_millis());
     look();
     let mut token = guard.token();

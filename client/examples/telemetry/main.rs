@@ -16,7 +16,7 @@ use palisade_client::{Client, Options};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (scraped, spans) = setup::install(opentelemetry_stdout::SpanExporter::default());
     let locks = Client::new(addresses::of_nodes())?;
-    let guard = locks.lock_with("orders:42", &Options::new().class("orders")).await?;
+    let guard = locks.with(&Options::new().class("orders")).lock("orders:42").await?;
     tokio::time::sleep(Duration::from_millis(20)).await;
     guard.release().await;
     locks.close().await?;

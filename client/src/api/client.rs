@@ -22,13 +22,16 @@ use crate::{Changes, Error, ErrorKind, Guard, Holder, Options};
 ///
 /// Cheap to clone; all clones share their connections. A process needs one.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client {
+    inner: Arc<Inner>,
+    /// What its locks are taken with.
+    options: Arc<Options>,
+}
 
 #[derive(Debug)]
 struct Inner {
     /// Of the version of the set that it works with, or of one before.
     nodes: Mutex<Arc<Nodes>>,
-    defaults: Options,
     turns: Arc<Turns>,
     /// None before the first use, nor when the client was closed.
     thread: Mutex<Option<Arc<Thread>>>,
@@ -36,8 +39,24 @@ struct Inner {
 
 impl Client {
     /// A client of these nodes, which takes locks with these options.
-    pub(crate) fn of(nodes: Arc<Nodes>, defaults: Options) -> Self {
-        Self(Arc::new(Inner { nodes: Mutex::new(nodes), defaults, turns: Arc::default(), thread: Mutex::default() }))
+    pub(crate) fn of(nodes: Arc<Nodes>, options: Options) -> Self {
+        let inner = Inner { nodes: Mutex::new(nodes), turns: Arc::default(), thread: Mutex::default() };
+        Self { inner: Arc::new(inner), options: Arc::new(options) }
+    }
+
+    /// The same client, whose locks are taken with these options in place of its defaults.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use palisade_client::{Client, Error, Options};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let patient = locks.with(&Options::new().wait(Duration::from_secs(60)).note("invoice run on web-3"));
+    /// let guard = patient.lock("orders:42").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with(&self, options: &Options) -> Self {
+        Self { inner: Arc::clone(&self.inner), options: Arc::new(options.clone()) }
     }
 
     /// Connects to a majority of the nodes, for up to a second. Not needed, but a wrong address shows here already.
@@ -55,7 +74,7 @@ impl Client {
     /// # Errors
     /// `NoQuorum`: too few nodes can be reached, or be nodes; each with its reason.
     pub async fn connect(&self) -> Result<(), Error> {
-        let (nodes, given) = (self.nodes(), self.0.defaults.checked()?.given);
+        let (nodes, given) = (self.nodes(), self.options.checked()?.given);
         let connect = async move { nodes.on_present(given, |nodes| async move { nodes.connected().await }).await };
         self.thread()?.run(connect).await?
     }
@@ -81,25 +100,7 @@ impl Client {
     /// `Contended` with who holds it; also where several clients asked at the same moment and none got a majority. `Guarded`,
     /// `NoQuorum`, `Expired`.
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
-        self.try_lock_with(key, &self.0.defaults).await
-    }
-
-    /// The same, with these options.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Client, Error, Options};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let short = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
-    /// let guard = locks.try_lock_with("report", &short).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Client::try_lock`], and `BadArgument`.
-    pub async fn try_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        self.take(key.as_ref(), Wanted::Exclusive, options, false, None).await
+        self.take(key.as_ref(), Wanted::Exclusive, false, None).await
     }
 
     /// Takes the lock, waiting for it in turn, and extends it in the background while the guard lives, unless
@@ -124,36 +125,17 @@ impl Client {
     /// what is the matter with each. `NoQuorum` if too few nodes can ever be asked as they are. Without a limit, `Expired` if they
     /// grant too late again and again.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
-        self.lock_with(key, &self.0.defaults).await
-    }
-
-    /// The same, with these options.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Client, Error, Options};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let patient = Options::new().wait(Duration::from_secs(60)).note("invoice run on web-3");
-    /// let guard = locks.lock_with("orders:42", &patient).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Client::lock`], and `BadArgument`.
-    pub async fn lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> Result<Guard, Error> {
-        self.take(key.as_ref(), Wanted::Exclusive, options, true, None).await
+        self.take(key.as_ref(), Wanted::Exclusive, true, None).await
     }
 
     /// Runs `body` under the lock, and gives it back. If the lock is lost meanwhile, `body` is cancelled at its next await, or
     /// runs on to its end if there is none, and the answer is an error, which says which of them it was; check [`Guard::is_valid`] in it before what must not happen without the lock.
     ///
     /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Client, Error, Options};
+    /// # use palisade_client::{Client, Error};
     /// # async fn run(locks: Client) -> Result<(), Error> {
     /// let total = locks
-    ///     .with_lock("orders:42", &Options::new(), async |guard| {
+    ///     .with_lock("orders:42", async |guard| {
     ///         println!("charged with token {}", guard.token());
     ///         3
     ///     })
@@ -164,14 +146,9 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock_with`], and `Lost`.
-    pub async fn with_lock<T>(
-        &self,
-        key: impl AsRef<[u8]>,
-        options: &Options,
-        body: impl AsyncFnOnce(&Guard) -> T,
-    ) -> Result<T, Error> {
-        let guard = self.lock_with(key, options).await?;
+    /// As [`Client::lock`], and `Lost`.
+    pub async fn with_lock<T>(&self, key: impl AsRef<[u8]>, body: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.lock(key).await?;
         let value = tokio::select! {
             biased;
             _ = guard.lost() => None,
@@ -230,6 +207,7 @@ impl Client {
     ///
     /// # Errors
     /// `Closed`.
+    #[doc(hidden)]
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let thread = self.thread()?;
         // It goes on when the client was closed or dropped.
@@ -243,12 +221,12 @@ impl Client {
 
     /// What all of its locks share.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
-        &self.0.turns
+        &self.inner.turns
     }
 
     /// The nodes of the version of the set that it works with now.
     pub(crate) fn nodes(&self) -> Arc<Nodes> {
-        let mut nodes = self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.inner.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.is_superseded() {
             *nodes = nodes.latest();
         }
@@ -308,7 +286,7 @@ impl Client {
     pub async fn close(&self) -> Result<(), Error> {
         let nodes = self.nodes();
         nodes.close();
-        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Never used, or closed before.
         let Some(thread) = thread else { return Ok(()) };
         thread
@@ -331,9 +309,9 @@ impl Client {
         Err(Error::new(ErrorKind::NotGivenBack, what.join("; ")).with_nodes(errors))
     }
 
-    /// What a lock is taken with, unless its caller says otherwise.
-    pub(crate) fn defaults(&self) -> &Options {
-        &self.0.defaults
+    /// What its locks are taken with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The thread; started at the first use.
@@ -342,7 +320,7 @@ impl Client {
         if nodes.is_closed() {
             return Err(Error::closed());
         }
-        let mut thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
             return Ok(Arc::clone(thread));
         }
@@ -356,12 +334,11 @@ impl Client {
         &self,
         key: &[u8],
         wanted: Wanted,
-        options: &Options,
         waits: bool,
         session: Option<&Arc<Kept>>,
     ) -> Result<Guard, Error> {
-        let checked = options.checked()?;
-        let (nodes, turns) = (self.nodes(), Arc::clone(&self.0.turns));
+        let (options, checked) = (&*self.options, self.options.checked()?);
+        let (nodes, turns) = (self.nodes(), Arc::clone(&self.inner.turns));
         let ticket = nodes.clock.ticket();
         let span = match waits {
             true => debug_span!("lock", key = %ShownKey(key), ?wanted, nodes = nodes.len(), token = Empty),

@@ -8,7 +8,7 @@ use palisade_quorum::{VALUE_BYTES_MAX, Wanted};
 use tokio::time::Instant;
 
 use crate::run::observing;
-use crate::{Changes, Client, Error, ErrorKind, Guard, Leader, Options, Released};
+use crate::{Changes, Client, Error, ErrorKind, Guard, Leader, Released};
 
 /// An election; of [`Client::election`].
 ///
@@ -19,12 +19,11 @@ use crate::{Changes, Client, Error, ErrorKind, Guard, Leader, Options, Released}
 pub struct Election {
     client: Client,
     name: Vec<u8>,
-    options: Options,
 }
 
 impl Client {
     /// An election: those who campaign under this name, one of whom leads at a time, and those who observe who does. Nothing is asked of
-    /// the nodes yet.
+    /// the nodes yet. Unless [`Options::max_hold`](crate::Options::max_hold) is set, a leader leads until it resigns or is lost.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -35,20 +34,7 @@ impl Client {
     /// # }
     /// ```
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
-        self.election_with(name, self.defaults())
-    }
-
-    /// The same, with these options. Unless [`Options::max_hold`] is set, in the client's defaults or here, a leader leads until it resigns or is lost.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Client, Options};
-    /// # async fn run(locks: Client) {
-    /// let election = locks.election_with("scheduler", &Options::new().ttl(Duration::from_secs(2)));
-    /// # }
-    /// ```
-    pub fn election_with(&self, name: impl AsRef<[u8]>, options: &Options) -> Election {
-        Election::new(self, name.as_ref(), options)
+        Election { client: self.with(&self.options().clone().of_leader()), name: name.as_ref().to_vec() }
     }
 }
 
@@ -62,10 +48,6 @@ pub struct Leadership {
 }
 
 impl Election {
-    pub(crate) fn new(client: &Client, name: &[u8], options: &Options) -> Self {
-        Self { client: client.clone(), name: name.to_vec(), options: options.clone().of_leader() }
-    }
-
     /// Its name: the key of its lock.
     ///
     /// ```no_run
@@ -78,7 +60,7 @@ impl Election {
         &self.name
     }
 
-    /// Waits in turn until this candidate leads, for as long as [`Options::wait`] says, and proclaims `value`, at most 1 002 bytes. Returns
+    /// Waits in turn until this candidate leads, for as long as [`Options::wait`](crate::Options::wait) says, and proclaims `value`, at most 1 002 bytes. Returns
     /// when a majority of the nodes has that, so every observer that asks from then on sees this leader or a later one.
     ///
     /// ```no_run
@@ -98,11 +80,11 @@ impl Election {
     /// As [`Client::lock`]; `BadArgument` if the value is too long; `NoQuorum` if the nodes do not let this client proclaim anything.
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
         let value = checked(value.as_ref())?;
-        let by = self.options.wait.map(|wait| Instant::now() + wait);
+        let by = self.client.options().wait.map(|wait| Instant::now() + wait);
         loop {
-            let mut options = self.options.clone();
+            let mut options = self.client.options().clone();
             options.wait = by.map(|by| by.saturating_duration_since(Instant::now()));
-            let guard = self.client.take(&self.name, Wanted::Exclusive, &options, true, None).await?;
+            let guard = self.client.with(&options).take(&self.name, Wanted::Exclusive, true, None).await?;
             match guard.proclaim(value.clone()).await {
                 Ok((term, sequence)) => return Ok(Leadership { guard, term, sequence: AtomicU64::new(sequence) }),
                 // It had won, and nobody has heard of it.
@@ -134,7 +116,7 @@ impl Election {
     /// `NoQuorum`: too few nodes can be asked, or are not guarded.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         let (nodes, name) = (self.client.nodes(), Arc::<[u8]>::from(&*self.name));
-        let given = self.options.checked()?.given;
+        let given = self.client.options().checked()?.given;
         let leader = move |nodes| {
             let name = Arc::clone(&name);
             async move { observing::leader(&nodes, &name, given).await }
@@ -163,7 +145,7 @@ impl Election {
     /// # Errors
     /// `Closed`, `BadArgument`.
     pub fn observe(&self) -> Result<Changes<Option<Leader>>, Error> {
-        let (nodes, key, given) = (self.client.nodes(), Arc::from(&*self.name), self.options.checked()?.given);
+        let (nodes, key, given) = (self.client.nodes(), Arc::from(&*self.name), self.client.options().checked()?.given);
         let tell = |tell| observing::observe(Arc::clone(&nodes), key, given, tell);
         Ok(Changes::begin(self.client.thread()?, &nodes, tell))
     }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use palisade_quorum::Wanted;
 
-use crate::{Client, Error, Guard, Options, Released};
+use crate::{Client, Error, Guard, Released};
 
 /// A lock that many can read under together, or one write; of [`Client::rw_lock`].
 ///
@@ -17,7 +17,6 @@ use crate::{Client, Error, Guard, Options, Released};
 pub struct RwLock {
     client: Client,
     key: Vec<u8>,
-    options: Options,
 }
 
 impl Client {
@@ -33,20 +32,7 @@ impl Client {
     /// # }
     /// ```
     pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RwLock {
-        self.rw_lock_with(key, self.defaults())
-    }
-
-    /// The same, with these options.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Client, Options};
-    /// # async fn run(locks: Client) {
-    /// let prices = locks.rw_lock_with("prices", &Options::new().ttl(Duration::from_secs(2)).note("import"));
-    /// # }
-    /// ```
-    pub fn rw_lock_with(&self, key: impl AsRef<[u8]>, options: &Options) -> RwLock {
-        RwLock::new(self, key.as_ref(), options)
+        RwLock { client: self.clone(), key: key.as_ref().to_vec() }
     }
 }
 
@@ -61,11 +47,7 @@ pub struct ReadGuard(Guard);
 pub struct WriteGuard(Guard);
 
 impl RwLock {
-    pub(crate) fn new(client: &Client, key: &[u8], options: &Options) -> Self {
-        Self { client: client.clone(), key: key.to_vec(), options: options.clone() }
-    }
-
-    /// Waits until no writer has the lock, or is before this reader; for as long as [`Options::wait`] says.
+    /// Waits until no writer has the lock, or is before this reader; for as long as [`Options::wait`](crate::Options::wait) says.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -79,7 +61,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::lock`].
     pub async fn read(&self) -> Result<ReadGuard, Error> {
-        self.client.take(&self.key, Wanted::Shared, &self.options, true, None).await.map(ReadGuard)
+        self.client.take(&self.key, Wanted::Shared, true, None).await.map(ReadGuard)
     }
 
     /// The same, but it does not wait.
@@ -98,10 +80,10 @@ impl RwLock {
     /// # Errors
     /// As [`Client::try_lock`]; `Contended` if a writer has the lock or waits for it.
     pub async fn try_read(&self) -> Result<ReadGuard, Error> {
-        self.client.take(&self.key, Wanted::Shared, &self.options, false, None).await.map(ReadGuard)
+        self.client.take(&self.key, Wanted::Shared, false, None).await.map(ReadGuard)
     }
 
-    /// Waits until nobody has the lock, or is before this writer; for as long as [`Options::wait`] says.
+    /// Waits until nobody has the lock, or is before this writer; for as long as [`Options::wait`](crate::Options::wait) says.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -116,7 +98,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::lock`].
     pub async fn write(&self) -> Result<WriteGuard, Error> {
-        self.client.take(&self.key, Wanted::Exclusive, &self.options, true, None).await.map(WriteGuard)
+        self.client.take(&self.key, Wanted::Exclusive, true, None).await.map(WriteGuard)
     }
 
     /// The same, but it does not wait.
@@ -132,7 +114,7 @@ impl RwLock {
     /// # Errors
     /// As [`Client::try_lock`]; `Contended` if anybody has the lock or waits for it.
     pub async fn try_write(&self) -> Result<WriteGuard, Error> {
-        self.client.take(&self.key, Wanted::Exclusive, &self.options, false, None).await.map(WriteGuard)
+        self.client.take(&self.key, Wanted::Exclusive, false, None).await.map(WriteGuard)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use palisade_quorum::Wanted;
 
-use crate::{Client, Error, ErrorKind, Guard, Options, Released};
+use crate::{Client, Error, ErrorKind, Guard, Released};
 
 /// Permits, of which there are so many; of [`Client::semaphore`].
 ///
@@ -15,7 +15,6 @@ pub struct Semaphore {
     client: Client,
     key: Vec<u8>,
     limit: u16,
-    options: Options,
 }
 
 impl Client {
@@ -34,20 +33,7 @@ impl Client {
     /// # }
     /// ```
     pub fn semaphore(&self, key: impl AsRef<[u8]>, limit: u16) -> Semaphore {
-        self.semaphore_with(key, limit, self.defaults())
-    }
-
-    /// The same, with these options.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Client, Options};
-    /// # async fn run(locks: Client) {
-    /// let uploads = locks.semaphore_with("uploads", 8, &Options::new().wait(Duration::from_secs(60)));
-    /// # }
-    /// ```
-    pub fn semaphore_with(&self, key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore {
-        Semaphore::new(self, key.as_ref(), limit, options)
+        Semaphore { client: self.clone(), key: key.as_ref().to_vec(), limit }
     }
 }
 
@@ -57,11 +43,7 @@ impl Client {
 pub struct Permit(Guard);
 
 impl Semaphore {
-    pub(crate) fn new(client: &Client, key: &[u8], limit: u16, options: &Options) -> Self {
-        Self { client: client.clone(), key: key.to_vec(), limit, options: options.clone() }
-    }
-
-    /// Waits in turn until a permit is free, for as long as [`Options::wait`] says.
+    /// Waits in turn until a permit is free, for as long as [`Options::wait`](crate::Options::wait) says.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -76,7 +58,7 @@ impl Semaphore {
     /// # Errors
     /// As [`Client::lock`]; `BadArgument` if the limit is 0.
     pub async fn acquire(&self) -> Result<Permit, Error> {
-        self.client.take(&self.key, self.wanted()?, &self.options, true, None).await.map(Permit)
+        self.client.take(&self.key, self.wanted()?, true, None).await.map(Permit)
     }
 
     /// Takes a permit if one is free, now.
@@ -95,7 +77,7 @@ impl Semaphore {
     /// # Errors
     /// As [`Client::try_lock`]; `Contended` if all are held, or somebody waits for one. `BadArgument` if the limit is 0.
     pub async fn try_acquire(&self) -> Result<Permit, Error> {
-        self.client.take(&self.key, self.wanted()?, &self.options, false, None).await.map(Permit)
+        self.client.take(&self.key, self.wanted()?, false, None).await.map(Permit)
     }
 
     /// How many permits there are.

@@ -41,24 +41,15 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(hidden)]
     pub fn by_owner(&self) -> ByOwner {
-        ByOwner::new(self)
+        let (nodes, table, watches) = (self.nodes(), Arc::default(), Arc::default());
+        let (waiting, watching) = (Tally::default(), Tally::default());
+        ByOwner { client: self.clone(), nodes, table, watches, waiting, watching }
     }
 }
 
 impl ByOwner {
-    pub(crate) fn new(client: &Client) -> Self {
-        let (table, watches) = (Arc::default(), Arc::default());
-        Self {
-            client: client.clone(),
-            nodes: client.nodes(),
-            table,
-            watches,
-            waiting: Tally::default(),
-            watching: Tally::default(),
-        }
-    }
-
     pub(super) fn nodes(&self) -> &Arc<Nodes> {
         &self.nodes
     }
@@ -70,7 +61,7 @@ impl ByOwner {
 
     /// How a lease of this length is asked for. Of the client's defaults it has how long a node is given to answer.
     pub(super) fn options(&self, ttl: Duration) -> Options {
-        self.client.defaults().clone().ttl(ttl)
+        self.client.options().clone().ttl(ttl)
     }
 
     /// How a node is asked about a lock that somebody else may have taken.

@@ -114,7 +114,7 @@ impl Asked<'_> {
             request: rand::random(),
             note: self.take.note.clone(),
             wanted: self.take.wanted,
-            class: self.this.client.defaults().counted_as(),
+            class: self.this.client.options().counted_as(),
             ticket: self.came.ticket,
         };
         let mut again = true;

@@ -93,7 +93,7 @@ fn over(last: &Error) -> Error {
         ErrorKind::Contended => {
             "the lock was not free in the time allowed: wait longer, or find out who keeps it".to_owned()
         }
-        _ => format!("the lock could not be had in the time allowed; in the end {}", last.text()),
+        _ => format!("the lock could not be had in the time allowed; in the end {}", last.summary()),
     };
     let error = Error::new(ErrorKind::TimedOut, text).waited_for(last.kind());
     let error = error.with_holder(last.holder().cloned()).with_nodes(last.nodes().to_vec());

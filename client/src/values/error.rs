@@ -45,7 +45,7 @@ pub enum ErrorKind {
     Guarded,
     /// The nodes granted it, but so late that nothing of the lease is left to rely on.
     Expired,
-    /// This owner, whose name the caller chose, holds it already ([`by_owner`](crate::by_owner)).
+    /// This owner holds it already: a session, or an owner whose name the caller chose.
     Owned,
     /// It was held and is not any more.
     Lost,
@@ -159,11 +159,6 @@ impl Error {
         self
     }
 
-    /// What it says, without nodes and holder.
-    pub(crate) fn text(&self) -> &str {
-        &self.0.text
-    }
-
     pub(crate) fn with_nodes(mut self, nodes: Vec<NodeError>) -> Self {
         self.0.nodes = nodes;
         self
@@ -207,7 +202,7 @@ impl Error {
     /// use palisade_client::ErrorKind;
     ///
     /// let options = Options::new().wait(std::time::Duration::from_secs(3));
-    /// let error = locks.lock_with("report", &options).await.unwrap_err();
+    /// let error = locks.with(&options).lock("report").await.unwrap_err();
     /// if error.in_the_way() == Some(ErrorKind::NoQuorum) {
     ///     println!("too few nodes answer: {error}");
     /// }

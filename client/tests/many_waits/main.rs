@@ -61,7 +61,7 @@ fn all_wait(client: &Client, keys: Range<usize>) -> JoinSet<Guard> {
     let mut waiting = JoinSet::new();
     for n in keys {
         let client = client.clone();
-        waiting.spawn(async move { client.lock_with(format!("k{n}"), &options()).await.unwrap() });
+        waiting.spawn(async move { client.with(&options()).lock(format!("k{n}")).await.unwrap() });
     }
     waiting
 }
@@ -241,8 +241,8 @@ async fn a_user_that_may_not_listen_waits_as_before() {
     for turn in 0..60 {
         let n = turn % 2;
         let client = [&heard, &blocked][n].clone();
-        let held = holder.lock_with("k", &options()).await.unwrap();
-        let waits = tokio::spawn(async move { (client.lock_with("k", &options()).await.unwrap(), Instant::now()) });
+        let held = holder.with(&options()).lock("k").await.unwrap();
+        let waits = tokio::spawn(async move { (client.with(&options()).lock("k").await.unwrap(), Instant::now()) });
         // A node that heard last of the release before may not be held.
         let waiters = |field: &str| nodes.0.iter().filter(|server| server.info(field) == 1).count();
         until("it waits", async || waiters("waiters") >= 3).await;

@@ -25,16 +25,16 @@ async fn each_acquisition_is_counted_once_by_how_it_ended() {
     let mut nodes = Nodes::start(3);
     let (locks, other) = (nodes.client().await, nodes.client().await);
     let options = of("ends");
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     assert_eq!(held("ends"), 1.0);
-    assert_eq!(other.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Contended);
+    assert_eq!(other.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     let short = options.clone().wait(ms(300));
-    assert_eq!(other.lock_with("k", &short).await.unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(other.with(&short).lock("k").await.unwrap_err().kind(), ErrorKind::TimedOut);
     // Its caller loses patience.
     let before = nodes.0[0].info("waiters");
     let waits = tokio::spawn({
         let (other, options) = (other.clone(), options.clone());
-        async move { other.lock_with("k", &options).await.map(drop) }
+        async move { other.with(&options).lock("k").await.map(drop) }
     });
     until("it waits", async || nodes.0[0].info("waiters") > before).await;
     waits.abort();
@@ -42,10 +42,10 @@ async fn each_acquisition_is_counted_once_by_how_it_ended() {
     guard.release().await;
     assert_eq!(held("ends"), 0.0);
     nodes.say("LOCK.GUARD ARM 60000");
-    assert_eq!(locks.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Guarded);
+    assert_eq!(locks.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Guarded);
     nodes.say("LOCK.GUARD LIFT");
     nodes.0[1..].iter_mut().for_each(crate::harness::Server::kill);
-    assert_eq!(locks.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    assert_eq!(locks.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
     for outcome in ["granted", "contended", "timed_out", "cancelled", "guarded", "no_quorum"] {
         assert_eq!(ended("ends", outcome), 1.0, "{outcome}");
         let waited = |what: &str| {
@@ -82,7 +82,7 @@ async fn modes_and_classes_are_told_apart_and_keys_are_not() {
     permit.release().await;
     leads.resign().await;
     assert_eq!(held("modes"), 0.0);
-    let guard = client.lock_with("secret-key", &Options::new()).await.unwrap();
+    let guard = client.with(&Options::new()).lock("secret-key").await.unwrap();
     assert!(sum("palisade_client_held", &[("class", "default"), ("mode", "exclusive")]) >= 1.0);
     guard.release().await;
     assert!(!crate::recorder::scraped().contains("secret-"), "no key is a label");
@@ -95,11 +95,11 @@ async fn rounds_of_an_acquisition() {
     let locks = nodes.client().await;
     nodes.follow_their_clocks().await;
     let rounds = |class: &str| sum("palisade_client_acquire_rounds_sum", &[("class", class)]);
-    let guard = locks.lock_with("k", &of("one round")).await.unwrap();
+    let guard = locks.with(&of("one round")).lock("k").await.unwrap();
     assert_eq!(rounds("one round"), 1.0);
     let waits = tokio::spawn({
         let locks = nodes.client().await;
-        async move { locks.lock_with("k", &of("waits")).await.unwrap().release().await }
+        async move { locks.with(&of("waits")).lock("k").await.unwrap().release().await }
     });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     guard.release().await;
@@ -114,7 +114,7 @@ async fn extensions_that_came_to_something_and_that_did_not() {
     let (proxies, locks) = proxied(&nodes).await;
     let extensions =
         |outcome: &str| sum("palisade_client_extensions_total", &[("class", "extends"), ("outcome", outcome)]);
-    let guard = locks.lock_with("k", &of("extends").auto_extend(false)).await.unwrap();
+    let guard = locks.with(&of("extends").auto_extend(false)).lock("k").await.unwrap();
     guard.extend().await.unwrap();
     assert_eq!((extensions("extended"), extensions("failed")), (1.0, 0.0));
     proxies[1..].iter().for_each(Proxy::cut);
@@ -140,7 +140,7 @@ async fn nodes_are_up_or_not() {
     {
         let _frozen = Frozen::new(&nodes.0[0]);
         until("it is silent", async || {
-            drop(locks.try_lock_with("k", &options).await);
+            drop(locks.with(&options).try_lock("k").await);
             is_up(0) == 0.0
         })
         .await;
@@ -150,11 +150,11 @@ async fn nodes_are_up_or_not() {
     nodes.0[1].kill();
     until("it is down", async || is_up(1) == 0.0).await;
     until("it cannot be asked", async || {
-        drop(locks.try_lock_with("k", &options).await);
+        drop(locks.with(&options).try_lock("k").await);
         requests(1, "unreachable") >= 1.0
     })
     .await;
     nodes.0[2].client().say("SET k x");
-    locks.try_lock_with("k", &options).await.map(drop).unwrap_err();
+    locks.with(&options).try_lock("k").await.map(drop).unwrap_err();
     until("it refuses", async || requests(2, "refused") >= 1.0).await;
 }

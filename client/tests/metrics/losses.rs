@@ -17,25 +17,25 @@ async fn each_loss_is_counted_by_its_reason() {
     let locks = nodes.client().await;
     let of = |ttl| Options::new().ttl(ms(ttl)).class("losses");
 
-    let guard = locks.lock_with("a", &of(60_000)).await.unwrap();
+    let guard = locks.with(&of(60_000)).lock("a").await.unwrap();
     until("every node has it", async || nodes.holding("a") == 3).await;
     nodes.say("LOCK.BREAK a");
     guard.extend().await.unwrap_err();
     assert!(matches!(guard.lost().await, Loss::TakenAway(_)));
 
-    let guard = locks.lock_with("b", &of(300).auto_extend(false)).await.unwrap();
+    let guard = locks.with(&of(300).auto_extend(false)).lock("b").await.unwrap();
     assert_eq!(guard.lost().await, Loss::NotExtended);
 
-    let guard = locks.lock_with("c", &of(300).max_hold(ms(400))).await.unwrap();
+    let guard = locks.with(&of(300).max_hold(ms(400))).lock("c").await.unwrap();
     assert_eq!(guard.lost().await, Loss::MaxHold);
 
     // Nothing else runs on the client's own thread meanwhile.
-    let guard = locks.lock_with("d", &of(300)).await.unwrap();
+    let guard = locks.with(&of(300)).lock("d").await.unwrap();
     locks.spawn(async { std::thread::sleep(Duration::from_secs(1)) }).unwrap();
     assert_eq!(guard.lost().await, Loss::Asleep);
 
     // Its last one: two of three nodes are gone.
-    let guard = locks.lock_with("e", &of(2_000)).await.unwrap();
+    let guard = locks.with(&of(2_000)).lock("e").await.unwrap();
     nodes.0[1..].iter_mut().for_each(|server| server.kill());
     assert!(matches!(guard.lost().await, Loss::TooFewNodes(_)));
 

@@ -22,7 +22,7 @@ async fn all() {
     let nodes = Nodes::start(1);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     let _ = guard.extend().await;
     guard.lost().await;
     drop(guard);

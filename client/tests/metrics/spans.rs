@@ -21,7 +21,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
 async fn a_lock_is_a_span_and_holding_it_is_another() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("spans:1", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(60_000))).lock("spans:1").await.unwrap();
     let token = guard.token().to_string();
     tokio::time::sleep(ms(50)).await;
     guard.release().await;

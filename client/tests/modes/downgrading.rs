@@ -78,7 +78,7 @@ async fn what_is_lost_meanwhile_is_told_so() {
     let nodes = Nodes::start(3).await;
     let locks = nodes.client().await;
     let short = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
-    let writing = locks.rw_lock_with("k", &short).write().await.unwrap();
+    let writing = locks.with(&short).rw_lock("k").write().await.unwrap();
     nodes.0.iter().for_each(|node| node.refuses(Some("LOCK.CONVERT")));
     assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
     // It was taken away.

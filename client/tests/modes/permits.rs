@@ -21,7 +21,7 @@ async fn so_many_and_no_more() {
     for count in [1, 3, 5] {
         let nodes = Nodes::start(count).await;
         let locks = nodes.client().await;
-        let uploads = locks.semaphore_with("k", 4, &Options::new().note("upload"));
+        let uploads = locks.with(&Options::new().note("upload")).semaphore("k", 4);
         let mut permits = vec![];
         for _ in 0..2 {
             permits.push(uploads.try_acquire().await.unwrap());

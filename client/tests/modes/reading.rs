@@ -32,7 +32,7 @@ async fn a_writer_and_readers_keep_each_other_out() {
     for count in [1, 3] {
         let nodes = Nodes::start(count).await;
         let locks = nodes.client().await;
-        let lock = locks.rw_lock_with("k", &Options::new().note("import"));
+        let lock = locks.with(&Options::new().note("import")).rw_lock("k");
         let reading = lock.read().await.unwrap();
         assert_eq!(lock.try_write().await.unwrap_err().kind(), ErrorKind::Contended);
         assert_eq!(locks.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);

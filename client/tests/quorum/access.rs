@@ -28,15 +28,15 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     let options = Options::new().ttl(ms(3_000)).node_timeout(ms(2_500));
 
     // Nodes that have just started have tokens that differ, which takes a second round.
-    let guard = locks.try_lock_with("orders:7", &options).await.unwrap();
+    let guard = locks.with(&options).try_lock("orders:7").await.unwrap();
     assert_eq!(guard.release().await, Released::Released);
 
-    let guard = locks.lock_with("orders:42", &options).await.unwrap();
+    let guard = locks.with(&options).lock("orders:42").await.unwrap();
     let again = guard.reenter().await.unwrap();
     guard.extend().await.unwrap();
     let others = Client::new(addresses.clone()).unwrap();
     let patient = options.clone();
-    let waiter = tokio::spawn(async move { others.lock_with("orders:42", &patient).await });
+    let waiter = tokio::spawn(async move { others.with(&patient).lock("orders:42").await });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     // A node that lost the lock is given it again.
     nodes.0[0].kill();
@@ -48,7 +48,7 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
 
     let one = Client::new([addresses[1].clone()]).unwrap();
     one.connect().await.unwrap();
-    assert_eq!(one.lock_with("orders:1", &options).await.unwrap().release().await, Released::Released);
+    assert_eq!(one.with(&options).lock("orders:1").await.unwrap().release().await, Released::Released);
     for server in &nodes.0 {
         let denied = server.client().say("ACL LOG").as_list();
         let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();

@@ -26,7 +26,7 @@ async fn three_thousand_at_once_all_get_theirs() {
     let options = patient().ttl(ms(60_000));
     let one = |n: usize| {
         let (locks, options) = (locks.clone(), options.clone());
-        tokio::spawn(async move { locks.lock_with(format!("burst-{n}"), &options).await })
+        tokio::spawn(async move { locks.with(&options).lock(format!("burst-{n}")).await })
     };
     let tasks: Vec<_> = (0..3_000).map(one).collect();
     let mut guards = vec![];
@@ -50,7 +50,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
         let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
         let one = |n: usize| {
             let locks = locks.clone();
-            tokio::spawn(async move { locks.lock_with(format!("stalled-{round}-{n}"), &patient()).await })
+            tokio::spawn(async move { locks.with(&patient()).lock(format!("stalled-{round}-{n}")).await })
         };
         let tasks: Vec<_> = (0..20).map(one).collect();
         tokio::time::sleep(ms(200)).await;
@@ -68,7 +68,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
     let options = patient().ttl(ms(3_000));
     let mut guards = vec![];
     for n in 0..20 {
-        guards.push(locks.lock_with(format!("held-{n}"), &options).await.unwrap());
+        guards.push(locks.with(&options).lock(format!("held-{n}")).await.unwrap());
     }
     // Over two leases: each guard's rounds meet nodes that hang.
     for _ in 0..15 {
@@ -87,7 +87,7 @@ async fn a_majority_that_is_down_is_waited_for() {
     let locks = nodes.client().await;
     nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
     until("it cannot be had", async || locks.try_lock("other").await.is_err()).await;
-    let waiting = tokio::spawn(async move { locks.lock_with("k", &patient()).await });
+    let waiting = tokio::spawn(async move { locks.with(&patient()).lock("k").await });
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     for server in &mut nodes.0[..MAJORITY] {
@@ -119,13 +119,13 @@ async fn a_majority_that_is_loading_is_waited_for() {
     let locks = Client::new(nodes.addresses()).unwrap();
     let waiting = tokio::spawn({
         let locks = locks.clone();
-        async move { locks.lock_with("k", &patient()).await }
+        async move { locks.with(&patient()).lock("k").await }
     });
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     // Also behind another one of this process.
     for key in ["other", "k"] {
-        let error = locks.lock_with(key, &Options::new().wait(ms(100))).await.unwrap_err();
+        let error = locks.with(&Options::new().wait(ms(100))).lock(key).await.unwrap_err();
         assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("LOADING"), "{error}");
     }
     assert!(nodes.0[..2].iter().all(is_loading), "they were loading all the time");
@@ -142,13 +142,13 @@ async fn a_majority_that_is_loading_is_waited_for() {
 async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
     let mut nodes = Nodes::start(5);
     let (locks, other) = (nodes.client().await, nodes.client().await);
-    let _guard = other.lock_with("k", &Options::new().note("nightly").ttl(ms(60_000))).await.unwrap();
-    let error = locks.lock_with("k", &Options::new().wait(ms(300))).await.unwrap_err();
+    let _guard = other.with(&Options::new().note("nightly").ttl(ms(60_000))).lock("k").await.unwrap();
+    let error = locks.with(&Options::new().wait(ms(300))).lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert_eq!(error.holder().expect("somebody holds it").note, "nightly");
     assert!(error.nodes().is_empty() && error.to_string().contains("was not free"), "{error}");
     nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
-    let error = locks.lock_with("free", &Options::new().wait(ms(300))).await.unwrap_err();
+    let error = locks.with(&Options::new().wait(ms(300))).lock("free").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(error.holder().is_none() && error.nodes().len() == MAJORITY, "{error}");
     assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
@@ -161,7 +161,7 @@ fn a_busy_runtime_loses_no_lock() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let locks = nodes.client().await;
-        let guard = locks.lock_with("k", &patient().ttl(ms(1_500))).await.unwrap();
+        let guard = locks.with(&patient().ttl(ms(1_500))).lock("k").await.unwrap();
         for _ in 0..3 {
             std::thread::sleep(ms(2_000));
             assert!(guard.is_valid() && !guard.is_lost(), "it was extended meanwhile");

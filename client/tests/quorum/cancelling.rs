@@ -45,22 +45,23 @@ async fn at_every_await_point() {
         let options = Options::new().ttl(ms(30_000));
         // The first waits make connections for waiting, which stay.
         let warm = locks.lock("k").await.unwrap();
-        let _ = locks.lock_with("k", &Options::new().wait(ms(100))).await;
+        let _ = locks.with(&Options::new().wait(ms(100))).lock("k").await;
         warm.release().await;
         nothing_is_left(&nodes).await;
-        let taking = |locks: Client| async move { locks.try_lock_with("k", &Options::new().ttl(ms(30_000))).await };
+        let taking = |locks: Client| async move { locks.with(&Options::new().ttl(ms(30_000))).try_lock("k").await };
         for polls in 1..12 {
             drop(poll_some(taking(locks.clone()), polls).await);
             nothing_is_left(&nodes).await;
         }
         for polls in 1..12 {
-            drop(poll_some(locks.lock_with("k", &options), polls).await);
+            drop(poll_some(locks.with(&options).lock("k"), polls).await);
             nothing_is_left(&nodes).await;
         }
         // While somebody else holds it, and is followed.
         for polls in 1..12 {
-            let holder: Guard = locks.try_lock_with("k", &options).await.unwrap();
-            let waiting = poll_some(locks.lock_with("k", &options), polls);
+            let holder: Guard = locks.with(&options).try_lock("k").await.unwrap();
+            let patient = locks.with(&options);
+            let waiting = poll_some(patient.lock("k"), polls);
             let releasing = async {
                 tokio::time::sleep(ms(5)).await;
                 holder.release().await
@@ -69,7 +70,7 @@ async fn at_every_await_point() {
             nothing_is_left(&nodes).await;
         }
         for polls in 1..6 {
-            let guard = locks.lock_with("k", &options).await.unwrap();
+            let guard = locks.with(&options).lock("k").await.unwrap();
             drop(poll_some(guard.extend(), polls).await);
             drop(poll_some(guard.reenter(), polls).await);
             let _ = tokio::time::timeout(ms(10), poll_some(guard.lost(), polls)).await;

@@ -88,7 +88,7 @@ async fn nodes_come_and_go_under_load() {
     }
     let sleeper = Client::new(proxies.iter().map(Proxy::address)).unwrap();
     connected(&sleeper).await;
-    let asleep = sleeper.lock_with("asleep", &options()).await.unwrap();
+    let asleep = sleeper.with(&options()).lock("asleep").await.unwrap();
     proxies.iter().for_each(|proxy| proxy.swallow());
 
     let judged: Vec<_> = (0..5).map(|n| (format!("turns {n}"), Arc::new(Judge::default()))).collect();
@@ -99,16 +99,16 @@ async fn nodes_come_and_go_under_load() {
         })
         .collect();
 
-    let exclusive = follower.lock_with("exclusive", &options()).await.unwrap();
-    let own = changer.lock_with("own", &options()).await.unwrap();
-    let shared = follower.rw_lock_with("shared", &options());
+    let exclusive = follower.with(&options()).lock("exclusive").await.unwrap();
+    let own = changer.with(&options()).lock("own").await.unwrap();
+    let shared = follower.with(&options()).rw_lock("shared");
     let readers = [shared.read().await.unwrap(), shared.read().await.unwrap()];
-    let permits = follower.semaphore_with("permits", 2, &options());
+    let permits = follower.with(&options()).semaphore("permits", 2);
     let permit = permits.acquire().await.unwrap();
-    let session = follower.session_with(&options());
+    let session = follower.with(&options()).session();
     session.lock("of the session").await.unwrap();
-    let leader = follower.election_with("election", &options()).campaign("first").await.unwrap();
-    let mut leaders = changer.election_with("election", &options()).observe().unwrap();
+    let leader = follower.with(&options()).election("election").campaign("first").await.unwrap();
+    let mut leaders = changer.with(&options()).election("election").observe().unwrap();
     assert_eq!(leaders.changed().await.unwrap().unwrap().term, leader.term());
     let mut holders = changer.watch("exclusive").unwrap();
     assert_eq!(holders.changed().await.unwrap().unwrap().token, exclusive.token());
@@ -126,11 +126,11 @@ async fn nodes_come_and_go_under_load() {
     let named = by_owner.take(take).await.unwrap().unwrap();
     let waiter = tokio::spawn({
         let changer = changer.clone();
-        async move { changer.lock_with("exclusive", &options()).await.unwrap() }
+        async move { changer.with(&options()).lock("exclusive").await.unwrap() }
     });
     let candidate = tokio::spawn({
         let changer = changer.clone();
-        async move { changer.election_with("election", &options()).campaign("second").await.unwrap() }
+        async move { changer.with(&options()).election("election").campaign("second").await.unwrap() }
     });
 
     let turns = || judged.iter().map(|(_, judge)| judge.judge()).sum::<usize>();
@@ -153,12 +153,12 @@ async fn nodes_come_and_go_under_load() {
     // It is where it was, and finds the others.
     asleep.lost().await;
     proxies.iter().for_each(|proxy| proxy.pass());
-    assert_eq!(sleeper.lock_with("own", &options().wait(ms(500))).await.unwrap_err().kind(), ErrorKind::TimedOut);
-    let again = sleeper.lock_with("asleep", &options()).await.unwrap();
+    assert_eq!(sleeper.with(&options().wait(ms(500))).lock("own").await.unwrap_err().kind(), ErrorKind::TimedOut);
+    let again = sleeper.with(&options()).lock("asleep").await.unwrap();
     assert!(again.token() > asleep.token());
     // So does one that begins with the list from before.
     let late = Client::new(old).unwrap();
-    assert_eq!(late.try_lock_with("own", &options()).await.unwrap_err().kind(), ErrorKind::Contended);
+    assert_eq!(late.with(&options()).try_lock("own").await.unwrap_err().kind(), ErrorKind::Contended);
 
     assert_eq!(by_owner.check(b"by owner", named.token).await.unwrap().map(|left| left.is_zero()), Some(false));
     assert_eq!(by_owner.release(b"by owner", b"me", None, None).await.unwrap(), Some(0));
@@ -207,8 +207,8 @@ async fn a_changer_that_stops_half_way_is_gone_on_from() {
     found.sort_unstable();
     assert_eq!(found, places);
     // The one that was stopped follows.
-    let guard = other.lock_with("k", &brief()).await.unwrap();
-    assert_eq!(stopped.try_lock_with("k", &brief()).await.unwrap_err().kind(), ErrorKind::Contended);
+    let guard = other.with(&brief()).lock("k").await.unwrap();
+    assert_eq!(stopped.with(&brief()).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     is_on(&nodes, "k", &[0, 3, 4]).await;
     guard.release().await;
 }
@@ -255,13 +255,13 @@ async fn two_changers_at_once_agree() {
 async fn a_dead_node_is_replaced() {
     let mut nodes = Nodes::start_with(4, lasting);
     let locks = nodes_client(&nodes, &[0, 1, 2]).await;
-    let guard = locks.lock_with("k", &options()).await.unwrap();
+    let guard = locks.with(&options()).lock("k").await.unwrap();
     nodes.0[2].kill();
     set(&locks, some(&nodes, &[0, 1, 3])).await;
     assert!(guard.is_valid());
     is_on_live(&nodes, "k", &[0, 1, 3]).await;
     let follower = Client::new(some(&nodes, &[0, 2])).unwrap();
-    let error = follower.try_lock_with("k", &options()).await.unwrap_err();
+    let error = follower.with(&options()).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
     // It was dead when the set was founded, so nobody could ask it who it is.
     assert!(members(&nodes.0[0]).split(',').all(|member| !member.starts_with("unknown@")));
@@ -274,7 +274,7 @@ async fn a_node_is_added_when_it_serves() {
     let mut nodes = Nodes::start_with(4, short);
     let locks = nodes_client(&nodes, &[0, 1, 2]).await;
     set(&locks, some(&nodes, &[0, 1, 2])).await;
-    let guard = locks.lock_with("k", &brief()).await.unwrap();
+    let guard = locks.with(&brief()).lock("k").await.unwrap();
     nodes.0[2].kill();
     // Longer than a lease.
     nodes.0[3].client().say("LOCK.GUARD ARM 3000");
@@ -315,7 +315,7 @@ async fn it_takes_the_permission() {
     // It follows an operator, with its own user.
     let operator = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
     set(&operator, some(&nodes, &[1, 2, 3])).await;
-    let guard = app.lock_with("k", &brief()).await.unwrap();
+    let guard = app.with(&brief()).lock("k").await.unwrap();
     is_on(&nodes, "k", &[1, 2, 3]).await;
     guard.release().await;
     // One that may not say which version it works with is told so.
@@ -323,7 +323,7 @@ async fn it_takes_the_permission() {
         server.client().say("ACL SETUSER app -lock.members");
     }
     let deaf = Client::new(addresses(&[1, 2, 3])).unwrap();
-    let error = deaf.lock_with("k", &brief()).await.unwrap_err();
+    let error = deaf.with(&brief()).lock("k").await.unwrap_err();
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("+lock.members"), "{error}");
 }
 
@@ -337,17 +337,17 @@ async fn another_server_at_an_address_is_no_member() {
     fs::remove_file(state_file(&nodes.0[2])).unwrap();
     nodes.0[2].start_again();
     nodes.0[2].lift();
-    let guard = locks.lock_with("k", &brief()).await.unwrap();
+    let guard = locks.with(&brief()).lock("k").await.unwrap();
     nodes.0[1].signal(rustix::process::Signal::STOP);
     let lost = timeout(patience(), guard.lost()).await;
     lost.expect("with what another server grants there is no majority");
     let one = brief().node_timeout(ms(200));
-    let error = locks.try_lock_with("k", &one).await.unwrap_err();
+    let error = locks.with(&one).try_lock("k").await.unwrap_err();
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("another server is there"), "{error}");
     nodes.0[1].signal(rustix::process::Signal::CONT);
     set(&locks, some(&nodes, &[0, 1, 2])).await;
     assert_eq!((version(&nodes.0[2]), members(&nodes.0[2])), (3, list(&nodes, &[0, 1, 2])));
-    let guard = locks.lock_with("k", &brief()).await.unwrap();
+    let guard = locks.with(&brief()).lock("k").await.unwrap();
     is_on(&nodes, "k", &[0, 1, 2]).await;
     guard.release().await;
 }

@@ -15,9 +15,9 @@ fn what_was_dropped_is_free_when_the_client_is_closed() {
             let locks = Client::new(nodes.addresses()).unwrap();
             connected(&locks).await;
             let slow = Options::new().node_timeout(ms(30_000)).wait(ms(60_000));
-            drop(locks.lock_with("k", &slow).await.unwrap());
+            drop(locks.with(&slow).lock("k").await.unwrap());
             // And somebody who gives up.
-            drop(tokio::time::timeout(ms(1), locks.lock_with("other", &slow)).await);
+            drop(tokio::time::timeout(ms(1), locks.with(&slow).lock("other")).await);
             locks.close().await.unwrap();
             assert_eq!((nodes.holding("k"), nodes.holding("other")), (0, 0));
             assert_eq!(locks.lock("k").await.unwrap_err().kind(), ErrorKind::Closed);
@@ -31,7 +31,7 @@ fn what_was_dropped_is_free_when_the_client_is_closed() {
 async fn a_lock_that_a_guard_holds_is_not_taken_from_it() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(1_000))).lock("k").await.unwrap();
     let error = locks.close().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotGivenBack);
     assert!(error.to_string().contains("guards still hold 1 locks"), "{error}");
@@ -63,7 +63,7 @@ async fn who_waits_for_a_lock_hears_that_the_client_is_closed() {
 async fn what_could_not_be_given_back_is_told_node_by_node() {
     let nodes = Nodes::start(3);
     let (proxies, locks) = proxied(&nodes).await;
-    let guard = locks.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(60_000))).lock("k").await.unwrap();
     proxies[..2].iter().for_each(Proxy::swallow);
     drop(guard);
     let error = locks.close().await.unwrap_err();

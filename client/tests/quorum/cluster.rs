@@ -38,13 +38,13 @@ async fn each_lock_is_at_the_master_of_its_slot() {
     let held = |member: &Member| member.server.info("held");
     let mut guards = vec![];
     for n in 0..60 {
-        guards.push(locks.lock_with(format!("lock{n}"), &options()).await.unwrap());
+        guards.push(locks.with(&options()).lock(format!("lock{n}")).await.unwrap());
     }
     let counts: Vec<_> = six.masters().map(held).collect();
     assert!(counts.iter().sum::<u64>() == 60 && counts.iter().all(|count| *count > 5), "{counts:?}");
     let other = six.client().await;
     for (n, guard) in guards.iter().enumerate() {
-        let refused = other.try_lock_with(format!("lock{n}"), &options()).await.unwrap_err();
+        let refused = other.with(&options()).try_lock(format!("lock{n}")).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Contended);
         assert_eq!(refused.holder().unwrap().token, guard.token());
     }
@@ -67,11 +67,11 @@ async fn waiting_sharing_permits_elections_and_watching() {
         let key = key_of(master);
         let mut changes = other.watch(&key).unwrap();
         assert!(changes.changed().await.unwrap().is_none());
-        let guard = locks.lock_with(&key, &options().note("first")).await.unwrap();
+        let guard = locks.with(&options().note("first")).lock(&key).await.unwrap();
         assert_eq!(changes.changed().await.unwrap().unwrap().token, guard.token());
         let waiting = tokio::spawn({
             let (other, key) = (other.clone(), key.clone());
-            async move { other.lock_with(&key, &options()).await.unwrap() }
+            async move { other.with(&options()).lock(&key).await.unwrap() }
         });
         until("it waits", async || six.0[master].server.info("waiters") == 1).await;
         let first = guard.token();
@@ -80,14 +80,14 @@ async fn waiting_sharing_permits_elections_and_watching() {
         assert!(second.token() > first);
         second.release().await;
 
-        let rw = locks.rw_lock_with(format!("rw{key}"), &options());
+        let rw = locks.with(&options()).rw_lock(format!("rw{key}"));
         let (one, two) = (rw.read().await.unwrap(), rw.read().await.unwrap());
         assert_eq!(rw.try_write().await.unwrap_err().kind(), ErrorKind::Contended);
         one.release().await;
         two.release().await;
         rw.write().await.unwrap().downgrade().await.unwrap().release().await;
 
-        let permits = locks.semaphore_with(format!("permits{key}"), 2, &options());
+        let permits = locks.with(&options()).semaphore(format!("permits{key}"), 2);
         let (one, two) = (permits.acquire().await.unwrap(), permits.acquire().await.unwrap());
         assert_ne!(one.number(), two.number());
         assert_eq!(permits.try_acquire().await.unwrap_err().kind(), ErrorKind::Contended);
@@ -95,7 +95,7 @@ async fn waiting_sharing_permits_elections_and_watching() {
         two.release().await;
 
         let election = format!("election{key}");
-        let leadership = locks.election_with(&election, &options()).campaign("me").await.unwrap();
+        let leadership = locks.with(&options()).election(&election).campaign("me").await.unwrap();
         let leader = other.election(&election).leader().await.unwrap().unwrap();
         assert_eq!((leader.term, &*leader.value), (leadership.term(), &b"me"[..]));
         leadership.resign().await;
@@ -107,7 +107,7 @@ async fn waiting_sharing_permits_elections_and_watching() {
 async fn a_lock_that_is_taken_away_is_lost_at_once() {
     let six = Six::start(60_000);
     let locks = six.client().await;
-    let guard = locks.lock_with(key_of(1), &options()).await.unwrap();
+    let guard = locks.with(&options()).lock(key_of(1)).await.unwrap();
     six.0[1].client().say(&format!("LOCK.BREAK {}", key_of(1)));
     assert!(matches!(guard.lost().await, Loss::TakenAway(_)));
 }
@@ -118,19 +118,19 @@ async fn a_frozen_master_concerns_its_own_locks_alone() {
     let six = Six::start(60_000);
     let locks = six.client().await;
     let keys: Vec<_> = (0..3).map(key_of).collect();
-    let held = locks.lock_with(format!("{{{}}}held", keys[0]), &options()).await.unwrap();
+    let held = locks.with(&options()).lock(format!("{{{}}}held", keys[0])).await.unwrap();
     let frozen = Frozen::new(&six.0[1].server);
-    let refused = locks.try_lock_with(&keys[1], &options()).await.unwrap_err();
+    let refused = locks.with(&options()).try_lock(&keys[1]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoQuorum, "{refused}");
     let waiting = tokio::spawn({
         let (locks, key) = (locks.clone(), keys[1].clone());
-        async move { locks.lock_with(key, &options()).await }
+        async move { locks.with(&options()).lock(key).await }
     });
     let start = Instant::now();
     let mut rounds = 0;
     while start.elapsed() < ms(MAX_TTL_MS + 1_000) {
         for key in [&keys[0], &keys[2]] {
-            locks.try_lock_with(key, &options()).await.unwrap().release().await;
+            locks.with(&options()).try_lock(key).await.unwrap().release().await;
             rounds += 1;
         }
     }
@@ -152,14 +152,14 @@ async fn three_clusters_are_a_quorum() {
     };
     for n in 0..8 {
         let key = format!("lock{n}");
-        let guard = locks.lock_with(&key, &options()).await.unwrap();
+        let guard = locks.with(&options()).lock(&key).await.unwrap();
         until("all have it", async || exists(&key) == 3).await;
         // One master of one cluster is away.
         let frozen: Vec<_> = clusters[n % 3].iter().map(|member| Frozen::new(&member.server)).collect();
         // One that granted it late counts from the next round on.
         until("it is extended by the others", async || guard.extend().await.is_ok()).await;
         guard.release().await;
-        let next = locks.lock_with(&key, &options()).await.unwrap();
+        let next = locks.with(&options()).lock(&key).await.unwrap();
         drop(frozen);
         next.release().await;
         until("nobody has it", async || exists(&key) == 0).await;
@@ -167,7 +167,7 @@ async fn three_clusters_are_a_quorum() {
     // The same cluster by two of its servers is one node.
     let twice = Client::new([urls(&clusters[0]), format!("redis+cluster://{}", tcp(&clusters[0][1]))]).unwrap();
     assert_eq!(twice.connect().await.unwrap_err().kind(), ErrorKind::NoQuorum);
-    assert_eq!(twice.try_lock_with("k", &options()).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    assert_eq!(twice.with(&options()).try_lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,9 +193,9 @@ async fn what_is_wrong_with_a_cluster_is_told() {
     connected(&locks).await;
     // A slot that nobody serves.
     served[0].client().say(&format!("CLUSTER DELSLOTS {}", slot("k")));
-    let refused = locks.try_lock_with("k", &options()).await.unwrap_err();
+    let refused = locks.with(&options()).try_lock("k").await.unwrap_err();
     assert!(refused.kind() == ErrorKind::NoQuorum && refused.to_string().contains("CLUSTERDOWN"), "{refused}");
-    let waiting = tokio::spawn(async move { locks.lock_with("k", &options()).await });
+    let waiting = tokio::spawn(async move { locks.with(&options()).lock("k").await });
     tokio::time::sleep(ms(300)).await;
     served[0].client().say(&format!("CLUSTER ADDSLOTS {}", slot("k")));
     waiting.await.unwrap().unwrap().release().await;

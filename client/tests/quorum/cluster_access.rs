@@ -33,7 +33,7 @@ async fn a_password_that_was_changed_on_all_masters_is_read_again() {
     connected(&locks).await;
     let mut guards = vec![];
     for key in keys() {
-        guards.push(locks.lock_with(key, &options()).await.unwrap());
+        guards.push(locks.with(&options()).lock(key).await.unwrap());
     }
     on_all(&user("second"));
     on_all("CLIENT KILL USER app");

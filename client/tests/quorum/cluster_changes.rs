@@ -52,16 +52,16 @@ async fn a_held_lock_that_moved_with_its_keys_can_be_released_and_runs_out() {
     let six = Six::start(60_000);
     let masters: Vec<_> = six.masters().collect();
     let locks = six.client().await;
-    let guard = locks.lock_with(KEY, &options().ttl(ms(MAX_TTL_MS))).await.unwrap();
+    let guard = locks.with(&options().ttl(ms(MAX_TTL_MS))).lock(KEY).await.unwrap();
     let token = guard.token();
     move_by_keys(&masters, masters[1], masters[2]);
     assert_eq!(guard.release().await, Released::Released);
-    let next = locks.lock_with(KEY, &options()).await.unwrap();
+    let next = locks.with(&options()).lock(KEY).await.unwrap();
     assert!(next.token() > token);
     // What came by MIGRATE is suspect: it is not extended, and nobody else has it before it has run out.
     move_by_keys(&masters, masters[2], masters[0]);
-    let options = options();
-    let (loss, after) = tokio::join!(next.lost(), locks.lock_with(KEY, &options));
+    let locks = locks.with(&options());
+    let (loss, after) = tokio::join!(next.lost(), locks.lock(KEY));
     assert!(matches!(loss, Loss::TooFewNodes(_)), "{loss}");
     let after = after.unwrap();
     assert!(after.token() > next.token() && after.is_valid() && !next.is_valid());
@@ -73,10 +73,10 @@ async fn a_held_lock_that_moved_in_one_step_is_extended_where_it_is() {
     let six = Six::start(60_000);
     let masters: Vec<_> = six.masters().collect();
     let locks = six.client().await;
-    let guard = locks.lock_with(KEY, &options()).await.unwrap();
+    let guard = locks.with(&options()).lock(KEY).await.unwrap();
     let waiting = tokio::spawn({
         let locks = locks.clone();
-        async move { locks.lock_with(KEY, &options()).await.unwrap() }
+        async move { locks.with(&options()).lock(KEY).await.unwrap() }
     });
     until("it waits", async || masters[1].server.info("waiters") == 1).await;
     for (from, to) in [(1, 2), (2, 0), (0, 1)] {
@@ -162,7 +162,7 @@ pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, opti
     let mut was_over = false;
     while !was_over {
         let is_over = judge.is_over.load(Ordering::Relaxed);
-        let guard = locks.lock_with(&key, &options).await.unwrap();
+        let guard = locks.with(&options).lock(&key).await.unwrap();
         let came = Instant::now();
         tokio::time::sleep(ms(2)).await;
         let is_taken = judge.register.lock().unwrap().write(guard.token());
@@ -189,7 +189,7 @@ async fn thousands_wait_while_their_slot_moves() {
     let names = WAITING / 10;
     let mut held = vec![];
     for n in 0..names {
-        held.push(locks.lock_with(name(n), &options()).await.unwrap());
+        held.push(locks.with(&options()).lock(name(n)).await.unwrap());
     }
     let patient = options().node_timeout(ms(10_000));
     let mut waiting = tokio::task::JoinSet::new();
@@ -201,7 +201,7 @@ async fn thousands_wait_while_their_slot_moves() {
     for n in 0..WAITING {
         let (locks, name, patient) = (clients[n / names].clone(), name(n % names), patient.clone());
         waiting.spawn(async move {
-            let guard = locks.lock_with(&name, &patient).await.unwrap();
+            let guard = locks.with(&patient).lock(&name).await.unwrap();
             let token = guard.token();
             guard.release().await;
             (name, token)
@@ -237,7 +237,7 @@ async fn a_seed_that_serves_nothing_is_enough() {
     let members = joined_with(["0 16383", ""], |setup| setup);
     let locks = Client::cluster([tcp(&members[1])]).unwrap();
     connected(&locks).await;
-    let guard = locks.lock_with(KEY, &Options::new()).await.unwrap();
+    let guard = locks.with(&Options::new()).lock(KEY).await.unwrap();
     assert_eq!((members[0].server.info("held"), members[1].server.info("held")), (1, 0));
     guard.release().await;
 }

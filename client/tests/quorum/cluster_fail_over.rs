@@ -33,11 +33,11 @@ async fn a_master_that_dies_is_replaced() {
     let keys: Vec<_> = (0..3).map(key_of).collect();
     let mut guards = vec![];
     for key in &keys {
-        guards.push(locks.lock_with(key, &options()).await.unwrap());
+        guards.push(locks.with(&options()).lock(key).await.unwrap());
     }
     let waiting = tokio::spawn({
         let (locks, key) = (six.client().await, keys[1].clone());
-        async move { locks.lock_with(key, &options()).await.unwrap() }
+        async move { locks.with(&options()).lock(key).await.unwrap() }
     });
     until("it waits", async || six.0[1].server.info("waiters") == 1).await;
     six.0[1].server.kill();
@@ -61,17 +61,17 @@ async fn a_master_that_steps_down_is_guarded_and_waited_out() {
     let six = Six::start(60_000);
     let locks = six.client().await;
     let key = key_of(1);
-    let guard = locks.lock_with(&key, &options()).await.unwrap();
+    let guard = locks.with(&options()).lock(&key).await.unwrap();
     let waiting = tokio::spawn({
         let (locks, key) = (six.client().await, key.clone());
-        async move { locks.lock_with(key, &options()).await.unwrap() }
+        async move { locks.with(&options()).lock(key).await.unwrap() }
     });
     until("it waits", async || six.0[1].server.info("waiters") == 1).await;
     let other = six.client().await;
     let start = Instant::now();
     fail_over(&six.0[4]);
     // As soon as the others know; or the guard is over before anybody looks.
-    until("it is told", async || match other.try_lock_with(format!("{{{key}}}free"), &options()).await {
+    until("it is told", async || match other.with(&options()).try_lock(format!("{{{key}}}free")).await {
         Err(error) => error.kind() == ErrorKind::Guarded && error.retry_after().is_some(),
         Ok(guard) => {
             assert!(

@@ -54,11 +54,11 @@ async fn found_and_replaced() {
     let keys: Vec<_> = (0..3).map(key_of).collect();
     let mut guards = vec![];
     for key in &keys {
-        guards.push(locks.lock_with(key, &options()).await.unwrap());
+        guards.push(locks.with(&options()).lock(key).await.unwrap());
     }
     assert!((0..3).all(|n| six.0[n].server.info("held") == 1), "each is at its own master");
     let key = keys[1].clone();
-    let waiting = tokio::spawn(async move { other.lock_with(key, &options()).await.unwrap() });
+    let waiting = tokio::spawn(async move { other.with(&options()).lock(key).await.unwrap() });
     until("it waits", async || six.0[1].server.info("waiters") == 1).await;
     fail_over(&six.0[4]);
     guards[1].lost().await;

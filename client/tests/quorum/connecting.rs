@@ -24,7 +24,7 @@ fn over(port: u16, tls: Tls) -> Client {
 /// Why a lock cannot be taken.
 async fn refusal(locks: &Client) -> String {
     let slow = palisade_client::Options::new().node_timeout(std::time::Duration::from_secs(10));
-    locks.try_lock_with("k", &slow).await.unwrap_err().to_string()
+    locks.with(&slow).try_lock("k").await.unwrap_err().to_string()
 }
 
 #[cfg(feature = "tls")]

@@ -26,7 +26,7 @@ async fn contender() {
             tokio::spawn(async move {
                 for _ in 0..sections {
                     let options = Options::new().ttl(ms(20_000)).node_timeout(ms(5_000));
-                    let guard = locks.lock_with("k", &options).await.unwrap();
+                    let guard = locks.with(&options).lock("k").await.unwrap();
                     // A counter that only a lock protects: read, then written, with the token of each section beside it.
                     let before = std::fs::read_to_string(&file).unwrap();
                     let (count, largest) = before.split_once(' ').unwrap();

@@ -15,7 +15,7 @@ async fn a_node_that_restarted_empty() {
     let locks = nodes.client().await;
     nodes.0[2].kill();
     let options = Options::new().ttl(ms(30_000)).auto_extend(false);
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     nodes.0[1].kill();
     nodes.0[1].start_again();
     nodes.0[2].start_again();
@@ -70,7 +70,7 @@ async fn a_holder_paused_between_its_check_and_its_write() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     let mut register = Register::default();
-    let paused = locks.try_lock_with("k", &Options::new().ttl(ms(500)).auto_extend(false)).await.unwrap();
+    let paused = locks.with(&Options::new().ttl(ms(500)).auto_extend(false)).try_lock("k").await.unwrap();
     let (token, looked) = (paused.token(), paused.is_valid());
     assert!(looked && register.write(token));
     let next = locks.lock("k").await.unwrap();
@@ -99,7 +99,7 @@ async fn a_token_from_a_client_an_hour_ahead_then_two_restarts() {
             server.start_again();
         }
         let locks = nodes.client_now().await;
-        let guard = locks.lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+        let guard = locks.with(&Options::new().ttl(ms(1_000))).lock("k").await.unwrap();
         assert!(guard.token() > last, "{} after {last}", guard.token());
         last = guard.token();
         guard.release().await;
@@ -131,7 +131,7 @@ async fn a_grant_counted_after_its_validity() {
     connected(&locks).await;
     proxy.delay(ms(300));
     let options = Options::new().ttl(ms(400)).node_timeout(ms(10_000));
-    assert_eq!(locks.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Expired);
+    assert_eq!(locks.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Expired);
     until("it is given back", async || nodes.holding("k") == 0).await;
 }
 
@@ -140,7 +140,7 @@ async fn a_grant_counted_after_its_validity() {
 async fn late_extensions_do_not_revive_a_lock() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &Options::new().ttl(ms(800))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(800))).lock("k").await.unwrap();
     {
         let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];
         guard.lost().await;

@@ -50,11 +50,11 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     assert_eq!(leader(&two, "e").await, None);
     watched(&nodes, 1).await;
     // Somebody who only has the lock leads nothing.
-    let guard = one.lock_with("e", &options().note("term 7 a note that looks like it")).await.unwrap();
+    let guard = one.with(&options().note("term 7 a note that looks like it")).lock("e").await.unwrap();
     assert_eq!(leader(&two, "e").await, None);
     guard.release().await;
 
-    let first = one.election_with("e", &options()).campaign("first").await.unwrap();
+    let first = one.with(&options()).election("e").campaign("first").await.unwrap();
     assert_eq!((first.sequence(), first.key(), first.term()), (1, &b"e"[..], first.token()));
     assert_eq!(leader(&two, "e").await, Some((first.term(), "first".to_owned())), "told before it campaigned in vain");
     expect(&mut leaders, first.term(), 1, "first").await;
@@ -62,7 +62,7 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     expect(&mut leaders, first.term(), 2, "moved").await;
     watched(&nodes, 1).await;
 
-    let election = two.election_with("e", &options());
+    let election = two.with(&options()).election("e");
     let waits = tokio::spawn(async move { election.campaign("second").await });
     until("it waits on a majority", async || nodes.0.iter().filter(|server| server.info("waiters") == 1).count() >= 3)
         .await;
@@ -93,9 +93,9 @@ async fn a_leader_that_vanishes_is_followed_within_its_lease() {
     let mut took = vec![];
     for n in 0..3 {
         let (proxies, client) = proxied(&nodes).await;
-        let first = client.election_with("e", &options()).campaign(format!("first {n}")).await.unwrap();
+        let first = client.with(&options()).election("e").campaign(format!("first {n}")).await.unwrap();
         expect(&mut leaders, first.term(), 1, &format!("first {n}")).await;
-        let election = other.election_with("e", &options());
+        let election = other.with(&options()).election("e");
         let waits = tokio::spawn(async move { election.campaign("next").await });
         until("it waits", async || nodes.0.iter().filter(|server| server.info("waiters") == 1).count() >= 2).await;
         // Nothing of it arrives any more, and nobody is told.
@@ -126,7 +126,7 @@ async fn two_of_five_nodes_may_be_down() {
     let client = nodes.client().await;
     let mut leaders = client.election("e").observe().unwrap();
     assert_eq!(next(&mut leaders).await, None);
-    let first = client.election_with("e", &options()).campaign("first").await.unwrap();
+    let first = client.with(&options()).election("e").campaign("first").await.unwrap();
     expect(&mut leaders, first.term(), 1, "first").await;
     nodes.0[0].kill();
     nodes.0[3].kill();
@@ -135,7 +135,7 @@ async fn two_of_five_nodes_may_be_down() {
     assert_eq!(leader(&client, "e").await, Some((first.term(), "still".to_owned())));
     first.resign().await;
     assert_eq!(next(&mut leaders).await, None);
-    let second = client.election_with("e", &options()).campaign("second").await.unwrap();
+    let second = client.with(&options()).election("e").campaign("second").await.unwrap();
     expect(&mut leaders, second.term(), 1, "second").await;
     // With three down nobody can tell.
     nodes.0[4].kill();
@@ -151,7 +151,7 @@ async fn nodes_that_forgot_are_told_again() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1500", "max-clock-skew", "100"]);
     let mut nodes = Nodes::start_with(3, setup);
     let client = nodes.client().await;
-    let first = client.election_with("e", &options()).campaign("first").await.unwrap();
+    let first = client.with(&options()).election("e").campaign("first").await.unwrap();
     let mut leaders = client.election("e").observe().unwrap();
     expect(&mut leaders, first.term(), 1, "first").await;
     first.proclaim("second").await.unwrap();
@@ -180,7 +180,7 @@ async fn an_observer_with_one_node_out_of_reach_sees_each_term() {
         assert_eq!(next(&mut leaders).await, None);
         how(&proxies[n]);
         for value in ["one", "two", "three"] {
-            let leads = client.election_with("e", &options()).campaign(value).await.unwrap();
+            let leads = client.with(&options()).election("e").campaign(value).await.unwrap();
             expect(&mut leaders, leads.term(), 1, value).await;
             leads.resign().await;
             assert_eq!(next(&mut leaders).await, None);
@@ -188,7 +188,7 @@ async fn an_observer_with_one_node_out_of_reach_sees_each_term() {
         proxies[n].pass();
     }
     // Two out of reach: what was told last stays, and nothing is said.
-    let leads = client.election_with("e", &options()).campaign("last").await.unwrap();
+    let leads = client.with(&options()).election("e").campaign("last").await.unwrap();
     let mut leaders = far.election("e").observe().unwrap();
     expect(&mut leaders, leads.term(), 1, "last").await;
     proxies[0].cut();
@@ -205,18 +205,18 @@ async fn an_observer_with_one_node_out_of_reach_sees_each_term() {
 async fn bounds_and_refusals() {
     let nodes = Nodes::start(3);
     let client = nodes.client().await;
-    let election = client.election_with("e", &options().wait(ms(100)));
+    let election = client.with(&options().wait(ms(100))).election("e");
     assert_eq!(election.campaign([0; 1_003]).await.unwrap_err().kind(), ErrorKind::BadArgument);
     let first = election.campaign([255; 1_002]).await.unwrap();
     assert_eq!(first.proclaim([0; 1_003]).await.unwrap_err().kind(), ErrorKind::BadArgument);
     assert_eq!(client.election("e").leader().await.unwrap().unwrap().value, [255; 1_002]);
-    let error = client.election_with("e", &options().wait(ms(100))).campaign("late").await.unwrap_err();
+    let error = client.with(&options().wait(ms(100))).election("e").campaign("late").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     first.resign().await;
     // Who may not proclaim does not lead.
     nodes.say("ACL SETUSER default -lock.note");
     let began = Instant::now();
-    let error = client.election_with("e", &options()).campaign("mute").await.unwrap_err();
+    let error = client.with(&options()).election("e").campaign("mute").await.unwrap_err();
     assert_eq!((error.kind(), error.nodes().len() >= 2), (ErrorKind::NoQuorum, true), "{error}");
     assert!(error.to_string().contains("LOCK.NOTE") && began.elapsed() < Duration::from_secs(10));
     until("it was given back", async || nodes.holding("e") == 0).await;
@@ -227,7 +227,7 @@ fn without_async() {
     let nodes = Nodes::start(3);
     let client = palisade_client::blocking::Client::new(nodes.addresses()).unwrap();
     client.connect().unwrap();
-    let election = client.election_with("e", &options());
+    let election = client.with(&options()).election("e");
     let mut leaders = election.observe().unwrap();
     assert_eq!(leaders.next(), Some(None));
     let leads = election.campaign("here").unwrap();

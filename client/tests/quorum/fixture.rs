@@ -40,7 +40,7 @@ impl Nodes {
         let client = Client::new(self.addresses()).unwrap();
         let start = Instant::now();
         let slow = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
-        let _ = client.try_lock_with("connected", &slow).await;
+        let _ = client.with(&slow).try_lock("connected").await;
         println!("tried once in {:?}", start.elapsed());
         client
     }
@@ -77,7 +77,7 @@ pub fn address(server: &Server) -> String {
 pub async fn connected(client: &Client) {
     let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
     let key = format!("connected-{:x}", rand::random::<u64>());
-    client.lock_with(key, &options).await.unwrap().release().await;
+    client.with(&options).lock(key).await.unwrap().release().await;
 }
 
 /// Returns when `condition` holds.

@@ -15,7 +15,7 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(900)).max_hold(ms(2_000));
     let start = Instant::now();
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     guard.lost().await;
     assert!(start.elapsed() > ms(1_800), "it was extended: {:?}", start.elapsed());
     assert!(!guard.is_valid());
@@ -28,8 +28,8 @@ async fn it_is_extended_however_it_was_taken() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(2_000));
-    let tried = locks.try_lock_with("tried", &options).await.unwrap();
-    let waited = locks.lock_with("waited", &options).await.unwrap();
+    let tried = locks.with(&options).try_lock("tried").await.unwrap();
+    let waited = locks.with(&options).lock("waited").await.unwrap();
     // Past what the first lease is good for.
     tokio::time::sleep(ms(2_500)).await;
     assert!(tried.is_valid() && waited.is_valid());
@@ -39,7 +39,7 @@ async fn it_is_extended_however_it_was_taken() {
 async fn not_extended_it_is_lost_when_validity_ends() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(400)).auto_extend(false)).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(400)).auto_extend(false)).try_lock("k").await.unwrap();
     let valid_for = guard.valid_for();
     let start = Instant::now();
     guard.lost().await;
@@ -55,7 +55,7 @@ async fn a_rolling_restart_of_every_node() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1500", "max-clock-skew", "100"]);
     let mut nodes = Nodes::start_with(5, setup);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &Options::new().ttl(ms(1_500))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(1_500))).lock("k").await.unwrap();
     let first = guard.token();
     for n in 0..5 {
         nodes.0[n].kill();
@@ -69,10 +69,10 @@ async fn a_rolling_restart_of_every_node() {
     assert!(guard.is_valid() && guard.token() >= first);
     let other = nodes.client_now().await;
     let options = Options::new().ttl(ms(1_500));
-    assert_eq!(other.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Contended);
+    assert_eq!(other.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     let token = guard.token();
     guard.release().await;
-    assert!(other.lock_with("k", &options).await.unwrap().token() > token);
+    assert!(other.with(&options).lock("k").await.unwrap().token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,7 +80,7 @@ async fn a_cut_network_is_a_lost_lock_in_time() {
     let nodes = Nodes::start(3);
     let (proxies, locks) = proxied(&nodes).await;
     for how in [Proxy::swallow, Proxy::cut, Proxy::swallow_answers] {
-        let guard = locks.lock_with("k", &Options::new().ttl(ms(1_000))).await.unwrap();
+        let guard = locks.with(&Options::new().ttl(ms(1_000))).lock("k").await.unwrap();
         proxies.iter().for_each(how);
         guard.lost().await;
         assert!(!guard.is_valid());
@@ -100,7 +100,7 @@ async fn a_cut_network_is_a_lost_lock_in_time() {
 async fn taken_away_by_an_operator_it_is_lost_at_once() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &Options::new().ttl(ms(3_000))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(3_000))).lock("k").await.unwrap();
     nodes.say("LOCK.BREAK k");
     guard.lost().await;
     assert!(guard.is_lost());
@@ -113,7 +113,8 @@ async fn what_runs_under_a_lost_lock_is_cancelled() {
     let locks = nodes.client().await;
     let frozen: Vec<_> = nodes.0[1..].iter().collect();
     let result = locks
-        .with_lock("k", &Options::new().ttl(ms(700)), async |guard| {
+        .with(&Options::new().ttl(ms(700)))
+        .with_lock("k", async |guard| {
             let _frozen: Vec<_> = frozen.iter().map(|server| Frozen::new(server)).collect();
             tokio::time::sleep(ms(60_000)).await;
             guard.token()
@@ -127,7 +128,7 @@ async fn extended_by_hand() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(2_000)).auto_extend(false);
-    let guard = locks.try_lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).try_lock("k").await.unwrap();
     let before = guard.valid_for();
     tokio::time::sleep(ms(50)).await;
     assert!(guard.valid_for() < before);

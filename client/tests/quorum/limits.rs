@@ -20,7 +20,7 @@ type Ended = (Error, Duration);
 fn waits(locks: &Client, options: Options) -> JoinHandle<Ended> {
     let (locks, began) = (locks.clone(), Instant::now());
     tokio::spawn(async move {
-        let error = locks.lock_with("k", &options.wait(WAIT)).await.unwrap_err();
+        let error = locks.with(&options.wait(WAIT)).lock("k").await.unwrap_err();
         (error, began.elapsed().saturating_sub(WAIT))
     })
 }
@@ -42,7 +42,7 @@ fn assert_no_quorum((error, late): &Ended) {
 async fn a_majority_that_freezes_during_a_wait() {
     let nodes = Nodes::start(5);
     let (holder, locks, slow) = (nodes.client().await, nodes.client().await, nodes.client().await);
-    let _held = holder.lock_with("k", &Options::new().ttl(ms(60_000)).note("nightly")).await.unwrap();
+    let _held = holder.with(&Options::new().ttl(ms(60_000)).note("nightly")).lock("k").await.unwrap();
     let one = waits(&locks, Options::new());
     queued(&nodes, 1).await;
     let behind = waits(&locks, Options::new());
@@ -62,7 +62,7 @@ async fn a_majority_that_freezes_during_a_wait() {
 async fn one_node_that_freezes_during_a_wait() {
     let nodes = Nodes::start(1);
     let (holder, locks) = (nodes.client().await, nodes.client().await);
-    let _held = holder.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let _held = holder.with(&Options::new().ttl(ms(60_000))).lock("k").await.unwrap();
     let waits = waits(&locks, Options::new());
     queued(&nodes, 1).await;
     let _frozen = Frozen::new(&nodes.0[0]);
@@ -73,7 +73,7 @@ async fn one_node_that_freezes_during_a_wait() {
 async fn an_owner_waits_for_nodes_that_freeze() {
     let nodes = Nodes::start(5);
     let (holder, locks) = (nodes.client().await, nodes.client().await);
-    let _held = holder.lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let _held = holder.with(&Options::new().ttl(ms(60_000))).lock("k").await.unwrap();
     for wanted in [Wanted::Exclusive, Wanted::Shared] {
         let take = Take {
             key: b"k".to_vec(),
@@ -104,7 +104,7 @@ async fn a_holder_of_before_is_not_named() {
     let nodes = Nodes::start(5);
     let (holder, locks) = (nodes.client().await, nodes.client().await);
     let short = Options::new().ttl(ms(1_000)).auto_extend(false).note("nightly");
-    let keeps = holder.lock_with("k", &short).await.unwrap();
+    let keeps = holder.with(&short).lock("k").await.unwrap();
     let waits = waits(&locks, Options::new().node_timeout(ms(60_000)));
     queued(&nodes, 1).await;
     let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();

@@ -47,7 +47,7 @@ async fn without_asking_again_and_again() {
     for (count, how) in [(5, "LOCK.BREAK k"), (1, "DEL k"), (3, "FLUSHALL"), (1, "SET k x")] {
         let nodes = Nodes::start(count);
         let locks = nodes.client().await;
-        let guard = locks.lock_with("k", &long()).await.unwrap();
+        let guard = locks.with(&long()).lock("k").await.unwrap();
         told(&nodes).await;
         let looks = calls(&nodes, "lock.check");
         assert_eq!(looks, vec![1; count], "it was looked at once");
@@ -67,7 +67,7 @@ async fn without_asking_again_and_again() {
 async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &long()).await.unwrap();
+    let guard = locks.with(&long()).lock("k").await.unwrap();
     told(&nodes).await;
     guard.extend().await.unwrap();
     until("it was looked at again", async || calls(&nodes, "lock.check").iter().all(|&looks| looks >= 2)).await;
@@ -89,7 +89,7 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
 async fn what_is_taken_away_node_by_node_is_not_taken_back() {
     let nodes = Nodes::start(5);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &long()).await.unwrap();
+    let guard = locks.with(&long()).lock("k").await.unwrap();
     told(&nodes).await;
     for (n, server) in nodes.0.iter().enumerate().take(3) {
         assert!(!guard.is_lost(), "{n} of five");
@@ -104,7 +104,7 @@ async fn what_is_taken_away_node_by_node_is_not_taken_back() {
 async fn not_if_that_is_not_wanted_or_not_allowed() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("k", &long().told_at_once(false)).await.unwrap();
+    let guard = locks.with(&long().told_at_once(false)).lock("k").await.unwrap();
     tokio::time::sleep(ms(300)).await;
     nodes.say("LOCK.BREAK k");
     assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
@@ -113,7 +113,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
     nodes.say("ACL SETUSER app on >secret ~* +@all -client|tracking");
     let addresses = nodes.addresses().into_iter().map(|address| format!("{address}?user=app&pass=secret"));
     let locks = palisade_client::Client::new(addresses).unwrap();
-    let guard = locks.lock_with("k", &long()).await.unwrap();
+    let guard = locks.with(&long()).lock("k").await.unwrap();
     tokio::time::sleep(ms(300)).await;
     assert_eq!(calls(&nodes, "lock.check"), vec![0; 3]);
     guard.extend().await.unwrap();
@@ -126,7 +126,7 @@ async fn a_short_hold_is_not_looked_at() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     for _ in 0..20 {
-        locks.lock_with("k", &long()).await.unwrap().release().await;
+        locks.with(&long()).lock("k").await.unwrap().release().await;
     }
     assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
 }
@@ -136,7 +136,7 @@ async fn a_short_hold_is_not_looked_at() {
 async fn one_of_many_readers() {
     let nodes = Nodes::start(3);
     let (locks, others) = (nodes.client().await, nodes.client().await);
-    let one = locks.rw_lock_with("k", &long()).read().await.unwrap();
+    let one = locks.with(&long()).rw_lock("k").read().await.unwrap();
     // A node tells nobody of what came over its own connection.
     let lock = others.rw_lock("k");
     let other = lock.read().await.unwrap();
@@ -160,7 +160,7 @@ async fn a_node_that_granted_it_again_meanwhile_is_named() {
     nodes.follow_their_clocks().await;
     let (proxies, locks) = proxied(&nodes).await;
     let options = long().told_at_once(false).node_timeout(ms(60_000));
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     until("every node has it", async || nodes.holding("k") == 3).await;
     nodes.say("LOCK.BREAK k");
     proxies[1..].iter().for_each(Proxy::hold_answers);
@@ -176,11 +176,11 @@ async fn a_node_that_granted_it_again_meanwhile_is_named() {
 async fn why_it_was_lost() {
     let mut nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.lock_with("a", &Options::new().ttl(ms(300)).auto_extend(false)).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(300)).auto_extend(false)).lock("a").await.unwrap();
     assert_eq!(guard.lost().await, Loss::NotExtended);
-    let guard = locks.lock_with("b", &Options::new().ttl(ms(300)).max_hold(ms(400))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(300)).max_hold(ms(400))).lock("b").await.unwrap();
     assert_eq!(guard.lost().await, Loss::MaxHold);
-    let guard = locks.lock_with("c", &Options::new().ttl(ms(600))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(600))).lock("c").await.unwrap();
     nodes.0[1..].iter_mut().for_each(|server| server.kill());
     match guard.lost().await {
         Loss::TooFewNodes(named) => assert_eq!(named.len(), 2, "{named:?}"),

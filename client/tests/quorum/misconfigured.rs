@@ -8,7 +8,7 @@ use crate::harness::{Setup, follow};
 async fn why(addresses: Vec<String>) -> String {
     let locks = Client::new(addresses).unwrap();
     let slow = palisade_client::Options::new().node_timeout(std::time::Duration::from_secs(10));
-    let error = locks.try_lock_with("k", &slow).await.unwrap_err();
+    let error = locks.with(&slow).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoQuorum);
     error.to_string()
 }

@@ -88,7 +88,7 @@ async fn so_many_permits_and_no_more() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
         let locks = nodes.client().await;
-        let uploads = locks.semaphore_with("k", 3, &Options::new().note("upload"));
+        let uploads = locks.with(&Options::new().note("upload")).semaphore("k", 3);
         let mut permits = vec![uploads.try_acquire().await.unwrap(), uploads.acquire().await.unwrap()];
         permits.push(uploads.try_acquire().await.unwrap());
         assert_eq!(numbers(&permits), [1, 2, 3]);
@@ -131,7 +131,7 @@ async fn a_burst_for_as_many_permits_as_there_are() {
     let start = Instant::now();
     for _ in 0..TIMES {
         let acquire = |locks: &Client| {
-            let uploads = locks.semaphore_with("k", 8, &Options::new().node_timeout(ms(10_000)));
+            let uploads = locks.with(&Options::new().node_timeout(ms(10_000))).semaphore("k", 8);
             tokio::spawn(async move { uploads.acquire().await.unwrap() })
         };
         let mut permits = vec![];
@@ -157,10 +157,10 @@ async fn permits_and_readers_outlive_the_restart_of_every_node() {
     let mut nodes = Nodes::start_with(3, setup);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(2_000)).node_timeout(ms(1_000));
-    let uploads = locks.semaphore_with("k", 2, &options);
+    let uploads = locks.with(&options).semaphore("k", 2);
     let permits = [uploads.acquire().await.unwrap(), uploads.acquire().await.unwrap()];
     let numbers = permits.each_ref().map(Permit::number);
-    let writing = locks.rw_lock_with("t", &options).write().await.unwrap();
+    let writing = locks.with(&options).rw_lock("t").write().await.unwrap();
     let reading = writing.downgrade().await.unwrap();
     let count = |server: &crate::harness::Server, key: &str| match server.client().say(&format!("LOCK.INFO {key}")) {
         info if info == null() => int(0),
@@ -191,7 +191,7 @@ async fn a_reader_that_was_paused_is_refused_by_its_token() {
     let locks = nodes.client().await;
     let mut written = Register::default();
     let short = Options::new().ttl(ms(500)).auto_extend(false).node_timeout(ms(250));
-    let paused = locks.rw_lock_with("k", &short).read().await.unwrap();
+    let paused = locks.with(&short).rw_lock("k").read().await.unwrap();
     let (token, looked) = (paused.token(), paused.is_valid());
     assert!(looked && written.write(token));
     let writing = locks.rw_lock("k").write().await.unwrap();

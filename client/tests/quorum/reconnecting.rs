@@ -19,7 +19,7 @@ async fn a_node_that_is_back_is_asked_at_once() {
     let patient = Options::new().node_timeout(ms(10_000));
     for outage in 1..=3 {
         nodes.0[0].kill();
-        let error = locks.try_lock_with("k", &patient).await.unwrap_err();
+        let error = locks.with(&patient).try_lock("k").await.unwrap_err();
         assert!(!error.is_lasting(), "{error}");
         // Pauses between attempts grow to a second meanwhile.
         tokio::time::sleep(ms(2_000)).await;
@@ -28,7 +28,7 @@ async fn a_node_that_is_back_is_asked_at_once() {
         // An attempt may have failed a moment before it was back.
         tokio::time::sleep(ms(100)).await;
         let began = Instant::now();
-        let guard = locks.try_lock_with("k", &patient).await.unwrap_or_else(|why| panic!("outage {outage}: {why}"));
+        let guard = locks.with(&patient).try_lock("k").await.unwrap_or_else(|why| panic!("outage {outage}: {why}"));
         println!("a lock after the outage: {:?}", began.elapsed());
         guard.release().await;
     }

@@ -17,7 +17,7 @@ async fn a_healed_node_on_a_slow_network_loses_nothing() {
     let (proxies, locks) = proxied(&nodes).await;
     proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
     let options = Options::new().ttl(ms(1_000)).node_timeout(ms(300));
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     nodes.0[0].kill();
     nodes.0[0].start_again();
     until("the node has it again", async || {
@@ -42,7 +42,7 @@ async fn a_connection_for_waiting_may_take_longer_than_a_request() {
         let options = Options::new().node_timeout(ms(60));
         let other = nodes.client().await;
         let guard = other.lock("k").await.unwrap();
-        let waiting = tokio::spawn(async move { locks.lock_with("k", &options).await.unwrap().token() });
+        let waiting = tokio::spawn(async move { locks.with(&options).lock("k").await.unwrap().token() });
         until("it waits in the queues", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
         let token = guard.token();
         guard.release().await;
@@ -58,7 +58,7 @@ async fn nodes_that_let_nobody_wait_are_not_stormed() {
     let guard = locks.lock("k").await.unwrap();
     let commands = || nodes.0[0].client().info_field("total_commands_processed");
     let before = commands();
-    let error = nodes.client().await.lock_with("k", &Options::new().wait(ms(2_000))).await.unwrap_err();
+    let error = nodes.client().await.with(&Options::new().wait(ms(2_000))).lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     let told = commands() - before;
     assert!(told < 150, "{told} commands in two seconds");
@@ -83,7 +83,7 @@ fn a_runtime_that_ended() {
     let first = tokio::runtime::Runtime::new().unwrap();
     let guard = first.block_on(async {
         connected(&locks).await;
-        locks.lock_with("k", &Options::new().ttl(ms(2_000))).await.unwrap()
+        locks.with(&Options::new().ttl(ms(2_000))).lock("k").await.unwrap()
     });
     drop(first);
     let second = tokio::runtime::Runtime::new().unwrap();
@@ -104,10 +104,11 @@ async fn a_body_that_ran_on_without_its_lock_is_no_success() {
     let nodes = Nodes::start(1);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);
-    let ran_on = locks.with_lock("k", &options, async |_| std::thread::sleep(ms(600))).await.unwrap_err();
+    let ran_on = locks.with(&options).with_lock("k", async |_| std::thread::sleep(ms(600))).await.unwrap_err();
     assert_eq!(ran_on.kind(), ErrorKind::Lost);
     assert!(ran_on.to_string().contains("ran on to its end") && !ran_on.to_string().contains("cancelled"), "{ran_on}");
-    let cancelled = locks.with_lock("k", &options, async |_| std::future::pending::<()>().await).await.unwrap_err();
+    let cancelled =
+        locks.with(&options).with_lock("k", async |_| std::future::pending::<()>().await).await.unwrap_err();
     assert!(cancelled.to_string().contains("was cancelled"), "{cancelled}");
 }
 
@@ -116,7 +117,7 @@ async fn a_body_that_ran_on_without_its_lock_is_no_success() {
 async fn an_extension_that_cannot_be_is_answered() {
     let mut nodes = Nodes::start(3);
     let locks = nodes.client().await;
-    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(30_000))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(30_000))).try_lock("k").await.unwrap();
     nodes.0[0].kill();
     nodes.0[1].kill();
     nodes.0[1].start_again();
@@ -142,7 +143,7 @@ async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     assert_eq!(me.say(&format!("LOCK.FENCE k me {ceiling}")), int(ceiling));
     me.say("LOCK.RELEASE k me");
     let options = Options::new().ttl(ms(60_000)).node_timeout(ms(2_000));
-    let error = locks.try_lock_with("k", &options).await.unwrap_err();
+    let error = locks.with(&options).try_lock("k").await.unwrap_err();
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("NOTYET"), "{error}");
 }
 
@@ -154,7 +155,7 @@ async fn extensions_that_are_given_up_do_not_cancel_each_other() {
     connected(&locks).await;
     proxy.delay(ms(25));
     let options = Options::new().ttl(ms(1_500)).node_timeout(ms(1_000));
-    let guard = locks.lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).lock("k").await.unwrap();
     let start = Instant::now();
     while start.elapsed() < ms(3_000) {
         let _ = tokio::time::timeout(ms(20), guard.extend()).await;
@@ -168,7 +169,7 @@ async fn times_without_an_end() {
     let locks = nodes.client().await;
     let for_ever = std::time::Duration::MAX;
     let options = Options::new().max_hold(for_ever).node_timeout(for_ever);
-    locks.lock_with("k", &options).await.unwrap().release().await;
+    locks.with(&options).lock("k").await.unwrap().release().await;
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn the_end_of_a_scope_gives_the_lock_back() {
     let nodes = Nodes::start(3);
     for _ in 0..5 {
         let locks = blocking::Client::new(nodes.addresses()).unwrap();
-        let _guard = locks.lock_with("k", &Options::new().node_timeout(ms(5_000))).unwrap();
+        let _guard = locks.with(&Options::new().node_timeout(ms(5_000))).lock("k").unwrap();
     }
     assert_eq!(nodes.holding("k"), 0);
 }

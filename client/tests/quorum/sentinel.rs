@@ -25,11 +25,11 @@ async fn a_master_that_dies_is_replaced_and_followed() {
     let addresses = ["127.0.0.1:1".to_owned()].into_iter().chain(addresses(&sentinels).into_iter().skip(1));
     let locks = Client::sentinel("locks", addresses).unwrap();
     connected(&locks).await;
-    let guard = locks.lock_with("k", &options()).await.unwrap();
+    let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!((master.info("held"), replica.info("waiters")), (1, 0));
     let waiting = tokio::spawn({
         let locks = locks.clone();
-        async move { locks.lock_with("k", &options()).await.unwrap() }
+        async move { locks.with(&options()).lock("k").await.unwrap() }
     });
     until("it waits", async || master.info("waiters") == 1).await;
     master.kill();
@@ -79,10 +79,10 @@ async fn a_master_that_knows_nothing_of_its_end_is_left() {
     sentinels[0].say(&format!("SENTINEL MONITOR locks 127.0.0.1 {} 1", new.port()));
     assert_eq!(old.client().say("ROLE").as_list()[0], text("master"));
     until("it is guarded there", async || {
-        locks.try_lock_with("k", &options()).await.is_err_and(|error| error.kind() == ErrorKind::Guarded)
+        locks.with(&options()).try_lock("k").await.is_err_and(|error| error.kind() == ErrorKind::Guarded)
     })
     .await;
-    let guard = locks.lock_with("k", &options()).await.unwrap();
+    let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!(new.client().say("LOCK.INFO k").field("token").as_int() as u64, guard.token());
     // What the old one granted before it was left ends with its lease: nobody extends it.
     until("the old one holds nothing", async || old.info("held") == 0).await;

@@ -29,9 +29,9 @@ async fn replaced_and_followed() {
     let client = || Client::builder().node(url.clone()).tls(tls.clone()).build().unwrap();
     let (locks, other) = (client(), client());
     connected(&locks).await;
-    let guard = locks.lock_with("k", &options()).await.unwrap();
+    let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!(master.info("held"), 1);
-    let waiting = tokio::spawn(async move { other.lock_with("k", &options()).await.unwrap() });
+    let waiting = tokio::spawn(async move { other.with(&options()).lock("k").await.unwrap() });
     until("it waits", async || master.info("waiters") == 1).await;
     master.kill();
     guard.lost().await;
@@ -41,5 +41,5 @@ async fn replaced_and_followed() {
     next.release().await;
     // Without a certificate nobody tells anything.
     let stranger = Client::builder().node(url).tls(ca()).build().unwrap();
-    assert_eq!(stranger.try_lock_with("k", &options()).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    assert_eq!(stranger.with(&options()).try_lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
 }

@@ -16,7 +16,7 @@ async fn all_are_had_or_none() {
     let nodes = Nodes::start(3);
     let (locks, others) = (nodes.client().await, nodes.client().await);
     let held = others.lock("b").await.unwrap();
-    let error = locks.lock_all_with(["c", "b", "a", "a"], &Options::new().wait(ms(300))).await.unwrap_err();
+    let error = locks.with(&Options::new().wait(ms(300))).lock_all(["c", "b", "a", "a"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(error.to_string().starts_with("b: the lock was not free"), "{error}");
     for key in ["a", "c"] {
@@ -119,7 +119,7 @@ async fn the_first_that_is_lost_ends_it() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(3_000));
-    let session = locks.session_with(&options);
+    let session = locks.with(&options).session();
     let (a, b) = (session.lock("a").await.unwrap(), session.read("b").await.unwrap());
     locks.rw_lock("b").read().await.unwrap().release().await;
     // Not the first round: what is broken is found when it is extended, or at once.
@@ -176,7 +176,7 @@ async fn a_node_gets_a_round_in_one_write() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     // Short leases are not looked at between rounds.
-    let session = locks.session_with(&Options::new().ttl(ms(2_900)));
+    let session = locks.with(&Options::new().ttl(ms(2_900))).session();
     for n in 0..LOCKS {
         session.lock(format!("k-{n}")).await.unwrap();
     }

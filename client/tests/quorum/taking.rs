@@ -19,7 +19,7 @@ async fn one_round_one_token_a_majority() {
     })
     .await;
     nodes.say("CONFIG RESETSTAT");
-    let guard = locks.try_lock_with("k", &Options::new().note("me")).await.unwrap();
+    let guard = locks.with(&Options::new().note("me")).try_lock("k").await.unwrap();
     assert!(guard.is_valid() && guard.valid_for() <= ms(9_900) && guard.key() == b"k");
     until("every node has it", async || nodes.holding("k") == 5).await;
     for info in nodes.say("LOCK.INFO k") {
@@ -40,7 +40,7 @@ async fn a_held_lock_is_contended_and_its_holder_named() {
         let nodes = Nodes::start(count);
         let locks = nodes.client().await;
         let other = nodes.client().await;
-        let guard = locks.try_lock_with("k", &Options::new().note("web-3, pid 4711")).await.unwrap();
+        let guard = locks.with(&Options::new().note("web-3, pid 4711")).try_lock("k").await.unwrap();
         let error = other.try_lock("k").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Contended);
         let holder = error.holder().unwrap();
@@ -90,10 +90,10 @@ async fn a_dropped_guard_gives_the_lock_back() {
 async fn options_out_of_bounds_are_named() {
     let nodes = Nodes::start(1);
     let locks = nodes.client().await;
-    let error = locks.try_lock_with("k", &Options::new().ttl(ms(0))).await.unwrap_err();
+    let error = locks.with(&Options::new().ttl(ms(0))).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument);
     // A node's own bound is named by the node.
-    let error = locks.try_lock_with("k", &Options::new().ttl(ms(60_001))).await.unwrap_err();
+    let error = locks.with(&Options::new().ttl(ms(60_001))).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument);
     assert!(error.nodes()[0].why.to_string().contains("ttl must be an integer from 1 to 60000"), "{error}");
     assert_eq!(nodes.holding("k"), 0);
@@ -104,7 +104,7 @@ async fn a_ttl_that_the_margin_eats_is_never_held() {
     let nodes = Nodes::start(1);
     let locks = nodes.client().await;
     let options = Options::new().ttl(ms(1)).node_timeout(ms(1_000));
-    assert_eq!(locks.try_lock_with("k", &options).await.unwrap_err().kind(), ErrorKind::Expired);
+    assert_eq!(locks.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Expired);
 }
 
 #[test]
@@ -112,16 +112,16 @@ fn the_blocking_face_has_the_same_names() {
     let nodes = Nodes::start(3);
     let locks = blocking::Client::new(nodes.addresses()).unwrap();
     let slow = Options::new().node_timeout(ms(10_000));
-    let guard = locks.try_lock_with("k", &slow).unwrap();
+    let guard = locks.with(&slow).try_lock("k").unwrap();
     guard.extend().unwrap();
     assert!(guard.is_valid() && !guard.is_lost() && guard.token() > 0 && guard.valid_for() > ms(0));
     assert_eq!(locks.try_lock("k").unwrap_err().kind(), ErrorKind::Contended);
     assert_eq!(guard.reenter().unwrap().release(), Released::StillHeld(1));
     assert_eq!(guard.release(), Released::Released);
-    assert_eq!(locks.with_lock("k", &Options::new(), |guard| guard.key().to_vec()).unwrap(), b"k");
+    assert_eq!(locks.with_lock("k", |guard| guard.key().to_vec()).unwrap(), b"k");
     drop(locks.lock("k").unwrap());
     locks.lock("k").unwrap().release();
-    let gone = locks.lock_with("k", &Options::new().ttl(ms(200)).auto_extend(false)).unwrap();
+    let gone = locks.with(&Options::new().ttl(ms(200)).auto_extend(false)).lock("k").unwrap();
     gone.lost();
     assert!(gone.is_lost());
     assert_eq!(gone.release(), Released::AlreadyExpired);
@@ -134,7 +134,7 @@ async fn one_node_is_the_same() {
     let nodes = Nodes::start(1);
     let locks = Client::new(nodes.addresses()).unwrap();
     connected(&locks).await;
-    let value = locks.with_lock("k", &Options::new(), async |guard| guard.token()).await.unwrap();
+    let value = locks.with_lock("k", async |guard| guard.token()).await.unwrap();
     let guard = locks.lock("k").await.unwrap();
     assert!(guard.token() > value);
     guard.extend().await.unwrap();

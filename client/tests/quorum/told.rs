@@ -93,9 +93,9 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     let (key, shown) = (b"told:\x1b[2J\n\xff", "told:\\u{1b}[2J\\n\u{fffd}");
     let heard = |message: &str| !told_of(shown, message).is_empty();
     let options = Options::new().ttl(ms(6_000));
-    let guard = locks.lock_with(key, &options).await.unwrap();
+    let guard = locks.with(&options).lock(key).await.unwrap();
     let token = guard.token().to_string();
-    other.lock_with(key, &Options::new().wait(ms(1_000))).await.unwrap_err();
+    other.with(&Options::new().wait(ms(1_000))).lock(key).await.unwrap_err();
     until("it is extended", async || heard("extended")).await;
     // Two of them are cut off for a moment.
     proxies[1..].iter().for_each(Proxy::cut);
@@ -108,9 +108,9 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     }
     guard.lost().await;
     until("it is said to be lost", async || heard("the lock is lost")).await;
-    locks.lock_with(key, &options).await.unwrap().release().await;
+    locks.with(&options).lock(key).await.unwrap().release().await;
     until("it is said to be released", async || heard("released")).await;
-    drop(locks.lock_with(key, &options).await.unwrap());
+    drop(locks.with(&options).lock(key).await.unwrap());
     let dropped = "its last guard was dropped: it is released in the background";
     until("it is said to be dropped", async || heard(dropped)).await;
 
@@ -195,7 +195,7 @@ async fn a_lock_that_was_broken_is_held_by_nobody() {
     let nodes = Nodes::start(3);
     let locks = nodes.client().await;
     for how in ["LOCK.BREAK k", "DEL k"] {
-        let guard = locks.lock_with("k", &Options::new().ttl(ms(60_000)).auto_extend(false)).await.unwrap();
+        let guard = locks.with(&Options::new().ttl(ms(60_000)).auto_extend(false)).lock("k").await.unwrap();
         nodes.say(how);
         // At the first word of it, and when it is known.
         let first = guard.extend().await.unwrap_err();

@@ -24,7 +24,7 @@ async fn two_dead_of_five() {
 async fn a_release_that_no_majority_hears_names_the_others() {
     let mut nodes = Nodes::start(5);
     let locks = nodes.client().await;
-    let guard = locks.try_lock_with("k", &Options::new().ttl(ms(60_000))).await.unwrap();
+    let guard = locks.with(&Options::new().ttl(ms(60_000))).try_lock("k").await.unwrap();
     until("every node has it", async || nodes.holding("k") == 5).await;
     nodes.0[..3].iter_mut().for_each(crate::harness::Server::kill);
     let Released::PartlyUnreachable(dead) = guard.release().await else { panic!("three are dead") };
@@ -37,7 +37,7 @@ async fn a_release_does_not_wait_for_one_node() {
     let nodes = Nodes::start(3);
     let (proxies, locks) = proxied(&nodes).await;
     let patient = Options::new().node_timeout(ms(600_000)).auto_extend(false);
-    let guard = locks.try_lock_with("k", &patient).await.unwrap();
+    let guard = locks.with(&patient).try_lock("k").await.unwrap();
     let inner = guard.reenter().await.unwrap();
     proxies[0].swallow();
     assert_eq!(inner.release().await, Released::StillHeld(1));
@@ -51,7 +51,7 @@ async fn a_node_that_missed_a_release_is_told_when_it_is_back() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-ttl", "3600000"]));
     let (proxies, locks) = proxied(&nodes).await;
     let options = Options::new().ttl(ms(3_600_000)).auto_extend(false);
-    let guard = locks.try_lock_with("k", &options).await.unwrap();
+    let guard = locks.with(&options).try_lock("k").await.unwrap();
     until("every node has it", async || nodes.holding("k") == 3).await;
     proxies[0].cut();
     assert_eq!(guard.release().await, Released::Released);
@@ -68,7 +68,7 @@ async fn three_dead_of_five_are_named_at_once() {
     let limited = Options::new().wait(ms(200));
     let cases = [
         (locks.try_lock("k").await.unwrap_err(), ErrorKind::NoQuorum),
-        (locks.lock_with("k", &limited).await.unwrap_err(), ErrorKind::TimedOut),
+        (locks.with(&limited).lock("k").await.unwrap_err(), ErrorKind::TimedOut),
     ];
     for (error, kind) in cases {
         assert_eq!(error.kind(), kind);
@@ -92,7 +92,7 @@ async fn two_frozen_of_five_are_not_waited_for() {
     let start = Instant::now();
     for _ in 0..20 {
         // Were a straggler waited for, each would take 20 s.
-        let guard = locks.try_lock_with("k", &patient).await.unwrap();
+        let guard = locks.with(&patient).try_lock("k").await.unwrap();
         drop(guard);
         until("it is free again", async || nodes.0[2..].iter().all(|server| server.info("held") == 0)).await;
     }
@@ -110,7 +110,7 @@ async fn one_slow_node_is_not_waited_for() {
     slow.delay(ms(5_000));
     let patient = Options::new().node_timeout(ms(20_000));
     let start = Instant::now();
-    let guard = locks.try_lock_with("k", &patient).await.unwrap();
+    let guard = locks.with(&patient).try_lock("k").await.unwrap();
     assert!(guard.is_valid());
     println!("a lock with a node that takes 10 s: {:?}", start.elapsed());
     assert_eq!(nodes.holding("k"), 2, "the slow one has not been asked yet");

@@ -57,10 +57,10 @@ async fn order_over_processes_is_by_arrival() {
     let (holder, one, other) = (nodes.client().await, nodes.client().await, nodes.client().await);
     // As patient as a busy machine needs it.
     let options = Options::new().ttl(ms(60_000)).node_timeout(ms(60_000));
-    let held = holder.lock_with("k", &options).await.unwrap();
+    let held = holder.with(&options).lock("k").await.unwrap();
     let wait = |locks: &Client| {
         let (locks, options) = (locks.clone(), options.clone());
-        tokio::spawn(async move { locks.lock_with("k", &options).await.unwrap() })
+        tokio::spawn(async move { locks.with(&options).lock("k").await.unwrap() })
     };
     let queued = async |who: &str, count, on: usize| {
         until(who, async || nodes.0.iter().filter(|server| server.info("waiters") == count).count() >= on).await;
@@ -68,8 +68,8 @@ async fn order_over_processes_is_by_arrival() {
     let first = wait(&one);
     queued("the first one waits", 1, 3).await;
     // It comes when it is polled first, which is here.
-    let second = one.clone();
-    let mut second = std::pin::pin!(second.lock_with("k", &options));
+    let second = one.with(&options);
+    let mut second = std::pin::pin!(second.lock("k"));
     assert!(poll_fn(|context| Poll::Ready(second.as_mut().poll(context))).await.is_pending());
     let third = wait(&other);
     queued("the third one waits", 2, 3).await;
@@ -97,7 +97,7 @@ async fn the_nodes_are_told_for_whom_it_waits() {
             .map(|_| {
                 let (process, told) = (process.clone(), told.clone());
                 let options = Options::new().note("invoice run").holder("web-3/7");
-                tokio::spawn(async move { told.send(process.lock_with("k", &options).await.unwrap()).unwrap() })
+                tokio::spawn(async move { told.send(process.with(&options).lock("k").await.unwrap()).unwrap() })
             })
             .collect();
         until("one of them waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
@@ -131,7 +131,7 @@ async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
     }
     proxies[2].delay(ms(20));
     let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
-    let waiting = tokio::spawn(async move { locks.lock_with("k", &Options::new().note("invoice run")).await });
+    let waiting = tokio::spawn(async move { locks.with(&Options::new().note("invoice run")).lock("k").await });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     for server in &nodes.0 {
         let queue = server.client().say("LOCK.INFO k WAITERS 5").field("queue").as_list();
@@ -149,7 +149,7 @@ async fn a_wait_counts_less_what_clocks_drift() {
     let guard = holder.lock("k").await.unwrap();
     let options = Options::new().ttl(ms(10_000)).auto_extend(false);
     let wait = tokio::spawn(async move {
-        let guard = waiter.lock_with("k", &options).await.unwrap();
+        let guard = waiter.with(&options).lock("k").await.unwrap();
         (guard.valid_for(), guard)
     });
     until("it waits", async || nodes.0[0].info("waiters") == 1).await;
@@ -166,7 +166,7 @@ async fn a_wait_counts_less_what_clocks_drift() {
 async fn nobody_polls() {
     let nodes = Nodes::start(3);
     let (holder, waiter) = (nodes.client().await, nodes.client().await);
-    let guard = holder.lock_with("k", &Options::new().ttl(ms(30_000))).await.unwrap();
+    let guard = holder.with(&Options::new().ttl(ms(30_000))).lock("k").await.unwrap();
     let wait = tokio::spawn(async move { waiter.lock("k").await.unwrap().token() });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     let commands = |nodes: &Nodes| nodes.0[0].client().info_field("total_commands_processed");
@@ -184,9 +184,9 @@ async fn a_limit_of_waiting_is_kept_and_tells_the_holder() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
         let locks = nodes.client().await;
-        let _guard = locks.lock_with("k", &Options::new().note("nightly")).await.unwrap();
+        let _guard = locks.with(&Options::new().note("nightly")).lock("k").await.unwrap();
         let start = Instant::now();
-        let error = locks.lock_with("k", &Options::new().wait(ms(300))).await.unwrap_err();
+        let error = locks.with(&Options::new().wait(ms(300))).lock("k").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert_eq!(error.holder().expect("somebody holds it").note, "nightly");
         assert!(start.elapsed() >= ms(290), "{:?}", start.elapsed());
@@ -199,7 +199,7 @@ async fn a_dead_holder_is_followed() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
         let locks = nodes.client().await;
-        let guard = locks.try_lock_with("k", &Options::new().ttl(ms(1_000)).auto_extend(false)).await.unwrap();
+        let guard = locks.with(&Options::new().ttl(ms(1_000)).auto_extend(false)).try_lock("k").await.unwrap();
         let token = guard.token();
         std::mem::forget(guard);
         assert!(locks.lock("k").await.unwrap().token() > token);
@@ -213,11 +213,11 @@ async fn a_guarded_quorum_is_waited_for() {
         let nodes = Nodes::start_with(count, setup);
         let locks = palisade_client::Client::new(nodes.addresses()).unwrap();
         let options = Options::new().ttl(ms(1_000)).node_timeout(ms(500));
-        let error = locks.try_lock_with("k", &options).await.unwrap_err();
+        let error = locks.with(&options).try_lock("k").await.unwrap_err();
         if error.kind() == ErrorKind::Guarded {
             assert!(error.retry_after().unwrap() <= ms(1_010), "{error}");
         }
-        let guard = locks.lock_with("k", &options).await.unwrap();
+        let guard = locks.with(&options).lock("k").await.unwrap();
         assert!(guard.is_valid());
     }
 }
@@ -227,7 +227,7 @@ async fn a_guarded_quorum_is_waited_for() {
 async fn a_node_whose_connection_broke_is_waited_on_again() {
     let nodes = Nodes::start(3);
     let (holder, waiter) = (nodes.client().await, nodes.client().await);
-    let guard = holder.lock_with("k", &Options::new().ttl(ms(60_000)).auto_extend(false)).await.unwrap();
+    let guard = holder.with(&Options::new().ttl(ms(60_000)).auto_extend(false)).lock("k").await.unwrap();
     let wait = tokio::spawn(async move { waiter.lock("k").await.unwrap() });
     let all_wait = async || nodes.0.iter().all(|server| server.info("waiters") == 1);
     until("it waits", all_wait).await;

@@ -27,7 +27,7 @@ async fn each_change_is_told_as_a_majority_says_it() {
     let mut changes = other.watch("k").unwrap();
     assert_eq!(changes.changed().await.unwrap(), None);
     let options = Options::new().ttl(ms(60_000)).note("first");
-    let first = locks.lock_with("k", &options).await.unwrap();
+    let first = locks.with(&options).lock("k").await.unwrap();
     assert_eq!(until_told(&mut changes, first.token()).await.note, "first");
     // What changes nothing of who holds it is not told; one node that is gone changes nothing either.
     first.extend().await.unwrap();
@@ -35,7 +35,7 @@ async fn each_change_is_told_as_a_majority_says_it() {
     first.release().await;
     // Before that its token may have risen once more.
     while changes.changed().await.unwrap().is_some() {}
-    let second = locks.lock_with("k", &options.note("second")).await.unwrap();
+    let second = locks.with(&options.note("second")).lock("k").await.unwrap();
     assert_eq!(until_told(&mut changes, second.token()).await.note, "second");
     // A lock whose holder changes while nobody looks: what is told last is what there is.
     let mut late = other.watch("k").unwrap();

@@ -83,7 +83,7 @@ pub async fn majorities(world: &World, history: &mut History) -> usize {
 
 /// The same with one key that nobody wants, while the clients go on.
 pub async fn majorities_in_calm(world: &World) -> usize {
-    each_majority(world, async |client, options, _| match client.lock_with("chaos:majority", options).await {
+    each_majority(world, async |client, options, _| match client.with(options).lock("chaos:majority").await {
         Ok(guard) => {
             guard.release().await;
             Ok(())
@@ -157,7 +157,7 @@ async fn take(
     let begun = Instant::now();
     // The first connections may not be there yet.
     let guard = loop {
-        match client.lock_with(key_name(key), options).await {
+        match client.with(options).lock(key_name(key)).await {
             Err(_) if begun.elapsed() < patience => sleep(LOOK_AGAIN).await,
             taken => break taken?,
         }

@@ -37,7 +37,7 @@ pub(super) async fn campaigns(shared: Arc<Shared>, mut dice: ChaCha8Rng, mut reg
         let wait = Duration::from_millis(dice.random_range(300..4_000));
         let options = Options::new().ttl(ttl).node_timeout(ttl / 5).wait(wait);
         shared.journal.write(&Line::Campaigns { at: now_us(), election, who });
-        let campaign = shared.client.election_with(name(election), &options);
+        let campaign = shared.client.with(&options).election(name(election));
         let Ok(leadership) = campaign.campaign(value(who)).await else {
             sleep(Duration::from_millis(dice.random_range(20..200))).await;
             continue;

@@ -65,19 +65,19 @@ impl Wants {
         match self {
             Self::Alone => {
                 let taken = if waits {
-                    client.lock_with(name, options).await
+                    client.with(options).lock(name).await
                 } else {
-                    client.try_lock_with(name, options).await
+                    client.with(options).try_lock(name).await
                 };
                 Ok((taken?, HeldAs::Exclusive))
             }
             Self::ToRead => {
-                let lock = client.rw_lock_with(name, options);
+                let lock = client.with(options).rw_lock(name);
                 let taken = if waits { lock.read().await } else { lock.try_read().await };
                 Ok((taken?.into(), HeldAs::Shared))
             }
             Self::Permit { limit } => {
-                let semaphore = client.semaphore_with(name, limit, options);
+                let semaphore = client.with(options).semaphore(name, limit);
                 let permit = if waits { semaphore.acquire().await? } else { semaphore.try_acquire().await? };
                 let mode = HeldAs::Permit { number: permit.number(), limit };
                 Ok((permit.into(), mode))

@@ -123,22 +123,16 @@ face! {
     /// Locks on a node, or on a quorum of several independent ones.
     #[derive(Clone, Debug)]
     Client,
+    now with(options: &Options) -> Client;
     blocks connect() -> Result<(), Error>;
     blocks set_nodes(addresses: impl IntoIterator<Item = impl Into<String>>) -> Result<(), Error>;
     blocks try_lock(key: impl AsRef<[u8]>) => Result<Guard, Error>;
-    blocks try_lock_with(key: impl AsRef<[u8]>, options: &Options) => Result<Guard, Error>;
     blocks lock(key: impl AsRef<[u8]>) => Result<Guard, Error>;
-    blocks lock_with(key: impl AsRef<[u8]>, options: &Options) => Result<Guard, Error>;
     now rw_lock(key: impl AsRef<[u8]>) -> RwLock;
-    now rw_lock_with(key: impl AsRef<[u8]>, options: &Options) -> RwLock;
     now semaphore(key: impl AsRef<[u8]>, limit: u16) -> Semaphore;
-    now semaphore_with(key: impl AsRef<[u8]>, limit: u16, options: &Options) -> Semaphore;
     now election(name: impl AsRef<[u8]>) -> Election;
-    now election_with(name: impl AsRef<[u8]>, options: &Options) -> Election;
     now session() -> Session;
-    now session_with(options: &Options) -> Session;
     blocks lock_all(keys: impl IntoIterator<Item = impl AsRef<[u8]>>) => Result<Session, Error>;
-    blocks lock_all_with(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, options: &Options) => Result<Session, Error>;
     now watch(key: impl AsRef<[u8]>) => Result<Changes<Option<Holder>>, Error>;
     blocks close() -> Result<(), Error>;
 }
@@ -282,23 +276,17 @@ impl Client {
     /// [`Guard::is_valid`] itself.
     ///
     /// ```no_run
-    /// # use std::time::Duration;
-    /// # use palisade_client::{Error, Options, blocking::Client};
+    /// # use palisade_client::{Error, blocking::Client};
     /// # fn run(locks: Client) -> Result<(), Error> {
-    /// let token = locks.with_lock("orders:42", &Options::new(), |guard| guard.token())?;
+    /// let token = locks.with_lock("orders:42", |guard| guard.token())?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock_with`], and `Lost` if it was when `body` ended.
-    pub fn with_lock<T>(
-        &self,
-        key: impl AsRef<[u8]>,
-        options: &Options,
-        body: impl FnOnce(&Guard) -> T,
-    ) -> Result<T, Error> {
-        let guard = self.lock_with(key, options)?;
+    /// As [`Client::lock`], and `Lost` if it was when `body` ended.
+    pub fn with_lock<T>(&self, key: impl AsRef<[u8]>, body: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.lock(key)?;
         let value = body(&guard);
         if guard.is_lost() {
             return Err(guard.inner().lost_meanwhile(RAN_ON));

@@ -48,7 +48,7 @@ pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
         holders.spawn(async move {
             sleep(begin).await;
             let begun = now_us();
-            match client.lock_with(format!("chaos:burst:{key}"), &options(&world).wait(WAIT)).await {
+            match client.with(&options(&world).wait(WAIT)).lock(format!("chaos:burst:{key}")).await {
                 Ok(guard) => keep(&world, &witness, guard, KEPT).await,
                 Err(why) => {
                     let took = Duration::from_micros(now_us() - begun);

@@ -22,7 +22,7 @@ pub async fn other_database(world: &Arc<World>) {
     let mut guards = vec![];
     for key in 0..KEYS {
         // That it can be had is judged elsewhere.
-        if let Ok(guard) = client.lock_with(format!("chaos:flush:{key}"), &options).await {
+        if let Ok(guard) = client.with(&options).lock(format!("chaos:flush:{key}")).await {
             guards.push(guard);
         }
     }

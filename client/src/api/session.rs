@@ -1,7 +1,5 @@
 //! Several locks that are kept together.
 
-mod beginning;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +9,7 @@ use palisade_quorum::Wanted;
 use tokio::time::Instant;
 
 use crate::run::kept::{Kept, SessionEnd};
-use crate::{Client, Error, ErrorKind, Guard, Options, Released};
+use crate::{Client, Error, ErrorKind, Guard, Released};
 
 /// Locks that are kept together: they are extended in the same rounds, so that a node gets them in one write, the first that is lost
 /// ends the session, and closing it gives all of them back.
@@ -39,7 +37,6 @@ use crate::{Client, Error, ErrorKind, Guard, Options, Released};
 #[must_use = "its locks are given back when a session is dropped"]
 pub struct Session {
     client: Client,
-    options: Options,
     kept: Arc<Kept>,
     /// By key.
     locks: Mutex<BTreeMap<Vec<u8>, Arc<Guard>>>,
@@ -47,10 +44,46 @@ pub struct Session {
     asked: Mutex<BTreeSet<Vec<u8>>>,
 }
 
+impl Client {
+    /// Locks that are kept together, none yet: the first of them that is lost ends the session, closing it gives all of them back.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let session = locks.session();
+    /// session.lock("orders:42").await?;
+    /// session.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn session(&self) -> Session {
+        Session::begin(self)
+    }
+
+    /// Takes several locks, all of them or none, in an order in which nobody who takes several like this waits for somebody who waits for
+    /// him ([`Session::lock_all`]), and keeps them as one session.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let both = locks.lock_all(["account:7", "account:3"]).await?;
+    /// both.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::lock`], of the first that could not be had, with its name; then none is held. `BadArgument` if there is no key.
+    pub async fn lock_all<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Session, Error> {
+        let session = self.session();
+        session.lock_all(keys).await?;
+        Ok(session)
+    }
+}
+
 impl Session {
-    pub(crate) fn begin(client: &Client, options: &Options) -> Self {
-        let (client, options) = (client.clone(), options.clone());
-        Self { client, options, kept: Arc::new(Kept::begin()), locks: Mutex::default(), asked: Mutex::default() }
+    pub(crate) fn begin(client: &Client) -> Self {
+        Self { client: client.clone(), kept: Arc::new(Kept::begin()), locks: Mutex::default(), asked: Mutex::default() }
     }
 
     /// Takes a lock more, waiting for it in turn. The session keeps it; what is returned tells of it.
@@ -69,10 +102,10 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock_with`]; `Owned` if this session has it already, or another task of it asks for it; `Lost` or `Closed` if the
+    /// As [`Client::lock`]; `Owned` if this session has it already, or another task of it asks for it; `Lost` or `Closed` if the
     /// session is over.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
-        self.take(key.as_ref(), Wanted::Exclusive, &self.options, true).await
+        self.take(key.as_ref(), Wanted::Exclusive, &self.client, true).await
     }
 
     /// Takes a lock more if it is free, now.
@@ -91,7 +124,7 @@ impl Session {
     /// # Errors
     /// As [`Client::try_lock`], and as [`Session::lock`].
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
-        self.take(key.as_ref(), Wanted::Exclusive, &self.options, false).await
+        self.take(key.as_ref(), Wanted::Exclusive, &self.client, false).await
     }
 
     /// Takes a lock more as one of its readers, waiting for it in turn ([`Client::rw_lock`]).
@@ -108,10 +141,10 @@ impl Session {
     /// # Errors
     /// As [`Session::lock`].
     pub async fn read(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
-        self.take(key.as_ref(), Wanted::Shared, &self.options, true).await
+        self.take(key.as_ref(), Wanted::Shared, &self.client, true).await
     }
 
-    /// Takes these locks, all of them or none, waiting for each in turn; the limit of [`Options::wait`] is for all of them together.
+    /// Takes these locks, all of them or none, waiting for each in turn; the limit of [`Options::wait`](crate::Options::wait) is for all of them together.
     ///
     /// They are taken one after the other in the order of their bytes, so nobody who takes several like this waits for somebody who waits
     /// for him. That holds among those who hold nothing else meanwhile: a session that has locks already may wait in a circle all the same.
@@ -134,12 +167,13 @@ impl Session {
         if keys.is_empty() {
             return Err(Error::new(ErrorKind::BadArgument, "name one key at least"));
         }
-        let deadline = self.options.wait.map(|wait| Instant::now() + wait);
+        let options = self.client.options();
+        let deadline = options.wait.map(|wait| Instant::now() + wait);
         let mut taken = Taken { session: self, keys: vec![] };
         for key in keys {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let options = left.map_or_else(|| self.options.clone(), |left| self.options.clone().wait(left));
-            match self.take(&key, Wanted::Exclusive, &options, true).await {
+            let client = left.map_or_else(|| self.client.clone(), |left| self.client.with(&options.clone().wait(left)));
+            match self.take(&key, Wanted::Exclusive, &client, true).await {
                 Ok(_) => taken.keys.push(key),
                 Err(error) => return Err(error),
             }
@@ -148,7 +182,7 @@ impl Session {
         Ok(())
     }
 
-    async fn take(&self, key: &[u8], wanted: Wanted, options: &Options, waits: bool) -> Result<Arc<Guard>, Error> {
+    async fn take(&self, key: &[u8], wanted: Wanted, client: &Client, waits: bool) -> Result<Arc<Guard>, Error> {
         self.is_open()?;
         let owned = |text| Error::new(ErrorKind::Owned, text);
         // Waiting for a lock that its own session is about to have, it would wait for ever.
@@ -156,7 +190,7 @@ impl Session {
         if self.get(key).is_some() {
             return Err(owned("this session has the lock already"));
         }
-        let guard = self.client.take(key, wanted, options, waits, Some(&self.kept)).await?;
+        let guard = client.take(key, wanted, waits, Some(&self.kept)).await?;
         let guard = Arc::new(guard);
         let mut locks = self.locks();
         // It may be over since.
