@@ -8,9 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources that are held to it.
-const ROOTS: [&str; 9] = [
-    "quorum/src", "core/src", "src", "client/src", "agent/src", "cli/src", "sim/src", "bench/src", "fuzz/src",
-];
+const ROOTS: [&str; 9] =
+    ["quorum/src", "core/src", "src", "client/src", "agent/src", "cli/src", "sim/src", "bench/src", "fuzz/src"];
 
 /// A module's path in its crate.
 type Module = Vec<String>;
