@@ -9,14 +9,20 @@
 //!
 //! | what happens | file |
 //! |---|---|
-//! | a command arrives | `run.rs` |
+//! | a command arrives | `run.rs`; before its rule `preconditions.rs`, then `decide.rs` |
+//! | it is refused, or has to wait | `blocking.rs` |
+//! | a BREAK ends very many grants | `break_slices.rs` |
 //! | a lock ends or is free, and somebody waits | `passing.rs` |
 //! | the server changes keys by itself, or for others | `keyspace.rs` |
 //! | nothing, but time passes | `due.rs` |
 
+mod blocking;
+mod break_slices;
+mod decide;
 mod due;
 mod keyspace;
 mod passing;
+mod preconditions;
 mod run;
 mod step;
 
@@ -29,5 +35,5 @@ mod tests;
 
 pub use crate::values::key::Key;
 pub use due::Work;
-pub use run::{Request, Run};
-pub use step::{By, Event, Question, Reply, Said, Step};
+pub use run::Run;
+pub use step::{By, Event, Question, Reply, Request, Said, Step};

@@ -17,6 +17,16 @@ use crate::values::key::Key;
 use crate::values::limits::ANSWERS_A_PASS_MAX;
 use crate::values::time::Now;
 
+/// What the stages see and change: the key and what it holds, the answer to the step before, the place for a lock that is granted, the node.
+pub(super) struct At<'a> {
+    pub key: Key<'a>,
+    pub held: Option<&'a mut Lock>,
+    pub said: Said,
+    pub granted: &'a mut Option<Box<Lock>>,
+    pub node: &'a mut Node,
+    pub now: Now,
+}
+
 /// A lock on its way to the first who waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passing {
@@ -66,143 +76,167 @@ impl Passing {
     }
 
     /// Somebody may wait, and the key may be free.
-    pub(super) fn look(by: By) -> Self {
+    fn look(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
-    /// What is done next; `None`: nothing. `held` is what the key holds, `said` the answer to the step before; a lock that is
-    /// granted goes to `granted`.
+    /// Somebody waits. The lock in the key may have ended with its lease.
+    pub(super) fn begin(held: Option<&Lock>, by: By, node: &mut Node, now: Now) -> Self {
+        let Some(lock) = held.filter(|lock| lock.is_expired(now.boot)) else { return Self::look(by) };
+        node.counters.expiries += lock.len() as u64;
+        Self::ended(Event::Expired, by)
+    }
+
+    /// Returns what the driver does next; `None`: nothing.
     #[inline(never)]
-    pub(super) fn next(
-        &mut self,
-        Key { db, name }: Key<'_>,
-        mut held: Option<&mut Lock>,
-        said: Said,
-        granted: &mut Option<Box<Lock>>,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        loop {
-            match self.stage {
-                Stage::Ends(event) => {
-                    node.lock_ends(Key { db, name }, held.as_deref(), ending(event), now.boot);
-                    if !node.waiting.has_queue(db, name) {
-                        return self.then(Stage::Over, Step::Delete(Some(event)));
-                    }
-                    // Whether the slot is still served here shows only for a key that is not there.
-                    let told = if node.slots.is_in_cluster() { Step::Delete(Some(event)) } else { Step::Tell(event) };
-                    return self.then(Stage::Free, told);
+    pub(super) fn next(&mut self, mut at: At<'_>) -> Option<Step> {
+        while !matches!(self.stage, Stage::Over) {
+            let (stage, step) = self.run_stage(&mut at);
+            self.stage = stage;
+            if step.is_some() {
+                return step;
+            }
+        }
+        None
+    }
+
+    /// Returns the stage that follows, and what the driver does before.
+    fn run_stage(&mut self, at: &mut At<'_>) -> (Stage, Option<Step>) {
+        match self.stage {
+            Stage::Ends(event) => at.end(event),
+            Stage::Looked if matches!(at.held, Some(Lock::Exclusive(_))) => (Stage::Waits, None),
+            Stage::Looked => (Stage::Free, None),
+            Stage::Free => (Stage::Slot, at.node.slots.needs_look(at.key.name).then_some(Step::LookAtSlots)),
+            Stage::Slot if at.node.slots.is_in_cluster() && at.held.is_none() => {
+                (Stage::SlotSaid, Some(Step::Ask(Question::IsServedHere)))
+            }
+            Stage::SlotSaid if at.said == Said::No => (Stage::Stays, Some(Step::Redirect)),
+            Stage::Slot | Stage::SlotSaid => (Stage::First, None),
+            Stage::First => self.find_first(at),
+            Stage::FirstSaid(first) => at.first_said(first),
+            Stage::Waits if !self.may_grant && at.somebody_waits() => {
+                (Stage::MayGrantSaid, Some(Step::Ask(Question::MayGrant(self.by))))
+            }
+            Stage::Waits => (Stage::Decides, None),
+            Stage::MayGrantSaid => self.may_grant_said(at),
+            Stage::Decides => self.decide(at),
+            Stage::Stored => {
+                self.has_ended = false;
+                at.schedule_expiry();
+                (Stage::Again, None)
+            }
+            Stage::Again => (self.served_one(at), None),
+            Stage::Stays if self.has_ended && at.held.is_some() => (Stage::Over, Some(Step::Delete(None))),
+            Stage::Stays | Stage::Over => (Stage::Over, None),
+        }
+    }
+
+    fn find_first(&self, at: &mut At<'_>) -> (Stage, Option<Step>) {
+        let modes = match at.held.as_deref() {
+            Some(Lock::Joint(holders)) if !self.has_ended => holders.modes(),
+            _ => Modes::free(),
+        };
+        match at.node.waiting.next(at.key, modes, at.now.boot) {
+            Next::Request(Waiter { id, .. }, _) => (Stage::FirstSaid(id), Some(Step::Ask(Question::IsPermitted(id)))),
+            Next::Blocked => (Stage::Waits, None),
+            Next::Nobody => (Stage::Stays, None),
+        }
+    }
+
+    fn may_grant_said(&mut self, at: &mut At<'_>) -> (Stage, Option<Step>) {
+        if let Said::Refused(refusal) = at.said {
+            return (at.postpone(refusal), None);
+        }
+        self.may_grant = true;
+        (Stage::Decides, None)
+    }
+
+    /// The rule, and what follows from its outcome.
+    fn decide(&mut self, at: &mut At<'_>) -> (Stage, Option<Step>) {
+        match at.hand_over(self.has_ended) {
+            Ok(HandedOver::Granted(lock)) => {
+                at.node.notice(at.key, &lock, lock.first_id(), Happened::HandedOver, at.now.boot);
+                *at.granted = Some(lock);
+                (Stage::Stored, Some(Step::Store(Event::HandedOver)))
+            }
+            Ok(HandedOver::Joined(id)) => {
+                if let Some(lock) = at.held.as_deref() {
+                    at.node.notice(at.key, lock, id, Happened::HandedOver, at.now.boot);
                 }
-                Stage::Looked if matches!(held, Some(Lock::Exclusive(_))) => self.stage = Stage::Waits,
-                Stage::Looked => self.stage = Stage::Free,
-                Stage::Free if node.slots.needs_look(name) => return self.then(Stage::Slot, Step::LookAtSlots),
-                Stage::Free => self.stage = Stage::Slot,
-                Stage::Slot if node.slots.is_in_cluster() && held.is_none() => {
-                    return self.then(Stage::SlotSaid, Step::Ask(Question::IsServedHere));
-                }
-                Stage::Slot => self.stage = Stage::First,
-                Stage::SlotSaid if said == Said::No => return self.then(Stage::Stays, Step::Redirect),
-                Stage::SlotSaid => self.stage = Stage::First,
-                Stage::First => {
-                    let modes = match held.as_deref() {
-                        Some(Lock::Joint(holders)) if !self.has_ended => holders.modes(),
-                        _ => Modes::free(),
-                    };
-                    match node.waiting.next(Key { db, name }, modes, now.boot) {
-                        Next::Request(Waiter { id, .. }, _) => {
-                            return self.then(Stage::FirstSaid(id), Step::Ask(Question::IsPermitted(id)));
-                        }
-                        Next::Blocked => self.stage = Stage::Waits,
-                        Next::Nobody => self.stage = Stage::Stays,
-                    }
-                }
-                Stage::FirstSaid(first) => match said {
-                    // Rules of access may have changed since it came.
-                    Said::Refused(refusal) => {
-                        node.waiting.refuse(first, refusal, now.boot);
-                        self.stage = Stage::Again;
-                    }
-                    _ => self.stage = Stage::Waits,
-                },
-                Stage::Waits if !self.may_grant && node.waiting.len_of(db, name) > 0 => {
-                    return self.then(Stage::MayGrantSaid, Step::Ask(Question::MayGrant(self.by)));
-                }
-                Stage::Waits => self.stage = Stage::Decides,
-                Stage::MayGrantSaid => match said {
-                    Said::Refused(refusal) => self.postpone(db, name, refusal, node, now),
-                    _ => {
-                        self.may_grant = true;
-                        self.stage = Stage::Decides;
-                    }
-                },
-                Stage::Decides => {
-                    let in_key = if self.has_ended { None } else { held.as_deref_mut() };
-                    let somebody_waits = node.waiting.len_of(db, name) > 0;
-                    let ready = if somebody_waits { node.ready(now.boot) } else { Ok(()) };
-                    match ready.and_then(|()| hand_over(db, name, in_key, node, now)) {
-                        Ok(HandedOver::Granted(lock)) => {
-                            node.notice(Key { db, name }, &lock, lock.first_id(), Happened::HandedOver, now.boot);
-                            *granted = Some(lock);
-                            return self.then(Stage::Stored, Step::Store(Event::HandedOver));
-                        }
-                        Ok(HandedOver::Joined(id)) => {
-                            if let Some(lock) = held.as_deref() {
-                                node.notice(Key { db, name }, lock, id, Happened::HandedOver, now.boot);
-                            }
-                            node.schedule_expiry(Key { db, name }, held);
-                            return self.then(Stage::Again, Step::Changed(Some(Event::HandedOver), id));
-                        }
-                        Ok(HandedOver::Prolonged(id)) => {
-                            node.schedule_expiry(Key { db, name }, held);
-                            return self.then(Stage::Again, Step::Changed(Some(Event::Extended), id));
-                        }
-                        Ok(HandedOver::Told | HandedOver::Answered) => self.stage = Stage::Again,
-                        Ok(HandedOver::Stays) => self.stage = Stage::Stays,
-                        Err(Refusal::NotYet) if !self.asked_disk => {
-                            self.asked_disk = true;
-                            return self.then(Stage::Decides, Step::Ask(Question::OnDisk));
-                        }
-                        Err(refusal) => {
-                            self.postpone(db, name, refusal, node, now);
-                            if refusal == Refusal::NotYet && node.wants_write(now) {
-                                return Some(Step::Write);
-                            }
-                        }
-                    }
-                }
-                Stage::Stored => {
-                    self.has_ended = false;
-                    node.schedule_expiry(Key { db, name }, held.as_deref_mut());
-                    self.stage = Stage::Again;
-                }
-                Stage::Again => {
-                    self.served += 1;
-                    let is_exclusive = matches!(held, Some(Lock::Exclusive(_))) && !self.has_ended;
-                    self.stage = if is_exclusive || !node.waiting.has_queue(db, name) {
-                        Stage::Stays
-                    } else if self.served == ANSWERS_A_PASS_MAX {
-                        node.waiting.wake_at(db, name, now.boot);
-                        Stage::Stays
-                    } else {
-                        Stage::First
-                    };
-                }
-                Stage::Stays if self.has_ended && held.is_some() => return self.then(Stage::Over, Step::Delete(None)),
-                Stage::Stays => self.stage = Stage::Over,
-                Stage::Over => return None,
+                at.schedule_expiry();
+                (Stage::Again, Some(Step::Changed(Some(Event::HandedOver), id)))
+            }
+            Ok(HandedOver::Prolonged(id)) => {
+                at.schedule_expiry();
+                (Stage::Again, Some(Step::Changed(Some(Event::Extended), id)))
+            }
+            Ok(HandedOver::Told | HandedOver::Answered) => (Stage::Again, None),
+            Ok(HandedOver::Stays) => (Stage::Stays, None),
+            Err(Refusal::NotYet) if !self.asked_disk => {
+                self.asked_disk = true;
+                (Stage::Decides, Some(Step::Ask(Question::OnDisk)))
+            }
+            Err(refusal) => {
+                let stage = at.postpone(refusal);
+                let wants_write = refusal == Refusal::NotYet && at.node.wants_write(at.now);
+                (stage, wants_write.then_some(Step::Write))
             }
         }
     }
 
-    fn then(&mut self, stage: Stage, step: Step) -> Option<Step> {
-        self.stage = stage;
-        Some(step)
+    /// Somebody was served: perhaps the next can be too.
+    fn served_one(&mut self, At { key: Key { db, name }, held, node, now, .. }: &mut At<'_>) -> Stage {
+        self.served += 1;
+        let is_exclusive = matches!(held, Some(Lock::Exclusive(_))) && !self.has_ended;
+        if is_exclusive || !node.waiting.has_queue(*db, name) {
+            Stage::Stays
+        } else if self.served == ANSWERS_A_PASS_MAX {
+            node.waiting.wake_at(*db, name, now.boot);
+            Stage::Stays
+        } else {
+            Stage::First
+        }
+    }
+}
+
+impl At<'_> {
+    fn end(&mut self, event: Event) -> (Stage, Option<Step>) {
+        self.node.lock_ends(self.key, self.held.as_deref(), ending(event), self.now.boot);
+        if !self.node.waiting.has_queue(self.key.db, self.key.name) {
+            return (Stage::Over, Some(Step::Delete(Some(event))));
+        }
+        // Whether the slot is still served here shows only for a key that is not there.
+        let is_in_cluster = self.node.slots.is_in_cluster();
+        (Stage::Free, Some(if is_in_cluster { Step::Delete(Some(event)) } else { Step::Tell(event) }))
+    }
+
+    /// Rules of access may have changed since the first one came.
+    fn first_said(&mut self, first: WaiterId) -> (Stage, Option<Step>) {
+        let Said::Refused(refusal) = self.said else { return (Stage::Waits, None) };
+        self.node.waiting.refuse(first, refusal, self.now.boot);
+        (Stage::Again, None)
+    }
+
+    fn hand_over(&mut self, has_ended: bool) -> Result<HandedOver, Refusal> {
+        if self.somebody_waits() {
+            self.node.ready(self.now.boot)?;
+        }
+        let in_key = self.held.as_deref_mut().filter(|_| !has_ended);
+        hand_over(self.key.db, self.key.name, in_key, self.node, self.now)
+    }
+
+    fn somebody_waits(&self) -> bool {
+        self.node.waiting.len_of(self.key.db, self.key.name) > 0
+    }
+
+    fn schedule_expiry(&mut self) {
+        self.node.schedule_expiry(self.key, self.held.as_deref_mut());
     }
 
     /// Nobody gets it now.
-    fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, node: &mut Node, now: Now) {
-        node.waiting.postpone(db, name, refusal, now.boot);
-        self.stage = Stage::Stays;
+    fn postpone(&mut self, refusal: Refusal) -> Stage {
+        self.node.waiting.postpone(self.key.db, self.key.name, refusal, self.now.boot);
+        Stage::Stays
     }
 }
 

@@ -1,12 +1,45 @@
 //! What the engine and its driver say to each other.
 
-use crate::keepalive::ClientId;
+use crate::keepalive::{ClientId, Renewal};
+use crate::lock::deadlines::Due;
 use crate::lock::grant::GrantId;
+use crate::queue::breaking::Breaking;
 use crate::queue::of_key::WaiterId;
 use crate::queue::shares::Asker;
 use crate::refusal::Refusal;
-use crate::request::NoteSequence;
+use crate::request::{Acquire, Annotate, Convert, Extend, NoteSequence, Owner, Reenter, Release, Wait};
 use crate::values::token::Token;
+
+/// What is to be done about one key.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// `LOCK.ACQUIRE`.
+    Acquire(Acquire<'a>),
+    /// `LOCK.RELEASE`.
+    Release(Release<'a>),
+    /// `LOCK.EXTEND`.
+    Extend(Extend<'a>),
+    /// `LOCK.REENTER`.
+    Reenter(Reenter<'a>),
+    /// `LOCK.FENCE`.
+    Fence(Owner<'a>, Token),
+    /// `LOCK.WAIT`.
+    Wait(Wait<'a>),
+    /// `LOCK.CONVERT`.
+    Convert(Convert<'a>),
+    /// `LOCK.NOTE`.
+    Note(Annotate<'a>),
+    /// `LOCK.BREAK`, of the grants with this token or of all.
+    Break(Option<Token>),
+    /// The next slice of a BREAK.
+    BreakOn(&'a Breaking),
+    /// A lease that is kept alive.
+    Renew(&'a Renewal),
+    /// The lease of the lock has ended.
+    Expire(&'a Due),
+    /// Its queue is looked at.
+    Look,
+}
 
 /// What the driver does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -105,6 +105,13 @@ impl InCluster {
     }
 }
 
+impl InCluster {
+    #[inline(never)]
+    fn needs_look(&self, slot: u16) -> bool {
+        !self.served.contains(slot) || self.dropped.contains_key(&slot)
+    }
+}
+
 impl Slots {
     /// The node is part of a cluster. Slots that it has already are covered by what its start proves, or by its guard.
     pub fn begin(&mut self) {
@@ -186,11 +193,10 @@ impl Slots {
 
     /// Whether a look at the cluster is due before anything is promised about the lock `name`: the node does not know its slot, or
     /// not what deleted locks there of late.
+    // Inlined: outside a cluster one comparison.
+    #[inline(always)]
     pub fn needs_look(&self, name: &[u8]) -> bool {
-        self.0.as_ref().is_some_and(|known| {
-            let slot = slot_of(name);
-            !known.served.contains(slot) || known.dropped.contains_key(&slot)
-        })
+        self.0.as_ref().is_some_and(|known| known.needs_look(slot_of(name)))
     }
 
     /// A live lock of `name` that would have ended at `end` was deleted, by whatever.

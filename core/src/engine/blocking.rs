@@ -1,0 +1,126 @@
+//! A request that is refused or has to wait: it is answered, or takes its place in the queue.
+
+use super::run::{Run, Stage};
+use super::step::{Question, Reply, Request, Said, Step};
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::queue::of_key::{Waiter, WaiterId, Want};
+use crate::queue::shares::{Asker, UserId};
+use crate::refusal::Refusal;
+use crate::request::{Acquire, Ticket, Wait};
+use crate::rules::acquire::{Acquired, acquire_later};
+use crate::values::key::Key;
+use crate::values::limits::DISK_WAIT_MS;
+use crate::values::time::Now;
+
+impl Run<'_> {
+    /// A refusal is the answer, but for what passes: the disk may be up to it by now, and a request that waits longer than the
+    /// reason lasts takes a place in the queue.
+    #[cold]
+    pub(super) fn refuse(&mut self, refusal: Refusal, node: &mut Node, now: Now) -> Option<Step> {
+        if refusal == Refusal::NotYet && !self.asked_disk {
+            self.asked_disk = true;
+            return self.then(Stage::Ready, Step::Ask(Question::OnDisk));
+        }
+        let Key { db, name } = self.key;
+        let queues = match self.request {
+            Request::Acquire(ask) => acquire_later(db, name, ask, refusal, node)
+                .map(|acquired| Stage::Blocks { for_disk: acquired == Acquired::WaitsForDisk }),
+            Request::Wait(ask) => {
+                let room = || node.waiting.room_for(db, name, ask.owner);
+                refusal.or_queue(ask.patience.ms(), room, Stage::Blocks { for_disk: false })
+            }
+            _ => Err(refusal),
+        };
+        self.stage = queues.unwrap_or_else(|refusal| Stage::Answers(Err(refusal)));
+        (refusal == Refusal::NotYet && node.wants_write(now)).then_some(Step::Write)
+    }
+
+    #[cold]
+    pub(super) fn asker_said(&mut self, said: Said, for_disk: bool, node: &Node) -> Option<Step> {
+        match self.may_wait(said, node) {
+            Ok(user) => self.then(Stage::Blocked { for_disk, user }, Step::Block),
+            // The disk alone was in its way.
+            Err(_) if for_disk => self.answer(Err(Refusal::NotYet)),
+            Err(refusal) => self.answer(Err(refusal)),
+        }
+    }
+
+    /// Returns the user of the one who asks. Refuses the request where there is no place for it.
+    fn may_wait(&self, said: Said, node: &Node) -> Result<UserId, Refusal> {
+        let asker = match said {
+            Said::Asks(asker) => asker,
+            Said::Refused(refusal) => return Err(refusal),
+            _ => Asker::default(),
+        };
+        let about = match *self.request {
+            Request::Acquire(Acquire { owner, note, .. }) | Request::Wait(Wait { owner, note, .. }) => (owner, note),
+            _ => return Ok(asker.user),
+        };
+        node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
+    }
+
+    /// Joins the queue, if the client is blocked: then it is answered later. Whoever cannot be blocked is not let wait for the disk either.
+    #[cold]
+    pub(super) fn blocked(
+        &mut self,
+        held: Option<&Lock>,
+        (said, user): (Said, UserId),
+        for_disk: bool,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        if let Said::Blocked(id) = said
+            && let Some((mut waiter, ticket)) = waiter(self.request, id, for_disk, now)
+        {
+            waiter.user = user;
+            self.join(held, waiter, ticket, for_disk, node, now);
+        }
+        let cannot_wait = for_disk && said == Said::No;
+        self.answer(if cannot_wait { Err(Refusal::NotYet) } else { Ok(Reply::Later) })
+    }
+
+    /// The request takes its place in the queue, under the name of its blocked client.
+    fn join(
+        &mut self,
+        held: Option<&Lock>,
+        mut waiter: Waiter,
+        ticket: Option<Ticket>,
+        for_disk: bool,
+        node: &mut Node,
+        now: Now,
+    ) {
+        let Key { db, name } = self.key;
+        self.touches_queue = true;
+        let held = held.filter(|lock| !lock.is_expired(now.boot));
+        let is_own = held.is_some_and(|lock| lock.find(waiter.owner()).is_some());
+        let is_others = held.is_some() && !is_own;
+        if is_own && matches!(held, Some(Lock::Joint(_))) {
+            waiter = waiter.of_holder();
+        }
+        let is_first = node.waiting.join(db, name, waiter, ticket);
+        // By its ticket it may be before all others, and go with those who hold the lock together.
+        let may_join = matches!(held, Some(Lock::Joint(_))) && is_first;
+        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
+        if for_disk || !is_others || may_join {
+            node.waiting.wake_at(db, name, now.boot);
+        }
+    }
+}
+
+/// The place in the queue that `request` takes.
+fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Option<(Waiter, Option<Ticket>)> {
+    match *request {
+        Request::Acquire(Acquire { owner, ttl, wanted, retry, fence, note, patience, behind }) => {
+            let want = Want::Lock { ttl, fence, retry };
+            let ms = if for_disk { DISK_WAIT_MS } else { patience.ms() };
+            let waiter = Waiter::new(id, owner, note, want, now.boot, ms).in_mode(wanted).with_behind(behind);
+            Some((if for_disk { waiter.at_once() } else { waiter }, None))
+        }
+        Request::Wait(Wait { owner, wanted, patience, ticket, note, behind }) => {
+            let waiter = Waiter::new(id, owner, note, Want::Turn, now.boot, patience.ms());
+            Some((waiter.in_mode(wanted).with_behind(behind), ticket))
+        }
+        _ => None,
+    }
+}

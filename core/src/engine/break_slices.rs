@@ -1,0 +1,89 @@
+//! A BREAK of grants that are held together: one after the other, in slices if there are many.
+
+use super::passing::Passing;
+use super::run::{Run, Stage, take};
+use super::step::{By, Event, Reply, Request, Said, Step};
+use crate::history::ending::Ending;
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::queue::breaking::Breaking;
+use crate::queue::waiting::Answer;
+use crate::refusal::Refusal;
+use crate::rules::break_lock::break_lock;
+use crate::values::key::Key;
+use crate::values::limits::ENDED_A_STEP_MAX;
+use crate::values::time::Now;
+use crate::values::token::Token;
+
+impl Run<'_> {
+    /// Takes out a grant with this token, or the whole lock if it is the last. After `left` grants the rest waits for the next slice.
+    #[inline(never)]
+    pub(super) fn break_one(
+        &mut self,
+        mut held: Option<&mut Lock>,
+        token: Token,
+        left: usize,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
+        let id = held.as_deref().and_then(|lock| lock.last_with_token(token));
+        let (Some(id), Some(lock)) = (id, held.as_deref_mut()) else {
+            self.tell_broken(node);
+            return self.serve_queue(held.as_deref(), by, Reply::Token(token), node, now);
+        };
+        if let (0, Request::BreakOn(breaking)) = (left, self.request) {
+            node.breaking.push_front((*breaking).clone());
+            return self.answer(Ok(Reply::Null));
+        }
+        let Some(ended) = take(lock, id) else {
+            self.tell_broken(node);
+            return self.go_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)));
+        };
+        self.note_end(ended, Ending::Broken, node, now);
+        node.schedule_expiry(self.key, Some(lock));
+        self.then(Stage::Breaks { token, left: left - 1 }, Step::Left(Event::Broken))
+    }
+
+    /// Blocks the client until all grants with `token` are broken. One that cannot be blocked (in a script or a transaction) would keep
+    /// the server from all others for as long as that takes: it is refused.
+    pub(super) fn break_later(
+        &mut self,
+        held: Option<&mut Lock>,
+        token: Token,
+        said: Said,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        let Said::Blocked(client) = said else { return self.answer(Err(Refusal::BreaksTooMany)) };
+        break_lock(held, Some(token), node, now);
+        let Key { db, name } = self.key;
+        node.breaking.push_back(Breaking { db, name: name.into(), token, client });
+        self.touches_queue = true;
+        self.answer(Ok(Reply::Later))
+    }
+
+    /// Begins the next slice of a BREAK. The last one left grants with the token: if the lock is gone, they may be elsewhere.
+    pub(super) fn begin_slice(
+        &mut self,
+        held: Option<&Lock>,
+        breaking: &Breaking,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        self.touches_queue = true;
+        if held.is_some() {
+            return self.go_on(Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX });
+        }
+        node.waiting.tell(breaking.client, Answer::Refused(Refusal::BreakCutShort));
+        self.serve_queue(None, By::Itself, Reply::Null, node, now)
+    }
+
+    /// Answers the client that waited for the last slice of its BREAK.
+    fn tell_broken(&mut self, node: &mut Node) {
+        if let Request::BreakOn(breaking) = self.request {
+            node.has_broken(breaking);
+            self.touches_queue = true;
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the rule of a request decides, and what follows from its outcome.
+
+use super::passing::Passing;
+use super::run::{Run, Stage, take};
+use super::step::{By, Event, Reply, Request, Step};
+use crate::history::ending::Ending;
+use crate::history::grant_events::Happened;
+use crate::lock::Lock;
+use crate::lock::grant::GrantId;
+use crate::node::Node;
+use crate::request::{Acquire, Convert, Release};
+use crate::rules::acquire::{Acquired, acquire};
+use crate::rules::break_lock::{break_lock, takes_slices};
+use crate::rules::convert::{Converted, convert};
+use crate::rules::extend::{Extended, extend};
+use crate::rules::fence::{Fenced, fence};
+use crate::rules::note::{Noted, annotate};
+use crate::rules::reenter::{Reentered, reenter};
+use crate::rules::release::{Released, release};
+use crate::rules::renew::{Renewed, renew};
+use crate::rules::wait::{Waited, wait};
+use crate::values::key::Key;
+use crate::values::limits::ENDED_A_STEP_MAX;
+use crate::values::time::Now;
+use crate::values::token::Token;
+
+impl Run<'_> {
+    /// The rule of the request, and what follows from its outcome.
+    pub(super) fn decide(&mut self, mut held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
+        let Key { db, name } = self.key;
+        match self.request {
+            Request::Acquire(ask) => self.decide_acquire(held, ask, node, now),
+            Request::Release(ask) => self.decide_release(held, ask, node, now),
+            Request::Extend(ask) => match extend(held.as_deref_mut(), ask, node, now) {
+                Ok(Extended::Prolonged(own, token)) => {
+                    self.changed(held, own, Some(Event::Extended), Reply::Token(token), node)
+                }
+                Ok(Extended::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                Ok(Extended::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.refuse(refusal, node, now),
+            },
+            Request::Renew(renewal) => match renew(held.as_deref_mut(), renewal, node, now) {
+                Ok(Renewed::Prolonged(own)) => self.changed(held, own, None, Reply::Null, node),
+                Ok(Renewed::Unchanged) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.refuse(refusal, node, now),
+            },
+            Request::Reenter(ask) => match reenter(held.as_deref_mut(), ask, node, now) {
+                Ok(Reentered::Changed(own, holds)) => self.changed(held, own, None, Reply::Holds(holds), node),
+                Ok(Reentered::Unchanged(holds)) => self.answer(Ok(Reply::Holds(holds))),
+                Ok(Reentered::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.refuse(refusal, node, now),
+            },
+            Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), *owner, *token, node, now) {
+                Ok(Fenced::Raised(own, token)) => {
+                    self.notice(held.as_deref(), own, Happened::Raised, node, now);
+                    self.changed(held, own, None, Reply::Token(token), node)
+                }
+                Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.refuse(refusal, node, now),
+            },
+            Request::Wait(ask) => {
+                self.touches_queue = true;
+                match wait(db, name, held.as_deref(), ask, node, now) {
+                    Ok(Waited::Turn(number)) => self.answer(Ok(Reply::Turn(number))),
+                    Ok(Waited::TimedOut) => self.answer(Ok(Reply::Turn(0))),
+                    Ok(Waited::Queues) => self.block(false),
+                    Err(refusal) => self.refuse(refusal, node, now),
+                }
+            }
+            Request::Convert(ask) => self.decide_conversion(held, ask, node, now),
+            Request::Note(ask) => match annotate(held.as_deref_mut(), ask, node, now) {
+                Ok(Noted::Replaced(own, number)) => {
+                    self.changed(held, own, Some(Event::Noted), Reply::Noted(number), node)
+                }
+                Ok(Noted::Unchanged(number)) => self.answer(Ok(Reply::Noted(number))),
+                Ok(Noted::NotHeld) => self.answer(Ok(Reply::Null)),
+                Err(refusal) => self.refuse(refusal, node, now),
+            },
+            Request::Break(asked) => self.decide_break(held, *asked, node, now),
+            Request::BreakOn(breaking) => self.begin_slice(held.as_deref(), breaking, node, now),
+            Request::Expire(due) => self.expire(held, due, node, now),
+            Request::Look => self.serve_queue(held.as_deref(), By::Itself, Reply::Null, node, now),
+        }
+    }
+
+    /// The rule of BREAK. Where it takes several steps the client has to be blocked first.
+    pub(super) fn decide_break(
+        &mut self,
+        held: Option<&mut Lock>,
+        asked: Option<Token>,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        if let Some(token) = asked.filter(|&token| takes_slices(held.as_deref(), token, now)) {
+            self.stage = Stage::BreaksLater(token);
+            return Some(Step::Block);
+        }
+        match break_lock(held, asked, node, now) {
+            Some(token) if asked.is_some() => self.go_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
+            Some(token) => self.go_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token))),
+            None => self.answer(Ok(Reply::Null)),
+        }
+    }
+
+    /// The rule of ACQUIRE, and what follows from its outcome.
+    #[inline(always)]
+    pub(super) fn decide_acquire(
+        &mut self,
+        mut held: Option<&mut Lock>,
+        ask: &Acquire<'_>,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        let Key { db, name } = self.key;
+        match acquire(db, name, held.as_deref_mut(), ask, node, now) {
+            Ok(Acquired::Granted(mut lock)) => {
+                let (mode, grant) = lock.oldest();
+                let (token, number) = (grant.token(), mode.number());
+                let step = if held.is_some() {
+                    node.lock_ends(self.key, held.as_deref(), Ending::Expired, now.boot);
+                    self.stage = Stage::Stored(token, number);
+                    Step::Replace
+                } else {
+                    // Nothing comes between this and its being in the key.
+                    node.schedule_expiry(self.key, Some(&mut lock));
+                    self.stage = Stage::Answers(Ok(Reply::Granted(token, number)));
+                    Step::Store(Event::Acquired)
+                };
+                node.notice(self.key, &lock, lock.first_id(), Happened::Granted, now.boot);
+                self.granted = Some(lock);
+                Some(step)
+            }
+            Ok(Acquired::Joined(id)) => {
+                self.notice(held.as_deref(), id, Happened::Granted, node, now);
+                let reply = granted(held.as_deref(), id);
+                self.changed(held, id, Some(Event::Acquired), reply, node)
+            }
+            Ok(Acquired::Prolonged(id)) => {
+                let reply = granted(held.as_deref(), id);
+                self.changed(held, id, Some(Event::Extended), reply, node)
+            }
+            Ok(Acquired::Unchanged(id)) => self.answer(Ok(granted(held.as_deref(), id))),
+            Ok(Acquired::Contended) => self.answer(Ok(Reply::Null)),
+            Ok(Acquired::Queues) => self.block(false),
+            Ok(Acquired::WaitsForDisk) => self.block(true),
+            Err(refusal) => self.refuse(refusal, node, now),
+        }
+    }
+
+    /// The rule of RELEASE, and what follows from its outcome.
+    #[inline(always)]
+    pub(super) fn decide_release(
+        &mut self,
+        mut held: Option<&mut Lock>,
+        ask: &Release<'_>,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        let Key { db, name } = self.key;
+        match release(db, name, held.as_deref_mut(), ask, node, now) {
+            // The usual case: nobody waits.
+            Released::Freed if !self.touches_queue => {
+                node.lock_ends(self.key, held.as_deref(), Ending::Released, now.boot);
+                self.stage = Stage::Answers(Ok(Reply::Holds(0)));
+                Some(Step::Delete(Some(Event::Released)))
+            }
+            Released::Freed => self.go_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0))),
+            Released::Left(own) => self.leave(own, held, node, now),
+            Released::Lowered(own, left) => self.changed(held, own, None, Reply::Holds(left), node),
+            Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
+            Released::NotHeld => {
+                // It may have been its turn.
+                self.serve_queue(held.as_deref(), By::Command, Reply::Null, node, now)
+            }
+        }
+    }
+
+    /// The rule of CONVERT, and what follows from its outcome.
+    #[inline(never)]
+    pub(super) fn decide_conversion(
+        &mut self,
+        mut held: Option<&mut Lock>,
+        ask: &Convert<'_>,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        let Key { db, name } = self.key;
+        match convert(db, name, held.as_deref_mut(), ask, node, now) {
+            Ok(Converted::Changed(own, token)) => {
+                self.notice(held.as_deref(), own, Happened::Converted, node, now);
+                node.schedule_expiry(self.key, held.as_deref_mut());
+                // Those who wait may join it now.
+                self.serve_queue(held.as_deref(), By::Command, Reply::Token(token), node, now);
+                Some(Step::Changed(Some(Event::Converted), own))
+            }
+            Ok(Converted::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+            Ok(Converted::NotHeld) => self.answer(Ok(Reply::Null)),
+            Err(refusal) => self.refuse(refusal, node, now),
+        }
+    }
+
+    /// One of several holders gave its last hold back.
+    #[inline(never)]
+    pub(super) fn leave(
+        &mut self,
+        own: GrantId,
+        mut held: Option<&mut Lock>,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        if let Some(ended) = held.as_deref_mut().and_then(|lock| take(lock, own)) {
+            self.note_end(ended, Ending::Released, node, now);
+        }
+        node.schedule_expiry(self.key, held.as_deref_mut());
+        self.serve_queue(held.as_deref(), By::Command, Reply::Holds(0), node, now);
+        Some(Step::Left(Event::Released))
+    }
+}
+
+/// How the grant `id`, which was asked for, is told.
+fn granted(held: Option<&Lock>, id: GrantId) -> Reply {
+    held.map_or(Reply::Null, |lock| Reply::Granted(lock.grant(id).token(), lock.mode(id).number()))
+}

@@ -1,0 +1,60 @@
+//! What has to hold before the rule of a request decides. A new precondition gets its line here, and a stage of the run that brings it about.
+
+use super::step::Request;
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::values::key::Key;
+use crate::values::time::Now;
+
+/// The preconditions, in the order in which they are brought about.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub(super) enum Precondition {
+    /// No grant is over in a lock that others hold.
+    NoneIsOver,
+    /// The queue is served: it is before the one who asks now.
+    QueueServed,
+    /// The node knows what it may grant in the key's slot.
+    SlotKnown,
+    /// What a later incarnation has to know is on the disk.
+    OnDisk,
+}
+
+/// Returns the first precondition of `request`, from `from` on, that does not hold for `key`, which holds `held`.
+// Inlined: for a usual ACQUIRE or RELEASE little of it is left (`make instructions`).
+#[inline(always)]
+pub(super) fn unmet(
+    from: Precondition,
+    (request, key): (&Request<'_>, Key<'_>),
+    held: Option<&Lock>,
+    node: &Node,
+    now: Now,
+) -> Option<Precondition> {
+    use Precondition::{NoneIsOver, OnDisk, QueueServed, SlotKnown};
+    let needs = |precondition| from <= precondition && is_needed(precondition, request);
+    if needs(NoneIsOver) && matches!(held, Some(lock @ Lock::Joint(_)) if lock.ended(now.boot).is_some()) {
+        Some(NoneIsOver)
+    } else if needs(QueueServed) && node.waiting.has_queue(key.db, key.name) {
+        Some(QueueServed)
+    } else if needs(SlotKnown) && node.slots.needs_look(key.name) {
+        Some(SlotKnown)
+    } else if needs(OnDisk) && !node.ledger.is_ready() {
+        Some(OnDisk)
+    } else {
+        None
+    }
+}
+
+#[inline(always)]
+fn is_needed(precondition: Precondition, request: &Request<'_>) -> bool {
+    match request {
+        Request::Acquire(_) => true,
+        Request::Convert(_) => precondition != Precondition::QueueServed,
+        Request::Wait(_) => precondition >= Precondition::SlotKnown,
+        // They promise nothing new in the slot.
+        Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) | Request::Renew(_) => {
+            precondition == Precondition::OnDisk
+        }
+        Request::Expire(_) | Request::Look => precondition == Precondition::NoneIsOver,
+        Request::Release(_) | Request::Break(_) | Request::BreakOn(_) => false,
+    }
+}
